@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_clash_of_names_is_an_error_at_start,
         several_folders_appear_under_their_names,
         what_cannot_be_served_is_an_error,
+        limits_that_contradict_each_other_are_refused_at_start,
         an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do,
         packing_ahead_makes_an_image,
         the_server_plays_what_was_packed_ahead,
@@ -141,6 +142,20 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
     ensure!(log.contains("gone"), "{log}");
     let log = refused([folder.path(), Path::new("--rtsp"), Path::new("192.0.2.1:8554")])?;
     ensure!(log.contains("192.0.2.1:8554"), "{log}");
+    Ok(())
+}
+
+/// Promise: Hot memory above the machine's, and RTP ports for fewer sessions than allowed, are refused at start.
+fn limits_that_contradict_each_other_are_refused_at_start() -> Result<()> {
+    let folder = process::open_folder()?;
+    for (arguments, said) in [
+        (&["--hot-memory", "1PiB"][..], "this machine has"),
+        (&["--rtp-ports", "20000-20009", "--max-sessions", "6"], "suffice for 5 sessions"),
+    ] {
+        let arguments = arguments.iter().map(Path::new);
+        let log = refused([folder.path()].into_iter().chain(arguments))?;
+        ensure!(log.contains(said), "{log}");
+    }
     Ok(())
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_log_is_whole_at_the_end,
         refusals_make_a_small_log,
         a_level_that_is_misspelled_is_told,
+        http_requests_are_logged_as_json,
     ]
 }
 
@@ -134,6 +135,29 @@ fn a_level_that_is_misspelled_is_told() -> Result<()> {
         ensure!(log.matches(&format!("invalid RUST_LOG; using info: {said}")).count() == 1, "{log}");
         ensure!(log.contains(" INFO "), "the log is not as it is without: {log}");
     }
+    Ok(())
+}
+
+/// Promise: `--access-log` logs method, path, status, bytes, time and agent of each HTTP request, as JSON if asked.
+fn http_requests_are_logged_as_json() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("a file"), "content")?;
+    let mut server = Server::of(folder.path()).with(["--access-log", "json"]).start()?;
+    let mut connection = http::connect(server.http)?;
+    let mut buffer = Vec::new();
+    connection.write_all(b"GET /a%20file HTTP/1.1\r\nHost: h\r\nUser-Agent: test \"1\"\r\n\r\n")?;
+    ensure!(http::read_response(&mut connection, &mut buffer, false)?.status == 200);
+    server.process.signal(Signal::TERM)?;
+    ensure!(server.process.wait(Deadline::seconds(11.0))?.success(), "{}", server.process.log());
+    let log = server.process.log();
+    let line = log.lines().find(|line| line.starts_with('{')).with_context(|| log.clone())?;
+    let line: serde_json::Value = serde_json::from_str(line)?;
+    ensure!(
+        line["method"] == "GET" && line["path"] == "/a%20file" && line["agent"] == "test \"1\"",
+        "{line}"
+    );
+    ensure!(line["status"] == 200 && line["bytes"] == 7 && line["is_complete"] == true, "{line}");
+    ensure!(line["seconds"].as_f64().is_some() && line["time"].as_f64() > Some(1.6e9), "{line}");
     Ok(())
 }
 

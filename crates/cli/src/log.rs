@@ -1,12 +1,18 @@
 //! Log on standard error, written by a thread of its own: a reader that stops reading must not block the threads that serve.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use tracing::{Event, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+use wirepath_net::http::JSON_TARGET;
 
 /// Lines that may wait to be written, some 200 bytes each. Further ones are lost and counted.
 const MAX_LINES: usize = 4096;
@@ -44,6 +50,7 @@ impl Log {
             .with_env_filter(chosen.unwrap_or_else(|_| default_filter()))
             .with_writer(writer)
             .with_ansi(std::io::stderr().is_terminal())
+            .event_format(Lines)
             .init();
         if let Some(invalid) = invalid {
             tracing::warn!("invalid RUST_LOG; using info: {invalid}");
@@ -86,6 +93,28 @@ fn filter(variable: &str) -> Result<EnvFilter, String> {
         }
     }
     EnvFilter::try_new(variable).map_err(|error| format!("{variable}: {error}"))
+}
+
+/// Lines with time, level and target, but for those of the access log that are JSON.
+struct Lines;
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if event.metadata().target() != JSON_TARGET {
+            return Format::default().format_event(context, writer, event);
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 impl Losses {

@@ -9,9 +9,12 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use bytesize::ByteSize;
 use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
+use wirepath_net::http::AccessLog;
+use wirepath_server::rtsp::port_pairs;
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
 
 use crate::exit;
@@ -79,8 +82,8 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
 /// Adds the option that avoids an error at start.
 fn with_advice(error: StartError) -> anyhow::Error {
     match &error {
-        StartError::Listen { door, source, .. } if source.kind() == ErrorKind::AddrInUse => {
-            anyhow!("{error}; choose another with --{} ADDRESS:PORT", door.to_lowercase())
+        StartError::Listen { protocol, source, .. } if source.kind() == ErrorKind::AddrInUse => {
+            anyhow!("{error}; choose another with --{} ADDRESS:PORT", protocol.to_lowercase())
         }
         _ => error.into(),
     }
@@ -110,6 +113,19 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
+/// Refuses more hot memory than there is memory: it cannot be swapped out.
+fn ensure_memory(hot_memory_bytes: u64) -> Result<()> {
+    let system = rustix::system::sysinfo();
+    let total = system.totalram as u64 * u64::from(system.mem_unit);
+    ensure!(
+        hot_memory_bytes < total,
+        "--hot-memory {} is not possible: this machine has {} of memory; choose less",
+        ByteSize::b(hot_memory_bytes),
+        ByteSize::b(total)
+    );
+    Ok(())
+}
+
 fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     ensure!(
         !options.paths.is_empty(),
@@ -137,6 +153,16 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     if let Some(path) = path.filter(|path| path.needs_module()) {
         SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
     }
+    ensure_memory(hot_memory_bytes)?;
+    let rtp_ports = ports.first..=ports.last;
+    let pairs = port_pairs(&rtp_ports);
+    let sessions = options.max_sessions.unwrap_or_else(|| pairs.min(10_000));
+    ensure!(
+        sessions <= pairs,
+        "--rtp-ports {}-{} suffice for {pairs} sessions, and --max-sessions is {sessions}: widen the one or lower the other",
+        ports.first,
+        ports.last
+    );
     let cache = options.images.cache_folder()?;
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
@@ -149,11 +175,12 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         threads,
         path,
         burst: options.images.burst(),
-        rtp_ports: ports.first..=ports.last,
-        sessions: options.max_sessions.unwrap_or(10_000),
+        rtp_ports,
+        sessions,
         sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
         connections: options.max_connections.unwrap_or(20_000),
         connections_per_address: options.max_connections_per_address.unwrap_or(2_000),
         session_timeout,
+        access_log: options.access_log.map(AccessLog::from),
     })
 }

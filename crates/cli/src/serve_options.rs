@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
-use clap::{Args, Command};
+use clap::{Args, Command, ValueEnum};
 use serde::{Deserialize, Deserializer};
 use toml::de::DeTable;
+use wirepath_net::http::AccessLog;
 
 use crate::image_options::ImageOptions;
 use crate::values;
@@ -61,7 +62,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
 
-    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000]
+    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000, or as many as --rtp-ports suffice for]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions: Option<usize>,
 
@@ -81,6 +82,29 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     #[serde(deserialize_with = "time")]
     pub(crate) session_timeout: Option<Duration>,
+
+    /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
+    #[arg(long, value_name = "FORM")]
+    pub(crate) access_log: Option<AccessLogForm>,
+}
+
+/// Form of the log of HTTP requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AccessLogForm {
+    /// Fields, as in the rest of the log
+    Text,
+    /// A JSON object on a line of its own
+    Json,
+}
+
+impl From<AccessLogForm> for AccessLog {
+    fn from(form: AccessLogForm) -> AccessLog {
+        match form {
+            AccessLogForm::Text => AccessLog::Text,
+            AccessLogForm::Json => AccessLog::Json,
+        }
+    }
 }
 
 impl ServeOptions {
@@ -121,6 +145,7 @@ impl ServeOptions {
                 .max_connections_per_address
                 .or(file.max_connections_per_address),
             session_timeout: self.session_timeout.or(file.session_timeout),
+            access_log: self.access_log.or(file.access_log),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{Extent, MappedFile, SendError};
 /// The name that errors carry.
 pub(crate) const CALL: &str = "io_uring send_zc";
 
-/// Sends in one call: more than a thread's sessions that are due together, by `streams::slots`.
+/// Sends in one call: more than a thread's sessions that are due together, by `playback::slots`.
 const ENTRIES: u32 = 256;
 
 /// Regions are registered in pieces of 8 MiB, since pinning pages takes time (about 0.15 ms for a piece of

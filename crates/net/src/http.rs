@@ -1,12 +1,14 @@
 //! HTTP for clients: connections within time limits, which the engine borrows to send bodies, and a listener whose answers come from
 //! a [`Site`].
 
+mod access_log;
 mod connection;
 mod counters;
 mod endpoint;
 mod exchange;
 mod listener;
 
+pub use access_log::{AccessLog, JSON_TARGET};
 pub use connection::{Connection, End, Timeouts, broken, now_s, reject};
 pub use endpoint::Endpoint;
 pub use exchange::{Answer, Site};

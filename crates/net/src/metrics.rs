@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -16,11 +17,16 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Map, Value as Json, json};
 use wirepath_counters::{Histogram, Metric, Value};
 
+use crate::process::{PROCESS, Process};
+
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Prefix of all names.
+/// Prefix of names, but for those of the process.
 const PREFIX: &str = "wirepath";
+
+/// The build, told by its labels.
+const BUILD: &[Metric<()>] = &[Metric::new("info", "Version of the program.", |()| Value::Gauge(1))];
 
 /// Labels of one row of a set: names and values.
 pub type Labels = Vec<(&'static str, String)>;
@@ -33,6 +39,17 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// Metrics of the process, of which this is the beginning, and of its build.
+    pub fn of_process() -> Metrics {
+        let mut metrics = Metrics::default();
+        let start = SystemTime::now();
+        let snapshot = Box::new(move || Process::read(start));
+        metrics.registry.register_collector(Box::new(Set { name: "process", metrics: PROCESS, snapshot }));
+        let version = |_: &()| vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        metrics.register_rows("build", BUILD, version, || vec![()]);
+        metrics
+    }
+
     /// Adds a set under a name of one lower-case word (`http`, `engine`). `snapshot` must be quick.
     pub fn register<T: 'static>(
         &mut self,
@@ -144,7 +161,11 @@ fn encode_metric<T>(
     let unit = metric.unit().map(|unit| Unit::Other(unit.to_owned()));
     // The encoder adds the unit.
     let bare = metric.unit().map_or(metric.name, |unit| &metric.name[..metric.name.len() - unit.len() - 1]);
-    let name = format!("{PREFIX}_{section}_{bare}");
+    let name = match section {
+        // As the clients of Prometheus for other languages name them.
+        "process" => format!("process_{bare}"),
+        section => format!("{PREFIX}_{section}_{bare}"),
+    };
     let mut family =
         encoder.encode_descriptor(&name, metric.help, unit.as_ref(), kind(&(metric.read)(first)))?;
     rows.iter().try_for_each(|(labels, row)| encode_value(&(metric.read)(row), labels, &mut family))

@@ -424,6 +424,7 @@ mod tests {
         }
     }
 
+    /// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
     #[test]
     fn a_source_keeps_the_waker_only_while_somebody_waits() {
         let source = Arc::new(Never::default());

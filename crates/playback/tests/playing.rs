@@ -215,6 +215,7 @@ impl TrainSource for Busy {
     }
 }
 
+/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
 #[test]
 fn a_busy_source_is_asked_again() {
     let playbacks = playbacks(DataPath::WireSendfile);
@@ -225,6 +226,7 @@ fn a_busy_source_is_asked_again() {
     assert_eq!(playbacks.counters().io_stalls, 1);
 }
 
+/// Promise: Few playbacks share an engine thread that has nothing else to do; more go to the least loaded.
 #[test]
 fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
     let support = Arc::new(Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false));

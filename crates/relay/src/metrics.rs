@@ -42,7 +42,7 @@ impl MetricsEndpoint {
             max_connections_per_address: MAX_CONNECTIONS,
             ..HttpOptions::default()
         });
-        let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
+        let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         listener.register(&mut metrics, &mut status);
         register(&mut metrics, &mut status);
         let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };

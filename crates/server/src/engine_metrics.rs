@@ -9,7 +9,8 @@ use wirepath_playback::{LatenessSnapshot, Playbacks};
 
 use crate::images::{Image, Progress, Store, StoreCounts};
 
-/// Shows the counters of engine, playbacks and store, the data path in use and why, and how late trains leave.
+/// Shows the counters of engine, playbacks and store, the data path in use and why, and how late trains
+/// leave.
 pub(crate) fn register(
     playbacks: &Arc<Playbacks>,
     store: &Arc<Store>,

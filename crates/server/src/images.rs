@@ -11,8 +11,8 @@ mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod waiters;
+mod work_queue;
 
 pub use cache::{Cache, CacheError};
 pub use hot::{HotImage, HotMemory, HotSession};

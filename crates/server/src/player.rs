@@ -104,7 +104,8 @@ impl Presentation for AssetPresentation {
 }
 
 impl AssetPresentation {
-    /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is open.
+    /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
+    /// open.
     async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
         let recipe = recipe_for(&self.store, socket)?;
         if recipe == self.image.plan().recipe {

@@ -6,8 +6,8 @@
 mod connection;
 mod control;
 mod counters;
-mod desk;
-mod door;
+mod handler;
+mod listener;
 mod methods;
 pub mod player;
 mod ports;
@@ -16,7 +16,8 @@ mod session;
 pub mod timeline;
 
 pub use counters::{Counters, RefusalReason};
-pub use door::{Door, DoorOptions};
+pub use listener::{Listener, RtspOptions};
+pub use ports::port_pairs;
 pub use record::{SessionStatus, Stage};
 
 #[cfg(test)]

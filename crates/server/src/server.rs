@@ -1,4 +1,4 @@
-//! The server: library, image store, engine and both doors, from start to drained.
+//! The server: library, image store, engine and both listeners, from start to drained.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::http::{self, AccessLog, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
@@ -23,7 +23,7 @@ use crate::http::LibrarySite;
 use crate::images::{Cache, CacheError, HotMemory, Store};
 use crate::library::{Library, LibraryError};
 use crate::player::AssetPlayer;
-use crate::rtsp::{self, DoorOptions};
+use crate::rtsp::{self, RtspOptions};
 
 /// How long draining may take before what is left is cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -36,9 +36,9 @@ const BACKLOG: u32 = 4096;
 pub struct ServerOptions {
     /// Folders and files to serve.
     pub paths: Vec<PathBuf>,
-    /// Address of the RTSP door.
+    /// RTSP listen address.
     pub rtsp: SocketAddr,
-    /// Address of the HTTP door.
+    /// HTTP listen address.
     pub http: SocketAddr,
     /// Folder for wire images.
     pub cache: PathBuf,
@@ -60,12 +60,14 @@ pub struct ServerOptions {
     pub sessions: usize,
     /// Most RTSP sessions of one address.
     pub sessions_per_address: usize,
-    /// Most connections to each door.
+    /// Most connections to each listener.
     pub connections: usize,
-    /// Most connections to each door from one address.
+    /// Most connections to each listener from one address.
     pub connections_per_address: usize,
     /// A session ends when nothing was heard of its client for so long.
     pub session_timeout: Duration,
+    /// Form of the log of HTTP requests; none for no such log.
+    pub access_log: Option<AccessLog>,
 }
 
 /// A server cannot start.
@@ -77,11 +79,11 @@ pub enum StartError {
     /// The cache folder cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// A door's address cannot be listened on.
-    #[error("cannot open the {door} door on {address}: {source}")]
+    /// Listening failed.
+    #[error("cannot listen for {protocol} on {address}: {source}")]
     Listen {
         /// RTSP or HTTP.
-        door: &'static str,
+        protocol: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the system said.
@@ -92,9 +94,9 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// A server whose doors are open.
+/// Server that listens.
 pub struct Server {
-    rtsp: (rtsp::Door, TcpListener),
+    rtsp: (rtsp::Listener, TcpListener),
     http: (http::Listener, TcpListener),
     site: LibrarySite,
     engine: Arc<Engine>,
@@ -134,22 +136,22 @@ impl Server {
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
         };
-        let rtsp_door = rtsp::Door::new(Arc::new(player), rtsp_options(&options));
-        let http_door = http::Listener::new(http_options(&options));
+        let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options(&options));
+        let http_service = http::Listener::new(http_options(&options));
 
-        let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-        rtsp_door.register(&mut metrics, &mut status);
-        http_door.register(&mut metrics, &mut status);
+        let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
+        rtsp_service.register(&mut metrics, &mut status);
+        http_service.register(&mut metrics, &mut status);
         crate::engine_metrics::register(&playbacks, &store, &mut metrics, &mut status);
         if let Some(hot) = hot {
             crate::hot_metrics::register(&hot, &mut metrics, &mut status);
         }
         let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
-        Ok(Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site, engine })
+        Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })
     }
 
-    /// Address that the RTSP door really has.
+    /// Address that RTSP listens on.
     ///
     /// # Errors
     /// What `getsockname` says.
@@ -157,7 +159,7 @@ impl Server {
         self.rtsp.1.local_addr()
     }
 
-    /// Address that the HTTP door really has.
+    /// Address that HTTP listens on.
     ///
     /// # Errors
     /// What `getsockname` says.
@@ -168,23 +170,23 @@ impl Server {
     /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten seconds at most.
     /// Answers whether all were done by then.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
-        let Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site, engine } =
+        let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine } =
             self;
         let (drain, draining) = watch::channel(false);
-        let doors = async {
+        let services = async {
             tokio::join!(
-                rtsp_door.serve(rtsp_listener, draining.clone()),
-                http_door.serve(http_listener, site, engine, draining),
+                rtsp_service.serve(rtsp_listener, draining.clone()),
+                http_service.serve(http_listener, site, engine, draining),
             )
         };
-        tokio::pin!(doors);
+        tokio::pin!(services);
         tokio::select! {
-            _ = &mut doors => return true, // they end only when told to, or when they cannot go on
+            _ = &mut services => return true, // they end only when told to, or when they cannot go on
             () = stop => {}
         }
         tracing::info!("draining");
         drain.send_replace(true);
-        tokio::time::timeout(DRAIN_LIMIT, doors).await.is_ok()
+        tokio::time::timeout(DRAIN_LIMIT, services).await.is_ok()
     }
 }
 
@@ -205,15 +207,15 @@ fn can_use_hot_memory(support: &Support) -> bool {
     }
 }
 
-fn rtsp_options(options: &ServerOptions) -> DoorOptions {
-    DoorOptions {
+fn rtsp_options(options: &ServerOptions) -> RtspOptions {
+    RtspOptions {
         session_timeout: options.session_timeout,
         connections: options.connections,
         connections_per_address: options.connections_per_address,
         sessions: options.sessions,
         sessions_per_address: options.sessions_per_address,
         ports: options.rtp_ports.clone(),
-        ..DoorOptions::default()
+        ..RtspOptions::default()
     }
 }
 
@@ -221,16 +223,17 @@ fn http_options(options: &ServerOptions) -> HttpOptions {
     HttpOptions {
         max_connections: options.connections,
         max_connections_per_address: options.connections_per_address,
+        access_log: options.access_log,
         ..HttpOptions::default()
     }
 }
 
-fn listen(door: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
-    open().map_err(|source| StartError::Listen { door, address, source })
+    open().map_err(|source| StartError::Listen { protocol, address, source })
 }

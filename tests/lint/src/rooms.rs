@@ -76,7 +76,6 @@ const RULES: &[Rule] = &[
             "wirepath-http",
             "wirepath-net",
             "wirepath-engine",
-            "wirepath-playback",
             "wirepath-streams",
             "wirepath-datapath",
             "wirepath-media",

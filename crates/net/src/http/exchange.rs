@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
 
+use super::access_log::Access;
 use super::connection::{Connection, End, now_s};
 use super::listener::Shared;
 use crate::limits::Permit;
@@ -101,11 +102,16 @@ impl<S: Site> Exchanges<S> {
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
+        let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
         let local = self.client.local_address()?;
         let answer = self.answer(request, local).await;
         let keep_alive = keep_alive && !self.client.is_draining();
-        self.send(answer, version, keep_alive).await?;
-        Ok(keep_alive)
+        let (status, bytes) = (answer.response.status, answer.response.body_length());
+        let sent = self.send(answer, version, keep_alive).await;
+        if let Some((form, access)) = access {
+            access.end(form, status, bytes, sent.is_ok());
+        }
+        sent.map(|()| keep_alive)
     }
 
     async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
@@ -123,7 +129,7 @@ impl<S: Site> Exchanges<S> {
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
         let Answer { response, file } = answer;
         let (status, length) = (response.status, response.body_length());
-        tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "answer");
+        tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
         let head = response.head(client, keep_alive, now_s());

@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_engine::Engine;
 
+use super::access_log::AccessLog;
 use super::connection::{Timeouts, reject};
 use super::counters::{Counters, Counts};
 use super::exchange::{Exchanges, Site};
@@ -23,11 +24,18 @@ pub struct HttpOptions {
     pub max_connections_per_address: usize,
     /// How long a client may take.
     pub timeouts: Timeouts,
+    /// Form of the access log; none for no such log.
+    pub access_log: Option<AccessLog>,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { max_connections: 4096, max_connections_per_address: 256, timeouts: Timeouts::default() }
+        Self {
+            max_connections: 4096,
+            max_connections_per_address: 256,
+            timeouts: Timeouts::default(),
+            access_log: None,
+        }
     }
 }
 

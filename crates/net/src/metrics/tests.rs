@@ -106,3 +106,19 @@ fn the_same_as_json() {
     }});
     assert_eq!(metrics().json(), expected);
 }
+
+/// Promise: `/metrics` has the processor time, memory and descriptors of the process, and its version.
+#[test]
+fn the_process_and_its_build_are_shown() {
+    let text = Metrics::of_process().text();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse::<f64>().unwrap()
+    };
+    assert!(value("process_cpu_seconds_total") >= 0.0);
+    for name in ["resident_memory_bytes", "virtual_memory_bytes", "open_fds", "max_fds", "threads"] {
+        assert!(value(&format!("process_{name}")) > 0.0, "{name}");
+    }
+    assert!(value("process_start_time_seconds") > 1.6e9);
+    assert_eq!(value(concat!("wirepath_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}")), 1.0);
+}

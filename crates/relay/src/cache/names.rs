@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 /// What was found of one name, or is being asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(Arc<Mutex<Option<ClientRequest>>>);
+pub(super) struct Names(Arc<Mutex<Option<Lookup>>>);
 
 /// Nothing until the resolver has answered.
-type ClientRequest = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
+type Lookup = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
 
 impl Names {
     /// The addresses that are known, or those that `look_up` finds unless that is being asked already. It goes on when the caller's
@@ -47,12 +47,12 @@ impl Names {
     }
 
     /// The question that is under way or was answered well, or a new one.
-    fn request<F>(&self, look_up: impl FnOnce() -> F) -> ClientRequest
+    fn request<F>(&self, look_up: impl FnOnce() -> F) -> Lookup
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
         let mut request = self.0.lock();
-        let is_of_use = |request: &&ClientRequest| match &*request.borrow() {
+        let is_of_use = |request: &&Lookup| match &*request.borrow() {
             Some(answer) => answer.is_ok(),
             None => request.has_changed().is_ok(),
         };

@@ -15,11 +15,11 @@ const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem}\
 h1{font-size:1.25rem;overflow-wrap:anywhere}\
 ul{list-style:none;margin:0;padding:0}\
-li{display:flex;flex-wrap:wrap;align-items:baseline;gap:0 1rem;padding:.5rem 0;border-top:1px solid #8884}\
+li{display:grid;grid-template-columns:minmax(0,1fr) 2.5rem 5rem 9.5rem;align-items:baseline;gap:0 1rem;\
+padding:.5rem 0;border-top:1px solid #8884}\
 a{overflow-wrap:anywhere}\
-.name{flex:1 1 16rem}\
-@media(max-width:40rem){.name{flex-basis:100%}}\
-small{opacity:.7;font-variant-numeric:tabular-nums;white-space:nowrap}";
+@media(max-width:40rem){li{grid-template-columns:2.5rem 5rem 1fr}.name{grid-column:1/-1}}\
+small{text-align:right;opacity:.7;font-variant-numeric:tabular-nums;white-space:nowrap}";
 
 /// Links to the RTSP listener.
 #[derive(Clone, Debug)]
@@ -38,12 +38,17 @@ impl Links {
         Self { rtsp }
     }
 
-    /// The address of a transport stream; other files are not played.
+    /// The address of a file that can be played.
     fn rtsp(&self, folder: &AssetPath, entry: &Entry) -> Option<String> {
-        let played = entry.kind == EntryKind::File && content_type(&entry.name) == "video/mp2t";
+        let played = is_named_as_stream(entry) && entry.is_stream != Some(false);
         let slash = if folder.is_root() { "" } else { "/" };
         played.then(|| format!("{}/{}{slash}{}", self.rtsp, folder.encoded(), encode_segment(&entry.name)))
     }
+}
+
+/// Returns whether a file is named as one that can be played: a transport stream.
+pub(super) fn is_named_as_stream(entry: &Entry) -> bool {
+    entry.kind == EntryKind::File && content_type(&entry.name) == "video/mp2t"
 }
 
 /// The answer to GET of a folder.
@@ -104,13 +109,13 @@ fn write_entry(page: &mut String, entry: &Entry, rtsp: Option<String>) -> fmt::R
     let name = String::from_utf8_lossy(&entry.name);
     let slash = if entry.kind == EntryKind::Folder { "/" } else { "" };
     write!(page, "<li><a class=\"name\" href=\"{}\"><bdi>{}</bdi>{slash}</a>", url(entry), Escaped(&name))?;
-    if let Some(rtsp) = rtsp {
-        write!(page, " <a href=\"{}\">rtsp</a>", Escaped(&rtsp))?;
+    // A cell that is empty keeps the columns of the others in line.
+    match rtsp {
+        Some(rtsp) => write!(page, "<a href=\"{}\">rtsp</a>", Escaped(&rtsp))?,
+        None => page.push_str("<span></span>"),
     }
-    if entry.kind == EntryKind::File {
-        write!(page, " <small>{}</small>", size(entry.size))?;
-    }
-    writeln!(page, " <small>{}</small></li>", date(entry.modified_s))
+    let size = if entry.kind == EntryKind::File { size(entry.size) } else { String::new() };
+    writeln!(page, "<small>{size}</small><small>{}</small></li>", date(entry.modified_s))
 }
 
 fn title(path: &AssetPath) -> String {
@@ -174,7 +179,13 @@ mod tests {
     use super::*;
 
     fn folder() -> FolderListing {
-        let entry = |kind, name: &[u8], size| Entry { kind, name: name.to_vec(), size, modified_s: 60 };
+        let entry = |kind, name: &[u8], size| Entry {
+            kind,
+            name: name.to_vec(),
+            size,
+            modified_s: 60,
+            is_stream: None,
+        };
         FolderListing {
             entries: vec![
                 entry(EntryKind::Folder, b"a b", 0),
@@ -196,15 +207,24 @@ mod tests {
         for expected in [
             "<title>/x&lt;y z/</title>",
             "href=\"../\"",
-            "href=\"a%20b/\"><bdi>a b</bdi>/</a> <small>01 Jan 1970 00:01</small>",
+            "href=\"a%20b/\"><bdi>a b</bdi>/</a><span></span><small></small><small>01 Jan 1970 00:01</small>",
             "href=\"%3Ci%3E%26%27%22.ts\"><bdi>&lt;i&gt;&amp;&#39;&quot;.ts</bdi></a>",
-            "href=\"rtsp://h:8554/x%3Cy%20z/%3Ci%3E%26%27%22.ts\">rtsp</a> <small>1.5 KiB</small>",
-            "href=\"a%3A%FF.mp4\"><bdi>a:\u{fffd}.mp4</bdi></a> <small>5 B</small>",
+            "href=\"rtsp://h:8554/x%3Cy%20z/%3Ci%3E%26%27%22.ts\">rtsp</a><small>1.5 KiB</small>",
+            "href=\"a%3A%FF.mp4\"><bdi>a:\u{fffd}.mp4</bdi></a><span></span><small>5 B</small>",
             "more in this folder",
         ] {
             assert!(page.contains(expected), "{expected} in {page}");
         }
         assert_eq!(page.matches("rtsp://").count(), 1);
+    }
+
+    /// Promise: The page offers no `rtsp` link for a file that cannot be played.
+    #[test]
+    fn only_streams_are_offered_for_playing() {
+        let mut folder = folder();
+        folder.entries[1].is_stream = Some(false);
+        let page = html(&AssetPath::decode("/").unwrap(), &folder, &links("h"));
+        assert!(!page.contains("rtsp://"), "{page}");
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::listing::{self, Links};
-use crate::library::{FindError, Found, Library};
+use crate::library::{FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use wirepath_http::{AssetPath, Request, Response, ResponseContext, encode_segment, respond};
 use wirepath_net::http::{Answer, Endpoint, Site, now_s};
+
+/// Files of a folder that are looked into for its listing, and bytes of each; more would keep the client waiting.
+const SNIFFED: usize = 256;
+const SNIFFED_BYTES: usize = 4096;
 
 /// The files of a library, beside metrics and status.
 pub struct LibrarySite {
@@ -52,11 +57,38 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
         }
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
         Ok(Found::Folder) => match library.list(path) {
-            Ok(folder) => listing::respond(request.accept.listing(), path, &folder, links).into(),
+            Ok(mut folder) => {
+                note_streams(library, path, &mut folder);
+                listing::respond(request.accept.listing(), path, &folder, links).into()
+            }
             Err(error) => not_found(error, path),
         },
         Err(error) => not_found(error, path),
     }
+}
+
+/// Notes which files of a folder can be played, as far as their beginnings tell.
+fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing) {
+    let named = folder.entries.iter_mut().filter(|entry| listing::is_named_as_stream(entry));
+    for entry in named.take(SNIFFED) {
+        let file = AssetPath::from_decoded(&[path.as_bytes(), &entry.name].join(&b'/'));
+        entry.is_stream = file.ok().and_then(|file| library.find_file(&file).ok()).map(|asset| {
+            let mut head = [0; SNIFFED_BYTES];
+            let length = asset.file.read_at(&mut head, 0).unwrap_or(0);
+            begins_as_stream(&head[..length])
+        });
+    }
+}
+
+/// Returns whether sync bytes are where the packets of a transport stream have them (ISO/IEC 13818-1 section 2.4.3.2): each 188 bytes,
+/// or 192 or 204 with what some recorders and modulators add.
+fn begins_as_stream(head: &[u8]) -> bool {
+    let is_sync = |at: usize| head.get(at).is_none_or(|&byte| byte == 0x47);
+    let is_begin =
+        |at: usize| [188, 192, 204].iter().any(|length| (0..3).all(|packet| is_sync(at + packet * length)));
+    // Of a short file only its first byte can begin a packet.
+    let last = head.len().saturating_sub(2 * 204 + 1);
+    head.len() >= 188 && (0..=last).any(is_begin)
 }
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {
@@ -84,4 +116,22 @@ fn boundary() -> u128 {
         tracing::warn!(%error, "no random boundary for the parts of a body");
     }
     u128::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: A file is offered for playing if it begins as a transport stream does.
+    #[test]
+    fn streams_are_told_from_other_files() {
+        let packets = |length: usize| [vec![0x47], vec![0; length - 1]].concat().repeat(3);
+        for length in [188, 192, 204] {
+            assert!(begins_as_stream(&packets(length)), "packets of {length} bytes");
+        }
+        assert!(begins_as_stream(&[vec![1; 100], packets(188)].concat()), "the first packet is cut");
+        assert!(begins_as_stream(&packets(188)[..188]), "one packet");
+        assert!(!begins_as_stream(b"") && !begins_as_stream(b"G"), "too short for a packet");
+        assert!(!begins_as_stream(&b"const text = 'Good Golly'; ".repeat(100)));
+    }
 }

@@ -17,16 +17,16 @@ use super::segment;
 use super::summary::Summary;
 use super::waiters::Waiters;
 
-/// How long it is remembered that a segment could not be read, so that all who wait for it hear why.
+/// How long a failure to read a segment is remembered, so that all who wait for the segment hear why.
 const READ_FAILURE: Duration = Duration::from_secs(1);
 
-/// A wire image that is open. Its segments are brought in, checked and shared as playbacks ask for them.
+/// A wire image that is open. Its segments are read, checked and shared as playbacks request them.
 pub struct Image {
     this: Weak<Image>,
     name: String,
     path: PathBuf,
     plan: Plan,
-    readers: BlockingPool,
+    pool: BlockingPool,
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
     packing: Mutex<PackingOf>,
@@ -34,28 +34,28 @@ pub struct Image {
     asset_bytes_packed: AtomicU64,
 }
 
-/// What was found damaged.
+/// Damage that was found in a file.
 pub(super) struct Damage {
     /// The file.
     pub(super) medium: Arc<MappedFile>,
-    /// The generation that the image has now, after it started over.
+    /// Generation of the image after it started over.
     pub(super) generation: u32,
     /// What is wrong.
     pub(super) error: String,
 }
 
-/// What is in an image by now.
+/// Contents of an image by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// RTP packets.
     pub packets: u64,
-    /// Trains that they make up.
+    /// Trains of packets.
     pub trains: u64,
-    /// Bytes that the image takes on the disk: exact once it is complete, before that what is reserved for it.
+    /// Bytes that the image takes on the disk; while it is not complete, those reserved for it.
     pub stored_bytes: u64,
 }
 
-/// How far an image has come.
+/// Progress of packing an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// All that departs before this time, in microseconds from the start, can be played; more will come.
@@ -63,9 +63,9 @@ pub enum Progress {
         /// The time in microseconds.
         until_us: u64,
     },
-    /// All of it can be played.
+    /// The whole image can be played.
     Complete,
-    /// It will not be complete. Playbacks keep the segments that they have, and get no more.
+    /// The image will not be complete. Playbacks keep the segments that they have, and get no more.
     Failed(Failure),
 }
 
@@ -74,7 +74,7 @@ pub enum Progress {
 pub struct Failure {
     /// For the log and the operator: may name folders of this machine.
     pub reason: Arc<str>,
-    /// For whoever asks: names none.
+    /// For clients: names no folder.
     pub public: Arc<str>,
 }
 
@@ -94,7 +94,7 @@ pub enum SeekResult {
     BeyondEnd,
 }
 
-/// Which generation is being packed.
+/// The generation that is being packed.
 #[derive(Default)]
 struct PackingOf {
     wanted: u32,
@@ -102,8 +102,8 @@ struct PackingOf {
 }
 
 struct State {
-    /// How often the image started over because it was damaged. Whoever reads or packs it says for which generation, so that
-    /// what belongs to an older one changes nothing.
+    /// Number of times that the image started over because it was damaged. Reading and packing name the
+    /// generation that they are for, so that results for an older one change nothing.
     generation: u32,
     medium: Option<Arc<MappedFile>>,
     slots: Vec<Slot>,
@@ -114,14 +114,14 @@ struct State {
 
 struct Slot {
     entry: SegmentEntry,
-    /// Its checksum was right at least once while the image was open.
+    /// Whether the checksum was right at least once while the image was open.
     verified: bool,
-    /// A reader is bringing it in.
+    /// Whether a thread of the pool reads it.
     loading: bool,
     loaded: Loaded,
 }
 
-/// A segment that was brought in. Nobody may have asked for it again yet: until then it is kept here.
+/// A segment that was read. It is kept here until a playback has it.
 enum Loaded {
     No,
     Fresh(Arc<Segment>),
@@ -130,14 +130,14 @@ enum Loaded {
 }
 
 impl Image {
-    /// An image of which there is nothing yet. `on_damage` is called on a reader thread when a segment turns out damaged, after
-    /// which the image is empty and grows again.
+    /// An empty image. `on_damage` is called on a thread of the pool when a segment turns out damaged; the
+    /// image is empty then, and grows again.
     pub(super) fn new(
         name: &str,
         path: PathBuf,
         plan: Plan,
         summary: Summary,
-        readers: BlockingPool,
+        pool: BlockingPool,
         on_damage: impl Fn(Arc<Image>, Damage) + Send + Sync + 'static,
     ) -> Arc<Image> {
         let state = State {
@@ -153,7 +153,7 @@ impl Image {
             name: name.to_owned(),
             path,
             plan,
-            readers,
+            pool,
             on_damage: Box::new(on_damage),
             state: Mutex::new(state),
             packing: Mutex::default(),
@@ -162,40 +162,40 @@ impl Image {
         })
     }
 
-    /// What people call its asset.
+    /// Name of the asset for people.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its file is, once it is complete.
+    /// Path of the file, once it is complete.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it was made.
+    /// How the image was made.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What is known about its asset.
+    /// What is known about the asset.
     pub fn summary(&self) -> Summary {
         self.state.lock().summary.clone()
     }
 
-    /// How far it has come, to be watched.
+    /// Progress of packing, to be watched.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 
-    /// How many bytes of the asset have been packed since packing last began; 0 for an image from the cache.
+    /// Bytes of the asset that were packed since packing last began; 0 for an image from the cache.
     pub fn asset_bytes_packed(&self) -> u64 {
         self.asset_bytes_packed.load(Relaxed)
     }
 
-    /// What is in it by now.
+    /// Contents by now.
     ///
     /// # Errors
-    /// What asking for the length of its file says.
+    /// What `fstat` returns for the file.
     pub fn contents(&self) -> io::Result<Contents> {
         let state = self.state.lock();
         let entries = || state.slots.iter().map(|slot| &slot.entry);
@@ -214,7 +214,7 @@ impl Image {
         self.asset_bytes_packed.store(asset_bytes, Relaxed);
     }
 
-    /// Whether it will never be complete.
+    /// Whether the image will never be complete.
     pub(super) fn has_failed(&self) -> bool {
         matches!(*self.progress.borrow(), Progress::Failed(_))
     }
@@ -228,13 +228,13 @@ impl Image {
         Some((Arc::clone(medium), last.offset + last.length()))
     }
 
-    /// The segments that are in it by now.
+    /// The segments by now.
     pub(super) fn segments(&self) -> Vec<SegmentEntry> {
         self.state.lock().slots.iter().map(|slot| slot.entry).collect()
     }
 
-    /// Where to begin for a time in microseconds from the start: at the last random access point at or before it, or exactly
-    /// there where there are none. The start of the image is always a place to begin.
+    /// Finds the place to begin for a time in microseconds from the start: the last random access point at or
+    /// before it, or that very time where there are none. The start of the image is always a place to begin.
     pub fn locate(&self, at_us: u64) -> SeekResult {
         if at_us == 0 {
             return SeekResult::At { cursor: Cursor::START, start_us: 0 };
@@ -266,28 +266,28 @@ impl Image {
         SeekResult::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
     }
 
-    /// A generation is to be packed. Answers whether whoever asks has to see to it: one packs the image at a time, and whoever
-    /// does goes on with this generation after its own.
+    /// Requests that a generation be packed. Returns whether the caller has to do it: one packs the image at
+    /// a time, and goes on with this generation after its own.
     pub(super) fn want_packed(&self, generation: u32) -> bool {
         let mut packing = self.packing.lock();
         packing.wanted = generation;
         !std::mem::replace(&mut packing.busy, true)
     }
 
-    /// The packing of a generation is over. Answers the generation to go on with, if another is wanted by now.
+    /// Ends the packing of a generation. Returns the generation to go on with, if another is wanted by now.
     pub(super) fn packing_over(&self, generation: u32) -> Option<u32> {
         let mut packing = self.packing.lock();
         packing.busy = packing.wanted != generation;
         packing.busy.then_some(packing.wanted)
     }
 
-    /// Its generation: 0, and one more each time that it turned out damaged.
+    /// The generation: 0, and one more each time that the image turned out damaged.
     pub(super) fn generation(&self) -> u32 {
         self.state.lock().generation
     }
 
-    /// Has the image be kept in a file, in which there is nothing yet; answers whether it still is of this generation, as do
-    /// [`Image::grow`] and [`Image::end`], which otherwise change nothing.
+    /// Keeps the image in an empty file from now on. Returns whether the image still is of this generation,
+    /// as do [`Image::grow`] and [`Image::end`], which otherwise change nothing.
     pub(super) fn begin(&self, generation: u32, medium: MappedFile) -> bool {
         let mut state = self.state.lock();
         let current = state.generation == generation;
@@ -297,7 +297,8 @@ impl Image {
         current
     }
 
-    /// Adds segments that are in the file now. Those whose checksum was computed from what was written count as verified.
+    /// Adds segments that are in the file now. If their checksums were computed from the bytes that were
+    /// written, they count as verified.
     pub(super) fn grow(
         &self,
         generation: u32,
@@ -323,8 +324,8 @@ impl Image {
         true
     }
 
-    /// No more segments will come: all are there, or the words say why not. Then the file is let go of: nobody is kept from
-    /// the room that it takes by an image that nobody can play.
+    /// Ends the growth: all segments are there, or the failure says why not. Then the file is closed: an
+    /// image that nobody can play takes no room.
     pub(super) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
         let mut state = self.state.lock();
         if state.generation != generation {
@@ -348,13 +349,13 @@ impl Image {
         true
     }
 
-    /// Brings a segment in; runs on a reader thread.
+    /// Reads a segment, on a thread of the pool.
     fn load(&self, number: u32) {
         let index = number as usize;
         let Some(job) = self.to_load(index) else { return };
         let result = segment::read(&job.medium, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state.lock();
-        // The image may have started over meanwhile; then this segment is of no use.
+        // The image may have started over meanwhile; then nobody needs this segment.
         if state.generation != job.generation {
             return;
         }
@@ -392,8 +393,8 @@ impl Image {
         }
     }
 
-    /// Empties the image for the next generation. As long as `state` is locked nobody asks for a segment: one that is gone
-    /// from an image that still called itself complete would be taken for its end.
+    /// Empties the image for the next generation. While `state` is locked nobody requests a segment: one that
+    /// is missing in an image that still called itself complete would be taken for its end.
     fn start_over(&self, state: &mut State) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         state.generation += 1;
         self.progress.send_replace(Progress::Growing { until_us: 0 });
@@ -413,7 +414,7 @@ impl Image {
     }
 }
 
-/// A segment to be brought in, as it was when that was decided.
+/// A segment to be read, as it was when that was decided.
 struct LoadJob {
     generation: u32,
     medium: Arc<MappedFile>,
@@ -423,7 +424,7 @@ struct LoadJob {
 }
 
 impl State {
-    /// Takes out what holds the file, to be dropped where that may wait.
+    /// Takes out all references to the file, to be dropped where that may block.
     fn empty(&mut self) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         self.starts.clear();
         (self.medium.take(), std::mem::take(&mut self.slots))
@@ -431,10 +432,10 @@ impl State {
 }
 
 impl Drop for Image {
-    /// The last to hold an image may be a thread that must not wait until its file is closed.
+    /// The last reference to an image may be dropped by a thread that must not wait until the file is closed.
     fn drop(&mut self) {
         let gone = self.state.lock().empty();
-        self.readers.discard(gone);
+        self.pool.discard(gone);
     }
 }
 
@@ -462,7 +463,7 @@ impl TrainSource for Image {
         if !slot.loading
             && let Some(this) = self.this.upgrade()
         {
-            slot.loading = self.readers.submit(move || this.load(number));
+            slot.loading = self.pool.submit(move || this.load(number));
         }
         if slot.loading { wait() } else { Load::Busy }
     }
@@ -473,7 +474,7 @@ impl TrainSource for Image {
 }
 
 impl Slot {
-    /// The segment, if it is there, for somebody who keeps it from now on.
+    /// Takes the segment, if it is there, for a playback that keeps it from now on.
     fn take(&mut self) -> Option<Arc<Segment>> {
         let segment = match std::mem::replace(&mut self.loaded, Loaded::No) {
             Loaded::No => None,
@@ -488,7 +489,7 @@ impl Slot {
         Some(segment)
     }
 
-    /// Why it could not be read, if that was a moment ago. After that it may be tried again.
+    /// Why the segment could not be read, if that was a moment ago. Later it is tried again.
     fn failed(&self) -> Option<Arc<str>> {
         match &self.loaded {
             Loaded::Failed { at, reason } if at.elapsed() < READ_FAILURE => Some(Arc::clone(reason)),

@@ -14,7 +14,7 @@ use super::store::StoreError;
 const RESTING: usize = 32;
 
 /// They are kept for this long after they were last asked for, so that assets that were deleted become free.
-pub(super) const REST: Duration = Duration::from_secs(60);
+pub(super) const IDLE_TTL: Duration = Duration::from_secs(60);
 
 /// For this long a failure is answered instead of being tried again.
 const FAILURE: Duration = Duration::from_secs(10);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_image_that_nobody_asks_for_is_let_go_of_after_a_minute() {
-        let (mut open, now) = (Open::new(REST), Instant::now());
+        let (mut open, now) = (Open::new(IDLE_TTL), Instant::now());
         let (old, _, old_image) = image(1);
         let (new, _, new_image) = image(2);
         assert!(open.rest(old, &old_image, now).is_empty());
@@ -229,12 +229,12 @@ mod tests {
         assert!(open.rest(new, &new_image, now + seconds(80)).is_empty());
         assert!(open.let_go(now + seconds(139)).is_empty());
         assert_eq!(open.let_go(now + seconds(140)).len(), 1);
-        assert_eq!(open.next_over(now + seconds(140)), REST, "nothing can be over before");
+        assert_eq!(open.next_over(now + seconds(140)), IDLE_TTL, "nothing can be over before");
     }
 
     #[test]
     fn a_failure_is_answered_for_ten_seconds_and_for_that_version_of_the_asset_only() {
-        let (mut open, now) = (Open::new(REST), Instant::now());
+        let (mut open, now) = (Open::new(IDLE_TTL), Instant::now());
         let (key, identity, failed) = image(1);
         open.insert(key, &failed);
         assert!(open.rest(key, &failed, now).is_empty());
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn packing_is_abandoned_when_nobody_but_the_packer_holds_the_image() {
-        let (mut open, now) = (Open::new(REST), Instant::now());
+        let (mut open, now) = (Open::new(IDLE_TTL), Instant::now());
         let (key, identity, packer) = image(1);
         let user = Arc::clone(&packer);
         open.insert(key, &packer);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn two_who_open_one_image_share_a_door() {
-        let mut open = Open::new(REST);
+        let mut open = Open::new(IDLE_TTL);
         let (key, ..) = image(1);
         let (other, ..) = image(2);
         let door = open.door(key);

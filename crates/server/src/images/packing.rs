@@ -26,6 +26,9 @@ const TURN: Duration = Duration::from_millis(100);
 /// # Errors
 /// [`StoreError::NotPlayable`] where it is no transport stream, [`StoreError::Io`] where it cannot be read.
 pub(super) fn estimate(asset: &File, size: u64) -> Result<Summary, StoreError> {
+    if size == 0 {
+        return Err(StoreError::NotPlayable("the file is empty".to_owned()));
+    }
     let head = read_at_most(asset, 0)?;
     let tail = read_at_most(asset, size.saturating_sub(READ_LENGTH as u64))?;
     let estimate =

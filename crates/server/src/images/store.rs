@@ -17,11 +17,11 @@ use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 
 use super::cache::{Cache, CacheError, Draft};
 use super::image::{Damage, Failure, Image};
-use super::open::{Key, Open, REST};
+use super::open::{IDLE_TTL, Key, Open};
 use super::packing;
 use super::read::read_image;
 use super::summary::Summary;
-use super::turns::Turns;
+use super::work_queue::WorkQueue;
 use crate::library;
 
 mod job;
@@ -40,7 +40,7 @@ pub struct Store {
     cache: Cache,
     burst_us: u32,
     readers: BlockingPool,
-    packers: Turns<Job>,
+    packers: WorkQueue<Job>,
     /// Has what was packed reach the disk, which may take seconds that no packer has.
     publisher: BlockingPool,
     open: Mutex<Open>,
@@ -123,7 +123,7 @@ impl Store {
     /// # Errors
     /// What starting a thread says.
     pub fn new(cache: Cache, burst_us: u32, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
-        Store::with_rest(cache, burst_us, readers, packers, REST)
+        Store::with_rest(cache, burst_us, readers, packers, IDLE_TTL)
     }
 
     /// As `new`; images rest for `rest`.
@@ -134,7 +134,7 @@ impl Store {
         packers: usize,
         rest: Duration,
     ) -> io::Result<Arc<Store>> {
-        let packers = Turns::start("packer", packers)?;
+        let packers = WorkQueue::start("packer", packers)?;
         let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
         let store = Arc::new_cyclic(|this| Store {

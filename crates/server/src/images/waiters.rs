@@ -5,12 +5,14 @@ use std::ops::RangeBounds;
 
 use wirepath_engine::Waker;
 
-/// Wakers of playbacks, each with the number of the segment that it waits for. A playback waits for one at a time.
+/// Wakers of playbacks, each with the number of the segment that it waits for. A playback waits for one at a
+/// time.
 #[derive(Default)]
 pub(super) struct Waiters(HashMap<Waker, u32>);
 
 impl Waiters {
-    /// Keeps a waker until its segment is [taken](Waiters::take), in place of an earlier one of the same playback.
+    /// Keeps a waker until its segment is [taken](Waiters::take), in place of an earlier one of the same
+    /// playback.
     pub(super) fn insert(&mut self, waker: &Waker, segment: u32) {
         self.0.insert(waker.clone(), segment);
     }

@@ -32,6 +32,8 @@ pub struct Entry {
     pub size: u64,
     /// When it was last modified, in seconds since 1970.
     pub modified_s: u64,
+    /// Whether it begins as a transport stream does; none if nobody looked.
+    pub is_stream: Option<bool>,
 }
 
 /// What an entry is. Everything else is not shown.
@@ -90,7 +92,7 @@ impl Entry {
             FileType::RegularFile => (EntryKind::File, identity.size),
             _ => return None,
         };
-        Some(Self { kind, name: name.to_vec(), size, modified_s: modified_s(&identity) })
+        Some(Self { kind, name: name.to_vec(), size, modified_s: modified_s(&identity), is_stream: None })
     }
 }
 

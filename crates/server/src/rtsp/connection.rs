@@ -1,8 +1,8 @@
 //! One RTSP connection: bytes in, bytes out, and when to give up.
 
 use super::counters::{EndReason, TimeoutReason};
-use super::desk::Desk;
-use super::door::{SERVER_NAME, Shared};
+use super::handler::RequestHandler;
+use super::listener::{SERVER_NAME, Shared};
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -30,18 +30,18 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end, and ends its sessions with it.
-pub(super) async fn serve(stream: TcpStream, door: Arc<Shared>, shutdown: watch::Receiver<bool>) {
+pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, shutdown: watch::Receiver<bool>) {
     let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
         return; // It was gone before it was looked at.
     };
     let (read, write) = stream.into_split();
     let mut connection = Connection {
-        desk: Desk::new(Arc::clone(&door), local, peer),
+        handler: RequestHandler::new(Arc::clone(&shared), local, peer),
         inbox: Inbox { half: read, spill: Vec::new(), over: false },
         write,
         reader: Reader::new(),
         shutdown,
-        door,
+        shared,
         heard: Instant::now(),
         request_begun: None,
     };
@@ -51,8 +51,8 @@ pub(super) async fn serve(stream: TcpStream, door: Arc<Shared>, shutdown: watch:
 }
 
 struct Connection {
-    door: Arc<Shared>,
-    desk: Desk,
+    shared: Arc<Shared>,
+    handler: RequestHandler,
     inbox: Inbox,
     write: OwnedWriteHalf,
     reader: Reader,
@@ -104,9 +104,9 @@ impl Connection {
                 Ok(true) => self.heard = Instant::now(),
                 Ok(false) | Err(_) => return Err(End::Gone),
             },
-            notice = self.desk.notice() => {
-                if let Some(notice) = notice {
-                    self.desk.follow(&notice).await;
+            event = self.handler.next_event() => {
+                if let Some(event) = event {
+                    self.handler.follow(&event).await;
                 }
                 // If that ended the last session, idling begins now.
                 self.heard = Instant::now();
@@ -125,24 +125,24 @@ impl Connection {
     }
 
     fn deadline(&self) -> Instant {
-        let request = self.request_begun.map(|begun| begun + self.door.options.request_timeout);
-        let next = self.desk.deadline().unwrap_or(self.heard + self.door.options.idle_timeout);
+        let request = self.request_begun.map(|begun| begun + self.shared.options.request_timeout);
+        let next = self.handler.deadline().unwrap_or(self.heard + self.shared.options.idle_timeout);
         request.map_or(next, |request| request.min(next))
     }
 
     async fn give_up_on_time(&mut self) -> Result<(), End> {
         let now = Instant::now();
-        if self.request_begun.is_some_and(|begun| begun + self.door.options.request_timeout <= now) {
-            self.door.counters.connections_timed_out.increment(TimeoutReason::Request);
+        if self.request_begun.is_some_and(|begun| begun + self.shared.options.request_timeout <= now) {
+            self.shared.counters.connections_timed_out.increment(TimeoutReason::Request);
             return Err(End::Slow);
         }
-        let had_sessions = !self.desk.sessions.is_empty();
-        self.desk.expire(now).await;
+        let had_sessions = !self.handler.sessions.is_empty();
+        self.handler.expire(now).await;
         if had_sessions {
             // What is left is looked at anew; without sessions, idling begins now.
             self.heard = now;
-        } else if self.heard + self.door.options.idle_timeout <= now {
-            self.door.counters.connections_timed_out.increment(TimeoutReason::Idle);
+        } else if self.heard + self.shared.options.idle_timeout <= now {
+            self.shared.counters.connections_timed_out.increment(TimeoutReason::Idle);
             return Err(End::Idle);
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Connection {
 
     async fn serve_item(&mut self, item: Item) -> Result<(), End> {
         self.request_begun = None;
-        self.door.counters.requests.increment();
+        self.shared.counters.requests.increment();
         match item {
             Item::Request(request) => {
                 let response = self.answer(&request).await?;
@@ -163,28 +163,28 @@ impl Connection {
     async fn answer(&mut self, request: &Request) -> Result<Response, End> {
         tokio::select! {
             biased;
-            response = self.desk.answer(request) => Ok(response),
+            response = self.handler.answer(request) => Ok(response),
             () = self.inbox.gone() => Err(End::Gone),
         }
     }
 
     async fn refuse(&mut self, refusal: &Refusal) -> Result<(), End> {
-        tracing::debug!(peer = %self.desk.peer, %refusal, "not a request");
-        self.door.counters.requests_malformed.increment();
+        tracing::debug!(peer = %self.handler.peer, %refusal, "not a request");
+        self.shared.counters.requests_malformed.increment();
         self.send(Response::refusal(refusal)).await?;
         if refusal.close { Err(End::Lost) } else { Ok(()) }
     }
 
     async fn send(&mut self, response: Response) -> Result<(), End> {
         if u16::from(response.status()) >= 400 {
-            self.door.counters.requests_refused.increment();
+            self.shared.counters.requests_refused.increment();
         }
         let bytes = response.server(SERVER_NAME).date(SystemTime::now()).to_bytes();
         match timeout(WRITE_LIMIT, self.write.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => {
-                self.door.counters.connections_timed_out.increment(TimeoutReason::Response);
+                self.shared.counters.connections_timed_out.increment(TimeoutReason::Response);
                 Err(End::Slow)
             }
         }
@@ -193,7 +193,7 @@ impl Connection {
     /// Ends the sessions first: their packets must not outlive the connection while it is being polite.
     async fn close(mut self, end: End) {
         let reason = if matches!(end, End::Drained) { EndReason::Shutdown } else { EndReason::Disconnected };
-        self.desk.end_all(reason).await;
+        self.handler.end_all(reason).await;
         if matches!(end, End::Gone) {
             return;
         }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use wirepath_media::rtcp;
 
 /// Between the last packet and BYE: players take BYE for the end at once, and forget what they have not read.
-const FAREWELL_DELAY: Duration = Duration::from_millis(100);
+const BYE_DELAY: Duration = Duration::from_millis(100);
 
 /// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
 const DATAGRAM_LIMIT: usize = 1500;
@@ -37,7 +37,7 @@ fn first_wake(stage: Stage) -> Option<Instant> {
     match stage {
         Stage::Resting => None,
         Stage::Playing => Some(Instant::now()),
-        Stage::Ended => Some(Instant::now() + FAREWELL_DELAY),
+        Stage::Ended => Some(Instant::now() + BYE_DELAY),
     }
 }
 
@@ -51,7 +51,7 @@ fn act(record: &Record, interval: Duration) -> Option<Instant> {
             Some(Instant::now() + interval)
         }
         Stage::Ended => {
-            record.farewell();
+            record.send_bye();
             None
         }
     }

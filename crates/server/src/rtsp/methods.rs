@@ -1,11 +1,11 @@
 //! RFC 2326 section 10: the methods.
 
 use super::counters::{EndReason, RefusalReason};
-use super::desk::{Answer, Desk, refuse, resource};
+use super::handler::{Answer, RequestHandler, refuse, resource};
 use super::player::Playback;
 use super::ports::Pair;
 use super::record::{Heard, Place, Record, Stage};
-use super::session::{News, Notice, Parts, Session};
+use super::session::{EventKind, Parts, Session, SessionEvent};
 use super::timeline::{PlayStep, Stretch};
 use std::io;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ const TRACK: u32 = 1;
 /// Ports below this belong to services; a client that wants media there wants to annoy one.
 const FIRST_CLIENT_PORT: u16 = 1024;
 
-impl Desk {
+impl RequestHandler {
     /// RFC 2326 section 10.2.
     pub(super) async fn describe(&mut self, request: &Request) -> Answer {
         let resource = resource(request)?;
@@ -78,11 +78,11 @@ impl Desk {
             let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
             return Err(refuse(StatusCode::NotFound, why));
         }
-        let pair = self.door.ports.open(self.local, self.peer, offer).map_err(of_socket)?;
-        let (key, notices) = (place.key, self.notices.clone());
+        let pair = self.shared.ports.open(self.local, self.peer, offer).map_err(of_socket)?;
+        let (key, events) = (place.key, self.events.clone());
         let on_event = Box::new(move |event| {
             // The connection is gone, and the session with it.
-            _ = notices.send(Notice { key, news: News::Event(event) });
+            _ = events.send(SessionEvent { key, kind: EventKind::Event(event) });
         });
         let Pair { rtp, rtcp, ports } = pair;
         let playback =
@@ -94,7 +94,7 @@ impl Desk {
             record: Arc::new(self.record(&presentation_url, &playback, rtcp).map_err(of_socket)?),
             presentation,
             playback,
-            notices: self.notices.clone(),
+            events: self.events.clone(),
             place,
         };
         Ok(self.admit(request, parts, offer, ports))
@@ -102,13 +102,13 @@ impl Desk {
 
     /// A place for one more session: 453 if this connection, its address or the server has as many as it may.
     fn reserve(&self) -> Result<Place, Refusal> {
-        let reserved = if self.sessions.len() >= self.door.options.sessions_per_connection {
+        let reserved = if self.sessions.len() >= self.shared.options.sessions_per_connection {
             Err(RefusalReason::Connection)
         } else {
-            self.door.registry.reserve(self.peer.ip()).map_err(RefusalReason::from)
+            self.shared.registry.reserve(self.peer.ip()).map_err(RefusalReason::from)
         };
         reserved.map_err(|reason| {
-            self.door.counters.sessions_refused.increment(reason);
+            self.shared.counters.sessions_refused.increment(reason);
             let who = match reason {
                 RefusalReason::Total => "the server",
                 RefusalReason::Address => "your address",
@@ -138,10 +138,10 @@ impl Desk {
             ssrc: playback.ssrc(),
             cname: format!("wirepath@{}", self.local.ip()),
             heard: Heard::now(),
-            counters: Arc::clone(&self.door.counters),
+            counters: Arc::clone(&self.shared.counters),
             reception: Default::default(),
             clock: Default::default(),
-            said_farewell: AtomicBool::new(false),
+            bye_sent: AtomicBool::new(false),
         })
     }
 
@@ -152,7 +152,7 @@ impl Desk {
         client_port: PortPair,
         server_port: PortPair,
     ) -> Response {
-        let session = Session::new(parts, self.door.options.report_interval);
+        let session = Session::new(parts, self.shared.options.report_interval);
         tracing::info!(peer = %self.peer, path = session.record.path, "session is set up");
         let ssrc = session.record.ssrc;
         let transport = TransportReply { client_port, server_port, source: self.local.ip(), ssrc };
@@ -204,12 +204,12 @@ impl Desk {
             return Err(refuse(StatusCode::NotImplemented, why));
         }
         let (key, ticket) = (session.key(), session.pause()?);
-        let paused = |news: &News| match news {
-            News::Paused(number, result) if *number == ticket => Some(result.clone()),
+        let paused = |kind: &EventKind| match kind {
+            EventKind::Paused(number, result) if *number == ticket => Some(result.clone()),
             _ => None,
         };
         let at_us = self.wait(key, paused).await?;
-        self.door.counters.pauses.increment();
+        self.shared.counters.pauses.increment();
         Ok(self.ok(request).range(NptRange { start: Some(Npt::At(at_us)), end: None }))
     }
 

@@ -1,7 +1,7 @@
 //! The interface to whatever plays for RTSP sessions.
 //!
-//! RTSP knows paths, ranges and sockets; behind these traits are the image store and the engine's playbacks. Replies
-//! and events come from engine threads: they are sent on and never block.
+//! RTSP knows paths, ranges and sockets; behind these traits are the image store and the engine's playbacks.
+//! Replies and events come from engine threads: they are sent on and never block.
 
 use std::future::Future;
 use std::net::UdpSocket;
@@ -13,10 +13,12 @@ use wirepath_playback::{PlayError, PlaybackEvent, Position, Progress};
 /// An answer that may take a while: storage is read, an asset examined.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Called once with the result of a request, from any thread; dropped without a call only if the playback is over.
+/// Called once with the result of a request, from any thread; dropped without a call only if the playback is
+/// over.
 pub type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 
-/// Called with each event of a playback, from any thread. Events and replies come in the order in which things happen.
+/// Called with each event of a playback, from any thread. Events and replies come in the order in which
+/// things happen.
 pub type OnEvent = Box<dyn Fn(PlaybackEvent) + Send + Sync>;
 
 /// Finds presentations.
@@ -30,8 +32,8 @@ pub trait Presentation: Send + Sync {
     /// Describes the presentation as it is now.
     fn describe(&self) -> Description;
 
-    /// Opens a playback to a connected UDP socket. It rests at the start until told to play, and ends when it is dropped.
-    /// The path's MTU is the socket's.
+    /// Opens a playback to a connected UDP socket. It rests at the start until told to play, and ends when it
+    /// is dropped. The path's MTU is the socket's.
     fn set_up(
         &self,
         socket: UdpSocket,
@@ -44,8 +46,8 @@ pub trait Playback: Send + Sync {
     /// Synchronisation source of the packets.
     fn ssrc(&self) -> u32;
 
-    /// Plays from the last place at or before a time where a client can begin, or from where the playback rests, to a
-    /// time or the end; both in microseconds from the start.
+    /// Plays from the last place at or before a time where a client can begin, or from where the playback
+    /// rests, to a time or the end; both in microseconds from the start.
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>);
 
     /// Pauses; the reply gives the place, in microseconds from the start.

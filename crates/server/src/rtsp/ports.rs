@@ -30,6 +30,11 @@ pub(super) struct Pair {
     pub(super) ports: PortPair,
 }
 
+/// Pairs of ports that lie wholly inside a range: as many sessions as it suffices for.
+pub fn port_pairs(range: &RangeInclusive<u16>) -> usize {
+    Ports::new(range).pairs as usize
+}
+
 impl Ports {
     /// Pairs that lie wholly inside the range.
     pub(super) fn new(range: &RangeInclusive<u16>) -> Self {

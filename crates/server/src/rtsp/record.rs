@@ -97,23 +97,23 @@ pub(super) struct Record {
     /// The clock as it was when packets were last being sent.
     pub(super) clock: Mutex<Option<RtpClock>>,
     /// BYE was the last that was sent.
-    pub(super) said_farewell: AtomicBool,
+    pub(super) bye_sent: AtomicBool,
 }
 
 impl Record {
     /// Sends a sender's report with its name (RFC 3550 section 6.4.1), if there is anything to report.
     pub(super) fn report(&self) {
         if let Some(state) = self.sender_state() {
-            self.said_farewell.store(false, Relaxed);
+            self.bye_sent.store(false, Relaxed);
             self.counters.sender_reports.increment();
             self.send(&state.report(&self.cname));
         }
     }
 
     /// Says that no more is sent, once; a source that never was heard does not (RFC 3550 section 6.3.7).
-    pub(super) fn farewell(&self) {
+    pub(super) fn send_bye(&self) {
         if let Some(state) = self.sender_state()
-            && !self.said_farewell.swap(true, Relaxed)
+            && !self.bye_sent.swap(true, Relaxed)
         {
             self.counters.rtcp_byes.increment();
             self.send(&state.bye(&self.cname));

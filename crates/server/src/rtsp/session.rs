@@ -16,15 +16,15 @@ use wirepath_playback::{PlayError, PlaybackEvent, Position};
 
 /// Something a session's playback did, in the order it did it.
 #[derive(Debug)]
-pub(super) struct Notice {
+pub(super) struct SessionEvent {
     /// Which session.
     pub(super) key: u64,
     /// What.
-    pub(super) news: News,
+    pub(super) kind: EventKind,
 }
 
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum EventKind {
     /// Answer to the request with this number.
     Started(u64, Stretch, Result<Position, PlayError>),
     /// Answer to the request with this number.
@@ -34,7 +34,7 @@ pub(super) enum News {
 }
 
 /// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each request.
-pub(super) type Notices = UnboundedSender<Notice>;
+pub(super) type EventSender = UnboundedSender<SessionEvent>;
 
 pub(super) struct Session {
     /// What the client calls it.
@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub(super) playback: Arc<dyn Playback>,
     pub(super) record: Arc<Record>,
     pub(super) timeline: Timeline,
-    notices: Notices,
+    events: EventSender,
     control: JoinHandle<()>,
     last_ticket: u64,
     place: Place,
@@ -61,14 +61,14 @@ pub(super) struct Parts {
     pub(super) presentation: Arc<dyn Presentation>,
     pub(super) playback: Arc<dyn Playback>,
     pub(super) record: Arc<Record>,
-    pub(super) notices: Notices,
+    pub(super) events: EventSender,
     pub(super) place: Place,
 }
 
 impl Session {
     /// Sets up what `parts` are of, and its RTCP.
     pub(super) fn new(parts: Parts, report_interval: Duration) -> Self {
-        let Parts { id, path, track_url, presentation, playback, record, notices, place } = parts;
+        let Parts { id, path, track_url, presentation, playback, record, events, place } = parts;
         let control = tokio::spawn(control::serve(Arc::clone(&record), report_interval));
         place.fill(Arc::clone(&record));
         record.counters.sessions.increment();
@@ -82,7 +82,7 @@ impl Session {
             playback,
             record,
             timeline,
-            notices,
+            events,
             control,
             last_ticket: 0,
             place,
@@ -96,10 +96,10 @@ impl Session {
 
     /// Asks the playback to play; the number of the answer to come.
     pub(super) fn start(&mut self, stretch: Stretch) -> u64 {
-        let (ticket, key, notices) = self.ticket();
+        let (ticket, key, events) = self.ticket();
         let reply = Box::new(move |result| {
             // The connection is gone, and the session with it.
-            _ = notices.send(Notice { key, news: News::Started(ticket, stretch, result) });
+            _ = events.send(SessionEvent { key, kind: EventKind::Started(ticket, stretch, result) });
         });
         self.playback.play(stretch.from_us, stretch.until_us, reply);
         ticket
@@ -118,24 +118,24 @@ impl Session {
     }
 
     /// Follows what the playback did. A reason is given back where that ends the session.
-    pub(super) fn follow(&mut self, news: &News) -> Option<EndReason> {
-        match news {
+    pub(super) fn follow(&mut self, kind: &EventKind) -> Option<EndReason> {
+        match kind {
             // Something else was asked for since: the answer to that says what is.
-            News::Started(ticket, ..) | News::Paused(ticket, _) if *ticket != self.last_ticket => {}
-            News::Started(_, stretch, Ok(_)) => {
+            EventKind::Started(ticket, ..) | EventKind::Paused(ticket, _) if *ticket != self.last_ticket => {}
+            EventKind::Started(_, stretch, Ok(_)) => {
                 self.record.counters.plays.increment();
                 self.timeline.started(*stretch);
                 self.enter(Stage::Playing);
             }
             // What was playing plays on: the place asked for was not there, and the engine was not troubled.
-            News::Started(.., Err(_)) if self.playback.progress().clock.is_some() => {}
-            News::Started(.., Err(_)) => self.call_off(),
-            News::Paused(..) => self.rest(),
-            News::Event(PlaybackEvent::Finished) => self.finish(),
-            News::Event(PlaybackEvent::Failed(error)) if error.is_unreachable() => {
+            EventKind::Started(.., Err(_)) if self.playback.progress().clock.is_some() => {}
+            EventKind::Started(.., Err(_)) => self.call_off(),
+            EventKind::Paused(..) => self.rest(),
+            EventKind::Event(PlaybackEvent::Finished) => self.finish(),
+            EventKind::Event(PlaybackEvent::Failed(error)) if error.is_unreachable() => {
                 return Some(EndReason::Unreachable);
             }
-            News::Event(PlaybackEvent::Failed(error)) => {
+            EventKind::Event(PlaybackEvent::Failed(error)) => {
                 tracing::warn!(peer = %self.record.peer, path = self.record.path, %error, "a session failed");
                 return Some(EndReason::Failed);
             }
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Asks the playback to rest for good; told, or dropped, when its last packet has left.
-    pub(super) fn silence(&mut self) -> oneshot::Receiver<()> {
+    pub(super) fn pause_and_drain(&mut self) -> oneshot::Receiver<()> {
         self.record.note_clock(); // BYE needs it, and the playback's stops when it rests.
         let (told, silent) = oneshot::channel();
         // Whoever wants to know may have waited too long already.
@@ -157,23 +157,23 @@ impl Session {
     pub(super) fn end(self, reason: EndReason) {
         tracing::info!(peer = %self.record.peer, path = self.record.path, reason = reason.name(), "session ends");
         if reason != EndReason::Unreachable {
-            self.record.farewell();
+            self.record.send_bye();
         }
         self.record.counters.sessions_ended.increment(reason);
     }
 
     fn ask_to_rest(&mut self) -> u64 {
-        let (ticket, key, notices) = self.ticket();
+        let (ticket, key, events) = self.ticket();
         self.playback.pause(Box::new(move |result| {
             // As above.
-            _ = notices.send(Notice { key, news: News::Paused(ticket, result) });
+            _ = events.send(SessionEvent { key, kind: EventKind::Paused(ticket, result) });
         }));
         ticket
     }
 
-    fn ticket(&mut self) -> (u64, u64, Notices) {
+    fn ticket(&mut self) -> (u64, u64, EventSender) {
         self.last_ticket += 1;
-        (self.last_ticket, self.key(), self.notices.clone())
+        (self.last_ticket, self.key(), self.events.clone())
     }
 
     fn finish(&mut self) {

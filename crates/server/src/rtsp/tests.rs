@@ -7,7 +7,7 @@ mod rtcp;
 mod survival;
 
 use super::counters::Counts;
-use super::{Door, DoorOptions};
+use super::{Listener, RtspOptions};
 
 use client::Client;
 use fake::FakePlayer;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A door that is open.
 struct Open {
     address: SocketAddr,
-    door: Arc<Door>,
+    door: Arc<Listener>,
     player: Arc<FakePlayer>,
     shutdown: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -39,11 +39,11 @@ impl Open {
         Self::with(|_| {}).await
     }
 
-    async fn with(change: impl FnOnce(&mut DoorOptions)) -> Self {
-        let mut options = DoorOptions { ports: ports(), ..DoorOptions::default() };
+    async fn with(change: impl FnOnce(&mut RtspOptions)) -> Self {
+        let mut options = RtspOptions { ports: ports(), ..RtspOptions::default() };
         change(&mut options);
         let player = Arc::new(FakePlayer::default());
-        let door = Arc::new(Door::new(Arc::clone(&player) as Arc<_>, options));
+        let door = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (shutdown, told) = watch::channel(false);
@@ -62,7 +62,7 @@ impl Open {
 }
 
 /// A counter by its name; one of a family by its name and the label's value: `sessions_ended/timeout`.
-fn counter(door: &Door, name: &str) -> u64 {
+fn counter(door: &Listener, name: &str) -> u64 {
     let (name, label) = name.split_once('/').unwrap_or((name, ""));
     let metric = Counts::METRICS.iter().find(|metric| metric.name == name);
     match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(&door.counters().snapshot()) {

@@ -12,7 +12,7 @@ const ENTRY: SegmentEntry = SegmentEntry {
     crc: 1,
 };
 
-/// An image in a file of zeros, and what is said of its damage.
+/// An image in a file of zeros, and where its damage is reported.
 fn image() -> (Arc<Image>, Receiver<Damage>) {
     let plan = Plan {
         identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
@@ -119,6 +119,7 @@ impl Task for Woken {
     fn end(self: Box<Self>, _context: &EndContext<'_>) {}
 }
 
+/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
 #[test]
 fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
     let engine = Engine::start(EngineOptions::default()).unwrap();

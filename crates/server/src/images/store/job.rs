@@ -11,7 +11,7 @@ use crate::images::image::Image;
 use crate::images::open::Key;
 use crate::images::packing::{self, Packed, Packing, Step};
 use crate::images::summary::Summary;
-use crate::images::turns::{Turn, Work};
+use crate::images::work_queue::{Turn, Work};
 
 /// An asset on its way into an image.
 pub(super) struct Job {

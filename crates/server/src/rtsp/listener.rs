@@ -22,7 +22,7 @@ pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSIO
 
 /// What a door is like.
 #[derive(Clone, Debug)]
-pub struct DoorOptions {
+pub struct RtspOptions {
     /// A session ends when nothing was heard of its client for so long.
     pub session_timeout: Duration,
     /// A connection without a session is closed when it sent nothing for so long.
@@ -47,7 +47,7 @@ pub struct DoorOptions {
     pub ports: RangeInclusive<u16>,
 }
 
-impl Default for DoorOptions {
+impl Default for RtspOptions {
     fn default() -> Self {
         Self {
             session_timeout: Duration::from_secs(60),
@@ -66,11 +66,11 @@ impl Default for DoorOptions {
 }
 
 /// The RTSP door.
-pub struct Door(Arc<Shared>);
+pub struct Listener(Arc<Shared>);
 
 /// What connections share.
 pub(super) struct Shared {
-    pub(super) options: DoorOptions,
+    pub(super) options: RtspOptions,
     pub(super) player: Arc<dyn Player>,
     pub(super) counters: Arc<Counters>,
     pub(super) registry: Arc<Registry>,
@@ -83,9 +83,9 @@ pub(super) struct Shared {
 /// Refused requests that the log tells of in a second.
 const REFUSALS_PER_SECOND: u32 = 20;
 
-impl Door {
+impl Listener {
     /// A door to what `player` has.
-    pub fn new(player: Arc<dyn Player>, options: DoorOptions) -> Self {
+    pub fn new(player: Arc<dyn Player>, options: RtspOptions) -> Self {
         Self(Arc::new(Shared {
             player,
             counters: Arc::default(),

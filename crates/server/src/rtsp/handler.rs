@@ -1,10 +1,10 @@
 //! What a connection's requests are answered with: the methods are in `methods`, what they share is here.
 
 use super::counters::EndReason;
-use super::door::Shared;
+use super::listener::Shared;
 use super::player::{OpenError, Presentation};
 use super::ports::canonical;
-use super::session::{News, Notice, Notices, Session};
+use super::session::{EventKind, EventSender, Session, SessionEvent};
 use super::timeline::Stretch;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,32 +23,32 @@ pub(super) const METHODS: &str =
 const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
 
 /// How long an engine thread may take to stop a playback that ends; it takes some microseconds.
-const SILENCE_LIMIT: Duration = Duration::from_millis(50);
+const PAUSE_LIMIT: Duration = Duration::from_millis(50);
 
 /// Answers one connection's requests and owns its sessions.
-pub(super) struct Desk {
-    pub(super) door: Arc<Shared>,
+pub(super) struct RequestHandler {
+    pub(super) shared: Arc<Shared>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
     pub(super) sessions: HashMap<String, Session>,
-    pub(super) notices: Notices,
-    inbox: UnboundedReceiver<Notice>,
+    pub(super) events: EventSender,
+    inbox: UnboundedReceiver<SessionEvent>,
 }
 
 /// An answer, or why there is none.
 pub(super) type Answer = Result<Response, Refusal>;
 
-impl Desk {
-    pub(super) fn new(door: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> Self {
-        let (notices, inbox) = unbounded_channel();
+impl RequestHandler {
+    pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> Self {
+        let (events, inbox) = unbounded_channel();
         let (local, peer) = (canonical(local), canonical(peer));
-        Self { door, local, peer, sessions: HashMap::new(), notices, inbox }
+        Self { shared, local, peer, sessions: HashMap::new(), events, inbox }
     }
 
     /// Answers a request. If this is dropped before it is done, what was asked of a playback may still be done; so it is
     /// dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
-        let answer = match timeout(self.door.options.answer_timeout, self.dispatch(request)).await {
+        let answer = match timeout(self.shared.options.answer_timeout, self.dispatch(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(request)),
         };
@@ -96,17 +96,17 @@ impl Desk {
     }
 
     /// What the playbacks of this connection do, one after the other.
-    pub(super) async fn notice(&mut self) -> Option<Notice> {
+    pub(super) async fn next_event(&mut self) -> Option<SessionEvent> {
         self.inbox.recv().await
     }
 
     /// Follows what a playback did.
-    pub(super) async fn follow(&mut self, notice: &Notice) {
+    pub(super) async fn follow(&mut self, event: &SessionEvent) {
         // A session that has ended meanwhile has nothing to follow.
-        let Some(session) = self.sessions.values_mut().find(|session| session.key() == notice.key) else {
+        let Some(session) = self.sessions.values_mut().find(|session| session.key() == event.key) else {
             return;
         };
-        if let Some(reason) = session.follow(&notice.news) {
+        if let Some(reason) = session.follow(&event.kind) {
             let id = session.id.clone();
             self.end(&id, reason).await;
         }
@@ -115,12 +115,12 @@ impl Desk {
     /// When the first session will have been silent for too long.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let silent = self.sessions.values().map(|session| session.record.heard.at()).min()?;
-        Some(silent + self.door.options.session_timeout)
+        Some(silent + self.shared.options.session_timeout)
     }
 
     /// Ends the sessions that have been silent for too long.
     pub(super) async fn expire(&mut self, now: Instant) {
-        let limit = self.door.options.session_timeout;
+        let limit = self.shared.options.session_timeout;
         let silent = |session: &&Session| session.record.heard.at() + limit <= now;
         let ids: Vec<String> =
             self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
@@ -161,8 +161,8 @@ impl Desk {
     pub(super) async fn start(&mut self, id: &str, stretch: Stretch) -> Result<Position, Refusal> {
         let session = self.session(id)?;
         let (key, ticket) = (session.key(), session.start(stretch));
-        self.wait(key, |news| match news {
-            News::Started(number, _, result) if *number == ticket => Some(result.clone()),
+        self.wait(key, |kind| match kind {
+            EventKind::Started(number, _, result) if *number == ticket => Some(result.clone()),
             _ => None,
         })
         .await
@@ -172,12 +172,12 @@ impl Desk {
     pub(super) async fn wait<T>(
         &mut self,
         key: u64,
-        is_awaited: impl Fn(&News) -> Option<Result<T, PlayError>>,
+        is_awaited: impl Fn(&EventKind) -> Option<Result<T, PlayError>>,
     ) -> Result<T, Refusal> {
         while self.sessions.values().any(|session| session.key() == key) {
-            let Some(notice) = self.inbox.recv().await else { break };
-            let found = if notice.key == key { is_awaited(&notice.news) } else { None };
-            self.follow(&notice).await;
+            let Some(event) = self.inbox.recv().await else { break };
+            let found = if event.key == key { is_awaited(&event.kind) } else { None };
+            self.follow(&event).await;
             if let Some(result) = found {
                 return result.map_err(|error| match error {
                     PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
@@ -189,7 +189,7 @@ impl Desk {
     }
 
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
-        self.door.player.open(resource.path()).await.map_err(|error| self.of_open(error))
+        self.shared.player.open(resource.path()).await.map_err(|error| self.of_open(error))
     }
 
     pub(super) fn of_open(&self, error: OpenError) -> Refusal {
@@ -221,7 +221,7 @@ impl Desk {
     }
 
     pub(super) fn timeout_s(&self) -> u64 {
-        self.door.options.session_timeout.as_secs().max(1)
+        self.shared.options.session_timeout.as_secs().max(1)
     }
 
     /// What stands for the server in URLs that are given back, where the client sent none.
@@ -244,7 +244,7 @@ impl Desk {
     fn log_refusal(&self, request: &Request, refusal: &Refusal) {
         /// More of a name tells nobody more.
         const MOST_CHARACTERS: usize = 200;
-        let Some(left_out) = self.door.refusals.pass(std::time::Instant::now()) else { return };
+        let Some(left_out) = self.shared.refusals.pass(std::time::Instant::now()) else { return };
         if left_out > 0 {
             tracing::info!(left_out, "more requests were refused than the log tells of");
         }
@@ -261,8 +261,8 @@ impl Desk {
 
 /// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
 async fn end(mut sessions: Vec<Session>, reason: EndReason) {
-    let deadline = Instant::now() + SILENCE_LIMIT;
-    let silent: Vec<_> = sessions.iter_mut().map(Session::silence).collect();
+    let deadline = Instant::now() + PAUSE_LIMIT;
+    let silent: Vec<_> = sessions.iter_mut().map(Session::pause_and_drain).collect();
     for (session, silent) in sessions.into_iter().zip(silent) {
         // An engine that takes longer gets no more time: the session ends, even if not in good order.
         _ = timeout_at(deadline, silent).await;

@@ -33,7 +33,7 @@ pub(super) enum Turn {
 }
 
 /// The threads and what waits for them. They end when this is dropped, with what waits.
-pub(super) struct Turns<W: Work> {
+pub(super) struct WorkQueue<W: Work> {
     shared: Arc<Shared<W>>,
 }
 
@@ -52,12 +52,12 @@ struct Queue<W> {
     ended: bool,
 }
 
-impl<W: Work> Turns<W> {
+impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
     ///
     /// # Errors
     /// What starting a thread says.
-    pub(super) fn start(name: &str, threads: usize) -> io::Result<Turns<W>> {
+    pub(super) fn start(name: &str, threads: usize) -> io::Result<WorkQueue<W>> {
         let queue = Queue {
             new: VecDeque::new(),
             begun: VecDeque::new(),
@@ -72,7 +72,7 @@ impl<W: Work> Turns<W> {
             let submitted = pool.submit(move || shared.run());
             debug_assert!(submitted, "nothing else is in that queue");
         }
-        Ok(Turns { shared })
+        Ok(WorkQueue { shared })
     }
 
     /// Has work done, the first turn before any turns of what has begun already; answers whether there was room for it.
@@ -89,7 +89,7 @@ impl<W: Work> Turns<W> {
     }
 }
 
-impl<W: Work> Drop for Turns<W> {
+impl<W: Work> Drop for WorkQueue<W> {
     fn drop(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.ended = true;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     struct Fixture {
-        turns: Turns<Told>,
+        turns: WorkQueue<Told>,
         tell: Sender<usize>,
         told: Receiver<usize>,
         give_leave: Sender<()>,
@@ -183,7 +183,7 @@ mod tests {
 
     fn fixture() -> Fixture {
         let ((tell, told), (give_leave, leave)) = (channel(), channel());
-        let turns = Turns::start("turn", 1).unwrap();
+        let turns = WorkQueue::start("turn", 1).unwrap();
         Fixture { turns, tell, told, give_leave, leave: Arc::new(Mutex::new(leave)) }
     }
 
@@ -257,7 +257,7 @@ mod tests {
             }
         }
         let (tell, told) = channel();
-        let turns = Turns::start("turn", 1).unwrap();
+        let turns = WorkQueue::start("turn", 1).unwrap();
         assert!(turns.submit(Bug(tell.clone(), true)) && turns.submit(Bug(tell, false)));
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }

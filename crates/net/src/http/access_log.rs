@@ -1,0 +1,64 @@
+//! The access log: a line for each request.
+
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use http::{Method, StatusCode};
+use serde_json::json;
+use wirepath_http::{Request, Target};
+
+/// Target of events whose message is the whole line: to be written without time and level.
+pub const JSON_TARGET: &str = "wirepath_access_json";
+
+/// Target of lines for people.
+const TARGET: &str = "wirepath_access";
+
+/// Form of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Fields for people.
+    Text,
+    /// An object for each request.
+    Json,
+}
+
+/// A request, until it is answered.
+pub(super) struct Access {
+    client: SocketAddr,
+    method: Method,
+    path: String,
+    agent: Option<String>,
+    start: Instant,
+}
+
+impl Access {
+    /// A request that begins now.
+    pub(super) fn begin(client: SocketAddr, request: &Request) -> Access {
+        let path = match &request.target {
+            // Encoded, it holds no line break.
+            Target::Path(path) => format!("/{}", path.encoded()),
+            Target::Asterisk | Target::Authority => "*".to_owned(),
+        };
+        let (method, agent) = (request.method.clone(), request.agent.clone());
+        Access { client, method, path, agent, start: Instant::now() }
+    }
+
+    /// Writes the line of a request whose response has a body of so many bytes, or is cut.
+    pub(super) fn end(&self, form: AccessLog, status: StatusCode, bytes: u64, is_complete: bool) {
+        let Access { client, method, path, agent, start } = self;
+        let (status, seconds) = (status.as_u16(), start.elapsed().as_secs_f64());
+        match form {
+            AccessLog::Text => {
+                tracing::info!(target: TARGET, %client, %method, path, status, bytes, is_complete, seconds, agent, "request");
+            }
+            AccessLog::Json => {
+                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+                let line = json!({
+                    "time": time, "client": client.to_string(), "method": method.as_str(), "path": path,
+                    "status": status, "bytes": bytes, "is_complete": is_complete, "seconds": seconds, "agent": agent,
+                });
+                tracing::info!(target: JSON_TARGET, "{line}");
+            }
+        }
+    }
+}
