@@ -161,8 +161,8 @@ fn limits_that_contradict_each_other_are_refused_at_start() -> Result<()> {
 
 fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> Result<()> {
     for (arguments, example) in [
-        (&["serve", "--rtsp", "nowhere"][..], "0.0.0.0:8554"),
-        (&["assess", "sink", "--listen", "nowhere"], "0.0.0.0:8554"),
+        (&["serve", "--rtsp", "nowhere"][..], "127.0.0.1:8554"),
+        (&["assess", "sink", "--listen", "nowhere"], "127.0.0.1:8554"),
         (&["relay", "--in", "-", "--out", "-", "--metrics", "nowhere"], "127.0.0.1:9100"),
     ] {
         let output = Command::new(server::binary()?).args(arguments).output()?;
