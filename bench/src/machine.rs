@@ -12,7 +12,7 @@ pub(crate) struct Machine {
     pub(crate) processors: u32,
     pub(crate) kernel: String,
     pub(crate) commit: String,
-    /// Whether files differed from the commit.
+    /// True if files differed from the commit.
     pub(crate) modified: bool,
     pub(crate) date: String,
     /// Load averages when the measurement began.

@@ -15,7 +15,8 @@ fn main() {
     println!("cargo::rustc-env=WIREPATH_VERSION={} ({commit})", env!("CARGO_PKG_VERSION"));
 }
 
-/// The commit, and whether what the program is made of differs from it; nothing outside a checkout of this workspace.
+/// The commit, and whether what the program is made of differs from it; nothing outside a checkout of this
+/// workspace.
 fn commit(root: &Path) -> Option<String> {
     let top = PathBuf::from(git(root, &["rev-parse", "--show-toplevel"])?);
     if top.canonicalize().ok()? != root.canonicalize().ok()? {

@@ -1,4 +1,5 @@
-//! What each data path costs by itself: kernel calls for each train or block as its page in `docs/paths` says, no allocation.
+//! What each data path costs by itself: kernel calls for each train or block as its page in `docs/paths`
+//! says, no allocation.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -22,7 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 const PACKETS: u32 = 8;
 const TRAINS: u64 = 500;
 
-/// Headers that a path is sent with: one that can make them also sends those that are stored, in fewer calls if it lends.
+/// Headers that a path is sent with: one that can make them also sends those that are stored, in fewer calls
+/// if it lends.
 fn headers_of(path: DataPath) -> &'static [Headers] {
     match path {
         path if !path.makes_headers() => &[Headers::Stored],

@@ -1,5 +1,5 @@
-//! What a turn of a stream costs an engine thread: no kernel call but what moving its bytes takes, and two more where classes share
-//! processor time.
+//! What a turn of a stream costs an engine thread: no kernel call but what moving its bytes takes, and two
+//! more where classes share processor time.
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
@@ -35,7 +35,8 @@ fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
     Ok(())
 }
 
-/// Kernel calls of the engine thread, besides waits, for a stream that takes none to move: from memory to nowhere.
+/// Kernel calls of the engine thread, besides waits, for a stream that takes none to move: from memory to
+/// nowhere.
 fn calls(round: Round) -> Result<u64> {
     let sharing = Sharing { policy: Policy::FairShare { round, carry_percent: 0 }, classes: Vec::new() };
     let engine = Engine::start(EngineOptions { sharing, ..EngineOptions::default() })?;

@@ -346,7 +346,8 @@ fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
     let costs = entry["costs"].as_array().context("no costs")?;
     let (own, stored): (Vec<&Value>, Vec<&Value>) =
         costs.iter().partition(|cost| cost["own_headers"] == true);
-    // Two lengths of trains; with headers of a session's own `gso_writev`, and `krtpsendfile` where the module is loaded.
+    // Two lengths of trains; with headers of a session's own `gso_writev`, and `krtpsendfile` where the
+    // module is loaded.
     ensure!(entry["device"] == lo && stored.len() == 8 && [2, 4].contains(&own.len()), "{kept:#}");
     for transport in ["udp", "tcp"] {
         let thresholds = kept["loan_thresholds"].as_array().context("no thresholds")?;

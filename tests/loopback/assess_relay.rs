@@ -67,7 +67,7 @@ fn parts_and_sinks_that_make_no_sense_are_refused() -> Result<()> {
     for (options, code, why) in [
         (&["--only", "gold"][..], 2, "udp-mirror"),
         (&["--sink", "127.0.0.1:9"], 1, "veth or loopback"),
-        (&["--volume", "0"], 2, "a volume of nothing"),
+        (&["--volume", "0"], 2, "invalid volume 0: expected at least 1 B"),
     ] {
         let output = relay(folder.path(), options)?.output().context("running it")?;
         let errors = String::from_utf8_lossy(&output.stderr);

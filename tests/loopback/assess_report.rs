@@ -31,8 +31,8 @@ fn a_page_is_legible_on_a_screen() -> Result<()> {
     legible(1200)
 }
 
-/// A page that shows the report in a frame, which can be narrower than a browser's window, and looks at it once it is laid
-/// out for what a reader would stumble over.
+/// A page that shows the report in a frame, which can be narrower than a browser's window, and looks at it
+/// once it is laid out for what a reader would stumble over.
 const EXAMINATION: &str = r#"<!doctype html><meta charset="utf-8"><body style="margin: 0">
 <iframe style="width: WIDTHpx; height: 800px; border: 0" srcdoc="REPORT"></iframe>
 <script>

@@ -163,7 +163,7 @@ fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> R
     for (arguments, example) in [
         (&["serve", "--rtsp", "nowhere"][..], "127.0.0.1:8554"),
         (&["assess", "sink", "--listen", "nowhere"], "127.0.0.1:8554"),
-        (&["relay", "--in", "-", "--out", "-", "--metrics", "nowhere"], "127.0.0.1:9100"),
+        (&["relay", "--in", "-", "--out", "-", "--metrics", "nowhere"], "127.0.0.1:8554"),
     ] {
         let output = Command::new(server::binary()?).args(arguments).output()?;
         let said = String::from_utf8(output.stderr)?;
@@ -193,7 +193,8 @@ fn packing_ahead_makes_an_image() -> Result<()> {
 
 /// Promise: `wirepath pack` packs ahead of time, and the server plays what it made.
 ///
-/// The server uses what was packed ahead: the same file, untouched but for the time of its last use, is all there is.
+/// The server uses what was packed ahead: the same file, untouched but for the time of its last use, is all
+/// there is.
 fn the_server_plays_what_was_packed_ahead() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;

@@ -63,8 +63,9 @@ fn draining_ends_after_ten_seconds() -> Result<()> {
 
 /// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
 ///
-/// Whoever opens a file under a lease waits until its holder lets go of it, or 45 s (`/proc/sys/fs/lease-break-time`): the thread
-/// that opens an image does, as it would for storage that hangs.
+/// Whoever opens a file under a lease waits until its holder lets go of it, or 45 s
+/// (`/proc/sys/fs/lease-break-time`): the thread that opens an image does, as it would for storage that
+/// hangs.
 fn storage_that_does_not_answer_keeps_nobody_from_leaving() -> Result<()> {
     require!(find("perl").is_some(), "perl, which takes a lease, is not installed");
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;

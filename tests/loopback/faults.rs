@@ -99,7 +99,8 @@ fn an_asset_truncated_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::File::create(asset).map(drop).context("truncating"))
 }
 
-/// Two assets play; one is lost. Its session ends, properly or with the whole clip; the other does not notice.
+/// Two assets play; one is lost. Its session ends, properly or with the whole clip; the other does not
+/// notice.
 fn asset_lost(lose: impl Fn(&Path) -> Result<()>) -> Result<()> {
     let stored = std::fs::read(clips::constant(6)?)?;
     let folder = process::open_folder()?;
@@ -142,8 +143,8 @@ fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
 
 /// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
 ///
-/// One byte in 64 KiB of what the stored image's packets take is turned over; header and table, at both ends of the file, say
-/// that it is good, so that it is begun to be played from.
+/// One byte in 64 KiB of what the stored image's packets take is turned over; header and table, at both ends
+/// of the file, say that it is good, so that it is begun to be played from.
 fn a_damaged_image_is_never_sent() -> Result<()> {
     let clip = clips::constant(4)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;

@@ -1,4 +1,5 @@
-//! A terminal or an ssh session that is closed: SIGHUP ends what runs as SIGTERM does, unless it was to be ignored.
+//! A terminal or an ssh session that is closed: SIGHUP ends what runs as SIGTERM does, unless it was to be
+//! ignored.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -2,8 +2,8 @@
 //!
 //!     attackers 127.0.0.2, .3, … ──RTSP, HTTP, RTCP──► server 127.0.0.1 ──media──► witness 127.0.0.1
 //!
-//! Addresses of their own, so that a port named by chance is never the witness's: only the server could mix them up.
-//! `WIREPATH_HOSTILE_SECONDS` and `WIREPATH_HOSTILE_SEED` make other runs than that of `make test`.
+//! Addresses of their own, so that a port named by chance is never the witness's: only the server could mix
+//! them up. `WIREPATH_HOSTILE_SECONDS` and `WIREPATH_HOSTILE_SEED` make other runs than that of `make test`.
 
 mod requests;
 

@@ -85,7 +85,7 @@ fn the_log_is_whole_at_the_end() -> Result<()> {
         Ok((!server.process.is_running()?).then_some(()))
     })?;
     stage.read_some(&mut log)?;
-    let answers = log.lines().filter(|line| line.contains(" answer ")).count();
+    let answers = log.lines().filter(|line| line.contains(" response ")).count();
     ensure!(answers == FEWER, "{answers} lines about {FEWER} answers");
     ensure!(log.contains("draining") && !log.contains("log lines were lost"), "the end is missing");
     Ok(())

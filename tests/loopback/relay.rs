@@ -339,7 +339,8 @@ fn ffmpeg_sends_through_a_relay() -> Result<()> {
     Ok(())
 }
 
-/// Anybody may send a datagram: what is no transport stream is dropped, whoever divides it, and the rest goes on.
+/// Anybody may send a datagram: what is no transport stream is dropped, whoever divides it, and the rest goes
+/// on.
 fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let packet = [&[0x47, 0x01, 0x00, 0x10][..], &[0; 184]].concat();

@@ -1,4 +1,5 @@
-//! `wirepath relay --cache`: what must not be taken for whole, for current, or for fresh, and what is counted.
+//! `wirepath relay --cache`: what must not be taken for whole, for current, or for fresh, and what is
+//! counted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -163,7 +164,8 @@ fn every_request_is_counted_once() -> Result<()> {
 
 /// Promise: Response heads count on disk and in memory; those that are too long are not kept.
 ///
-/// The guide says what an entry is taken for in memory; what a process holds that has ten thousand of them must be within that.
+/// The guide says what an entry is taken for in memory; what a process holds that has ten thousand of them
+/// must be within that.
 fn heads_take_no_more_memory_than_they_are_counted_with() -> Result<()> {
     const ENTRIES: u64 = 10_000;
     let lines = "Cache-Control: max-age=600\r\nETag: \"5f2c-61a3b\"\r\nContent-Type: video/mp2t\r\n\

@@ -84,7 +84,8 @@ fn nginx_as_the_origin_and_as_a_cache_gives_the_same_bytes() -> Result<()> {
                 }
                 let (mut mine, mut other) =
                     (fetch(&ours.url(""), arguments, path)?, fetch(&theirs, arguments, path)?);
-                // With -I curl writes the head, which has another date; and how an error is worded is everybody's own business.
+                // With -I curl writes the head, which has another date; and how an error is worded is
+                // everybody's own business.
                 if arguments == ["-I"] || mine.0.starts_with("416") {
                     (mine.1, other.1) = (Vec::new(), Vec::new());
                 }

@@ -79,7 +79,8 @@ fn a_client_that_pauses_is_waited_for_though_the_origin_would_not_be() -> Result
 
 /// Promise: A client may pause for `--client-timeout`, whatever it is sent.
 ///
-/// Longer than it may take nothing, while all that is still to come is in the kernel, and nobody sends anything.
+/// Longer than it may take nothing, while all that is still to come is in the kernel, and nobody sends
+/// anything.
 fn a_client_that_reads_slowly_takes_something() -> Result<()> {
     let origin = Origin::start(long_answer)?;
     let folder = tempfile::tempdir()?;

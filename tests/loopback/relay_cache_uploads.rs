@@ -1,4 +1,5 @@
-//! `wirepath relay --cache`: bodies that go to the origin, and what becomes of them and of the answer when one of both ends early.
+//! `wirepath relay --cache`: bodies that go to the origin, and what becomes of them and of the answer when
+//! one of both ends early.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -113,7 +114,8 @@ fn an_early_answer_has_its_end_while_the_body_goes_on() -> Result<()> {
 
 /// Promise: An early answer ends at once, and its request's body continues.
 ///
-/// Once it has ended, the origin resets whatever still comes: its answer is whole for all that, and nobody wants the rest of the body.
+/// Once it has ended, the origin resets whatever still comes: its answer is whole for all that, and nobody
+/// wants the rest of the body.
 fn an_early_answer_of_an_origin_that_ends_is_whole() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |asked, connection| {
@@ -198,7 +200,8 @@ fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
 
 /// Promise: A change drops what was kept though no answer came; a refused change does not.
 ///
-/// Whoever changes something may not wait for the answer, or wait in vain: it may have come about for all that.
+/// Whoever changes something may not wait for the answer, or wait in vain: it may have come about for all
+/// that.
 fn a_change_is_believed_though_nobody_hears_of_it() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |asked, connection| {

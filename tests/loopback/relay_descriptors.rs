@@ -1,4 +1,5 @@
-//! A relay, a proxy and a cache that have no descriptors left (`EMFILE`): they wait without using the processor, and go on when there are some.
+//! A relay, a proxy and a cache that have no descriptors left (`EMFILE`): they wait without using the
+//! processor, and go on when there are some.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -47,8 +48,8 @@ fn give_descriptors(process: &Process, all: Rlimit) -> Result<()> {
     Ok(())
 }
 
-/// Waits for some complaints. There is one in a tenth of a second; an accept loop that does not pause makes thousands. A machine that is
-/// slow leaves more time for as many.
+/// Waits for some complaints. There is one in a tenth of a second; an accept loop that does not pause makes
+/// thousands. A machine that is slow leaves more time for as many.
 fn ensure_calm(process: &Process, since: Instant) -> Result<()> {
     let complaints = || process.log().matches(SAID).count();
     let seen = Deadline::seconds(30.0)
@@ -156,7 +157,8 @@ fn a_cache_without_descriptors_waits_and_goes_on() -> Result<()> {
 
 /// Promise: A cache without a descriptor for a request's body answers 503.
 ///
-/// Of the descriptors that it takes, the first is that of the connection to the origin; one or another of those for the body is missing.
+/// Of the descriptors that it takes, the first is that of the connection to the origin; one or another of
+/// those for the body is missing.
 fn a_cache_without_descriptors_for_a_body_says_so() -> Result<()> {
     let origin = Origin::start(|asked, connection| answer(connection, "200 OK", "", &asked.body))?;
     let folder = tempfile::tempdir()?;

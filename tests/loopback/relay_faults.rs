@@ -1,4 +1,5 @@
-//! `wirepath relay` when what it reads from, writes to or lives on fails: what it took is delivered, or said to be lost, to the byte.
+//! `wirepath relay` when what it reads from, writes to or lives on fails: what it took is delivered, or said
+//! to be lost, to the byte.
 
 pub(crate) mod rig;
 
@@ -298,7 +299,10 @@ fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Resu
     ensure!(number(&stays["bytes"])? == received as u64 && stays["lost_bytes"] == 0, "{report}");
     // What the network says of a datagram must not cost the next one.
     ensure!(number(&gone["bytes"])? == received as u64 && gone["lost_bytes"] == 0, "{report}");
-    ensure!(number(&gone["icmp_errors"])? > 0 && words.contains(" ICMP errors)"), "{report} {words}");
+    ensure!(
+        number(&gone["icmp_errors"])? > 0 && words.contains(" ICMP errors (destination unreachable)"),
+        "{report} {words}"
+    );
     Ok(())
 }
 

@@ -84,7 +84,8 @@ impl Mirror {
 
 /// Promise: An output whose pipe is too short gets the rest by a copy.
 ///
-/// `tee` gives no more than there is room for. What it does not is neither lost nor a reason to lose the output.
+/// `tee` gives no more than there is room for. What it does not is neither lost nor a reason to lose the
+/// output.
 fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
     let mut mirror = Mirror::start(2)?;
     mirror.pass(20_000)?;
@@ -94,7 +95,8 @@ fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
         rustix::fs::open(&pipes[0].1, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?,
         4096,
     )?;
-    // The outputs change pipes at each pause: it is the short one's turn in some of these, and what comes in pieces may fit even there.
+    // The outputs change pipes at each pause: it is the short one's turn in some of these, and what comes in
+    // pieces may fit even there.
     const PASSES: u64 = 20;
     for _ in 0..PASSES {
         mirror.pass(20_000)?;

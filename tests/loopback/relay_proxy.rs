@@ -208,7 +208,8 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
 
 /// Promise: A check fails if its PROXY protocol header is not taken.
 ///
-/// A Unix socket takes the connection in any case, and the header if that leaves before whoever was there hangs up.
+/// A Unix socket takes the connection in any case, and the header if that leaves before whoever was there
+/// hangs up.
 fn a_check_whose_header_is_not_taken_has_failed() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let backend = UnixListener::bind(folder.path().join("backend"))?;

@@ -1,4 +1,5 @@
-//! `wirepath relay --listen` between real clients and a real server: what comes through is what comes without.
+//! `wirepath relay --listen` between real clients and a real server: what comes through is what comes
+//! without.
 
 use std::net::SocketAddr;
 use std::path::Path;

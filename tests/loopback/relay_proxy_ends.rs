@@ -1,4 +1,5 @@
-//! How the ends of connections get through `wirepath relay --listen`: as if nothing were between, and beside HAProxy and nginx.
+//! How the ends of connections get through `wirepath relay --listen`: as if nothing were between, and beside
+//! HAProxy and nginx.
 //!
 //! ```text
 //! client ── route ── server        route: nothing, wirepath, HAProxy, nginx
@@ -88,7 +89,8 @@ const RESET_BY_CLIENTS: &[(&str, Scenario)] = &[
     }),
 ];
 
-/// Connections of which HAProxy passes a reset on as an end in order, or only later, and wirepath as what it is.
+/// Connections of which HAProxy passes a reset on as an end in order, or only later, and wirepath as what it
+/// is.
 const RESET_BY_SERVERS_OR_LATE: &[(&str, Scenario)] = &[
     ("the server resets", |mut client, server| {
         reset(server)?;
@@ -116,7 +118,8 @@ const RESET_BY_SERVERS_OR_LATE: &[(&str, Scenario)] = &[
     }),
 ];
 
-/// Resets that come while there is no room for what came before. HAProxy tells of them when there is room again.
+/// Resets that come while there is no room for what came before. HAProxy tells of them when there is room
+/// again.
 const RESET_WHILE_FULL: &[(&str, Scenario)] = &[
     ("the client resets while the server takes nothing", |client, server| {
         fill(&client)?;

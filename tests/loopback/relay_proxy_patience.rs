@@ -35,7 +35,8 @@ fn silence_ends_a_connection() -> Result<()> {
 
 /// Promise: A connection without progress is reset on both sides; a slow reader is not.
 ///
-/// Longer than the silence that is allowed, while all that is still to come is in the kernel, and no stream moves anything.
+/// Longer than the silence that is allowed, while all that is still to come is in the kernel, and no stream
+/// moves anything.
 fn who_reads_slowly_is_not_silent() -> Result<()> {
     const BYTES: usize = 2_000_000;
     let backend = TcpListener::bind("127.0.0.1:0")?;

@@ -1,4 +1,5 @@
-//! Starting, stopping and going on elsewhere, by `Range: npt=` (RFC 2326 sections 3.6, 10.5, 10.6 and appendix B).
+//! Starting, stopping and going on elsewhere, by `Range: npt=` (RFC 2326 sections 3.6, 10.5, 10.6 and
+//! appendix B).
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -44,7 +45,8 @@ fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
 
 /// Promise: A seek sends from the right byte through each data path, before and after playing.
 ///
-/// Stored packets leave one by one here, and those with headers of their own as trains, for which the socket must be set up.
+/// Stored packets leave one by one here, and those with headers of their own as trains, for which the socket
+/// must be set up.
 fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
     let home = tempfile::tempdir()?;
     let file = home.path().join("costs.json");

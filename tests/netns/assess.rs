@@ -82,7 +82,8 @@ fn a_receiver_behind_a_link_is_measured() -> Result<()> {
     ensure_copied(measurements, &["uring_send", "mmap_zerocopy"], |copied| copied > 0)
 }
 
-/// Of sends by reference it is told how many the kernel copied, where the kernel tells it (io_uring from Linux 6.2 on).
+/// Of sends by reference it is told how many the kernel copied, where the kernel tells it (io_uring from
+/// Linux 6.2 on).
 fn ensure_copied(measurements: &[Value], paths: &[&str], is_right: impl Fn(u64) -> bool) -> Result<()> {
     let told = |run: &Value| run["copied"].as_u64().is_some_and(&is_right);
     for one in measurements {
@@ -93,8 +94,8 @@ fn ensure_copied(measurements: &[Value], paths: &[&str], is_right: impl Fn(u64) 
     Ok(())
 }
 
-/// Every path that runs here was measured with every size, verified and its calls counted, or is left out by name with that size.
-/// Answers how many were measured.
+/// Every path that runs here was measured with every size, verified and its calls counted, or is left out by
+/// name with that size. Answers how many were measured.
 fn ensure_every_path_and_size(result: &Value, experiment: &str, sizes: &[Option<u64>]) -> Result<usize> {
     let measurements = result["measurements"].as_array().context("no measurements")?;
     let paths = result["host"]["paths"].as_array().context("no paths")?;
@@ -122,7 +123,7 @@ fn ensure_every_path_and_size(result: &Value, experiment: &str, sizes: &[Option<
     Ok(measured)
 }
 
-/// Whether a line says so: `PATH, PATH, UDP, from SIZE bytes on` or `PATH, SIZE bytes, UDP`.
+/// Returns whether a line says so: `PATH, PATH, UDP, from SIZE bytes on` or `PATH, SIZE bytes, UDP`.
 fn is_left_out(result: &Value, path: &Value, size: Option<u64>) -> bool {
     let lines = result["left_out"].as_array().into_iter().flatten();
     let mut lines = lines.filter_map(|line| line["what"].as_str());

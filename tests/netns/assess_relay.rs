@@ -1,4 +1,5 @@
-//! `wirepath assess relay` on a stage of its own: every way that can be had moves what it should, and is measured.
+//! `wirepath assess relay` on a stage of its own: every way that can be had moves what it should, and is
+//! measured.
 
 use std::fs;
 use std::process::Command;
@@ -69,8 +70,8 @@ fn every_way_to_relay_is_verified_and_measured() -> Result<()> {
     ensure_shown(&result)
 }
 
-/// Two runs of all that should arrive, each of which took processor time. What socat's ended processes used is known in ticks of the
-/// clock only, and so little data may not take one.
+/// Two runs of all that should arrive, each of which took processor time. What socat's ended processes used
+/// is known in ticks of the clock only, and so little data may not take one.
 fn ensure_measured(one: &Value, sinks: u64) -> Result<()> {
     let runs = one["runs"].as_array().context("no runs")?;
     ensure!(one["verified"] == true && runs.len() == 2, "{one:#}");
@@ -85,7 +86,8 @@ fn ensure_measured(one: &Value, sinks: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether it says why it has no figure, and that is true: a program is not installed, or descriptors are few.
+/// Returns whether it says why it has no figure, and that is true: a program is not installed, or descriptors
+/// are few.
 fn may_be_missing(result: &Value, part: &str, way: &str) -> Result<bool> {
     let lines = result["left_out"].as_array().context("no list of what was left out")?;
     let of_way = |line: &&Value| {

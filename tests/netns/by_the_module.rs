@@ -1,7 +1,8 @@
-//! The papers' enhanced calls, by the kernel module: what they cost in kernel calls and copies, and fifty sessions played by them.
+//! The papers' enhanced calls, by the kernel module: what they cost in kernel calls and copies, and fifty
+//! sessions played by them.
 //!
-//! Without the module they are skipped. `make test-vm` has guests in which it is loaded, and beside it `kernel/copies`, by which
-//! copies are counted.
+//! Without the module they are skipped. `make test-vm` has guests in which it is loaded, and beside it
+//! `kernel/copies`, by which copies are counted.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![calls_and_copies_are_those_of_the_tables, fifty_sessions_play_by_krtpsendfile]
 }
 
-/// What sending n packets takes: path, transport, kernel calls, copies of each payload, copies of each header.
+/// What sending n packets takes: path, transport, kernel calls, copies of each payload, copies of each
+/// header.
 type Expected = (&'static str, &'static str, Calls, u64, u64);
 
 #[derive(Clone, Copy)]
@@ -60,7 +62,8 @@ const BY_REFERENCE: [Expected; 18] = [
     ("sendfilew", "udp", OneFor(44), 0, 1),
 ];
 
-/// Linux 6.1 copies pages that it is given by reference over UDP, and so headers that the module has put into pages.
+/// Linux 6.1 copies pages that it is given by reference over UDP, and so headers that the module has put into
+/// pages.
 fn expected() -> impl Iterator<Item = Expected> {
     let references = release(&Host::this().kernel).is_none_or(|release| release >= (6, 5));
     BY_REFERENCE.into_iter().map(move |(path, transport, calls, payloads, headers)| match path {
@@ -120,8 +123,8 @@ const SESSIONS: usize = 50;
 
 /// Promise: Fifty sessions play by `krtpsendfile`, with seeks, without a wrong byte or a missing number.
 ///
-/// Every other session plays from beginning to end; those between seek twice. Each session has headers of its own, which the kernel
-/// makes.
+/// Every other session plays from beginning to end; those between seek twice. Each session has headers of its
+/// own, which the kernel makes.
 fn fifty_sessions_play_by_krtpsendfile() -> Result<()> {
     require_module()?;
     let link = Link::new()?;

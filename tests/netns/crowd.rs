@@ -7,8 +7,9 @@
 //!   (session N has an address of its own there)
 //! ```
 //!
-//! Both ends run threaded NAPI with real-time priority: what receiving costs is not charged to the server, as it would
-//! not be with another machine at the other end. A `pfifo` pushes back on a full ring, as a NIC does.
+//! Both ends run threaded NAPI with real-time priority: what receiving costs is not charged to the server, as
+//! it would not be with another machine at the other end. A `pfifo` pushes back on a full ring, as a NIC
+//! does.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;

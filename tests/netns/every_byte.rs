@@ -59,8 +59,8 @@ fn a_device_without_segmentation_is_served() -> Result<()> {
 
 /// Promise: A route that cannot segment costs its session one step down, and no other session.
 ///
-/// A payload sent by reference would be read after all to make its checksum, so it is copied; by a device that the kernel makes
-/// segments for, from Linux 6.12 on.
+/// A payload sent by reference would be read after all to make its checksum, so it is copied; by a device
+/// that the kernel makes segments for, from Linux 6.12 on.
 fn a_device_without_checksums_is_served() -> Result<()> {
     let stage = Stage::new(&["ethtool -K veth tx off"])?;
     let segments = release(&Host::this().kernel).is_none_or(|release| release >= (6, 12));
@@ -88,8 +88,8 @@ fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
 
 /// Promise: A route that cannot segment costs its session one step down, and no other session.
 ///
-/// The device's MTU falls below the size of packets that are playing: no segments any more, but packets in fragments. Whoever comes
-/// then gets packets that fit, by the path that is best.
+/// The device's MTU falls below the size of packets that are playing: no segments any more, but packets in
+/// fragments. Whoever comes then gets packets that fit, by the path that is best.
 fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     let stage = Stage::new(&[])?;
     let server = stage.server(&[])?;

@@ -37,7 +37,8 @@ fn wire_uring_crosses_a_link() -> Result<()> {
 
 /// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
 ///
-/// A queue that empties slower than it is filled: sockets are full again and again, trains are handed back and sent later.
+/// A queue that empties slower than it is filled: sockets are full again and again, trains are handed back
+/// and sent later.
 fn a_link_that_is_too_slow_loses_nothing() -> Result<()> {
     let stage = Stage::new(&[])?;
     stage.wait_until_hot()?;
@@ -47,7 +48,7 @@ fn a_link_that_is_too_slow_loses_nothing() -> Result<()> {
     let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
     ensure_bytes(&received, &stage.stored)?;
     let status = stage.status()?;
-    ensure!(counted(&status, "socket_full")? > 0, "no socket was ever full, so this shows nothing");
+    ensure!(counted(&status, "sockets_full")? > 0, "no socket was ever full, so this shows nothing");
     ensure!(counted(&status, "packets_lost")? == 0);
     Ok(())
 }

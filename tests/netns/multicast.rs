@@ -47,14 +47,16 @@ const GROUP_OF_LINK: Ipv6Addr = Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x1234, 5);
 /// Nobody else is in the namespaces.
 const PORT: u16 = 5004;
 
-/// A packet of RTP with seven packets of a transport stream: the most that is sent at once, and read before more is.
+/// A packet of RTP with seven packets of a transport stream: the most that is sent at once, and read before
+/// more is.
 const LONGEST: usize = 12 + 7 * 188;
 const TOGETHER: u8 = 20;
 
 /// Only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The two namespaces, in which datagrams to the group get from one to the other by plain sockets. Skips where they do not.
+/// The two namespaces, in which datagrams to the group get from one to the other by plain sockets. Skips
+/// where they do not.
 fn stage(group: IpAddr) -> Result<Link> {
     let link = Link::new()?;
     if group.is_ipv6() {

@@ -1,5 +1,5 @@
-//! Data paths by themselves, on devices that loopback is not: one that computes no checksums, one that keeps packets waiting,
-//! one that drops them and really borrows what it is lent.
+//! Data paths by themselves, on devices that loopback is not: one that computes no checksums, one that keeps
+//! packets waiting, one that drops them and really borrows what it is lent.
 //!
 //! ```text
 //!   client                              server                          server
@@ -241,8 +241,9 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
 
 /// Promise: Where nothing more can be lent, copies are sent.
 ///
-/// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans are out, what the
-/// connection has room for is copied. It is full only when it says so to those who wait for room, too.
+/// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans
+/// are out, what the connection has room for is copied. It is full only when it says so to those who wait for
+/// room, too.
 fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {
     let link = Link::new()?;
     link.server.set("net/core/optmem_max", "2000")?;

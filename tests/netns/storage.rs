@@ -6,7 +6,8 @@
 //!   medium: a loop device of 64 KiB, of which all but 8 KiB cannot be read
 //! ```
 //!
-//! A tmpfs says that it is full when room is reserved. ext2 cannot reserve, so it says so while an image is written.
+//! A tmpfs says that it is full when room is reserved. ext2 cannot reserve, so it says so while an image is
+//! written.
 
 use std::fs::File;
 use std::io::Write;

@@ -107,7 +107,8 @@ pub fn counts() -> Vec<Counted> {
     ]
 }
 
-/// Part, method, block, links, idle ones, seconds per GiB or per 815,000 datagrams, and whether every byte is touched.
+/// Part, method, block, links, idle ones, seconds per GiB or per 815,000 datagrams, and whether every byte is
+/// touched.
 type Relayed = (Part, Method, Option<u64>, u32, u32, f64, bool);
 
 const RELAYED: [Relayed; 16] = [
@@ -456,7 +457,8 @@ fn host() -> Host {
     }
 }
 
-/// Between -1 and 1, ever the same for the same words (FNV-1a, and the last step of MurmurHash3 to spread it).
+/// Between -1 and 1, ever the same for the same words (FNV-1a, and the last step of MurmurHash3 to spread
+/// it).
 fn chance(words: &str) -> f64 {
     let hash = words
         .bytes()

@@ -19,8 +19,9 @@ pub fn ffmpeg(url: &str, output: &Path, seconds: f64) -> Result<()> {
 
 /// Plays to the end with GStreamer over UDP and stores the transport stream as it arrives.
 ///
-/// Having played to the end, `rtspsrc` cancels the PAUSE it is about to send. Where that meets the sending itself,
-/// GStreamer (1.22 and 1.26) takes it for an end of file, and gst-launch for an error: one time in ten or twenty.
+/// Having played to the end, `rtspsrc` cancels the PAUSE it is about to send. Where that meets the sending
+/// itself, GStreamer (1.22 and 1.26) takes it for an end of file, and gst-launch for an error: one time in
+/// ten or twenty.
 pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
     require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
     let location = format!("location={}", output.to_str().context("a file name")?);
@@ -37,7 +38,8 @@ pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
     Ok(())
 }
 
-/// Plays to the end with VLC, which refuses to run as root, and stores what arrives. `home` is open to everyone.
+/// Plays to the end with VLC, which refuses to run as root, and stores what arrives. `home` is open to
+/// everyone.
 ///
 /// Debian builds VLC without live555: its SAT>IP module speaks RTSP then, and wants transport streams.
 pub fn vlc(url: &str, home: &Path, output: &Path, seconds: f64) -> Result<()> {

@@ -13,7 +13,8 @@ use crate::require;
 /// Bits per second of [`constant`] clips.
 pub const CONSTANT_RATE: f64 = 4_000_000.0;
 
-/// A transport stream of a constant 4 Mb/s: one programme, H.264 with a key frame each second, AAC, null packets.
+/// A transport stream of a constant 4 Mb/s: one programme, H.264 with a key frame each second, AAC, null
+/// packets.
 pub fn constant(seconds: u32) -> Result<PathBuf> {
     make(&format!("constant-{seconds}s"), "ts", &lines(seconds, 1, &["-muxrate", "4000000", "-f", "mpegts"]))
 }
@@ -103,8 +104,8 @@ fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
     Ok(clip)
 }
 
-/// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there. Asked once, and kept
-/// beside the clip.
+/// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there. Asked once,
+/// and kept beside the clip.
 pub fn pictures(clip: &Path) -> Result<Vec<Picture>> {
     let kept = clip.with_extension("pictures");
     let text = match std::fs::read_to_string(&kept) {
@@ -141,7 +142,7 @@ fn probe(clip: &Path) -> Result<String> {
 pub struct Picture {
     /// Where the transport packet begins in which it starts.
     pub offset: u64,
-    /// Whether playing can start with it.
+    /// True if playing can start with it.
     pub is_key: bool,
 }
 

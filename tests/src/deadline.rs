@@ -19,7 +19,7 @@ impl Deadline {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it has passed.
+    /// Returns whether it has passed.
     pub fn has_passed(self) -> bool {
         self.left().is_zero()
     }

@@ -1,4 +1,5 @@
-//! Memory that the kernel keeps for itself, on a machine that does nothing else: what a module leaks is in it.
+//! Memory that the kernel keeps for itself, on a machine that does nothing else: what a module leaks is in
+//! it.
 
 use std::fs::{read_to_string, write};
 
@@ -47,7 +48,8 @@ impl KernelMemory {
     }
 }
 
-/// KiB of free pages that processors keep at hand: `MemFree` leaves them out, and from Linux 6.7 on they may be tens of MiB.
+/// KiB of free pages that processors keep at hand: `MemFree` leaves them out, and from Linux 6.7 on they may
+/// be tens of MiB.
 fn free_of_processors(zones: &str) -> u64 {
     let count = |line: &str| line.trim().strip_prefix("count:")?.trim().parse::<u64>().ok();
     let pages: u64 = zones.lines().filter_map(count).sum();

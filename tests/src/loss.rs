@@ -25,7 +25,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// That nothing was lost. Skips the test where this machine was overloaded: the server stood still, or the receiver was behind.
+    /// That nothing was lost. Skips the test where this machine was overloaded: the server stood still, or
+    /// the receiver was behind.
     pub fn ensure_whole(&self) -> Result<()> {
         let Self { expected, sent, lost, slips, dropped, read, gaps } = *self;
         if read == expected && gaps == 0 {
@@ -41,8 +42,8 @@ impl Account {
     }
 }
 
-/// Datagrams that the UDP sockets now open in a namespace had no room for, of their own or of all sockets together. Linux 6.18 has
-/// drops that are counted for each socket only, and not in `/proc/net/snmp`.
+/// Datagrams that the UDP sockets now open in a namespace had no room for, of their own or of all sockets
+/// together. Linux 6.18 has drops that are counted for each socket only, and not in `/proc/net/snmp`.
 pub fn dropped_in(namespace: &Namespace) -> Result<u64> {
     let table = namespace.enter(|| {
         std::fs::read_to_string("/proc/thread-self/net/udp").context("reading the table of UDP sockets")

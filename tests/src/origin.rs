@@ -62,7 +62,8 @@ impl Asked {
 }
 
 impl Origin {
-    /// Starts it. `answer` writes the answer to a request; the connection is closed when it returns, and reset if it fails.
+    /// Starts it. `answer` writes the answer to a request; the connection is closed when it returns, and
+    /// reset if it fails.
     pub fn start(
         answer: impl Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Origin> {

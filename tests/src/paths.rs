@@ -2,8 +2,8 @@
 
 use wirepath_datapath::{BlockPath, DataPath, SendContext};
 
-/// All for streaming, those that need the kernel module only where it is loaded; crates/datapath/tests/module.rs says aloud that it
-/// is not.
+/// All for streaming, those that need the kernel module only where it is loaded;
+/// crates/datapath/tests/module.rs says aloud that it is not.
 pub fn streams() -> impl Iterator<Item = DataPath> {
     let is_loaded = module_is_loaded();
     DataPath::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())

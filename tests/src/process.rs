@@ -23,7 +23,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`. What it prints on standard error is kept, and on standard output too unless that is piped.
+    /// Starts `command`. What it prints on standard error is kept, and on standard output too unless that is
+    /// piped.
     pub fn start(command: &Command, keep_stdout: bool) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut command = dying_with_us(command);
@@ -77,7 +78,7 @@ impl Process {
         Ok(self.log())
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().context("wait")?.is_none())
     }
@@ -154,7 +155,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Whether this process may do what only root may.
+/// Returns whether this process may do what only root may.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

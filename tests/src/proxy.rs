@@ -84,7 +84,8 @@ impl Proxy {
         let file = folder.path().join("configuration");
         std::fs::write(&file, text)?;
         let mut process = Process::start(&command(&file), true)?;
-        // A connection to see whether it listens would come through to the backend: the kernel's table tells as well.
+        // A connection to see whether it listens would come through to the backend: the kernel's table tells
+        // as well.
         let listens = || {
             ensure!(process.is_running()?, "it ended");
             Ok(is_listening(address)?.then_some(()))
@@ -132,13 +133,14 @@ pub fn nginx(file: &Path) -> Command {
     command
 }
 
-/// Whether somebody listens there.
+/// Returns whether somebody listens there.
 pub fn is_listening(address: SocketAddr) -> Result<bool> {
     Ok(sockets_at(address)?.iter().any(|socket| socket.get(3).is_some_and(|state| state == "0A"))) // TCP_LISTEN
 }
 
-/// For how many hundredths of a second a TCP connection of this machine, by both its addresses, goes on without a word before it asks
-/// whether its peer is there; None if it does not ask, or does something else just now.
+/// For how many hundredths of a second a TCP connection of this machine, by both its addresses, goes on
+/// without a word before it asks whether its peer is there; None if it does not ask, or does something else
+/// just now.
 pub fn silence_left(local: SocketAddr, peer: SocketAddr) -> Result<Option<u64>> {
     let peer = in_table(peer)?;
     let socket = sockets_at(local)?.into_iter().find(|socket| socket.get(2) == Some(&peer));
@@ -186,7 +188,8 @@ pub fn free_port() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// A backend that says its number on every connection, and then what it hears, until the other side has ended.
+/// A backend that says its number on every connection, and then what it hears, until the other side has
+/// ended.
 pub fn echo(number: u8) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

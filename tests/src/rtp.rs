@@ -139,7 +139,7 @@ impl Receiver {
         self.wait_for("BYE", deadline, |received| received.bye.is_some())
     }
 
-    /// Whether media stops within so many seconds: from then on nothing comes for half a second.
+    /// Returns whether media stops within so many seconds: from then on nothing comes for half a second.
     pub fn falls_silent_within(&self, seconds: f64) -> bool {
         let deadline = Deadline::seconds(seconds);
         loop {
@@ -186,7 +186,8 @@ pub fn pair(address: IpAddr) -> Result<(UdpSocket, UdpSocket)> {
     bail!("no free pair of ports on {address}")
 }
 
-/// Room for seconds of media, so that a busy test machine loses nothing: beyond the system's limit where we may.
+/// Room for seconds of media, so that a busy test machine loses nothing: beyond the system's limit where we
+/// may.
 pub fn make_room(socket: &UdpSocket) {
     use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
     const ROOM: usize = 16 << 20;

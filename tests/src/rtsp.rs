@@ -90,12 +90,14 @@ impl Client {
 
     /// Reads the next response.
     pub fn response(&mut self) -> Result<Response> {
-        // RTSP has no bodies without a length (RFC 2326 section 4.4); the reader of HTTP would wait for the end.
+        // RTSP has no bodies without a length (RFC 2326 section 4.4); the reader of HTTP would wait for the
+        // end.
         let stream = &mut self.stream;
         read_without_length_is_empty(stream, &mut self.buffer)
     }
 
-    /// Whether the server has closed the connection, waiting at most so long for it; answers before that are dropped.
+    /// Returns whether the server has closed the connection, waiting at most so long for it; answers before
+    /// that are dropped.
     pub fn is_closed_within(&mut self, limit: Duration) -> Result<bool> {
         let until = std::time::Instant::now() + limit;
         let mut buffer = [0; 4096];

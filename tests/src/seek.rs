@@ -8,8 +8,8 @@ use crate::Deadline;
 use crate::clips::{CONSTANT_RATE, Picture};
 use crate::playback::{Playback, announced};
 
-/// Offsets at which playing may begin for a time of a constant clip: with the key picture before, or its tables, but after the
-/// picture before that.
+/// Offsets at which playing may begin for a time of a constant clip: with the key picture before, or its
+/// tables, but after the picture before that.
 pub fn random_access_point_before(pictures: &[Picture], seconds: f64) -> Result<RangeInclusive<u64>> {
     let asked = seconds * CONSTANT_RATE / 8.0;
     let is_before = |picture: &Picture| picture.is_key && picture.offset as f64 <= asked;
@@ -28,8 +28,9 @@ pub fn ensure_from(payload: &[u8], stored: &[u8], offsets: &RangeInclusive<u64>)
     Ok(())
 }
 
-/// Seeks in a session that has not played, plays a while, seeks again and plays to the end: each time the bytes are those from the
-/// right place, and the second time numbers go on. `look` is called while it plays, after the first seek and after the second.
+/// Seeks in a session that has not played, plays a while, seeks again and plays to the end: each time the
+/// bytes are those from the right place, and the second time numbers go on. `look` is called while it plays,
+/// after the first seek and after the second.
 pub fn seek_twice(
     playback: &mut Playback,
     stored: &[u8],

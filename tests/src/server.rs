@@ -162,8 +162,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A calibration for this kernel, by which these paths are the cheaper the earlier they are named. Servers in tests have one: what
-/// a test finds must not depend on what was measured, nor a server measure while others are being tested.
+/// A calibration for this kernel, by which these paths are the cheaper the earlier they are named. Servers in
+/// tests have one: what a test finds must not depend on what was measured, nor a server measure while others
+/// are being tested.
 pub fn calibration(paths: &[&str]) -> Result<String> {
     let host = serde_json::to_value(Host::this())?;
     let costs: Vec<serde_json::Value> = paths

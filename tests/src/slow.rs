@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt;
 
-/// Reads so many bytes at less than 700 kB/s, without a pause that anybody could take for silence. What a socket holds of them then has long
-/// to go while nobody sends anything.
+/// Reads so many bytes at less than 700 kB/s, without a pause that anybody could take for silence. What a
+/// socket holds of them then has long to go while nobody sends anything.
 pub fn read(connection: &mut TcpStream, bytes: usize) -> Result<()> {
     // So that little of it is the reader's already.
     sockopt::set_socket_recv_buffer_size(&*connection, 30_000)?;

@@ -1,7 +1,8 @@
-//! Bare C loops beside the paths: what sending costs when nothing else is done, on the same test bed and in the same rounds.
+//! Bare C loops beside the paths: what sending costs when nothing else is done, on the same test bed and in
+//! the same rounds.
 //!
-//! The program (`bench/bare.c`) sends to the device that drops by itself, on the processor of the thread that starts it, and prints
-//! what it used.
+//! The program (`bench/bare.c`) sends to the device that drops by itself, on the processor of the thread that
+//! starts it, and prints what it used.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -48,7 +49,7 @@ impl Bare {
         Ok(Some(bare))
     }
 
-    /// Whether it does the same as this case, and without fragments: it asks for none.
+    /// Returns whether it does the same as this case, and without fragments: it asks for none.
     pub(crate) fn has(&self, case: &Case, udp_room: u32) -> bool {
         let named = self.paths.iter().any(|path| path == case.path.name());
         matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_room)

@@ -1,4 +1,5 @@
-//! What `wirepath serve` is told: the cost of its paths, as it sends, on the kind of device that the sink stands for.
+//! What `wirepath serve` is told: the cost of its paths, as it sends, on the kind of device that the sink
+//! stands for.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,9 +20,10 @@ use crate::test_bed::{self, Target, TestBed};
 /// How long it takes; the server's own measurement takes two seconds.
 const BUDGET: Duration = Duration::from_secs(8);
 
-/// Measures the paths of a server on the sink. Nothing for sinks that stand for no device: what a receiver on this host costs is
-/// charged to the sender. On the way to another host paths that send from a ring's memory are left out, since there what is lent may
-/// be copied for a receiver on this machine after all. So is one whose ring finds no memory, with a note.
+/// Measures the paths of a server on the sink. Nothing for sinks that stand for no device: what a receiver on
+/// this host costs is charged to the sender. On the way to another host paths that send from a ring's memory
+/// are left out, since there what is lent may be copied for a receiver on this machine after all. So is one
+/// whose ring finds no memory, with a note.
 ///
 /// # Errors
 /// What ends an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.

@@ -64,7 +64,8 @@ fn tracepoint() -> Result<u64, Error> {
     })
 }
 
-/// Minimal systems leave tracepoints unmounted. Mounted in a mount namespace of this thread's own, they are gone with it.
+/// Minimal systems leave tracepoints unmounted. Mounted in a mount namespace of this thread's own, they are
+/// gone with it.
 fn mount_for_this_thread() -> std::io::Result<()> {
     wirepath_sys::namespace::leave_mounts()?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;

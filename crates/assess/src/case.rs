@@ -6,7 +6,8 @@ use wirepath_datapath::{Headers, LoanPolicy, Train};
 use crate::subject::{PathKind, PathVariant, Transport, Variant};
 use crate::walk::{Stretch, Walk};
 
-/// Packets handed to a path at a time, as the server does; how many of them leave in one call is the path's own affair.
+/// Packets handed to a path at a time, as the server does; how many of them leave in one call is the path's
+/// own affair.
 pub(crate) const TRAIN_PACKETS: u32 = 48;
 
 /// Most bytes of a UDP datagram, and so of a train (IPv4).
@@ -56,7 +57,7 @@ impl Case {
         PathVariant { kind: self.path, variant: self.variant }
     }
 
-    /// Whether the packets of a run leave by themselves, and not as trains.
+    /// Returns whether the packets of a run leave by themselves, and not as trains.
     pub(crate) fn is_single(&self) -> bool {
         self.variant == Variant::Single
     }
@@ -67,12 +68,13 @@ impl Case {
         self.size.unwrap_or(u16::MAX - header) + header
     }
 
-    /// Whether the network has to fragment its datagrams, where a packet has room for so much payload of UDP.
+    /// Returns whether the network has to fragment its datagrams, where a packet has room for so much payload
+    /// of UDP.
     pub(crate) fn is_fragmented(&self, udp_room: u32) -> bool {
         self.transport == Transport::Udp && u32::from(self.packet_size()) > udp_room
     }
 
-    /// Whether the route can do it: what segments is not fragmented.
+    /// Returns whether the route can do it: what segments is not fragmented.
     pub(crate) fn is_possible(&self, udp_room: u32) -> bool {
         !(self.path.segments() && self.is_fragmented(udp_room))
             && self.size.is_none_or(|_| u32::from(self.packet_size()) <= MOST_BYTES)

@@ -1,4 +1,5 @@
-//! Two results side by side: kernel against kernel, machine against machine, before against after (table 2 of the papers).
+//! Two results side by side: kernel against kernel, machine against machine, before against after (table 2 of
+//! the papers).
 
 mod agreement;
 mod text;
@@ -53,8 +54,8 @@ pub struct Compared {
     pub second: f64,
     /// By how much the second is better, as a share of the first; negative if it is worse.
     pub improvement: f64,
-    /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing where one of the two
-    /// has too few runs to know.
+    /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing
+    /// where one of the two has too few runs to know.
     pub spread: Option<f64>,
     /// What to think of it.
     pub verdict: Verdict,

@@ -46,7 +46,7 @@ pub fn groups(assessment: &Assessment) -> Vec<Group<'_>> {
 }
 
 impl Cost<'_> {
-    /// Whether it is that of a bare C loop.
+    /// Returns whether it is that of a bare C loop.
     pub fn is_bare(&self) -> bool {
         self.measurement.path.is_bare()
     }
@@ -56,7 +56,7 @@ impl Cost<'_> {
         self.summary.map(|summary| summary.median)
     }
 
-    /// Whether its runs differ too much.
+    /// Returns whether its runs differ too much.
     pub fn is_noisy(&self) -> bool {
         self.summary.is_some_and(|summary| summary.is_noisy())
     }
@@ -101,17 +101,19 @@ impl<'a> Group<'a> {
         sizes
     }
 
-    /// The largest size whose packets are not fragmented, or else the smallest there is; the whole file if that is all.
+    /// The largest size whose packets are not fragmented, or else the smallest there is; the whole file if
+    /// that is all.
     pub fn full_size(&self) -> Option<u64> {
-        // Over TCP, sizes are those of blocks, which say nothing of packets. Over IPv6 a full packet has less payload than this
-        // allows, and is still the largest that is not larger.
+        // Over TCP, sizes are those of blocks, which say nothing of packets. Over IPv6 a full packet has less
+        // payload than this allows, and is still the largest that is not larger.
         let rtp = if self.experiment == Experiment::Stream { headers::RTP } else { 0 };
         let room = u64::from(self.mtu.saturating_sub(headers::UDP_OVER_IPV4 + rtp));
         let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
         sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()
     }
 
-    /// Paths by [`Cost::name`], each with its costs by size, bare loops not among them, cheapest in full packets first.
+    /// Paths by [`Cost::name`], each with its costs by size, bare loops not among them, cheapest in full
+    /// packets first.
     pub fn paths(&self) -> Vec<(&str, Vec<&Cost<'a>>)> {
         let mut paths: Vec<(&str, Vec<&Cost<'a>>)> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();

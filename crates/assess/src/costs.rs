@@ -1,10 +1,11 @@
-//! What the machine charges for the two things that data paths try to avoid: entering the kernel and copying (figure 2 of the
-//! conference paper).
+//! What the machine charges for the two things that data paths try to avoid: entering the kernel and copying
+//! (figure 2 of the conference paper).
 //!
-//! What is counted is the thread's processor time, as with data paths: what others do meanwhile on a busy machine is not.
+//! What is counted is the thread's processor time, as with data paths: what others do meanwhile on a busy
+//! machine is not.
 //!
-//! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all runs of one. Each
-//! point is repeated until a run of it takes [`RUN`], found once before the first run.
+//! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all
+//! runs of one. Each point is repeated until a run of it takes [`RUN`], found once before the first run.
 
 mod arena;
 mod cold;
@@ -24,14 +25,17 @@ use crate::{Error, Options, Progress, Soundness, test_bed};
 const SMALLEST: usize = 8;
 const LARGEST: usize = 32 << 20;
 
-/// How long a point is repeated in a run, at least. The clock is read twice for that, which takes less than a microsecond.
+/// How long a point is repeated in a run, at least. The clock is read twice for that, which takes less than a
+/// microsecond.
 const RUN: Duration = Duration::from_millis(1);
 
-/// Measures both and adds them to `result`, also when it is told to stop: then there are fewer runs, and points without a run are
-/// left out. Where memory is too short for the larger blocks, they are left out and named.
+/// Measures both and adds them to `result`, also when it is told to stop: then there are fewer runs, and
+/// points without a run are left out. Where memory is too short for the larger blocks, they are left out and
+/// named.
 ///
-/// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what it remembers.
-/// Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C library's `memcpy`.
+/// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what
+/// it remembers. Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C
+/// library's `memcpy`.
 ///
 /// # Errors
 /// [`Error::Input`] if the processor may not be used; [`Error::Stopped`].

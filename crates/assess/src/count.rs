@@ -1,6 +1,7 @@
 //! The experiment `count`: kernel calls and copies of every line of the papers' tables 3 and 4, counted.
 //!
-//! Calls are counted by the tracepoint that all of them pass, copies by probes on the functions of the kernel that copy. Nothing is timed: what is counted is the same on a slow machine, and on an emulated one.
+//! Calls are counted by the tracepoint that all of them pass, copies by probes on the functions of the kernel
+//! that copy. Nothing is timed: what is counted is the same on a slow machine, and on an emulated one.
 
 mod lines;
 mod probes;
@@ -33,7 +34,8 @@ const WHOLE_FILE: u64 = 64 << 10;
 /// Payload of the file that packets are of.
 const FILE: u64 = 4 << 20;
 
-/// Counts, and adds what was counted to `result`, also what was counted before an error. Paths that are not there are left out.
+/// Counts, and adds what was counted to `result`, also what was counted before an error. Paths that are not
+/// there are left out.
 ///
 /// # Errors
 /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.

@@ -10,8 +10,9 @@ use crate::error::{Doing, Error};
 use crate::options::Sink;
 use crate::result::Transport;
 
-/// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on the way for another host.
-/// Nothing where a receiver on this machine is charged to the sender, as it is for connections whatever the sink.
+/// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on
+/// the way for another host. Nothing where a receiver on this machine is charged to the sender, as it is for
+/// connections whatever the sink.
 ///
 /// # Errors
 /// [`Error::Input`] if there is no such host.

@@ -14,7 +14,8 @@ pub enum Error {
         /// What the call said.
         source: io::Error,
     },
-    /// What was asked for makes no sense, or needs something that is not there; the assessment does not begin.
+    /// What was asked for makes no sense, or needs something that is not there; the assessment does not
+    /// begin.
     #[error("{0}")]
     Input(String),
     /// The sink went away, or stopped taking anything; the assessment ends.
@@ -28,7 +29,8 @@ pub enum Error {
     /// This cannot be measured here; the rest can.
     #[error("{0}")]
     Unable(String),
-    /// What was to be measured sends wrong bytes or loses them: no figure is given, and the assessment fails at its end.
+    /// What was to be measured sends wrong bytes or loses them: no figure is given, and the assessment fails
+    /// at its end.
     #[error("{0}")]
     Faulty(String),
     /// Whoever watches asked to stop.

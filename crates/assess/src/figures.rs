@@ -33,7 +33,7 @@ pub struct Name {
     pub what: String,
     /// Bytes of a packet, a send or a copy; null for the whole file, or where there is none.
     pub size: Option<u64>,
-    /// Whether it is of a file in one call.
+    /// True if it is of a file in one call.
     pub whole: bool,
 }
 

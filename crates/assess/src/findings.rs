@@ -6,7 +6,7 @@ use crate::case::Case;
 use crate::error::Error;
 use crate::result::{Assessment, LeftOut, Measurement};
 
-/// Whether all that was measured sent what it should.
+/// True if all that was measured sent what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soundness {
     /// It did.

@@ -1,13 +1,14 @@
-//! The experiment `loan`: sends that copy against sends that lend their pages, by size (figures 1 to 6 of the zero-copy protocol
-//! paper).
+//! The experiment `loan`: sends that copy against sends that lend their pages, by size (figures 1 to 6 of the
+//! zero-copy protocol paper).
 //!
-//! A send is one call, and both kinds bring the same bytes by the same call; over UDP in the same datagrams, which UDP_SEGMENT cuts.
-//! Only MSG_ZEROCOPY differs. Each size is sent from the beginning of a page on and from one byte before a page on, since a loan costs
-//! by the page: a program that lends decides by both.
-//! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies what it
-//! is to fragment, whatever it is lent.
+//! A send is one call, and both kinds bring the same bytes by the same call; over UDP in the same datagrams,
+//! which UDP_SEGMENT cuts. Only MSG_ZEROCOPY differs. Each size is sent from the beginning of a page on and
+//! from one byte before a page on, since a loan costs by the page: a program that lends decides by both.
+//! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies what it is to
+//! fragment, whatever it is lent.
 //!
-//! What the kernel copied after all is no loan. A size of which one run has such a copy has no figure for lending.
+//! What the kernel copied after all is no loan. A size of which one run has such a copy has no figure for
+//! lending.
 
 mod arithmetic;
 mod keep;
@@ -35,10 +36,12 @@ use series::Series;
 /// That of Ethernet.
 const USUAL_MTU: u32 = 1500;
 
-/// The MTU measured beside the one that was asked for: that of the paper, and of networks that carry large frames.
+/// The MTU measured beside the one that was asked for: that of the paper, and of networks that carry large
+/// frames.
 const LARGE_MTU: u32 = 9000;
 
-/// Makes the experiment, for each MTU on a test bed of its own, and adds what it found to `result`, also before an error.
+/// Makes the experiment, for each MTU on a test bed of its own, and adds what it found to `result`, also
+/// before an error.
 ///
 /// # Errors
 /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.

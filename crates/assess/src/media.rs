@@ -1,7 +1,7 @@
 //! The files that are sent: payload, and the same payload as ready packets.
 //!
-//! Both are made once and kept for the next assessment. Their bytes are neither zeros, which a file system may keep as a hole
-//! without pages, nor compressible.
+//! Both are made once and kept for the next assessment. Their bytes are neither zeros, which a file system
+//! may keep as a hole without pages, nor compressible.
 
 mod make;
 mod tidy;
@@ -31,7 +31,8 @@ use crate::walk::Walk;
 /// Share of the memory that is available now that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
 
-/// Files of the experiment that has most, those that a ring holds counted twice: `stream` has the payload, and packets of four sizes.
+/// Files of the experiment that has most, those that a ring holds counted twice: `stream` has the payload,
+/// and packets of four sizes.
 pub(crate) const MOST_FILES: u64 = 9;
 
 /// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
@@ -50,7 +51,7 @@ pub(crate) struct Media {
 struct Source {
     file: File,
     medium: Option<MappedFile>,
-    /// Whether the ring holds a copy of the medium.
+    /// True if the ring holds a copy of the medium.
     hot: bool,
 }
 
@@ -136,7 +137,8 @@ impl Media {
         Ok(())
     }
 
-    /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that is what is sent from.
+    /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that
+    /// is what is sent from.
     ///
     /// # Errors
     /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
@@ -179,7 +181,8 @@ impl Media {
         let length = source.file.metadata().doing("asking for a file's length")?.len();
         match self.cache {
             Cache::Warm => {
-                // What was read anew is not mapped any more. What a ring holds is a copy: its medium stays the same.
+                // What was read anew is not mapped any more. What a ring holds is a copy: its medium stays
+                // the same.
                 if warm(&source.file, length)? && !source.hot {
                     source.medium = None;
                 }
@@ -191,8 +194,8 @@ impl Media {
         }
         if source.medium.is_none() {
             let file = source.file.try_clone().doing("opening a file once more")?;
-            // A page that a send is the first to touch costs a fault, which would be in the first runs and not in the later ones.
-            // From cold pages the fault is a part of what is measured.
+            // A page that a send is the first to touch costs a fault, which would be in the first runs and
+            // not in the later ones. From cold pages the fault is a part of what is measured.
             let map = if self.cache == Cache::Warm { MappedFile::populated } else { MappedFile::new };
             source.medium = Some(map(file, length).doing("mapping a file")?);
         }
@@ -200,7 +203,8 @@ impl Media {
     }
 }
 
-/// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a ring holds a copy of.
+/// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a
+/// ring holds a copy of.
 fn copies_in_memory(cases: &[Case]) -> u64 {
     let mut kinds: Vec<(Content, bool)> =
         cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
@@ -251,8 +255,8 @@ fn power_of_two(bytes: u64) -> u64 {
     1 << bytes.max(1 << 20).ilog2()
 }
 
-/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5). Answers whether it had to
-/// be read.
+/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5).
+/// Answers whether it had to be read.
 fn warm(mut file: &File, length: u64) -> Result<bool, Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);

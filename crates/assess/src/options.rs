@@ -14,7 +14,7 @@ pub struct Options {
     pub volume: u64,
     /// Runs of each measurement.
     pub runs: u32,
-    /// Whether less care and less time are wanted.
+    /// True if less care and less time are wanted.
     pub quick: bool,
     /// Where the payload is before it is sent.
     pub cache: Cache,
@@ -30,7 +30,8 @@ pub struct Options {
     pub bare: Option<PathBuf>,
     /// Folder for files that are made; they are kept for the next assessment.
     pub scratch: PathBuf,
-    /// The file of what data paths cost here and from which sizes on pages are lent: it is read, and added to.
+    /// The file of what data paths cost here and from which sizes on pages are lent: it is read, and added
+    /// to.
     pub calibration: PathBuf,
     /// Whether the path `loan` lends: always, never, or by what the calibration says of the size.
     pub loans: Option<bool>,
@@ -70,7 +71,7 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// Whether it is a device that drops, where no receiver is.
+    /// Returns whether it is a device that drops, where no receiver is.
     pub fn drops(&self) -> bool {
         matches!(self, Sink::Drop | Sink::DropNoOffload)
     }

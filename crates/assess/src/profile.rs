@@ -1,9 +1,10 @@
 //! Where a path spends its time, from samples of where its thread stands (table 1 of the papers).
 //!
-//! A sample belongs to the function it stands in, not to those that called it: so the shares of all functions add up to one,
-//! and `copying` is what the copying instructions take. Samples are taken by a timer (`cpu-clock`), because a virtual machine
-//! has no other counter. A timer is not heard while interrupts are off, so what happens there is charged to the first
-//! instruction after; [`kernel_exit`] puts one case of that right.
+//! A sample belongs to the function it stands in, not to those that called it: so the shares of all functions
+//! add up to one, and `copying` is what the copying instructions take. Samples are taken by a timer
+//! (`cpu-clock`), because a virtual machine has no other counter. A timer is not heard while interrupts are
+//! off, so what happens there is charged to the first instruction after; [`kernel_exit`] puts one case of
+//! that right.
 
 mod classes;
 mod experiment;
@@ -105,9 +106,10 @@ impl Profiler {
         Ok(Profiler { symbols: KernelSymbols::read()?, sampling })
     }
 
-    /// Calls `step` again and again, until so much processor time was sampled or ten times as long has passed. Of a step is
-    /// sampled what it does inside [`Sampled::during`]: a piece of the work that takes between a millisecond and a second, since
-    /// the time is looked at between steps. What has to be done before and after it is not the work's.
+    /// Calls `step` again and again, until so much processor time was sampled or ten times as long has
+    /// passed. Of a step is sampled what it does inside [`Sampled::during`]: a piece of the work that takes
+    /// between a millisecond and a second, since the time is looked at between steps. What has to be done
+    /// before and after it is not the work's.
     ///
     /// # Errors
     /// What `step` says, and [`ProfileError::Sampling`].

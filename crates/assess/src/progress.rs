@@ -2,13 +2,14 @@
 
 /// Whoever watches an experiment.
 pub trait Progress: Send {
-    /// So large a share of the experiment (0 to 1, in time as far as that is known) is done; this is what is done now.
+    /// So large a share of the experiment (0 to 1, in time as far as that is known) is done; this is what is
+    /// done now.
     fn at(&mut self, share: f64, doing: &str);
 
     /// Something that the user should know at once.
     fn note(&mut self, text: &str);
 
-    /// Whether to stop. Experiments ask between runs; what they have until then is kept.
+    /// Returns whether to stop. Experiments ask between runs; what they have until then is kept.
     fn stopped(&self) -> bool;
 }
 

@@ -1,5 +1,5 @@
-//! The experiment `relay`: the stream service beside loops of `read` and `write`, and beside programs that people relay with
-//! (section 5.1 of the KStreams paper).
+//! The experiment `relay`: the stream service beside loops of `read` and `write`, and beside programs that
+//! people relay with (section 5.1 of the KStreams paper).
 //!
 //! ```text
 //!   sources --------> the measured side --------> sinks
@@ -7,8 +7,8 @@
 //!   process           on its processor            with root, at the other end of a veth pair
 //! ```
 //!
-//! Whatever moves the data does nothing else in its process, so all that the process uses is what moving costs. Before a way is timed,
-//! a little is moved by it and compared byte for byte.
+//! Whatever moves the data does nothing else in its process, so all that the process uses is what moving
+//! costs. Before a way is timed, a little is moved by it and compared byte for byte.
 
 mod cases;
 mod check;

@@ -1,8 +1,8 @@
 //! The result of an assessment, as it is written to JSON.
 //!
 //! Raw figures of every run are kept; medians, spreads and ratios are computed by whoever shows them
-//! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
-//! measured is null, and [`Assessment::left_out`] says why.
+//! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field
+//! that could not be measured is null, and [`Assessment::left_out`] says why.
 
 mod count;
 mod finite;
@@ -33,8 +33,8 @@ pub const SCHEMA: &str = "wirepath-assessment/1";
 pub struct Assessment {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of the program and the commit that it was built from, with `-dirty` if its sources were changed since: `wirepath
-    /// 0.1.0 (0123456789ab)`; `unknown` if it was not built from a checkout.
+    /// Version of the program and the commit that it was built from, with `-dirty` if its sources were
+    /// changed since: `wirepath 0.1.0 (0123456789ab)`; `unknown` if it was not built from a checkout.
     pub program: String,
     /// When it began: RFC 3339, UTC.
     pub started: String,
@@ -57,11 +57,13 @@ pub struct Assessment {
     /// Moving data from sources to sinks; empty in results that are older than this field.
     #[serde(default)]
     pub relay: Vec<RelayCost>,
-    /// Kernel calls and copies of the paths in the papers' tables; empty in results that are older than this field.
+    /// Kernel calls and copies of the paths in the papers' tables; empty in results that are older than this
+    /// field.
     #[serde(default)]
     pub counts: Vec<Counted>,
-    /// What the data paths of `wirepath serve` cost in its own trains, which its choice goes by. None where streams were not measured, on
-    /// sinks that stand for no device, and in results that are older than this field.
+    /// What the data paths of `wirepath serve` cost in its own trains, which its choice goes by. None where
+    /// streams were not measured, on sinks that stand for no device, and in results that are older than this
+    /// field.
     #[serde(default)]
     pub server: Option<Calibration>,
     /// What was not measured, and why.
@@ -77,13 +79,13 @@ pub struct Settings {
     pub volume: u64,
     /// Runs of each measurement.
     pub runs: u32,
-    /// Whether it was the quick form.
+    /// True if it was the quick form.
     pub quick: bool,
     /// Where packets go: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
     pub sink: String,
     /// MTU of the sink's device.
     pub mtu: u32,
-    /// Whether files were read from the page cache or from storage.
+    /// True if files were read from the page cache or from storage.
     pub cache: Cache,
     /// The processor that measured work was pinned to.
     pub cpu: Option<u32>,
@@ -108,18 +110,21 @@ pub struct Measurement {
     pub path: PathVariant,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. With `loan`, of a call.
+    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. With `loan`,
+    /// of a call.
     pub size: Option<u64>,
     /// Most packets in one call.
     pub packets_per_train: u32,
     /// MTU of the sink's device.
     pub mtu: u32,
-    /// Whether what it sends was received and compared, byte for byte, before it was timed. Bare loops are not.
+    /// True if what it sends was received and compared, byte for byte, before it was timed. Bare loops are
+    /// not.
     pub verified: bool,
-    /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they cannot be.
+    /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they
+    /// cannot be.
     pub calls_per_packet: Option<f64>,
-    /// What tables 3 and 4 of the papers say of that; null for paths that they do not have, and in results that are older than this
-    /// field.
+    /// What tables 3 and 4 of the papers say of that; null for paths that they do not have, and in results
+    /// that are older than this field.
     #[serde(default)]
     pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
@@ -132,8 +137,8 @@ impl Measurement {
         Summary::of(self.runs.iter().map(Run::cpu_s_per_gib).filter(|cost| cost.is_finite()))
     }
 
-    /// The share of the path's time that goes into copying, by the profile of the same experiment, path, transport and size.
-    /// Nothing where none was taken; those of bare loops are not.
+    /// The share of the path's time that goes into copying, by the profile of the same experiment, path,
+    /// transport and size. Nothing where none was taken; those of bare loops are not.
     pub fn copying(&self, profiles: &[Profile]) -> Option<f64> {
         let of_same = |profile: &&Profile| {
             (profile.experiment, profile.path, profile.transport, profile.size)
@@ -159,13 +164,14 @@ pub struct Run {
     pub bytes: u64,
     /// Packets sent (UDP) or calls' blocks (TCP).
     pub packets: u64,
-    /// Sends that failed and were not made again; with `loan`, sends that the kernel refused for want of room and that were then
-    /// made again.
+    /// Sends that failed and were not made again; with `loan`, sends that the kernel refused for want of room
+    /// and that were then made again.
     pub errors: u64,
-    /// Zero-copy sends, by MSG_ZEROCOPY or an io_uring, that the kernel turned into copies; null where the path makes none, or
-    /// the kernel does not say (io_uring before Linux 6.2).
+    /// Zero-copy sends, by MSG_ZEROCOPY or an io_uring, that the kernel turned into copies; null where the
+    /// path makes none, or the kernel does not say (io_uring before Linux 6.2).
     pub copied: Option<u64>,
-    /// What was lent; null where the path lends nothing, and for paths of a ring, which only count what was copied.
+    /// What was lent; null where the path lends nothing, and for paths of a ring, which only count what was
+    /// copied.
     pub loans: Option<Loans>,
 }
 
@@ -176,8 +182,9 @@ impl Assessment {
         self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
     }
 
-    /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the second nothing where
-    /// nothing was lent. Where a result has not the runs, there is the one median that the point has.
+    /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the
+    /// second nothing where nothing was lent. Where a result has not the runs, there is the one median that
+    /// the point has.
     pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {
         let of = |lent: bool, median: Option<f64>| -> Vec<f64> {
             let path = PathVariant::send(lent, point.aligned);

@@ -27,8 +27,9 @@ pub(crate) use prepared::Prepared;
 /// The run before those that count has this part of the volume.
 const WARM_UP: u64 = 16;
 
-/// Payload of the run whose kernel calls are counted, at most: to a receiver of datagrams no more than it has room for, so that the
-/// receiver is not waited for. (Without privileges it has room for some 40 KiB, and for a quarter of that if pages are lent.)
+/// Payload of the run whose kernel calls are counted, at most: to a receiver of datagrams no more than it has
+/// room for, so that the receiver is not waited for. (Without privileges it has room for some 40 KiB, and for
+/// a quarter of that if pages are lent.)
 const COUNTED: u64 = 64 << 10;
 /// To a device that drops.
 const COUNTED_DROPPING: u64 = 16 << 20;
@@ -193,7 +194,8 @@ impl<'a> Rounds<'a> {
         Ok((run, sent))
     }
 
-    /// Prepares a run of so many bytes, has `act` send it, and sees whether all came. Only what `act` does is the path's.
+    /// Prepares a run of so many bytes, has `act` send it, and sees whether all came. Only what `act` does is
+    /// the path's.
     pub(crate) fn send(
         &mut self,
         case: &Case,
@@ -228,7 +230,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Takes a case out of the rounds; unless the error ends them all, since then what was measured before counts.
+/// Takes a case out of the rounds; unless the error ends them all, since then what was measured before
+/// counts.
 fn leave(
     candidates: &mut Vec<Candidate>,
     index: usize,

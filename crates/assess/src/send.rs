@@ -1,7 +1,7 @@
 //! Sends the volume of one run: the loop that is measured.
 //!
-//! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by `poll` when the socket
-//! is full, and counts. It looks at no clock and allocates nothing.
+//! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by
+//! `poll` when the socket is full, and counts. It looks at no clock and allocates nothing.
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;

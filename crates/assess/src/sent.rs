@@ -19,7 +19,8 @@ pub(crate) struct Sent {
     pub(crate) takes: u64,
     /// How often a queue was sent.
     pub(crate) flushes: u64,
-    /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel does not say.
+    /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel
+    /// does not say.
     pub(crate) copied: Option<u64>,
     /// What was lent and what was copied, of paths that lend.
     pub(crate) loans: Option<LoanCounts>,

@@ -1,13 +1,13 @@
 //! The receiver: takes what is sent, looks at nothing of it, and says how much came.
 //!
-//! It runs as a process of its own (`wirepath assess sink`), so that its processor time is not the sender's: on another host,
-//! or started by the assessment itself behind a pair of veth devices or on loopback. A control connection tells it what to
-//! expect ([`protocol`]); on it the receiver reports what came, by which the sender paces itself: UDP would lose what does not
-//! fit into the receiver's buffer.
+//! It runs as a process of its own (`wirepath assess sink`), so that its processor time is not the sender's:
+//! on another host, or started by the assessment itself behind a pair of veth devices or on loopback. A
+//! control connection tells it what to expect ([`protocol`]); on it the receiver reports what came, by which
+//! the sender paces itself: UDP would lose what does not fit into the receiver's buffer.
 //!
-//! Whoever reaches the control port can make it count datagrams and nothing else: it sends to nobody but on connections made to
-//! it, takes data only from the address that the control connection comes from, keeps none of it, and has a limit and a
-//! deadline for everything.
+//! Whoever reaches the control port can make it count datagrams and nothing else: it sends to nobody but on
+//! connections made to it, takes data only from the address that the control connection comes from, keeps
+//! none of it, and has a limit and a deadline for everything.
 
 mod count;
 pub mod protocol;
@@ -28,7 +28,8 @@ use protocol::{Answer, Request};
 
 pub use remote::{Account, Remote};
 
-/// Control connections at a time; an assessment has one, and two for each of the server's paths while it measures those.
+/// Control connections at a time; an assessment has one, and two for each of the server's paths while it
+/// measures those.
 const MOST_CONNECTIONS: u32 = 32;
 
 /// A control connection that says nothing for so long is closed.
@@ -94,8 +95,8 @@ fn one_run(mut control: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Whether the sender has left, which is how a run ends: who only wants to know whether a sink is there asks for nothing, and who
-/// has sent all over TCP does not wait for what is on its way.
+/// Returns whether the sender has left, which is how a run ends: who only wants to know whether a sink is
+/// there asks for nothing, and who has sent all over TCP does not wait for what is on its way.
 fn has_left(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)

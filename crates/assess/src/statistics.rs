@@ -9,8 +9,8 @@ pub struct Summary {
     pub least: f64,
     /// The greatest run.
     pub greatest: f64,
-    /// Distance between the quartiles, as a share of the median: what a half of the runs stay within. Nothing with fewer than
-    /// [`FEWEST_RUNS`].
+    /// Distance between the quartiles, as a share of the median: what a half of the runs stay within. Nothing
+    /// with fewer than [`FEWEST_RUNS`].
     pub spread: Option<f64>,
     /// Runs more than 1.5 times the distance between the quartiles outside of them (Tukey's fences).
     pub outliers: usize,
@@ -47,8 +47,8 @@ impl Summary {
         })
     }
 
-    /// Whether the runs differ too much for the median to be quoted alone. Of too few runs that is not known: see
-    /// [`Summary::spread`].
+    /// Returns whether the runs differ too much for the median to be quoted alone. Of too few runs that is
+    /// not known: see [`Summary::spread`].
     pub fn is_noisy(&self) -> bool {
         self.spread.is_some_and(|spread| spread > NOISY_SPREAD)
     }

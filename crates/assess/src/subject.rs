@@ -1,4 +1,5 @@
-//! What figures are of: experiments, transports, data paths and their variants, and how the stream service is compared.
+//! What figures are of: experiments, transports, data paths and their variants, and how the stream service is
+//! compared.
 //!
 //! Results name all of these in text; that text is written and read here only.
 

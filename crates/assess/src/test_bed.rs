@@ -7,9 +7,10 @@
 //!   127.0.0.1    lo
 //! ```
 //!
-//! Both namespaces have no name: they live as long as the thread, its sockets and the receiver's process, and vanish with them,
-//! devices and all, also when the process is killed. There is nothing to clean up. Without privileges there are no namespaces,
-//! and packets go over the host's loopback device; to a real host they go over the host's devices.
+//! Both namespaces have no name: they live as long as the thread, its sockets and the receiver's process, and
+//! vanish with them, devices and all, also when the process is killed. There is nothing to clean up. Without
+//! privileges there are no namespaces, and packets go over the host's loopback device; to a real host they go
+//! over the host's devices.
 
 mod device;
 mod namespace;
@@ -70,12 +71,12 @@ pub(crate) enum Target {
     Receives(Remote),
 }
 
-/// Sets a test bed for this sink on a thread of its own, which stays on one processor (the last that may be used if none is named),
-/// and calls `act` there. When it returns the test bed is gone.
+/// Sets a test bed for this sink on a thread of its own, which stays on one processor (the last that may be
+/// used if none is named), and calls `act` there. When it returns the test bed is gone.
 ///
 /// # Errors
-/// [`Error::Input`] if a sink needs privileges or a program that are not there, or is a host that is not, or the processor may
-/// not be used; what `act` answers.
+/// [`Error::Input`] if a sink needs privileges or a program that are not there, or is a host that is not, or
+/// the processor may not be used; what `act` answers.
 pub fn within<T: Send>(
     sink: &Sink,
     mtu: u32,
@@ -131,7 +132,8 @@ fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
     if found.is_empty() { Err(unknown("the name has no address".to_owned())) } else { Ok(found) }
 }
 
-/// Calls `act` on a thread of its own that stays on one processor, whose number it is told: for what needs no network.
+/// Calls `act` on a thread of its own that stays on one processor, whose number it is told: for what needs no
+/// network.
 ///
 /// # Errors
 /// [`Error::Input`] if the processor may not be used; what `act` answers.
@@ -237,8 +239,8 @@ impl TestBed {
         udp_room(mtu.min(self.mtu), self.udp_address())
     }
 
-    /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where there is one, over
-    /// the veth pair.
+    /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where
+    /// there is one, over the veth pair.
     pub(crate) fn datagram_pairs(&self) -> Result<Vec<(UdpSocket, UdpSocket)>, Error> {
         self.pairs(
             |address| UdpSocket::bind((address, 0)),
@@ -292,7 +294,8 @@ impl TestBed {
         self.at_ends(|far| Ok(if far == IpAddr::from(FAR) { NEAR.into() } else { far }))
     }
 
-    /// Calls `act` on a thread of this name, on other processors than the one that is measured, if there are any.
+    /// Calls `act` on a thread of this name, on other processors than the one that is measured, if there are
+    /// any.
     pub(crate) fn beside<T: Send + 'static>(
         &self,
         name: &str,
@@ -307,13 +310,14 @@ impl TestBed {
         std::thread::Builder::new().name(name.to_owned()).spawn(act).doing("starting a thread")
     }
 
-    /// Why checksums are not seen on a wire, if they are not: what is verified then goes over loopback only, which has none.
+    /// Why checksums are not seen on a wire, if they are not: what is verified then goes over loopback only,
+    /// which has none.
     pub(crate) fn no_wire(&self) -> Option<&Error> {
         self.pair.as_ref().err()
     }
 
-    /// While checksums are computed by the kernel, a receiver behind the veth pair checks them; a device that says it does so
-    /// later hides what is wrong with them.
+    /// While checksums are computed by the kernel, a receiver behind the veth pair checks them; a device that
+    /// says it does so later hides what is wrong with them.
     pub(crate) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.pair.as_ref().map_or(Ok(()), |pair| pair.compute_checksums(by_device))
     }

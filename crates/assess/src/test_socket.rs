@@ -21,13 +21,15 @@ use crate::test_bed::{Counted, Device, Target, TestBed};
 /// A socket that has no room for so long leads nowhere.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before looking again how much of a stream is acknowledged: doubled up to the most, so that neither a fast
-/// network waits nor a receiver that acknowledges late costs processor time. No event tells of it.
+/// How long to wait before looking again how much of a stream is acknowledged: doubled up to the most, so
+/// that neither a fast network waits nor a receiver that acknowledges late costs processor time. No event
+/// tells of it.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 const LATER_LOOKS: Duration = Duration::from_millis(5);
 
-/// Send buffer of a connection, in bytes. A page that is lent counts whole, however little of it is lent, and a connection that is
-/// corked sends only full segments or after 200 ms: in the kernel's smallest buffer there is no room for a segment of small loans.
+/// Send buffer of a connection, in bytes. A page that is lent counts whole, however little of it is lent, and
+/// a connection that is corked sends only full segments or after 200 ms: in the kernel's smallest buffer
+/// there is no room for a segment of small loans.
 const SEND_BUFFER: usize = 1 << 20;
 
 /// Headers of Ethernet and IPv4, which a device counts with each packet.
@@ -101,9 +103,9 @@ impl TestSocket {
         .doing("waiting for pages that were lent")
     }
 
-    /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged all of it, so that
-    /// paths that copy pay for what is left in the socket as those that lend do. Answers how many loans the kernel turned into
-    /// copies.
+    /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged
+    /// all of it, so that paths that copy pay for what is left in the socket as those that lend do. Answers
+    /// how many loans the kernel turned into copies.
     pub(crate) fn finish(&self) -> Result<u64, Error> {
         if self.is_stream() {
             sockopt::set_tcp_cork(self.socket(), false).doing("uncorking a connection")?;
@@ -152,7 +154,7 @@ impl TestSocket {
         Ok(())
     }
 
-    /// Whether what woke us is not the connection's end.
+    /// Returns whether what woke us is not the connection's end.
     fn is_connected(&self, events: PollFlags) -> Result<(), Error> {
         let failed = sockopt::socket_error(self.socket()).doing("asking what is wrong with a connection")?;
         let why = match failed {
@@ -205,8 +207,8 @@ pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch
         }
         (Transport::Tcp, _, Target::Receives(remote)) => {
             let (socket, account) = remote.tcp()?;
-            // Full segments, as servers do it that send a file in blocks. Else each run would have as many segments as chance
-            // makes of acknowledgements and blocks.
+            // Full segments, as servers do it that send a file in blocks. Else each run would have as many
+            // segments as chance makes of acknowledgements and blocks.
             sockopt::set_tcp_cork(&socket, true).doing("corking a connection")?;
             Ok((TestSocket::stream(case, socket)?, Watch::Receiver(account)))
         }
@@ -215,8 +217,8 @@ pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch
 }
 
 impl Watch {
-    /// Packets of a case to hand to its path at a time: no more than half of what a receiver has room for, since they come on top
-    /// of what is under way.
+    /// Packets of a case to hand to its path at a time: no more than half of what a receiver has room for,
+    /// since they come on top of what is under way.
     pub(crate) fn train_packets(&self, case: &Case) -> u32 {
         let room = match self {
             Watch::Device(..) => u64::MAX,

@@ -37,7 +37,7 @@ pub struct Verdict {
     pub needs: Option<&'static str>,
 }
 
-/// Whether it can be said that two medians differ.
+/// True if it can be said that two medians differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Significance {
     /// They do.
@@ -75,7 +75,7 @@ impl Verdict {
         Some(plain.median / self.cost.median).filter(|times| times.is_finite())
     }
 
-    /// Whether what was measured tells the path from the next one.
+    /// Returns whether what was measured tells the path from the next one.
     pub fn significance(&self) -> Significance {
         match &self.next {
             None => Significance::Significant,
@@ -127,8 +127,8 @@ pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
 }
 
-/// The path that `wirepath serve` takes by what was measured of its own trains, which are shorter than those that [`verdicts`] goes by,
-/// and why, for people.
+/// The path that `wirepath serve` takes by what was measured of its own trains, which are shorter than those
+/// that [`verdicts`] goes by, and why, for people.
 pub fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
     let without_memory: Vec<DataPath> =

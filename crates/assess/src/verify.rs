@@ -1,9 +1,9 @@
 //! Compares what a path sends with what it should send, byte for byte, before it is timed.
 //!
-//! What is sent arrives at a socket of our own, over loopback and, where there is one, over the veth pair. On the latter the
-//! kernel computes checksums and cuts trains before the device, and checks the sums on the other side; a wrong one shows as a
-//! packet that does not arrive. RTP headers are read by a reader that others wrote. Sender and receiver take turns on one thread,
-//! so nothing can be lost for want of room.
+//! What is sent arrives at a socket of our own, over loopback and, where there is one, over the veth pair. On
+//! the latter the kernel computes checksums and cuts trains before the device, and checks the sums on the
+//! other side; a wrong one shows as a packet that does not arrive. RTP headers are read by a reader that
+//! others wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -30,8 +30,9 @@ use crate::test_socket::TestSocket;
 /// Payload that each path sends over each way, in bytes.
 const VOLUME: u64 = 2 << 20;
 
-/// Payload may begin at any byte of a file: at an even one, where the kernel's checksums of spliced pages are right, and at an
-/// odd one, where in some kernels they are not (Linux 6.12.95 and 6.18.44, MSG_MORE across a page).
+/// Payload may begin at any byte of a file: at an even one, where the kernel's checksums of spliced pages are
+/// right, and at an odd one, where in some kernels they are not (Linux 6.12.95 and 6.18.44, MSG_MORE across a
+/// page).
 const STARTS: [u64; 2] = [0, 1];
 
 /// What does not arrive at once on this machine does not arrive.
@@ -63,7 +64,8 @@ pub(crate) fn verify(
     }
 }
 
-/// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send some of an odd size too.
+/// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send some
+/// of an odd size too.
 fn at_odd_offsets(
     case: &Case,
     expected: &Expected,

@@ -25,7 +25,8 @@ pub(crate) struct Stretch {
 }
 
 impl Walk {
-    /// Over the `file` bytes of payload in packets of `packet` bytes, neither of them 0, until `volume` bytes are sent.
+    /// Over the `file` bytes of payload in packets of `packet` bytes, neither of them 0, until `volume` bytes
+    /// are sent.
     pub(crate) fn new(file: u64, packet: u64, volume: u64) -> Walk {
         Walk { file, packet: packet.min(file), volume }
     }

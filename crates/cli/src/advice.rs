@@ -11,7 +11,8 @@ pub(crate) fn on(mut error: Error) -> Error {
             format!("options of an experiment stand behind its name: wirepath assess {experiment} [OPTIONS]");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    // That a value with hyphens in front can be given behind `--` helps nobody who took an option for another.
+    // That a value with hyphens in front can be given behind `--` helps nobody who took an option for
+    // another.
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
     {

@@ -40,7 +40,8 @@ pub(crate) struct Assess {
 // An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
 #[derive(Subcommand)]
 enum Action {
-    /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry and of copying
+    /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry
+    /// and of copying
     #[command(mut_args(measuring::without_sending))]
     Host(Measuring),
     /// Compare two results: kernel against kernel, machine against machine, before against after
@@ -56,7 +57,8 @@ enum Action {
     /// Count kernel calls and copies of every path of the papers' tables 3 and 4, with probes in the kernel
     #[command(mut_args(measuring::without_timing))]
     Count(Measuring),
-    /// Compare sends that copy with sends that lend their pages, by size, and keep the size from which on lending is cheaper
+    /// Compare sends that copy with sends that lend their pages, by size, and keep the size from which on
+    /// lending is cheaper
     Loan(Measuring),
     /// Compare the stream service with loops of read and write, and with HAProxy, nginx and socat
     Relay(relay::Relay),

@@ -1,4 +1,5 @@
-//! Exit codes. Besides these: 0 for success, 1 for a failure, and 2 for invalid arguments, by the parser of arguments.
+//! Exit codes. Besides these: 0 for success, 1 for a failure, and 2 for invalid arguments, by the parser of
+//! arguments.
 
 use std::process::ExitCode;
 

@@ -73,7 +73,8 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A path for a terminal. Names are others' input: what could move the cursor or reverse the text is shown as an escape.
+/// A path for a terminal. Names are others' input: what could move the cursor or reverse the text is shown as
+/// an escape.
 pub(crate) fn name(path: &Path) -> String {
     let harmful = |letter: &char| {
         letter.is_control()

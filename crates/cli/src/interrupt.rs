@@ -9,8 +9,8 @@ use tokio::runtime::Builder;
 
 use crate::signals::Signals;
 
-/// Time within which further signals count as the first: `timeout` signals its child and then the process group, and so do
-/// shells and scripts.
+/// Time within which further signals count as the first: `timeout` signals its child and then the process
+/// group, and so do shells and scripts.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// First signal, if there was one.

@@ -1,4 +1,5 @@
-//! Log on standard error, written by a thread of its own: a reader that stops reading must not block the threads that serve.
+//! Log on standard error, written by a thread of its own: a reader that stops reading must not block the
+//! threads that serve.
 
 use std::fmt;
 use std::fs::File;
@@ -63,12 +64,13 @@ impl Log {
         self.losses.clone()
     }
 
-    /// Writes waiting lines, for about a second at most: the reader may never read again. Closes standard output.
+    /// Writes waiting lines, for about a second at most: the reader may never read again. Closes standard
+    /// output.
     pub(crate) fn end(self) {
         // A closed standard output is no reason to stay.
         _ = std::io::stdout().flush();
-        // If the queue stays full, the guard prints that on standard output, which may block and is for the `ready` line.
-        // Without /dev/null it is printed after all.
+        // If the queue stays full, the guard prints that on standard output, which may block and is for the
+        // `ready` line. Without /dev/null it is printed after all.
         _ = File::open("/dev/null").map(rustix::stdio::dup2_stdout);
     }
 }
@@ -81,7 +83,8 @@ fn default_filter() -> EnvFilter {
 /// Parses the filter of `RUST_LOG`.
 ///
 /// # Errors
-/// What is wrong with it. The library takes a misspelled level for the name of a module and would log nothing else.
+/// What is wrong with it. The library takes a misspelled level for the name of a module and would log nothing
+/// else.
 fn filter(variable: &str) -> Result<EnvFilter, String> {
     let directives = variable.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is_valid = |word: &str| {

@@ -23,7 +23,8 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Sees that the result can be written there. A file is made beside it and removed again: what is killed leaves nothing.
+    /// Sees that the result can be written there. A file is made beside it and removed again: what is killed
+    /// leaves nothing.
     pub(crate) fn prepare(file: Option<&Path>) -> Result<Output> {
         let Some(file) = file else { return Ok(Output::None) };
         if file == Path::new("-") {
@@ -55,7 +56,7 @@ impl Output {
         Ok(Output::File(target))
     }
 
-    /// Whether standard output is for JSON alone.
+    /// Returns whether standard output is for JSON alone.
     pub(crate) fn is_standard(&self) -> bool {
         *self == Output::Standard
     }

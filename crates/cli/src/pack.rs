@@ -80,8 +80,8 @@ impl Pack {
 struct Work {
     store: Arc<Store>,
     json: bool,
-    /// Images stay in use until the end: a cache too small for all of them is an error, not a reason to evict one that was
-    /// just packed.
+    /// Images stay in use until the end: a cache too small for all of them is an error, not a reason to evict
+    /// one that was just packed.
     kept: Vec<Arc<Image>>,
     tally: Tally,
 }
@@ -215,8 +215,8 @@ impl Tally {
     }
 }
 
-/// Stops packing on the first SIGINT or SIGTERM, whose number is set in the result. The second ends the process at once;
-/// the next opening of the cache removes unfinished images.
+/// Stops packing on the first SIGINT or SIGTERM, whose number is set in the result. The second ends the
+/// process at once; the next opening of the cache removes unfinished images.
 fn stop_on_signal(store: Arc<Store>) -> io::Result<Arc<OnceLock<u8>>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

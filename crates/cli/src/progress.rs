@@ -13,7 +13,8 @@ const NAME_WIDTH: usize = 24;
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar for `bytes` of the file called `path`; nothing is drawn if it is not `shown`, or standard error is no terminal.
+    /// A bar for `bytes` of the file called `path`; nothing is drawn if it is not `shown`, or standard error
+    /// is no terminal.
     pub(crate) fn new(path: &Path, bytes: u64, shown: bool) -> Progress {
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(bytes), target).with_style(style());

@@ -119,8 +119,8 @@ struct Listening {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::time, requires = "addresses")]
     drain: Duration,
 
-    /// Engine threads for connections, or for the streams of a configuration file [default: one per core; one if the file
-    /// has a policy between classes, which holds on each thread separately]
+    /// Engine threads for connections, or for the streams of a configuration file [default: one per core; one
+    /// if the file has a policy between classes, which holds on each thread separately]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     threads: Option<NonZeroUsize>,
 }
@@ -158,8 +158,8 @@ impl Listening {
         Ok(threads.context("cannot find the number of cores; use --threads")?.get())
     }
 
-    /// Number of engine threads for streams. A stream stays on one thread, so more threads than streams would idle. A policy
-    /// holds on each thread separately, so it gets several only on request.
+    /// Number of engine threads for streams. A stream stays on one thread, so more threads than streams would
+    /// idle. A policy holds on each thread separately, so it gets several only on request.
     fn threads_for(&self, configuration: &Configuration) -> Result<usize> {
         let streams = configuration.streams.len();
         let has_policy = configuration.sharing.policy != Policy::BestEffort;

@@ -89,8 +89,8 @@ fn with_advice(error: StartError) -> anyhow::Error {
     }
 }
 
-/// Ends the process at once. Dropping the server and the runtime would wait for threads that wait for storage, possibly for
-/// minutes. The next start removes unfinished files in the cache.
+/// Ends the process at once. Dropping the server and the runtime would wait for threads that wait for
+/// storage, possibly for minutes. The next start removes unfinished files in the cache.
 fn leave(log: Log, code: u8) -> ! {
     log.end();
     std::process::exit(code.into())

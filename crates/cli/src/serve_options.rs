@@ -1,4 +1,5 @@
-//! Options of `wirepath serve`: flags, and keys of the same names in the configuration file. Flags take precedence.
+//! Options of `wirepath serve`: flags, and keys of the same names in the configuration file. Flags take
+//! precedence.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -48,13 +49,13 @@ pub(crate) struct ServeOptions {
     #[serde(deserialize_with = "threads")]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile, gso_writev, krtpsendfile
-    /// (needs the kernel module), sendmmsg or read_writev [default: auto]
+    /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile,
+    /// gso_writev, krtpsendfile (needs the kernel module), sendmmsg or read_writev [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
 
-    /// Calibration of the data paths, by `wirepath assess`; without one of this kernel, the server measures for two seconds
-    /// and adds it [default: calibration.json in the cache folder]
+    /// Calibration of the data paths, by `wirepath assess`; without one of this kernel, the server measures
+    /// for two seconds and adds it [default: calibration.json in the cache folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) calibration: Option<PathBuf>,
 
@@ -62,7 +63,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
 
-    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000, or as many as --rtp-ports suffice for]
+    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000, or as many as --rtp-ports
+    /// suffice for]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions: Option<usize>,
 

@@ -23,7 +23,8 @@ impl Signals {
         })
     }
 
-    /// Receives the next signal. SIGHUP counts once: both the shell and the kernel may send it for a closed terminal.
+    /// Receives the next signal. SIGHUP counts once: both the shell and the kernel may send it for a closed
+    /// terminal.
     pub(crate) async fn next(&mut self) -> SignalKind {
         let Signals { interrupt, terminate, hang_up } = self;
         tokio::select! {

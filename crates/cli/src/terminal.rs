@@ -31,7 +31,8 @@ pub(crate) fn error_size() -> (usize, usize) {
     (usize::from(columns.max(LEAST_WIDTH)), usize::from(lines))
 }
 
-/// Whether letters beyond ASCII can be printed, as the locale says (POSIX section 8.2: the first of these that is set).
+/// Returns whether letters beyond ASCII can be printed, as the locale says (POSIX section 8.2: the first of
+/// these that is set).
 pub(crate) fn speaks_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     is_utf8(locale.into_iter().find(|value| !value.is_empty()).as_deref())

@@ -1,7 +1,8 @@
 //! Counters, declared once.
 //!
-//! [`counters!`] declares a set: each line has a name, a kind and, as its doc comment, the help text. From that come the struct that
-//! counts, a snapshot that adds up over threads, and a table of [`Metric`]s from which `/metrics`, JSON and tables for people are made.
+//! [`counters!`] declares a set: each line has a name, a kind and, as its doc comment, the help text. From
+//! that come the struct that counts, a snapshot that adds up over threads, and a table of [`Metric`]s from
+//! which `/metrics`, JSON and tables for people are made.
 //!
 //! ```
 //! use wirepath_counters::{Gauge, LocalCounter, Value, counters};
@@ -34,8 +35,8 @@
 //! assert_eq!(Counters::METRICS[1].unit(), Some("bytes"));
 //! ```
 //!
-//! Names follow the conventions of Prometheus: lower case, a unit as the last word (`_bytes`, `_seconds`), no `_total`, which the
-//! text format adds.
+//! Names follow the conventions of Prometheus: lower case, a unit as the last word (`_bytes`, `_seconds`), no
+//! `_total`, which the text format adds.
 
 mod family;
 mod instrument;
@@ -49,9 +50,10 @@ pub use metric::{Histogram, Metric, Value};
 
 /// Declares a set of counters.
 ///
-/// The first struct counts; it is `Debug` and `Default`. The second is its snapshot; it is also `Clone`, and adds up by `+=` and
-/// `sum`. Further attributes are those written before each. The doc comment of a line is the metric's help, its type an
-/// [`Instrument`]. The table is the associated constant `METRICS` of the snapshot.
+/// The first struct counts; it is `Debug` and `Default`. The second is its snapshot; it is also `Clone`, and
+/// adds up by `+=` and `sum`. Further attributes are those written before each. The doc comment of a line is
+/// the metric's help, its type an [`Instrument`]. The table is the associated constant `METRICS` of the
+/// snapshot.
 #[macro_export]
 macro_rules! counters {
     (

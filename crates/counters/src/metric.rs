@@ -38,7 +38,8 @@ pub struct Histogram {
 }
 
 impl<T> Metric<T> {
-    /// A metric that is read in a way of its own; [`counters!`](crate::counters) declares those that are counted.
+    /// A metric that is read in a way of its own; [`counters!`](crate::counters) declares those that are
+    /// counted.
     pub const fn new(name: &'static str, help: &'static str, read: fn(&T) -> Value) -> Metric<T> {
         Metric { name, help, read }
     }

@@ -79,13 +79,13 @@ impl BlockPath {
         }
     }
 
-    /// Whether it needs a copy of the file in memory that is registered with the thread's ring.
+    /// Returns whether it needs a copy of the file in memory that is registered with the thread's ring.
     pub fn needs_hot_memory(self) -> bool {
         self == BlockPath::UringSend
     }
 
-    /// Whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send a
-    /// datagram a call.
+    /// Returns whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send
+    /// a datagram a call.
     pub fn segments(self) -> bool {
         match self {
             BlockPath::UringSend | BlockPath::MmapZerocopy | BlockPath::Loan => true,
@@ -94,18 +94,18 @@ impl BlockPath {
         }
     }
 
-    /// Whether one call takes any number of datagrams, so that an extent can be as long as a file.
+    /// Returns whether one call takes any number of datagrams, so that an extent can be as long as a file.
     pub fn takes_runs(self) -> bool {
         matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
     }
 
-    /// Whether it needs the kernel module ([`crate::SendContext::open_module`]), which sends such blocks over
-    /// UDP only.
+    /// Returns whether it needs the kernel module ([`crate::SendContext::open_module`]), which sends such
+    /// blocks over UDP only.
     pub fn needs_module(self) -> bool {
         self.takes_runs() || self == BlockPath::MmapMsend
     }
 
-    /// Whether it lends pages to the kernel, which the sink then counts: [`crate::BlockSink::loans`].
+    /// Returns whether it lends pages to the kernel, which the sink then counts: [`crate::BlockSink::loans`].
     pub fn lends(self) -> bool {
         matches!(self, BlockPath::MmapZerocopy | BlockPath::Loan)
     }

@@ -110,7 +110,7 @@ impl BlockSink {
         self.socket.as_fd()
     }
 
-    /// Whether it takes bytes, not datagrams.
+    /// Returns whether it takes bytes, not datagrams.
     pub fn is_stream(&self) -> bool {
         self.stream
     }
@@ -149,8 +149,8 @@ impl BlockSink {
         }
     }
 
-    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not
-    /// number such a loan over TCP, and would never say that it is over.
+    /// Returns whether a send of this range of memory is to lend it. An empty one never is: the kernel does
+    /// not number such a loan over TCP, and would never say that it is over.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
@@ -243,8 +243,8 @@ impl Lender {
     }
 }
 
-/// Whether the device that owns `local` can send pages that are lent. One that does not say is given the
-/// benefit of the doubt: the kernel copies for it, says so, and is believed.
+/// Returns whether the device that owns `local` can send pages that are lent. One that does not say is given
+/// the benefit of the doubt: the kernel copies for it, says so, and is believed.
 fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
     let Ok(Some(name)) = device::with_address(local) else { return true };
     device::offloads_checksums(socket, &name).unwrap_or(true)

@@ -88,7 +88,7 @@ pub struct PathCost {
     pub path: String,
     /// Packets of [`PACKET_SIZE`] bytes in a train.
     pub packets_per_train: u32,
-    /// Whether headers were the session's own; else they were stored ones. Files of programs that did not say
+    /// True if headers were the session's own; else they were stored ones. Files of programs that did not say
     /// have the latter.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_headers: bool,

@@ -135,7 +135,7 @@ impl Support {
         })
     }
 
-    /// Whether the choice rests on nothing but an order of preference.
+    /// Returns whether the choice rests on nothing but an order of preference.
     pub fn is_unmeasured(&self) -> bool {
         let knows_all = |calibrations: &Calibrations| {
             let found = calibrations.find(&self.host, &[DeviceKind::WithChecksums], USUAL_MTU);
@@ -261,8 +261,8 @@ impl From<IpAddr> for Route {
 /// MTU of Ethernet in bytes.
 const USUAL_MTU: u32 = 1500;
 
-/// Whether a device computes checksums; one that does not say is given the benefit of the doubt: errors step
-/// down.
+/// Returns whether a device computes checksums; one that does not say is given the benefit of the doubt:
+/// errors step down.
 fn computes_checksums(device: &device::DeviceName) -> bool {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return true };
     device::offloads_checksums(socket.as_fd(), device).unwrap_or(true)

@@ -77,8 +77,8 @@ impl SendError {
     }
 }
 
-/// Whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An io_uring
-/// says the latter when it has none for a send's second answer.
+/// Returns whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An
+/// io_uring says the latter when it has none for a send's second answer.
 pub(crate) fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::NOMEM)
 }

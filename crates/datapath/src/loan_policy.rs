@@ -42,7 +42,7 @@ impl LoanPolicy {
     pub const NEVER: LoanPolicy =
         LoanPolicy { aligned_bytes: None, unaligned_bytes: None, forced: Some(false) };
 
-    /// Whether a send of this range of memory, or of a file that is mapped, lends.
+    /// Returns whether a send of this range of memory, or of a file that is mapped, lends.
     #[inline]
     pub fn lends(self, range: &Range<usize>) -> bool {
         let is_aligned = range.start.is_multiple_of(rustix::param::page_size());

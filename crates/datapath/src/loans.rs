@@ -104,8 +104,8 @@ impl<T> Loans<T> {
         self.by_ring
     }
 
-    /// Whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of loans
-    /// by rings so many in a row.
+    /// Returns whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of
+    /// loans by rings so many in a row.
     pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
         self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
     }

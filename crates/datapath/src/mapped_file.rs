@@ -113,9 +113,9 @@ impl Extent {
         start..start + self.length
     }
 
-    /// Whether the kernel may compute a wrong checksum when `sendfile` sends this. Its sum over pages that
-    /// are added by reference goes wrong after a part of odd length (seen on Linux 6.12 and 6.18), and it
-    /// computes one in software where the device does not, where the packet is fragmented and, without
+    /// Returns whether the kernel may compute a wrong checksum when `sendfile` sends this. Its sum over pages
+    /// that are added by reference goes wrong after a part of odd length (seen on Linux 6.12 and 6.18), and
+    /// it computes one in software where the device does not, where the packet is fragmented and, without
     /// UDP_SEGMENT, where it had to wait for its payload. Parts of odd length come from odd offsets; media,
     /// which have even packets, have none.
     pub(crate) fn confuses_checksums(self) -> bool {
@@ -124,7 +124,7 @@ impl Extent {
     }
 }
 
-/// Whether a range of a file is in memory.
+/// True if a range of a file is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
     /// All of it is: reading it does not wait for storage.

@@ -100,7 +100,7 @@ impl DataPath {
         }
     }
 
-    /// Whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
+    /// Returns whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
     pub fn segments(self) -> bool {
         matches!(
             self,
@@ -108,28 +108,29 @@ impl DataPath {
         )
     }
 
-    /// Whether what it sends may be cut by the kernel or the device as UDP segments, also of one packet.
+    /// Returns whether what it sends may be cut by the kernel or the device as UDP segments, also of one
+    /// packet.
     pub fn sends_trains(self) -> bool {
         self.segments() || self.segments_if_fitting() || self.takes_runs() || self == DataPath::Sendfilew
     }
 
-    /// Whether it sets UDP_SEGMENT for the sake of its checksums alone, where packets fit the MTU.
+    /// Returns whether it sets UDP_SEGMENT for the sake of its checksums alone, where packets fit the MTU.
     pub(crate) fn segments_if_fitting(self) -> bool {
         matches!(self, DataPath::RtpSendfile | DataPath::MmapSendMsend)
     }
 
-    /// Whether one call takes several packets.
+    /// Returns whether one call takes several packets.
     pub fn batches(self) -> bool {
         self.segments() || self.takes_runs() || matches!(self, DataPath::Sendmmsg | DataPath::Sendfilew)
     }
 
-    /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel
-    /// cuts such a run into trains of its own.
+    /// Returns whether one call takes any number of packets, so that a train can be as long as a file. The
+    /// kernel cuts such a run into trains of its own.
     pub fn takes_runs(self) -> bool {
         matches!(self, DataPath::Krtpsendfile | DataPath::Krtpmsend)
     }
 
-    /// Whether it needs the kernel module: [`crate::SendContext::open_module`].
+    /// Returns whether it needs the kernel module: [`crate::SendContext::open_module`].
     pub fn needs_module(self) -> bool {
         self.takes_runs()
             || matches!(
@@ -141,23 +142,24 @@ impl DataPath {
             )
     }
 
-    /// Whether it lends pages to the kernel, which the sink then counts: [`crate::UdpSink::loans`].
+    /// Returns whether it lends pages to the kernel, which the sink then counts: [`crate::UdpSink::loans`].
     pub fn lends(self) -> bool {
         self == DataPath::GsoZerocopy
     }
 
-    /// Whether it can put headers of its own in front of payload; the others send packets as they are stored.
+    /// Returns whether it can put headers of its own in front of payload; the others send packets as they are
+    /// stored.
     pub fn makes_headers(self) -> bool {
         !matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
-    /// Whether it needs a copy of the file in memory that is registered with the thread's ring. Without one,
-    /// trains leave by the next path.
+    /// Returns whether it needs a copy of the file in memory that is registered with the thread's ring.
+    /// Without one, trains leave by the next path.
     pub fn needs_hot_memory(self) -> bool {
         self == DataPath::WireUring
     }
 
-    /// Whether payload is sent by reference, which pays only where the device computes checksums.
+    /// Returns whether payload is sent by reference, which pays only where the device computes checksums.
     pub(crate) fn refers_to_pages(self) -> bool {
         matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }

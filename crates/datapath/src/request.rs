@@ -41,7 +41,7 @@ impl<'a> TrainRequest<'a> {
         self.train.payload(index, self.headers)
     }
 
-    /// Whether the train leaves byte by byte as it is stored.
+    /// Returns whether the train leaves byte by byte as it is stored.
     #[inline]
     pub(crate) fn is_as_stored(&self) -> bool {
         self.headers == Headers::Stored && self.train.skip == 0

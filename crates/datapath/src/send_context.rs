@@ -104,7 +104,7 @@ impl SendContext {
         self.ring.as_mut().map_or(Ok(RegistrationProgress::Done), Uring::poll_registrations)
     }
 
-    /// Whether the ring can send an extent of a file.
+    /// Returns whether the ring can send an extent of a file.
     #[inline]
     pub fn has_registered(&self, file: &MappedFile, extent: Extent) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.find(file, extent).is_some())
@@ -156,7 +156,7 @@ impl SendContext {
         }
     }
 
-    /// Whether there is a ring that sends.
+    /// Returns whether there is a ring that sends.
     pub(crate) fn has_ring(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.failure().is_none())
     }

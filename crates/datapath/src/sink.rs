@@ -30,8 +30,9 @@ pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
     wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
 }
 
-/// Whether packets of this size fit the MTU of the path that the socket is connected to. Where segments are
-/// cut for the sake of checksums only, or by the kernel module, packets may be fragmented if they do not.
+/// Returns whether packets of this size fit the MTU of the path that the socket is connected to. Where
+/// segments are cut for the sake of checksums only, or by the kernel module, packets may be fragmented if
+/// they do not.
 pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
     let headers = |local: SocketAddr| if local.is_ipv4() { 20 + 8 } else { 40 + 8 };
     let room = || Ok::<u32, io::Error>(path_mtu(socket)?.saturating_sub(headers(socket.local_addr()?)));
@@ -44,9 +45,9 @@ pub struct UdpSink {
     pub(crate) socket: Arc<UdpSocket>,
     local: SocketAddr,
     packet_size: u16,
-    /// Whether packets fit the path's MTU, so that the kernel can cut trains of them.
+    /// True if packets fit the path's MTU, so that the kernel can cut trains of them.
     fits: Cell<bool>,
-    /// Whether the kernel module may make trains.
+    /// True if the kernel module may make trains.
     trains: bool,
     /// There from the first path on that lends.
     pub(crate) lender: OnceCell<RefCell<HeaderLender>>,

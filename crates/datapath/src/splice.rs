@@ -69,7 +69,7 @@ impl Pipe {
         self.held
     }
 
-    /// Whether nothing more goes into it: it may be full of few bytes, if they lie in many pages.
+    /// Returns whether nothing more goes into it: it may be full of few bytes, if they lie in many pages.
     pub fn is_full(&self) -> bool {
         let mut writer = [PollFd::new(&self.writer, PollFlags::OUT)];
         self.held > 0 && poll(&mut writer, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)

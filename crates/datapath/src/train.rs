@@ -35,7 +35,7 @@ pub enum Headers {
         sequence_offset: u16,
         /// Added to each stored timestamp, modulo 2^32.
         timestamp_offset: u32,
-        /// Whether the first packet of this train carries the marker, whatever its stored header says.
+        /// True if the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
     },
     /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's

@@ -19,8 +19,8 @@ type Discarded = Box<dyn Send>;
 /// Jobs that may wait; more are refused, and the caller tries again later.
 const QUEUE: usize = 4096;
 
-/// A few threads that run jobs which may block, and one that drops values whose destructors may block. They end when the
-/// last handle is dropped.
+/// A few threads that run jobs which may block, and one that drops values whose destructors may block. They
+/// end when the last handle is dropped.
 #[derive(Clone)]
 pub struct BlockingPool {
     jobs: SyncSender<Job>,
@@ -76,17 +76,19 @@ impl BlockingPool {
         })
     }
 
-    /// Drops a value on a thread of the pool that does nothing else. Closing the last descriptor of a deleted file takes as
-    /// long as the file system needs to free the file: a quarter of a second for half a gigabyte of ext4. Never blocks.
+    /// Drops a value on a thread of the pool that does nothing else. Closing the last descriptor of a deleted
+    /// file takes as long as the file system needs to free the file: a quarter of a second for half a
+    /// gigabyte of ext4. Never blocks.
     ///
-    /// The queue has no limit, because its values were open a moment ago, and open values have limits. Jobs are not
-    /// delayed: they run on other threads.
+    /// The queue has no limit, because its values were open a moment ago, and open values have limits. Jobs
+    /// are not delayed: they run on other threads.
     pub fn discard(&self, value: impl Send + 'static) {
         // The thread outlives all handles. Should it be gone all the same, the value is dropped here.
         drop(self.discarded.send(Box::new(value)));
     }
 
-    /// Waits until all values that were discarded before are dropped, for callers that need the room that these took.
+    /// Waits until all values that were discarded before are dropped, for callers that need the room that
+    /// these took.
     pub fn wait_for_discarded(&self) {
         let (last, dropped) = channel::<()>();
         self.discard(last);

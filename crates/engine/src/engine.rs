@@ -34,8 +34,8 @@ impl Default for EngineOptions {
 /// Where a task runs, and what it may use there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Placement {
-    /// The thread's number, modulo the number of threads. If absent, the least loaded thread, or the thread of the class if
-    /// that has a rate.
+    /// The thread's number, modulo the number of threads. If absent, the least loaded thread, or the thread
+    /// of the class if that has a rate.
     pub thread: Option<usize>,
     /// The task's class, by its place in [`Sharing::classes`]; beyond the end, the last class.
     pub class: usize,

@@ -28,8 +28,8 @@ pub(crate) enum Command {
 
 /// Commands to one engine thread, and the descriptor that wakes it.
 pub(crate) struct Mailbox {
-    /// None once the thread has ended. Commands that nobody will run are dropped, and with them the senders of
-    /// channels that somebody waits at.
+    /// None once the thread has ended. Commands that nobody will run are dropped, and with them the senders
+    /// of channels that somebody waits at.
     commands: Mutex<Option<Vec<Command>>>,
     pub(crate) eventfd: OwnedFd,
     is_signalled: AtomicBool,
@@ -56,7 +56,8 @@ impl Mailbox {
 
     /// Moves all commands to `into`, which is empty.
     pub(crate) fn take(&self, into: &mut Vec<Command>) {
-        // The descriptor is read before the flag is lowered: a command that comes between wakes the thread again.
+        // The descriptor is read before the flag is lowered: a command that comes between wakes the thread
+        // again.
         let mut count = [0; 8];
         let read = rustix::io::read(&self.eventfd, &mut count);
         debug_assert!(read.is_ok_and(|length| length == count.len()));
@@ -102,8 +103,8 @@ impl<T> Handle<T> {
 }
 
 impl<T: Task> Handle<T> {
-    /// Runs `act` on the task's thread, between two of the task's callbacks. `act` must not block. If the task has
-    /// ended, `act` is dropped without being called.
+    /// Runs `act` on the task's thread, between two of the task's callbacks. `act` must not block. If the
+    /// task has ended, `act` is dropped without being called.
     pub fn with(&self, act: impl FnOnce(&mut T, &mut Context<'_>) + Send + 'static) {
         let act: Act = Box::new(move |task, context| {
             let task: &mut dyn Any = task;

@@ -1,10 +1,11 @@
 //! Which stream acts next, and how much it may move: the KStreams paper's stream scheduler (section 3.4).
 //!
-//! Pure: time, readiness and what was done come in, actions go out; whoever calls has the clocks and the sockets. What classes share is
-//! volume, as in the paper, or processor time ([`Round`]).
+//! Pure: time, readiness and what was done come in, actions go out; whoever calls has the clocks and the
+//! sockets. What classes share is volume, as in the paper, or processor time ([`Round`]).
 //!
-//! Streams belong to classes. A [`Policy`] divides between classes; within a class it is first come, first served (with
-//! [`Policy::Deadline`]: earliest deadline first). Classes and streams may have a [`Rate`] under any policy.
+//! Streams belong to classes. A [`Policy`] divides between classes; within a class it is first come, first
+//! served (with [`Policy::Deadline`]: earliest deadline first). Classes and streams may have a [`Rate`] under
+//! any policy.
 
 mod bucket;
 mod policy;
@@ -21,8 +22,8 @@ use share::Shares;
 /// What a turn cost. Shares and rates may be of different things: of all that was moved, and of what came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For the share of the class: in bytes, or under [`Round::ProcessorTime`] in nanoseconds, since many a turn takes less than a
-    /// microsecond.
+    /// For the share of the class: in bytes, or under [`Round::ProcessorTime`] in nanoseconds, since many a
+    /// turn takes less than a microsecond.
     pub shared: u64,
     /// For the rates of the stream and its class, in bytes.
     pub rated: u64,
@@ -41,8 +42,9 @@ pub enum Next {
     Act {
         /// The stream.
         stream: usize,
-        /// What it should move at most, in bytes. Moving more is an error of the stream's, which is made up for later; so is
-        /// processor time beyond what is left of the round, since nobody knows what a turn takes before it was taken.
+        /// What it should move at most, in bytes. Moving more is an error of the stream's, which is made up
+        /// for later; so is processor time beyond what is left of the round, since nobody knows what a turn
+        /// takes before it was taken.
         allowance: u64,
     },
     /// Nothing may act before this time, in microseconds.
@@ -70,8 +72,8 @@ pub struct Scheduler {
 struct Queue {
     priority: u8,
     bucket: Option<Bucket>,
-    /// By deadline (the same for all where deadlines do not matter), then by arrival. May have entries of streams that are not
-    /// ready any more; the stream knows.
+    /// By deadline (the same for all where deadlines do not matter), then by arrival. May have entries of
+    /// streams that are not ready any more; the stream knows.
     ready: BinaryHeap<Reverse<Entry>>,
 }
 
@@ -103,8 +105,8 @@ enum State {
 const NEVER: u64 = u64::MAX;
 
 impl Scheduler {
-    /// A scheduler of `classes` (without any, one that has no limits), which gives a stream allowances of at most `turn` bytes, so
-    /// that others do not wait long.
+    /// A scheduler of `classes` (without any, one that has no limits), which gives a stream allowances of at
+    /// most `turn` bytes, so that others do not wait long.
     pub fn new(policy: Policy, mut classes: Vec<Class>, turn: u64) -> Scheduler {
         if classes.is_empty() {
             classes.push(Class { name: "default".to_owned(), priority: 0, share: 1, rate: None });
@@ -137,7 +139,8 @@ impl Scheduler {
         self.streams[stream] = Some(Stream { class, bucket, state: State::Idle });
     }
 
-    /// Gives a stream another rate, or none. Of what it spent, no more than the new burst counts against that.
+    /// Gives a stream another rate, or none. Of what it spent, no more than the new burst counts against
+    /// that.
     pub fn set_rate(&mut self, stream: usize, rate: Option<Rate>, now_us: u64) {
         let Some(Some(known)) = self.streams.get_mut(stream) else { return };
         let before = known.bucket.take();
@@ -157,13 +160,15 @@ impl Scheduler {
         }
     }
 
-    /// A stream has something to do. Without effect on one that is ready already, or acting: that one says so when it has
+    /// A stream has something to do. Without effect on one that is ready already, or acting: that one says so
+    /// when it has
     /// [acted](Scheduler::acted).
     pub fn ready(&mut self, stream: usize) {
         self.ready_by(stream, NEVER);
     }
 
-    /// Like [`Scheduler::ready`], and under [`Policy::Deadline`] what it has to do should be done by this time, in microseconds.
+    /// Like [`Scheduler::ready`], and under [`Policy::Deadline`] what it has to do should be done by this
+    /// time, in microseconds.
     pub fn ready_by(&mut self, stream: usize, deadline_us: u64) {
         if matches!(self.streams.get(stream), Some(Some(known)) if known.state == State::Idle) {
             self.queue(stream, deadline_us);
@@ -190,8 +195,8 @@ impl Scheduler {
         }
     }
 
-    /// What came of letting a stream act: its cost, and whether it has more to do at once. To be said before the stream is removed, or
-    /// its class has moved for nothing.
+    /// What came of letting a stream act: its cost, and whether it has more to do at once. To be said before
+    /// the stream is removed, or its class has moved for nothing.
     pub fn acted(&mut self, stream: usize, cost: impl Into<Cost>, more: bool, now_us: u64) {
         let Cost { shared, rated } = cost.into();
         let Some(Some(known)) = self.streams.get_mut(stream) else { return };

@@ -7,13 +7,14 @@ use crate::scheduler::{Class, Policy, Round};
 pub struct Sharing {
     /// How classes are weighed against each other. Volume is the bytes that tasks move.
     pub policy: Policy,
-    /// The classes; none stands for one class without limits. All tasks of a class with a rate are on one thread, where the
-    /// rate holds for all of them, unless [`Placement::thread`](crate::Placement::thread) says otherwise.
+    /// The classes; none stands for one class without limits. All tasks of a class with a rate are on one
+    /// thread, where the rate holds for all of them, unless [`Placement::thread`](crate::Placement::thread)
+    /// says otherwise.
     pub classes: Vec<Class>,
 }
 
 impl Sharing {
-    /// Whether classes share processor time: only then are turns measured.
+    /// Returns whether classes share processor time: only then are turns measured.
     pub fn is_of_processor_time(&self) -> bool {
         matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
     }

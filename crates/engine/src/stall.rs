@@ -5,8 +5,8 @@ pub const STALL_SAMPLES: u32 = 4;
 
 /// Stall detector: how long a measure of progress has not changed.
 ///
-/// The measure need not say when it changed. Bytes that a connection took and its peer has not acknowledged, for
-/// example, only differ from those of the last sample.
+/// The measure need not say when it changed. Bytes that a connection took and its peer has not acknowledged,
+/// for example, only differ from those of the last sample.
 #[derive(Debug)]
 pub struct StallDetector<T> {
     /// The measure, and when this value was first sampled, in microseconds of CLOCK_MONOTONIC.
@@ -21,7 +21,8 @@ impl<T> Default for StallDetector<T> {
 }
 
 impl<T: PartialEq> StallDetector<T> {
-    /// Takes a sample. Returns how long the measure has had this value, in microseconds: 0 for the first sample.
+    /// Takes a sample. Returns how long the measure has had this value, in microseconds: 0 for the first
+    /// sample.
     pub fn sample(&mut self, progress: T, now_us: u64) -> u64 {
         let since_us = match &self.last {
             Some((last, since_us)) if *last == progress => *since_us,

@@ -27,8 +27,8 @@ pub trait Task: Any + Send {
     /// Somebody called [`Waker::wake`](crate::Waker::wake) with this token.
     fn wake(&mut self, _token: u64, _context: &mut Context<'_>) {}
 
-    /// The task has its turn, which it [requested](Context::request_turn), and should move at most `allowance`
-    /// bytes. Returns what the turn cost.
+    /// The task has its turn, which it [requested](Context::request_turn), and should move at most
+    /// `allowance` bytes. Returns what the turn cost.
     fn turn(&mut self, _allowance: u64, _context: &mut Context<'_>) -> Cost {
         Cost::default()
     }
@@ -84,8 +84,8 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Sets the task's timer to a time in microseconds of CLOCK_MONOTONIC, in place of an earlier setting. The timer
-    /// fires at most a [tick](crate::TICK_US) late, never early.
+    /// Sets the task's timer to a time in microseconds of CLOCK_MONOTONIC, in place of an earlier setting.
+    /// The timer fires at most a [tick](crate::TICK_US) late, never early.
     pub fn set_timer(&mut self, at_us: u64) {
         self.core.timers.set(self.key, at_us);
     }
@@ -100,8 +100,8 @@ impl Context<'_> {
         self.requested_turn.get_or_insert(None);
     }
 
-    /// Requests a turn which, under [`Policy::Deadline`](crate::Policy::Deadline), should be over by this time in
-    /// microseconds of CLOCK_MONOTONIC.
+    /// Requests a turn which, under [`Policy::Deadline`](crate::Policy::Deadline), should be over by this
+    /// time in microseconds of CLOCK_MONOTONIC.
     pub fn request_turn_by(&mut self, deadline_us: u64) {
         self.requested_turn = Some(Some(deadline_us));
     }
@@ -155,8 +155,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches a descriptor. Its events come with `token`. Descriptors that are always ready, such as `/dev/null`, have
-    /// no events.
+    /// Watches a descriptor. Its events come with `token`. Descriptors that are always ready, such as
+    /// `/dev/null`, have no events.
     ///
     /// # Errors
     /// What `epoll_ctl` returns.
@@ -173,8 +173,8 @@ impl Watcher {
         Waker::new(self.id, Arc::clone(&self.mailbox), token)
     }
 
-    /// Watches a descriptor no more. One that was not watched is no error: its owner may have closed the file that it
-    /// stood for.
+    /// Watches a descriptor no more. One that was not watched is no error: its owner may have closed the file
+    /// that it stood for.
     pub fn remove(&self, descriptor: impl AsFd) {
         if let Err(errno) = epoll::delete(&self.epoll, descriptor)
             && !matches!(errno, Errno::NOENT | Errno::PERM)

@@ -1,9 +1,10 @@
 //! A timer wheel: which of many keys is due next, in constant time and without allocation once it has grown.
 //!
-//! Pure: the time comes in as an argument. Deadlines are grouped into ticks of a millisecond; within a tick, the order
-//! is that of insertion. A deadline further off than one revolution stays in its slot for the next.
+//! Pure: the time comes in as an argument. Deadlines are grouped into ticks of a millisecond; within a tick,
+//! the order is that of insertion. A deadline further off than one revolution stays in its slot for the next.
 
-/// Length of a tick in microseconds: the precision of timers. A thread wakes up at most once a tick for its timers.
+/// Length of a tick in microseconds: the precision of timers. A thread wakes up at most once a tick for its
+/// timers.
 pub const TICK_US: u64 = 1000;
 
 const SLOTS: usize = 1024;
@@ -41,8 +42,8 @@ impl TimerWheel {
         }
     }
 
-    /// Sets the deadline of `key`, in place of an earlier one. The key is due in the tick after `deadline_us`, never
-    /// before it.
+    /// Sets the deadline of `key`, in place of an earlier one. The key is due in the tick after
+    /// `deadline_us`, never before it.
     pub fn set(&mut self, key: usize, deadline_us: u64) {
         self.cancel(key);
         if key >= self.entries.len() {
@@ -94,12 +95,14 @@ impl TimerWheel {
         None
     }
 
-    /// When to call [`TimerWheel::pop`] again, in microseconds: never after the next deadline. None if there is no deadline.
+    /// When to call [`TimerWheel::pop`] again, in microseconds: never after the next deadline. None if there
+    /// is no deadline.
     pub fn next_us(&self) -> Option<u64> {
         Some((self.tick + self.distance_to_occupied()?) * TICK_US)
     }
 
-    /// The first key of the current slot whose tick has come by `now`; others there are due a revolution or more later.
+    /// The first key of the current slot whose tick has come by `now`; others there are due a revolution or
+    /// more later.
     fn due_in_slot(&self, now: u64) -> Option<usize> {
         let mut key = self.slots[self.tick as usize % SLOTS].0;
         while key != NONE {

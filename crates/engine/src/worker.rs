@@ -25,7 +25,7 @@ pub(crate) struct Worker {
     tasks: Slab<Entry>,
     /// Keys in `tasks` by the identity that commands carry.
     keys: HashMap<u64, usize>,
-    /// Whether turns are measured, which takes two kernel calls each.
+    /// True if turns are measured, which takes two kernel calls each.
     measures_turns: bool,
 }
 
@@ -80,8 +80,8 @@ impl Worker {
         }
     }
 
-    /// Fires the timers that are due now. Those that become due meanwhile wait until commands and events were looked
-    /// at, or an overloaded thread would never hear that it may stop.
+    /// Fires the timers that are due now. Those that become due meanwhile wait until commands and events were
+    /// looked at, or an overloaded thread would never hear that it may stop.
     fn fire_due(&mut self) {
         let now_us = now_us();
         while let Some(key) = self.core.timers.pop(now_us) {

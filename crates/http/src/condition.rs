@@ -147,8 +147,8 @@ impl Conditions {
         }
     }
 
-    /// The order of RFC 9110 section 13.2.2, steps 1 to 4. What has no date or tag that a condition asks for is compared as if
-    /// it had been asked for without that condition (dates) or with another tag.
+    /// The order of RFC 9110 section 13.2.2, steps 1 to 4. What has no date or tag that a condition asks for
+    /// is compared as if it had been asked for without that condition (dates) or with another tag.
     pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
         let until = |since_s: u64| modified_s.map(|modified_s| modified_s <= since_s);
         let holds = match (&self.if_match, self.if_unmodified_since_s) {
@@ -167,8 +167,8 @@ impl Conditions {
         if unchanged { Verdict::NotModified } else { Verdict::Go }
     }
 
-    /// Whether a `Range` counts: step 5 of section 13.2.2. Both comparisons are strong ones (section 13.1.5);
-    /// `settled` says that the file can no longer change without its date changing too.
+    /// Returns whether a `Range` counts: step 5 of section 13.2.2. Both comparisons are strong ones (section
+    /// 13.1.5); `settled` says that the file can no longer change without its date changing too.
     pub fn range_applies(&self, tag: Option<&EntityTag>, modified_s: Option<u64>, settled: bool) -> bool {
         match &self.if_range {
             None => true,

@@ -10,8 +10,8 @@ pub const HEAD_LIMIT: usize = 16 * 1024;
 /// Most header fields in a head.
 pub const HEADER_LIMIT: usize = 100;
 
-/// A head that cannot be read. The sender's fault. The connection must be closed after the answer: where the next head
-/// begins is not known.
+/// A head that cannot be read. The sender's fault. The connection must be closed after the answer: where the
+/// next head begins is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The first byte cannot begin a method: this is not HTTP, or it is HTTP in TLS.

@@ -26,7 +26,8 @@ pub fn date_s(fields: &HeaderMap, name: &HeaderName) -> Option<u64> {
     only(fields, name).and_then(parse_date_s)
 }
 
-/// A date in any of the three forms of RFC 9110 section 5.6.7, in seconds since 1970; earlier ones count as unreadable.
+/// A date in any of the three forms of RFC 9110 section 5.6.7, in seconds since 1970; earlier ones count as
+/// unreadable.
 pub(crate) fn parse_date_s(value: &str) -> Option<u64> {
     let date = httpdate::parse_http_date(value.trim()).ok()?;
     date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())

@@ -38,7 +38,8 @@ impl RequestHead {
         let mut request = httparse::Request::new(&mut lines);
         match request.parse(head) {
             Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-            // The head ends at its first empty line, so a parser that sees another end has seen something else.
+            // The head ends at its first empty line, so a parser that sees another end has seen something
+            // else.
             Ok(_) => return Err(HeadError::Malformed(httparse::Error::NewLine)),
             Err(error) => return Err(error.into()),
         }
@@ -51,8 +52,8 @@ impl RequestHead {
         })
     }
 
-    /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires (RFC 9112 section 3.2).
-    /// Empty where HTTP/1.0 names none.
+    /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires
+    /// (RFC 9112 section 3.2). Empty where HTTP/1.0 names none.
     ///
     /// # Errors
     /// [`HeadError::Host`].
@@ -81,7 +82,8 @@ impl RequestHead {
     /// Length in bytes of the body that follows; none if only its transfer coding tells.
     ///
     /// # Errors
-    /// [`HeadError::BodyLength`] for two statements of the length, with which requests are smuggled (RFC 9112 section 11.2).
+    /// [`HeadError::BodyLength`] for two statements of the length, with which requests are smuggled (RFC 9112
+    /// section 11.2).
     pub fn body_length(&self) -> Result<Option<u64>, HeadError> {
         let stated = fields::content_length(&self.fields)?;
         match (stated, self.fields.contains_key(header::TRANSFER_ENCODING)) {
@@ -91,8 +93,8 @@ impl RequestHead {
         }
     }
 
-    /// Returns whether the client waits for `100 Continue` before it sends a body (RFC 9110 section 10.1.1). An expectation of
-    /// HTTP/1.0 means nothing.
+    /// Returns whether the client waits for `100 Continue` before it sends a body (RFC 9110 section 10.1.1).
+    /// An expectation of HTTP/1.0 means nothing.
     pub fn expects_continue(&self) -> bool {
         let expected = self.fields.get(header::EXPECT);
         self.version == Version::HTTP_11
@@ -111,7 +113,8 @@ impl RequestHead {
 }
 
 impl ResponseHead {
-    /// Parses the head at the beginning of `bytes`, and returns its length with it; none if it is not complete.
+    /// Parses the head at the beginning of `bytes`, and returns its length with it; none if it is not
+    /// complete.
     ///
     /// # Errors
     /// [`HeadError`].
@@ -160,8 +163,8 @@ fn read_fields(lines: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadError> {
     Ok(fields)
 }
 
-/// Returns whether this can stand before a path as a host and port: no delimiter that would begin something else (RFC 3986 section
-/// 3.2). It is repeated in links, so it must be harmless.
+/// Returns whether this can stand before a path as a host and port: no delimiter that would begin something
+/// else (RFC 3986 section 3.2). It is repeated in links, so it must be harmless.
 fn is_host(value: &str) -> bool {
     value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte))
 }

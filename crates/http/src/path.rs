@@ -8,7 +8,8 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// A decoded path below the root of what is served: names joined by single slashes, no slash at either end.
 ///
-/// The root is empty. Names are bytes, as in the file system; no name is empty, `.` or `..`, none holds a NUL.
+/// The root is empty. Names are bytes, as in the file system; no name is empty, `.` or `..`, none holds a
+/// NUL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AssetPath {
     bytes: Vec<u8>,
@@ -54,12 +55,12 @@ impl AssetPath {
         &self.bytes
     }
 
-    /// Whether this is the root itself.
+    /// Returns whether this is the root itself.
     pub fn is_root(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether the path ended in a slash, so that only a folder can be meant.
+    /// Returns whether the path ended in a slash, so that only a folder can be meant.
     pub fn names_folder(&self) -> bool {
         self.folder
     }

@@ -45,8 +45,8 @@ impl Extent {
 }
 
 impl RangeSet {
-    /// Reads a `Range` field value. Another unit, anything malformed and too many ranges are `None`: the header
-    /// is then ignored (RFC 9110 section 14.2).
+    /// Reads a `Range` field value. Another unit, anything malformed and too many ranges are `None`: the
+    /// header is then ignored (RFC 9110 section 14.2).
     pub fn parse(value: &str) -> Option<Self> {
         let (unit, specs) = value.split_once('=')?;
         if !unit.trim().eq_ignore_ascii_case("bytes") {

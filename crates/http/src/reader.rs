@@ -45,7 +45,8 @@ impl HeadReader {
         Ok(Some(request))
     }
 
-    /// The next head, or `None` until more bytes are fed. The body that may follow is [taken](Self::take) by the caller.
+    /// The next head, or `None` until more bytes are fed. The body that may follow is [taken](Self::take) by
+    /// the caller.
     pub fn next_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
         self.skip_empty_lines();
         self.check_first_byte()?;

@@ -44,8 +44,8 @@ pub fn respond(request: &Request, file: &Representation, context: &ResponseConte
     get(request, file, context)
 }
 
-/// The response to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110 sections 9.3.7,
-/// 15.5.6 and 15.6.2).
+/// The response to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110
+/// sections 9.3.7, 15.5.6 and 15.6.2).
 pub fn respond_to_method(method: &Method) -> Option<Response> {
     let response = match *method {
         Method::GET | Method::HEAD => return None,
@@ -81,8 +81,9 @@ struct Validators {
 }
 
 impl Validators {
-    /// A file modified within the last seconds may be modified again without its date showing it, so until then
-    /// its tag is a weak one (RFC 9110 section 8.8.1). A date in the future is told as now (section 8.8.2.1).
+    /// A file modified within the last seconds may be modified again without its date showing it, so until
+    /// then its tag is a weak one (RFC 9110 section 8.8.1). A date in the future is told as now (section
+    /// 8.8.2.1).
     fn of(file: &Representation, now_s: u64) -> Self {
         let settled = file.modified_s.saturating_add(1) < now_s;
         let tag = if settled { file.tag.clone() } else { file.tag.weakened() };
@@ -102,8 +103,8 @@ fn selected(
     content(range, file.size, file.content_type, context.boundary)
 }
 
-/// The response to GET for so many bytes of this type, of which perhaps some ranges are asked for; `boundary` is as in
-/// [`ResponseContext`].
+/// The response to GET for so many bytes of this type, of which perhaps some ranges are asked for; `boundary`
+/// is as in [`ResponseContext`].
 pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: u128) -> Response {
     let response = match range.map(|range| range.resolve(size)) {
         None => whole(size, content_type),

@@ -20,8 +20,8 @@ pub struct Response {
     pub headers: HeaderMap,
     /// The body, part after part; empty for HEAD and for statuses without one.
     pub body: Vec<BodyPart>,
-    /// The length in bytes to announce, which for HEAD is not that of the body. None where the status forbids a
-    /// body.
+    /// The length in bytes to announce, which for HEAD is not that of the body. None where the status forbids
+    /// a body.
     pub content_length: Option<u64>,
 }
 
@@ -82,7 +82,8 @@ impl Response {
         self.body.iter().map(BodyPart::length).sum()
     }
 
-    /// Writes the head. The client's version decides how to say whether the connection stays (RFC 9112 section 9.3).
+    /// Writes the head. The client's version decides how to say whether the connection stays (RFC 9112
+    /// section 9.3).
     pub fn head(&self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
         let mut fields = HeaderMap::with_capacity(self.headers.len() + 3);
         fields.extend(HeaderValue::from_str(&http_date(now_s)).map(|date| (header::DATE, date)));

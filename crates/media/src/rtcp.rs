@@ -63,7 +63,7 @@ pub struct Reception {
 pub struct Received {
     /// Its reports about our source; at most 31 a packet.
     pub receptions: Vec<Reception>,
-    /// Whether it says it leaves.
+    /// True if it says it leaves.
     pub bye: bool,
 }
 

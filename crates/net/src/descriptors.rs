@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to the hard one, as far as this user may. Returns the limit that holds then.
+/// Raises the soft limit of open files to the hard one, as far as this user may. Returns the limit that holds
+/// then.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum

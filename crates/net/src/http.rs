@@ -1,5 +1,5 @@
-//! HTTP for clients: connections within time limits, which the engine borrows to send bodies, and a listener whose answers come from
-//! a [`Site`].
+//! HTTP for clients: connections within time limits, which the engine borrows to send bodies, and a listener
+//! whose answers come from a [`Site`].
 
 mod access_log;
 mod connection;

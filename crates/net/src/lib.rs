@@ -1,4 +1,5 @@
-//! Network services that server and relay share: listeners, limits on clients, HTTP connections, metrics and status.
+//! Network services that server and relay share: listeners, limits on clients, HTTP connections, metrics and
+//! status.
 
 mod descriptors;
 pub mod http;

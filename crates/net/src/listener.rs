@@ -35,9 +35,9 @@ impl Listen for TcpListener {
     }
 }
 
-/// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns when the last task has
-/// ended. `admit` returns the task that serves a connection, or none for one that it refused. Dropping the future ends all tasks at
-/// once.
+/// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns
+/// when the last task has ended. `admit` returns the task that serves a connection, or none for one that it
+/// refused. Dropping the future ends all tasks at once.
 ///
 /// `name` is the name of the listener in the log. Must run on a tokio runtime.
 pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
@@ -113,7 +113,8 @@ mod tests {
             .block_on(future)
     }
 
-    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end before the listener does.
+    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end
+    /// before the listener does.
     #[test]
     fn connections_are_taken_until_drained() {
         static ENDED: AtomicUsize = AtomicUsize::new(0);

@@ -25,7 +25,8 @@ impl LogLimit {
         LogLimit { lines_per_second, second: Mutex::new(second) }
     }
 
-    /// Admits a line at this time, with the number of lines suppressed before it; none if it is to be suppressed.
+    /// Admits a line at this time, with the number of lines suppressed before it; none if it is to be
+    /// suppressed.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut second = self.second.lock();
         if now.duration_since(second.began) >= Duration::from_secs(1) {

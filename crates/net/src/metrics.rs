@@ -1,8 +1,8 @@
 //! `GET /metrics`: everything that is counted, as OpenMetrics text.
 //!
-//! A set of [`Metric`]s, which [`counters!`](wirepath_counters::counters) declares, is [registered](Metrics::register) with a function
-//! that takes a snapshot. The snapshot is taken when it is asked for, so counting costs nothing more than the counter. `/api/status`
-//! shows the same sets.
+//! A set of [`Metric`]s, which [`counters!`](wirepath_counters::counters) declares, is
+//! [registered](Metrics::register) with a function that takes a snapshot. The snapshot is taken when it is
+//! asked for, so counting costs nothing more than the counter. `/api/status` shows the same sets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,8 +62,9 @@ impl Metrics {
         self.sections.push(section);
     }
 
-    /// Adds a set with a row for each of several things, such as streams, that `labels` tell apart; no two rows may have the same.
-    /// `rows` takes a snapshot of all of them, and must be quick. Rows are not in [`Metrics::json`]: the
+    /// Adds a set with a row for each of several things, such as streams, that `labels` tell apart; no two
+    /// rows may have the same. `rows` takes a snapshot of all of them, and must be quick. Rows are not in
+    /// [`Metrics::json`]: the
     /// [status](crate::status::Status) shows them, each as one object.
     pub fn register_rows<T: 'static>(
         &mut self,

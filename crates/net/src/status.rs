@@ -11,9 +11,9 @@ use std::time::Instant;
 
 /// What the server says of itself.
 ///
-/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP listener adds `http` (`connections`, `limits`).
-/// Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`), `lateness_us`, and
-/// `hot_memory` where there is some.
+/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP listener adds `http` (`connections`,
+/// `limits`). Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`),
+/// `lateness_us`, and `hot_memory` where there is some.
 pub struct Status {
     started: Instant,
     parts: BTreeMap<&'static str, Box<dyn Fn() -> Json + Send + Sync>>,
@@ -25,8 +25,8 @@ impl Status {
         Self { started, parts: BTreeMap::new() }
     }
 
-    /// Adds a key. `read` is called whenever somebody asks, and must be quick. A key added twice is a mistake of
-    /// the caller, and the later one counts.
+    /// Adds a key. `read` is called whenever somebody asks, and must be quick. A key added twice is a mistake
+    /// of the caller, and the later one counts.
     pub fn add(&mut self, key: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
         let before = self.parts.insert(key, Box::new(read));
         debug_assert!(before.is_none(), "{key} was added twice");

@@ -12,7 +12,7 @@ pub(crate) struct Numbering {
     headers: Headers,
     /// Numbers that follow those sent last.
     next: Option<Numbers>,
-    /// Whether the next train must continue from `next`.
+    /// True if the next train must continue from `next`.
     rebase: bool,
 }
 

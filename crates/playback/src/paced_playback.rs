@@ -114,7 +114,7 @@ impl PacedPlayback {
         &self.progress
     }
 
-    /// Whether the source is to wake the playback.
+    /// Returns whether the source is to wake the playback.
     pub(crate) fn waits_for_source(&self) -> bool {
         self.waits_for_source
     }

@@ -55,7 +55,7 @@ pub enum PlayError {
 }
 
 impl PlayError {
-    /// Whether the receiver answered that nobody listens on its port (ICMP port unreachable).
+    /// Returns whether the receiver answered that nobody listens on its port (ICMP port unreachable).
     pub fn is_unreachable(&self) -> bool {
         matches!(self, PlayError::Send(SendError::Refused { .. }))
     }

@@ -20,7 +20,7 @@ use crate::sending::Place;
 pub struct PlaybackSettings {
     /// What the host and its routes support.
     pub support: Arc<Support>,
-    /// Whether each thread opens an io_uring, to send from [registered](Playbacks::register) memory.
+    /// True if each thread opens an io_uring, to send from [registered](Playbacks::register) memory.
     pub ring: bool,
 }
 

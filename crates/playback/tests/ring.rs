@@ -129,11 +129,16 @@ fn after_a_seek_numbers_go_on() {
     let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
     register_copy(&playbacks, &source.file);
-    let player = Player::new(&playbacks, source);
-    player.play(None, Some(3 * PACKET_US)).unwrap();
-    ensure_arrive(&player, 0..3);
-    player.wait_for_end();
-    assert_eq!(player.playback.progress().path, DataPath::WireUring);
+    // A thread registers memory in its turns: the first packets may leave by another path.
+    let mut player = None;
+    wait_for("registered memory", || {
+        let player = player.insert(Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>));
+        player.play(None, Some(3 * PACKET_US)).unwrap();
+        ensure_arrive(&player, 0..3);
+        player.wait_for_end();
+        player.playback.progress().path == DataPath::WireUring
+    });
+    let player = player.unwrap();
 
     let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
     let position = player.play(Some(there), None).unwrap();

@@ -63,8 +63,8 @@ fn taken(path: &Path, kind: io::ErrorKind) -> io::Error {
     io::Error::new(kind, format!("path is taken: {what}"))
 }
 
-/// Says whether a Unix socket has a listener; none for other files. A datagram socket asks, as its type does not match:
-/// a stream socket would become the connection that is awaited.
+/// Says whether a Unix socket has a listener; none for other files. A datagram socket asks, as its type does
+/// not match: a stream socket would become the connection that is awaited.
 fn has_listener(path: &Path) -> Option<bool> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let asked = || UnixDatagram::unbound().and_then(|socket| socket.connect(path));

@@ -1,5 +1,5 @@
-//! A caching HTTP proxy: what is asked for is fetched from the origin once, goes to a file and to all who want it at the same time, and
-//! is answered from there as long as it may be (RFC 9111).
+//! A caching HTTP proxy: what is asked for is fetched from the origin once, goes to a file and to all who
+//! want it at the same time, and is answered from there as long as it may be (RFC 9111).
 
 mod access;
 mod answer;
@@ -51,8 +51,8 @@ use crate::metrics::MetricsEndpoint;
 /// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
 const OF_CLIENT: u64 = 10;
 
-/// Those of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe, and the file of the record at
-/// its end.
+/// Those of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe, and
+/// the file of the record at its end.
 const OF_FETCH: u64 = 6;
 
 /// There may be as many fetches as clients, beside what those do: they go on when who wanted them has left.
@@ -73,11 +73,13 @@ pub struct CacheOptions {
     pub budget_bytes: u64,
     /// Whom to ask.
     pub origin: Origin,
-    /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
+    /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take
+    /// nothing of a request.
     pub origin_limit: Duration,
     /// How long a client may take nothing of an answer that passes through, or send nothing of a request.
     pub client_limit: Duration,
-    /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
+    /// Most client connections, and most fetches at a time; none for as many as there are descriptors for,
+    /// and 4096 at most.
     pub connections: Option<NonZeroUsize>,
 }
 
@@ -116,7 +118,8 @@ struct Shared {
 }
 
 impl Cache {
-    /// Opens the folder, which is this process's alone from here on, and removes what another one left unfinished there.
+    /// Opens the folder, which is this process's alone from here on, and removes what another one left
+    /// unfinished there.
     ///
     /// # Errors
     /// [`CacheError`].
@@ -143,8 +146,8 @@ impl Cache {
     /// Has it ask nobody who listens there: that is itself. To be called once, before it serves.
     ///
     /// # Errors
-    /// [`CacheError::BeforeItself`], as far as the origin's URL tells without asking for a name. Where that is asked for later,
-    /// requests are refused.
+    /// [`CacheError::BeforeItself`], as far as the origin's URL tells without asking for a name. Where that
+    /// is asked for later, requests are refused.
     pub fn listens_at(&self, doors: Vec<SocketAddr>) -> Result<(), CacheError> {
         self.shared.origin.leave_out(doors);
         let is_itself =
@@ -166,8 +169,9 @@ impl Cache {
         MetricsEndpoint::open(address, engine, |all, status| metrics::register(self, all, status))
     }
 
-    /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the answers that have begun end, and
-    /// returns when the last connection is closed. Must run on a tokio runtime, on which fetches go on until it ends.
+    /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the
+    /// answers that have begun end, and returns when the last connection is closed. Must run on a tokio
+    /// runtime, on which fetches go on until it ends.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
         wirepath_net::serve("cache", listener, drain, |(stream, _)| {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tokio::time::timeout;
 
-/// Tries one address after the other, within `limit`. Each gets an equal part of the time left, so that an unresponsive
-/// address leaves time for the others.
+/// Tries one address after the other, within `limit`. Each gets an equal part of the time left, so that an
+/// unresponsive address leaves time for the others.
 ///
 /// # Errors
 /// The error of the last address, or a timeout.

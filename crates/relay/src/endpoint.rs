@@ -43,7 +43,8 @@ impl Target {
 }
 
 impl Endpoint {
-    /// Parses an endpoint to listen on. Without a host it is every address, of IPv4 and IPv6; port 0 is any free port.
+    /// Parses an endpoint to listen on. Without a host it is every address, of IPv4 and IPv6; port 0 is any
+    /// free port.
     ///
     /// # Errors
     /// An invalid endpoint.
@@ -76,8 +77,8 @@ impl Endpoint {
         self == other && !matches!(self.0, EndpointKind::Tcp { port: 0, .. })
     }
 
-    /// Listens on every TCP address of the endpoint; without a host, on one socket for all of IPv4 and IPv6. Must be
-    /// called on a tokio runtime.
+    /// Listens on every TCP address of the endpoint; without a host, on one socket for all of IPv4 and IPv6.
+    /// Must be called on a tokio runtime.
     ///
     /// # Errors
     /// Errors of the resolver or the system; a Unix socket.

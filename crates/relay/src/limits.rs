@@ -21,8 +21,8 @@ pub struct TooManyConnections {
     possible: u64,
 }
 
-/// Raises the limit of open files and answers how many connections of `each` descriptors are possible beside so many
-/// engine threads: those `asked` for, or else at most `usual`.
+/// Raises the limit of open files and answers how many connections of `each` descriptors are possible beside
+/// so many engine threads: those `asked` for, or else at most `usual`.
 ///
 /// # Errors
 /// More connections asked for than possible.

@@ -1,4 +1,5 @@
-//! Loop detection: a relay that connects to itself accepts its own connections until it has no descriptors left.
+//! Loop detection: a relay that connects to itself accepts its own connections until it has no descriptors
+//! left.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -31,8 +32,8 @@ fn destination(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Says whether this machine has the address, by the source address of a route to it. Binding to it would not tell
-/// (`ip_nonlocal_bind` in ip(7)). Nothing is sent.
+/// Says whether this machine has the address, by the source address of a route to it. Binding to it would not
+/// tell (`ip_nonlocal_bind` in ip(7)). Nothing is sent.
 fn is_local(address: IpAddr) -> bool {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

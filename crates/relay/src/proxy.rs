@@ -1,7 +1,8 @@
 //! TCP proxy: connects each client to one of several backends.
 //!
-//! The control plane, a single-threaded runtime, accepts connections, chooses backends, connects, checks health and keeps
-//! time. Relayed bytes pass it by: each connection is two streams on the engine, one for each direction.
+//! The control plane, a single-threaded runtime, accepts connections, chooses backends, connects, checks
+//! health and keeps time. Relayed bytes pass it by: each connection is two streams on the engine, one for
+//! each direction.
 
 mod backend;
 mod balance;
@@ -181,8 +182,8 @@ impl Proxy {
         self.view.clone()
     }
 
-    /// Relays until `stop` completes, then drains: accepts no more connections and waits for the open ones. Answers whether
-    /// all ended in time; the others are reset.
+    /// Relays until `stop` completes, then drains: accepts no more connections and waits for the open ones.
+    /// Answers whether all ended in time; the others are reset.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
         let Proxy { listeners, shared, permits, cut, view } = self;
         let ProxyOptions { health, connect_timeout, send_proxy, drain: limit, .. } = shared.options;

@@ -1,8 +1,8 @@
 //! The report's kinds of plots.
 //!
-//! A plot is 360 units wide, which a phone shows as they are and paper in a column: letters stay legible, and nothing
-//! scrolls. Series differ in shape or dash as well as in colour. Colours are the page's (`currentColor`), so that light,
-//! dark and paper have their own.
+//! A plot is 360 units wide, which a phone shows as they are and paper in a column: letters stay legible, and
+//! nothing scrolls. Series differ in shape or dash as well as in colour. Colours are the page's
+//! (`currentColor`), so that light, dark and paper have their own.
 
 mod dots;
 mod legend;

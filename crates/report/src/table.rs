@@ -37,7 +37,7 @@ pub enum Detail {
 pub struct Column {
     /// Its head, with the unit.
     pub head: String,
-    /// Whether it holds figures, which stand to the right.
+    /// True if it holds figures, which stand to the right.
     pub figures: bool,
 }
 
@@ -68,7 +68,7 @@ pub enum Kind {
 }
 
 impl Detail {
-    /// Whether a page shows no more than its caption until it is asked for the rest.
+    /// Returns whether a page shows no more than its caption until it is asked for the rest.
     pub(crate) fn is_collapsed(self) -> bool {
         matches!(self, Detail::Full | Detail::Raw)
     }
@@ -104,7 +104,7 @@ impl Cell {
         Cell::new(text, Kind::Code)
     }
 
-    /// Whether it should not be broken.
+    /// Returns whether it should not be broken.
     pub(crate) fn is_short(&self) -> bool {
         self.text.len() <= 16
     }

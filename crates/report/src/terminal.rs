@@ -12,7 +12,7 @@ use crate::table::{Cell, Detail, Kind, Table};
 pub struct Terminal {
     /// Columns of its lines.
     pub width: usize,
-    /// Whether it has letters beyond ASCII.
+    /// True if it has letters beyond ASCII.
     pub utf8: bool,
 }
 
@@ -39,8 +39,9 @@ impl Terminal {
         shown.collect::<Vec<_>>().join("\n")
     }
 
-    /// A table below its caption, without columns that hold nothing. Figures that are not to be relied on end with a tilde. Figures
-    /// and names are never broken: where they do not fit, the table is wider than the terminal, which breaks lines visibly.
+    /// A table below its caption, without columns that hold nothing. Figures that are not to be relied on end
+    /// with a tilde. Figures and names are never broken: where they do not fit, the table is wider than the
+    /// terminal, which breaks lines visibly.
     pub fn table(self, table: &Table) -> String {
         let holds = |index: &usize| {
             let mut cells = table.rows.iter().map(|row| &row[*index]);

@@ -1,4 +1,5 @@
-//! The choice between data paths by what they cost on this machine: from a file, or measured and written to it.
+//! The choice between data paths by what they cost on this machine: from a file, or measured and written to
+//! it.
 
 use std::io;
 use std::path::Path;
@@ -12,8 +13,9 @@ use wirepath_engine::{BlockingPool, Priority};
 /// How long measuring takes; sessions are served meanwhile, by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If none holds for this host,
-/// paths are measured in the background, and added to the file. A file that is something else is left as it is.
+/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If
+/// none holds for this host, paths are measured in the background, and added to the file. A file that is
+/// something else is left as it is.
 ///
 /// # Errors
 /// If no thread can be had.
@@ -64,9 +66,10 @@ fn measure(support: &Support, file: &Path) {
     announce(support);
 }
 
-/// Adds a measurement of our own to the file, unless it has one already, of an assessment or another server, which then holds: what
-/// an assessment measured is better than what two seconds beside a server's work say. Only what that does not know (it may be older
-/// than the kernel module) is added to it. Answers what the file has then.
+/// Adds a measurement of our own to the file, unless it has one already, of an assessment or another server,
+/// which then holds: what an assessment measured is better than what two seconds beside a server's work say.
+/// Only what that does not know (it may be older than the kernel module) is added to it. Answers what the
+/// file has then.
 fn keep(own: Calibration, file: &Path) -> io::Result<Calibrations> {
     Calibrations::update(file, |calibrations| {
         calibrations.complete(&own);

@@ -1,10 +1,10 @@
 //! The files that are served, as one tree of names.
 //!
 //! One served folder is the root of the tree. Several folders or files stand below the root under their own
-//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link says: every name
-//! is resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a check and a
-//! use. Names that begin with a dot are neither listed nor served: they are how people and programs mark what is
-//! not for others (`.git`, half-written downloads, caches).
+//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link says: every
+//! name is resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a
+//! check and a use. Names that begin with a dot are neither listed nor served: they are how people and
+//! programs mark what is not for others (`.git`, half-written downloads, caches).
 //!
 //! Everything here may wait for a disk: call it where that is allowed.
 
@@ -98,8 +98,8 @@ pub enum LibraryError {
 /// A path names nothing that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// Nothing of this name, or nothing that is served: hidden, special, or behind a link that leaves the served
-    /// folder. The client's fault.
+    /// Nothing of this name, or nothing that is served: hidden, special, or behind a link that leaves the
+    /// served folder. The client's fault.
     #[error("there is nothing of this name")]
     NotFound,
     /// The server may not read it. The fault of whoever set the permissions.

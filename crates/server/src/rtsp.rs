@@ -1,7 +1,8 @@
 //! The RTSP door (RFC 2326): connections, sessions, their UDP ports and RTCP.
 //!
-//! One task serves one connection and owns its sessions: when it ends they end. What plays is behind the traits in
-//! [`player`]; what a session does when is in [`timeline`], without I/O. Media never passes through here.
+//! One task serves one connection and owns its sessions: when it ends they end. What plays is behind the
+//! traits in [`player`]; what a session does when is in [`timeline`], without I/O. Media never passes through
+//! here.
 
 mod connection;
 mod control;

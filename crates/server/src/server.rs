@@ -167,8 +167,8 @@ impl Server {
         self.http.1.local_addr()
     }
 
-    /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten seconds at most.
-    /// Answers whether all were done by then.
+    /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten
+    /// seconds at most. Answers whether all were done by then.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
         let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine } =
             self;
@@ -190,7 +190,7 @@ impl Server {
     }
 }
 
-/// Whether hot memory is of use; says why not.
+/// Returns whether hot memory is of use; says why not.
 fn can_use_hot_memory(support: &Support) -> bool {
     let host = support.host();
     if !host.path.needs_hot_memory() {

@@ -1,5 +1,5 @@
-//! The HTTP door with the clients people have: curl, wget, ffmpeg, a browser. One that is not installed is skipped,
-//! and counted as that.
+//! The HTTP door with the clients people have: curl, wget, ffmpeg, a browser. One that is not installed is
+//! skipped, and counted as that.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -166,7 +166,8 @@ fn ffmpeg_mp4() {
     assert_eq!(packets(&["-ss", "7", "-i", &door.url("/clip.mp4")]), expected);
 }
 
-/// A page that seeks near the end, back to the middle, and tells the test where it is by asking for an address.
+/// A page that seeks near the end, back to the middle, and tells the test where it is by asking for an
+/// address.
 const PAGE: &str = "<!DOCTYPE html><title>seek</title><video id=v muted preload=auto src=clip.mp4></video><script>\
 const v = document.getElementById('v'), targets = [8.5, 4];\
 const tell = what => fetch('BEACON/' + what, {mode: 'no-cors'});\

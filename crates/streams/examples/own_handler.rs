@@ -13,7 +13,8 @@ impl Common for Containing {
         "containing"
     }
 
-    // A word may lie across two pieces of a line, so this handler needs whole lines. The limit bounds what is kept for it.
+    // A word may lie across two pieces of a line, so this handler needs whole lines. The limit bounds what is
+    // kept for it.
     fn reach(&self) -> Reach {
         Reach::Records { limit: 64 * 1024 }
     }

@@ -71,7 +71,7 @@ impl Chain {
         self.links.is_empty()
     }
 
-    /// Whether a handler gave up.
+    /// Returns whether a handler gave up.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -248,7 +248,8 @@ fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) 
     Ok(())
 }
 
-/// What is kept and added, also before an error: records that are kept whole as few runs as possible, others part by part.
+/// What is kept and added, also before an error: records that are kept whole as few runs as possible, others
+/// part by part.
 fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
@@ -289,8 +290,8 @@ fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run>) {
     }
 }
 
-/// The parts of one record, or of a part of one that begins at `at`. A record that goes by in pieces needs a beginning and an end
-/// even where nothing of it is kept.
+/// The parts of one record, or of a part of one that begins at `at`. A record that goes by in pieces needs a
+/// beginning and an end even where nothing of it is kept.
 fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<Part>, out: &mut Vec<Run>) {
     if parts.len() > 1 {
         parts.retain(|part| !part.is_empty());

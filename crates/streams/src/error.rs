@@ -58,7 +58,8 @@ pub enum StreamError {
         /// Its message.
         message: String,
     },
-    /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs): nobody can tell where the end would have been.
+    /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs): nobody can tell
+    /// where the end would have been.
     #[error("no input is left; the last one: {0}")]
     NoInput(String),
     /// There is no output left.

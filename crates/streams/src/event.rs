@@ -7,7 +7,8 @@ use crate::port::Port;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// An input or output [waits for a connection](crate::Object::listening). Each stream that has it tells so once.
+    /// An input or output [waits for a connection](crate::Object::listening). Each stream that has it tells
+    /// so once.
     Listening {
         /// Which.
         port: Port,
@@ -16,8 +17,8 @@ pub enum StreamEvent {
         /// Where somebody may connect to: `127.0.0.1:9000`, or a path.
         address: String,
     },
-    /// Nobody can be taken in where a connection is waited for, for want of descriptors or memory; that is tried again every second.
-    /// Told once by each stream that has it.
+    /// Nobody can be taken in where a connection is waited for, for want of descriptors or memory; that is
+    /// tried again every second. Told once by each stream that has it.
     ListeningFailed {
         /// Which input or output.
         port: Port,
@@ -61,8 +62,8 @@ pub enum StreamEvent {
         /// What it will not get: what waited for it, and what was dropped before.
         dropped: Dropped,
     },
-    /// A datagram or record was not what it should be and is dropped, or is too long for an output of datagrams and is lost. Told of
-    /// the first that an input, handler or output refuses; all are counted.
+    /// A datagram or record was not what it should be and is dropped, or is too long for an output of
+    /// datagrams and is lost. Told of the first that an input, handler or output refuses; all are counted.
     RecordRefused {
         /// The input, handler or output.
         by: String,

@@ -1,5 +1,6 @@
-//! Where records begin and end in a stream of bytes: the KStreams paper's polling size (section 3.1), "a single integer", or "a
-//! callback function (one per link) that checks the incoming data and calculates its size".
+//! Where records begin and end in a stream of bytes: the KStreams paper's polling size (section 3.1), "a
+//! single integer", or "a callback function (one per link) that checks the incoming data and calculates its
+//! size".
 
 mod splitter;
 
@@ -20,8 +21,8 @@ pub enum Framing {
     },
 }
 
-/// Is given what there is of a record, at least one byte, and whether nothing more will come. Answers the length of the record, at
-/// least 1 and possibly more than there is, or that it takes more bytes to know.
+/// Is given what there is of a record, at least one byte, and whether nothing more will come. Answers the
+/// length of the record, at least 1 and possibly more than there is, or that it takes more bytes to know.
 ///
 /// # Errors
 /// What is wrong with the bytes; it ends the stream.
@@ -76,12 +77,14 @@ impl Framing {
         Framing::With { limit: TS_PACKET, measure: Box::new(measure) }
     }
 
-    /// Packets behind their length in two bytes, most significant first, as RTP and RTCP have it over TCP (RFC 4571).
+    /// Packets behind their length in two bytes, most significant first, as RTP and RTCP have it over TCP
+    /// (RFC 4571).
     pub fn rtp() -> Framing {
         Framing::length_prefixed(2, 2 + usize::from(u16::MAX))
     }
 
-    /// Records behind their length in four bytes, most significant first, of at most `limit` bytes, length included.
+    /// Records behind their length in four bytes, most significant first, of at most `limit` bytes, length
+    /// included.
     pub fn length32(limit: usize) -> Framing {
         Framing::length_prefixed(4, limit)
     }

@@ -1,11 +1,12 @@
-//! Handlers: what an application does with records on their way. The KStreams paper's stream handlers (section 3.2, figure 5).
+//! Handlers: what an application does with records on their way. The KStreams paper's stream handlers
+//! (section 3.2, figure 5).
 //!
-//! A handler says by its kind what it may do to the bytes, so the stream knows what can stay where it is: one that reads lets
-//! them pass or not, one that selects answers with parts of them and some bytes of its own, and one that rewrites fills a buffer on
-//! the sink's side. Only the last writes what it does not touch.
+//! A handler says by its kind what it may do to the bytes, so the stream knows what can stay where it is: one
+//! that reads lets them pass or not, one that selects answers with parts of them and some bytes of its own,
+//! and one that rewrites fills a buffer on the sink's side. Only the last writes what it does not touch.
 //!
-//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. Their memory is theirs and
-//! should be bounded; what a stream holds for them is bounded by [`Reach::Records`].
+//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. Their
+//! memory is theirs and should be bounded; what a stream holds for them is bounded by [`Reach::Records`].
 
 use std::fmt;
 use std::ops::Range;
@@ -39,9 +40,9 @@ pub enum Reach {
 /// What is wrong, in words for whoever runs the stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerError {
-    /// The record is not what the handler takes. In a stream that takes datagrams, which anybody may send, the record is dropped and
-    /// counted, and the first is [told](crate::StreamEvent::RecordRefused). Where it comes from streams of bytes only, or if part of
-    /// it went on already, this ends the stream.
+    /// The record is not what the handler takes. In a stream that takes datagrams, which anybody may send,
+    /// the record is dropped and counted, and the first is [told](crate::StreamEvent::RecordRefused). Where
+    /// it comes from streams of bytes only, or if part of it went on already, this ends the stream.
     #[error("{0}")]
     Refused(String),
     /// The handler cannot go on. This ends the stream, not the engine.
@@ -49,13 +50,13 @@ pub enum HandlerError {
     Failed(String),
 }
 
-/// Whether a record passes.
+/// True if a record passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It passes.
     Pass,
-    /// It goes no further. Said of the first piece of a record it holds for the whole record, whose other pieces are not shown; said
-    /// of a later piece it is without effect, since the first is gone.
+    /// It goes no further. Said of the first piece of a record it holds for the whole record, whose other
+    /// pieces are not shown; said of a later piece it is without effect, since the first is gone.
     Drop,
 }
 
@@ -114,8 +115,8 @@ pub trait Rewrite: Common {
     /// Most bytes that a piece of `length` bytes becomes.
     fn room(&self, length: usize) -> usize;
 
-    /// Writes what becomes of the next piece to the front of `out`, which has at least [`Rewrite::room`] bytes of any content;
-    /// answers how many. None if the record goes no further.
+    /// Writes what becomes of the next piece to the front of `out`, which has at least [`Rewrite::room`]
+    /// bytes of any content; answers how many. None if the record goes no further.
     ///
     /// # Errors
     /// See [`HandlerError`].

@@ -1,4 +1,5 @@
-//! Handlers that come with the service. An application's own are written like these: see the example in `docs/streams.md`.
+//! Handlers that come with the service. An application's own are written like these: see the example in
+//! `docs/streams.md`.
 
 mod checksum;
 mod filter;

@@ -1,7 +1,8 @@
 //! Intake, the first part of a stream: its inputs, and the order in which records are taken from them.
 //!
-//! [`Input`] divides what an object gives into records. [`Order`] says which input is read next; [`pull`] reads it and hands
-//! records on. The zero-copy route asks the same order ([`Intake::next_ready`], [`Intake::took`]).
+//! [`Input`] divides what an object gives into records. [`Order`] says which input is read next; [`pull`]
+//! reads it and hands records on. The zero-copy route asks the same order ([`Intake::next_ready`],
+//! [`Intake::took`]).
 
 mod arrival;
 mod detach;
@@ -230,7 +231,7 @@ impl Intake {
         self.inputs.is_empty()
     }
 
-    /// Whether all that was taken from inputs that are gone was handed on.
+    /// Returns whether all that was taken from inputs that are gone was handed on.
     pub(crate) fn nothing_waits(&self) -> bool {
         match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
@@ -239,22 +240,23 @@ impl Intake {
         }
     }
 
-    /// Whether a stream of bytes without framing goes by, which has no place between two records.
+    /// Returns whether a stream of bytes without framing goes by, which has no place between two records.
     pub(crate) fn is_within_unframed(&self) -> bool {
         self.inputs.iter().any(|input| input.is_unframed() && !input.splitter.at_boundary())
     }
 
-    /// Whether a record goes by in pieces.
+    /// Returns whether a record goes by in pieces.
     pub(crate) fn is_within_record(&self) -> bool {
         self.inputs.iter().any(|input| !input.splitter.at_boundary())
     }
 
-    /// Whether the run that was read last is of a stream of bytes without framing, which may have ended since.
+    /// Returns whether the run that was read last is of a stream of bytes without framing, which may have
+    /// ended since.
     pub(crate) fn last_is_unframed(&self) -> bool {
         self.last_is_unframed
     }
 
-    /// Whether something that may block is done for an input.
+    /// Returns whether something that may block is done for an input.
     pub(crate) fn waits_for_storage(&self) -> bool {
         self.inputs.iter().any(|input| input.busy)
     }

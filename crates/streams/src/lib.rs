@@ -1,10 +1,12 @@
 //! Streams: data on its way from sources through handlers to sinks (KStreams).
 //!
-//! A [`Stream`] reads records from inputs in an [`InputOrder`], has a chain of [`Handler`]s see them, and spreads them over
-//! outputs by an [`OutputPattern`]. Bytes that no handler sees move between descriptors without being copied to the program.
-//! It runs on the caller's thread ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
+//! A [`Stream`] reads records from inputs in an [`InputOrder`], has a chain of [`Handler`]s see them, and
+//! spreads them over outputs by an [`OutputPattern`]. Bytes that no handler sees move between descriptors
+//! without being copied to the program. It runs on the caller's thread ([`Stream::run`]), or as a task of an
+//! engine ([`Stream::start`]).
 
-// In the order in which they build on each other; the four parts of a stream are intake, chain, spread and outputs.
+// In the order in which they build on each other; the four parts of a stream are intake, chain, spread and
+// outputs.
 mod chain;
 mod error;
 mod event;

@@ -1,5 +1,5 @@
-//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface over files, mappings, sockets,
-//! pipes and memory.
+//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface
+//! over files, mappings, sockets, pipes and memory.
 //!
 //! | KStreams | here |
 //! | --- | --- |
@@ -71,7 +71,8 @@ pub(crate) enum Kind {
 /// An ordinary file, and where in it to read or write next.
 pub(crate) struct StoredFile {
     pub(crate) file: Arc<File>,
-    /// It is read and written where its descriptor is, which others have as well and go on from: `>> log` of a shell.
+    /// It is read and written where its descriptor is, which others have as well and go on from: `>> log` of
+    /// a shell.
     pub(crate) shares_place: bool,
     pub(crate) offset: u64,
     /// Up to where it is read.
@@ -92,8 +93,8 @@ pub(crate) struct Connection {
     pub(crate) is_socket: bool,
     /// Bytes that are read of it before it counts as ended.
     pub(crate) left: u64,
-    /// Its peer has sent something as urgent. `splice` comes to a halt before that for ever, and to an end when the peer ends
-    /// (`tcp_read_sock`): from then on it is read.
+    /// Its peer has sent something as urgent. `splice` comes to a halt before that for ever, and to an end
+    /// when the peer ends (`tcp_read_sock`): from then on it is read.
     pub(crate) has_urgent: bool,
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct Datagrams {
     pub(crate) to: Option<SocketAddrAny>,
     /// Most bytes of a datagram that is made of shorter records.
     pub(crate) packet_bytes: usize,
-    /// Whether records are datagrams already, as they came, and leave as such.
+    /// True if records are datagrams already, as they came, and leave as such.
     pub(crate) keeps_records: bool,
     /// Datagrams of more bytes leave one by one: of such the route cut no train.
     pub(crate) longest_cut: usize,
@@ -130,8 +131,8 @@ pub struct ObjectError {
     pub errno: Errno,
 }
 
-/// Bytes of a datagram that is made of a stream of bytes, unless said otherwise: seven packets of a transport stream, which any
-/// network takes.
+/// Bytes of a datagram that is made of a stream of bytes, unless said otherwise: seven packets of a transport
+/// stream, which any network takes.
 const PACKET_BYTES: usize = 1316;
 
 impl Object {
@@ -151,8 +152,8 @@ impl Object {
         Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
-    /// A file to write, which others send [meanwhile](crate::Part::Following): `progress` says how much of it is written, and
-    /// so where this begins. Streams may write it one after the other.
+    /// A file to write, which others send [meanwhile](crate::Part::Following): `progress` says how much of it
+    /// is written, and so where this begins. Streams may write it one after the other.
     pub fn written(name: &str, file: Arc<File>, progress: Arc<WriteProgress>) -> Object {
         let offset = progress.bytes();
         Object::new(
@@ -161,16 +162,18 @@ impl Object {
         )
     }
 
-    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
-    /// is, as a shell gives it to its programs: like any file, where it may take its time.
+    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is
+    /// read or written where it is, as a shell gives it to its programs: like any file, where it may take its
+    /// time.
     ///
-    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes (`SO_OOBINLINE`, RFC 6093).
-    /// Of a pipe or terminal that is in blocking mode a description of its own is opened, because to change the mode would change it for
-    /// every process that has it: the terminal's shell, for one.
+    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes
+    /// (`SO_OOBINLINE`, RFC 6093). Of a pipe or terminal that is in blocking mode a description of its own is
+    /// opened, because to change the mode would change it for every process that has it: the terminal's
+    /// shell, for one.
     ///
     /// # Errors
-    /// `EPROTOTYPE` for a socket of datagrams or packets, whose bounds a stream of bytes would lose, and of which an empty one would
-    /// look like the end; else what `fstat`, `getsockopt`, `fcntl` or `open` says.
+    /// `EPROTOTYPE` for a socket of datagrams or packets, whose bounds a stream of bytes would lose, and of
+    /// which an empty one would look like the end; else what `fstat`, `getsockopt`, `fcntl` or `open` says.
     pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
         let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
         if kind == FileType::Socket && sockopt::socket_type(&descriptor)? != SocketType::STREAM {
@@ -198,8 +201,9 @@ impl Object {
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
-    /// Has a connection count as ended when so many bytes are read of it, what [precedes](Object::preceded_by) it not among them:
-    /// for messages whose length is known, of which more may follow. Of other objects all is read.
+    /// Has a connection count as ended when so many bytes are read of it, what
+    /// [precedes](Object::preceded_by) it not among them: for messages whose length is known, of which more
+    /// may follow. Of other objects all is read.
     #[must_use]
     pub fn up_to(mut self, bytes: u64) -> Object {
         if let Kind::Stream(connection) = &mut self.kind {
@@ -208,17 +212,18 @@ impl Object {
         self
     }
 
-    /// Has these bytes read first: what was read of a connection before it became an object, such as what came with the head of a
-    /// message.
+    /// Has these bytes read first: what was read of a connection before it became an object, such as what
+    /// came with the head of a message.
     #[must_use]
     pub fn preceded_by(mut self, bytes: BytesMut) -> Object {
         self.put_back(bytes);
         self
     }
 
-    /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or they are sent to `to`, or
-    /// to whom it is connected. Where records are not datagrams already, datagrams of at most `packet_bytes` (1,316 unless said) are
-    /// made of them: as many whole records as fit, or of a stream of bytes as much as fits.
+    /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or
+    /// they are sent to `to`, or to whom it is connected. Where records are not datagrams already, datagrams
+    /// of at most `packet_bytes` (1,316 unless said) are made of them: as many whole records as fit, or of a
+    /// stream of bytes as much as fits.
     ///
     /// # Errors
     /// What `setsockopt` says.
@@ -279,7 +284,7 @@ impl Object {
         }
     }
 
-    /// Whether what is read from it are records already.
+    /// Returns whether what is read from it are records already.
     pub(crate) fn has_records(&self) -> bool {
         matches!(self.kind, Kind::Datagrams(_))
     }
@@ -299,7 +304,8 @@ impl Object {
         if let Kind::Stream(connection) = &mut self.kind { Some(connection) } else { None }
     }
 
-    /// Tells a connection that nothing more will come, and a file that was made for this that it has all there was.
+    /// Tells a connection that nothing more will come, and a file that was made for this that it has all
+    /// there was.
     ///
     /// # Errors
     /// If it is gone already.
@@ -317,13 +323,15 @@ impl Object {
         }
     }
 
-    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent counted as one; 0 for whatever
-    /// is no such connection, or cannot say. An error of the connection stays where it is: it is told once, to whoever reads or writes.
+    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent
+    /// counted as one; 0 for whatever is no such connection, or cannot say. An error of the connection stays
+    /// where it is: it is told once, to whoever reads or writes.
     pub(crate) fn unacknowledged(&self) -> u32 {
         self.tcp().map_or(0, |descriptor| socket::unacknowledged(descriptor.as_fd()).unwrap_or(0))
     }
 
-    /// As [`unacknowledged`](Object::unacknowledged), at the end of what is sent: nobody else is to be told of an error any more.
+    /// As [`unacknowledged`](Object::unacknowledged), at the end of what is sent: nobody else is to be told
+    /// of an error any more.
     ///
     /// # Errors
     /// If the connection was reset: some of them are lost.

@@ -23,7 +23,7 @@ pub enum WhenFull {
 }
 
 impl WhenFull {
-    /// Whether records are dropped, which takes whole ones.
+    /// Returns whether records are dropped, which takes whole ones.
     pub(crate) fn drops_records(self) -> bool {
         matches!(self, WhenFull::DropNewest | WhenFull::DropOldest)
     }
@@ -86,7 +86,8 @@ impl Outbox {
         }
     }
 
-    /// Other limits from the next record on: what is decided of one that goes by stays, and so does what waits.
+    /// Other limits from the next record on: what is decided of one that goes by stays, and so does what
+    /// waits.
     pub(crate) fn limit_to(&mut self, limit: usize, when_full: WhenFull) {
         (self.limit, self.when_full, self.later) = (limit.max(1), when_full, None);
     }
@@ -107,7 +108,7 @@ impl Outbox {
         self.runs.is_empty()
     }
 
-    /// Whether the end of a record waits, and so all of the one in front.
+    /// Returns whether the end of a record waits, and so all of the one in front.
     pub(crate) fn has_end(&self) -> bool {
         self.ends > 0
     }
@@ -121,28 +122,29 @@ impl Outbox {
         self.dropped
     }
 
-    /// Whether the stream should wait rather than offer more.
+    /// Returns whether the stream should wait rather than offer more.
     pub(crate) fn blocks(&self) -> bool {
         self.waits() && self.is_full()
     }
 
-    /// Whether the stream waits for this output when it is full.
+    /// Returns whether the stream waits for this output when it is full.
     pub(crate) fn waits(&self) -> bool {
         self.when_full == WhenFull::Block
     }
 
-    /// Whether records are dropped when it is full.
+    /// Returns whether records are dropped when it is full.
     pub(crate) fn drops_records(&self) -> bool {
         self.when_full.drops_records()
     }
 
-    /// Whether as much waits as may.
+    /// Returns whether as much waits as may.
     pub(crate) fn is_full(&self) -> bool {
         // Runs of few bytes, or none, take memory too.
         self.bytes + self.runs.len() * size_of::<Run>() >= self.limit
     }
 
-    /// A run to wait, or not, as the rule says. What is decided of the beginning of a record holds for the rest of it.
+    /// A run to wait, or not, as the rule says. What is decided of the beginning of a record holds for the
+    /// rest of it.
     pub(crate) fn offer(&mut self, run: Run) -> Offered {
         if run.begins {
             self.dropping = false;
@@ -159,7 +161,8 @@ impl Outbox {
                 }
             }
         }
-        // A record without end is no reason to wait without end; but what is made of a piece in one turn goes together.
+        // A record without end is no reason to wait without end; but what is made of a piece in one turn goes
+        // together.
         if self.when_full == WhenFull::Disconnect
             && self.bytes as u64 >= (self.limit as u64).saturating_add(TURN_BYTES)
         {

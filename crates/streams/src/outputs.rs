@@ -1,7 +1,7 @@
 //! Outputs, the last part of a stream: what waits for each, and how it leaves.
 //!
-//! An output gets more while it is current. When it is detached or disconnected it is leaving: it gets nothing more and still
-//! sends what it has. What is remembered of outputs that are gone is [`EndedOutput`].
+//! An output gets more while it is current. When it is detached or disconnected it is leaving: it gets
+//! nothing more and still sends what it has. What is remembered of outputs that are gone is [`EndedOutput`].
 
 mod output;
 mod pipe;
@@ -130,7 +130,7 @@ impl Outputs {
         std::mem::take(&mut self.removed).into_iter()
     }
 
-    /// Whether the stream should wait rather than offer more to one of these.
+    /// Returns whether the stream should wait rather than offer more to one of these.
     pub(crate) fn block(&self, places: &Range<usize>) -> bool {
         self.current[places.clone()].iter().any(|output| output.outbox.blocks())
     }
@@ -147,7 +147,8 @@ impl Outputs {
         self.current.iter().all(|output| output.within_record == within)
     }
 
-    /// The output that will be done first, of those that have room; if none has, of those that drop what they have no room for.
+    /// The output that will be done first, of those that have room; if none has, of those that drop what they
+    /// have no room for.
     pub(crate) fn least_loaded(&self, now_us: u64) -> Option<usize> {
         let rank = |output: &Output| {
             (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes(), now_us))
@@ -161,7 +162,8 @@ impl Outputs {
         least.map(|(_, place)| place)
     }
 
-    /// Gives a run to one output, through its own handlers. The output may be gone afterwards, and those behind it moved up.
+    /// Gives a run to one output, through its own handlers. The output may be gone afterwards, and those
+    /// behind it moved up.
     pub(crate) fn offer(&mut self, place: usize, run: Run, shared: &mut Shared) {
         let Outputs { current, made, .. } = self;
         let output = &mut current[place];
@@ -177,8 +179,8 @@ impl Outputs {
         }
     }
 
-    /// Has an output leave after the record that it is given; of a stream without framing, at once. Returns the callback if there
-    /// is no such output, or it leaves already.
+    /// Has an output leave after the record that it is given; of a stream without framing, at once. Returns
+    /// the callback if there is no such output, or it leaves already.
     pub(crate) fn detach(
         &mut self,
         port: Port,
@@ -233,8 +235,8 @@ impl Outputs {
         }
     }
 
-    /// An output failed: the stream goes on without it or ends. If the stream is to end for another reason, other outputs still
-    /// get what is theirs.
+    /// An output failed: the stream goes on without it or ends. If the stream is to end for another reason,
+    /// other outputs still get what is theirs.
     ///
     /// # Errors
     /// The error, if it ends the stream.
@@ -308,7 +310,8 @@ impl Outputs {
         };
         output.drop_waiting();
         if output.busy {
-            // What is being written now may still be written: whoever goes on with the file does so behind it.
+            // What is being written now may still be written: whoever goes on with the file does so behind
+            // it.
             output.object.note_written(output.storing);
         }
         self.gone.detached += 1;
@@ -316,22 +319,23 @@ impl Outputs {
         true
     }
 
-    /// Whether outputs still leave.
+    /// Returns whether outputs still leave.
     pub(crate) fn are_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Whether nothing waits for any output.
+    /// Returns whether nothing waits for any output.
     pub(crate) fn are_idle(&self) -> bool {
         self.all().all(Output::is_idle)
     }
 
-    /// Whether something is being written for an output.
+    /// Returns whether something is being written for an output.
     pub(crate) fn are_writing(&self) -> bool {
         self.all().any(|output| output.busy)
     }
 
-    /// Lets outputs take what waits for them, until the turn is over. In the next, those that were left out are first.
+    /// Lets outputs take what waits for them, until the turn is over. In the next, those that were left out
+    /// are first.
     pub(crate) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = false;
         for _ in 0..=self.current.len() + self.leaving.len() {
@@ -445,8 +449,8 @@ impl Outputs {
         Ok(all)
     }
 
-    /// Has outputs fail that have stalled: those that leave, or `of_all`. Those that have all that is theirs have not stalled, unless
-    /// stalls are limited at any time. Returns whether there were any.
+    /// Has outputs fail that have stalled: those that leave, or `of_all`. Those that have all that is theirs
+    /// have not stalled, unless stalls are limited at any time. Returns whether there were any.
     pub(crate) fn fail_stalled(
         &mut self,
         of_all: bool,
@@ -477,18 +481,18 @@ impl Outputs {
         Ok(progressed)
     }
 
-    /// Whether a current output was full when it was last tried.
+    /// Returns whether a current output was full when it was last tried.
     pub(crate) fn any_full(&self) -> bool {
         self.current.iter().any(|output| !output.writable)
     }
 
-    /// Whether all current outputs take bytes that are not copied.
+    /// Returns whether all current outputs take bytes that are not copied.
     pub(crate) fn can_zero_copy(&self) -> bool {
         let count = self.current.len();
         count > 0 && self.current.iter().all(|output| output.can_zero_copy(count))
     }
 
-    /// Whether nothing waits in an outbox.
+    /// Returns whether nothing waits in an outbox.
     pub(crate) fn outboxes_are_empty(&self) -> bool {
         self.current.iter().all(|output| output.outbox.is_empty())
     }

@@ -7,8 +7,8 @@ use std::fmt;
 pub struct Port(pub(crate) u64);
 
 impl Port {
-    /// What comes back with events of the port's descriptor. Ports are counted up from 0, and a stream does not have
-    /// 2^32 of them at a time.
+    /// What comes back with events of the port's descriptor. Ports are counted up from 0, and a stream does
+    /// not have 2^32 of them at a time.
     pub(crate) fn token(self) -> u32 {
         self.0 as u32
     }

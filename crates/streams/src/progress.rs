@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wirepath_engine::now_us;
 
-/// What a running stream moved so far: written by its engine thread once a turn, read by anybody at no cost to that thread. When the
-/// stream has ended, it says all that it moved.
+/// What a running stream moved so far: written by its engine thread once a turn, read by anybody at no cost
+/// to that thread. When the stream has ended, it says all that it moved.
 #[derive(Debug)]
 pub struct StreamProgress {
     bytes_in: AtomicU64,

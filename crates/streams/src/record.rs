@@ -4,19 +4,20 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Bytes that lie together: some records of one length, or a part of one record. Cloning and slicing share the bytes.
+/// Bytes that lie together: some records of one length, or a part of one record. Cloning and slicing share
+/// the bytes.
 ///
-/// A stream whose input has no records (a byte stream without [framing](crate::Framing)) is one record without end: of all its runs,
-/// the first begins it and the last ends it.
+/// A stream whose input has no records (a byte stream without [framing](crate::Framing)) is one record
+/// without end: of all its runs, the first begins it and the last ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The bytes; never empty, except for an empty record.
     pub bytes: Bytes,
     /// Bytes of each record; the last record may be shorter. At least 1.
     pub record_bytes: usize,
-    /// Whether the first byte is the first of a record. If not, the run is a part of one record.
+    /// True if the first byte is the first of a record. If not, the run is a part of one record.
     pub begins: bool,
-    /// Whether the last byte is the last of a record. If not, the run is a part of one record.
+    /// True if the last byte is the last of a record. If not, the run is a part of one record.
     pub ends: bool,
 }
 
@@ -25,9 +26,9 @@ pub struct Run {
 pub struct Piece<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Whether the first byte is the first of a record.
+    /// True if the first byte is the first of a record.
     pub begins: bool,
-    /// Whether the last byte is the last of a record.
+    /// True if the last byte is the last of a record.
     pub ends: bool,
 }
 
@@ -48,7 +49,7 @@ impl Run {
         if self.begins { self.records() as u64 } else { 0 }
     }
 
-    /// Whether it is the end of a record and nothing else.
+    /// Returns whether it is the end of a record and nothing else.
     pub(crate) fn is_only_end(&self) -> bool {
         self.bytes.is_empty() && self.ends && !self.begins
     }
@@ -70,7 +71,8 @@ impl Run {
         (0..self.records()).map(|index| self.piece(index).1)
     }
 
-    /// Some of the records, those at `range` of its bytes, which begins where one does and ends where one does.
+    /// Some of the records, those at `range` of its bytes, which begins where one does and ends where one
+    /// does.
     pub(crate) fn part(&self, range: Range<usize>) -> Run {
         let is_first = range.start == 0;
         let is_last = range.end == self.bytes.len();
@@ -90,7 +92,7 @@ impl Run {
         first
     }
 
-    /// Whether nothing is left, not even an empty record.
+    /// Returns whether nothing is left, not even an empty record.
     pub(crate) fn is_used_up(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -1,8 +1,9 @@
-//! Secret sharing: records are spread over outputs such that any `threshold` of them give the records back, and fewer tell nothing
-//! but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1: "in order to confuse potential attackers").
+//! Secret sharing: records are spread over outputs such that any `threshold` of them give the records back,
+//! and fewer tell nothing but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1:
+//! "in order to confuse potential attackers").
 //!
-//! A share is a record of its own: version 1, threshold, number of the share, a zero; the number of the record in eight bytes, most
-//! significant first; then as many bytes as the record has.
+//! A share is a record of its own: version 1, threshold, number of the share, a zero; the number of the
+//! record in eight bytes, most significant first; then as many bytes as the record has.
 
 use std::collections::BTreeMap;
 
@@ -109,17 +110,17 @@ impl Collector {
         self.open.first_key_value().map(|(number, _)| *number)
     }
 
-    /// Whether more may wait.
+    /// Returns whether more may wait.
     pub(crate) fn has_room(&self) -> bool {
         self.open.len() < self.window && self.bytes < self.most_bytes
     }
 
-    /// Whether more waits than may.
+    /// Returns whether more waits than may.
     pub(crate) fn is_overfull(&self) -> bool {
         self.open.len() > self.window || self.bytes > self.most_bytes
     }
 
-    /// Whether no record waits for shares.
+    /// Returns whether no record waits for shares.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -157,8 +158,9 @@ impl Collector {
         Ok(number)
     }
 
-    /// The next record, if it can be told. Those before it that can not be told any more are given up: `behind` says how many inputs
-    /// may still bring a share of a record, each its next; if there are datagrams, nobody knows that of them.
+    /// The next record, if it can be told. Those before it that can not be told any more are given up:
+    /// `behind` says how many inputs may still bring a share of a record, each its next; if there are
+    /// datagrams, nobody knows that of them.
     pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
             let (&number, shares) = self.open.first_key_value()?;

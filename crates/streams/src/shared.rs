@@ -1,5 +1,5 @@
-//! State that the parts of a stream share: what was asked for, what is to be told, what the turn may still move, and what has
-//! failed.
+//! State that the parts of a stream share: what was asked for, what is to be told, what the turn may still
+//! move, and what has failed.
 
 use rustix::event::epoll::EventFlags;
 use wirepath_engine::{TURN_BYTES, Watcher};
@@ -52,7 +52,8 @@ pub(crate) struct Shared {
     pub(crate) watcher: Option<Watcher>,
     /// What went wrong between two turns.
     pub(crate) failed: Option<StreamError>,
-    /// What went wrong with what comes in: no more is read, and the stream ends with this when what was read before has left.
+    /// What went wrong with what comes in: no more is read, and the stream ends with this when what was read
+    /// before has left.
     pub(crate) failing: Option<StreamError>,
     pub(crate) on_event: Option<Box<OnEvent>>,
 }
@@ -148,8 +149,8 @@ pub(crate) struct Turn {
     copies: u64,
 }
 
-/// Most bytes of one call, and fewest. By reference, half a mebibyte moves in some 200 microseconds; in calls of an eighth it
-/// takes a quarter more processor time.
+/// Most bytes of one call, and fewest. By reference, half a mebibyte moves in some 200 microseconds; in calls
+/// of an eighth it takes a quarter more processor time.
 const MOST: usize = 1 << 20;
 const LEAST: usize = 512 << 10;
 const PAGE: usize = 4096;
@@ -169,7 +170,7 @@ impl Turn {
         self.moved += bytes;
     }
 
-    /// Whether the turn has moved what it may.
+    /// Returns whether the turn has moved what it may.
     pub(crate) fn is_over(&self) -> bool {
         self.moved >= self.end
     }

@@ -1,7 +1,7 @@
 //! Spread, the third part of a stream: which outputs get the next bytes, by the pattern.
 //!
-//! [`Spread::target`] says whose turn it is and [`Spread::advance`] that they had it, for the route that copies
-//! ([`Spread::place`]) and the zero-copy route alike.
+//! [`Spread::target`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
+//! copies ([`Spread::place`]) and the zero-copy route alike.
 
 mod pattern;
 
@@ -18,8 +18,8 @@ use crate::shared::Shared;
 use crate::turns::Turns;
 pub use pattern::OutputPattern;
 
-/// Parts of stripes that are smaller than this are copied: many leave in one call then, which costs less than two calls for
-/// each.
+/// Parts of stripes that are smaller than this are copied: many leave in one call then, which costs less than
+/// two calls for each.
 const LARGE: usize = 32 * 1024;
 
 /// Runs that wait for room, and the state of the pattern.
@@ -82,7 +82,7 @@ impl Spread {
         matches!(self.state, State::Mirror)
     }
 
-    /// Whether outputs get parts of stripes, which are records of their own.
+    /// Returns whether outputs get parts of stripes, which are records of their own.
     pub(crate) fn divides_bytes(&self) -> bool {
         matches!(self.state, State::Bytes { .. })
     }
@@ -106,8 +106,8 @@ impl Spread {
         self.pending.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// The outputs whose turn it is; None if there is none, or one of several has to be waited for. The same until
-    /// [`Spread::advance`] or outputs come or go.
+    /// The outputs whose turn it is; None if there is none, or one of several has to be waited for. The same
+    /// until [`Spread::advance`] or outputs come or go.
     pub(crate) fn target(&mut self, outputs: &Outputs, now_us: u64) -> Option<Target> {
         let count = outputs.len();
         if count == 0 {
@@ -123,8 +123,8 @@ impl Spread {
         Some(Target { outputs, bytes })
     }
 
-    /// The target gets so many bytes. `record_ends` says whether a record of the input ends with them; None if it has no records.
-    /// Returns the same of what the outputs get.
+    /// The target gets so many bytes. `record_ends` says whether a record of the input ends with them; None
+    /// if it has no records. Returns the same of what the outputs get.
     pub(crate) fn advance(
         &mut self,
         target: &Target,
@@ -271,7 +271,7 @@ impl Spread {
         }
     }
 
-    /// Whether bytes may go to the outputs without being copied.
+    /// Returns whether bytes may go to the outputs without being copied.
     pub(crate) fn can_zero_copy(&mut self, outputs: &mut Outputs, going_by: GoingBy) -> bool {
         self.follow(outputs);
         let GoingBy { is_unframed, is_within } = going_by;
@@ -286,8 +286,8 @@ impl Spread {
         as_they_come && !self.is_skipping
     }
 
-    /// Whether bytes of a file may go straight to the output whose turn it is. By capacity, an output that takes nothing must not
-    /// hold up the others within a record.
+    /// Returns whether bytes of a file may go straight to the output whose turn it is. By capacity, an output
+    /// that takes nothing must not hold up the others within a record.
     pub(crate) fn can_send_files(&self, outputs: &Outputs) -> bool {
         outputs.len() == 1 || !matches!(self.state, State::Capacity { .. })
     }

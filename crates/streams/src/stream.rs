@@ -1,11 +1,13 @@
 //! A stream: its four parts, and one turn of moving what can be moved.
 //!
-//! A record goes from the [intake](crate::intake), its inputs in an order, through the [chain](crate::chain) of handlers and the
-//! [spread](crate::spread), which gives it to outputs by a pattern, to the [outputs](crate::outputs). Bytes that nobody looks at
-//! take the [zero-copy route](crate::zero_copy) from inputs to outputs.
+//! A record goes from the [intake](crate::intake), its inputs in an order, through the [chain](crate::chain)
+//! of handlers and the
+//! [spread](crate::spread), which gives it to outputs by a pattern, to the [outputs](crate::outputs). Bytes
+//! that nobody looks at take the [zero-copy route](crate::zero_copy) from inputs to outputs.
 //!
-//! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to [act](Stream::act), and says what
-//! it waits for. What tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Stream::start`].
+//! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to
+//! [act](Stream::act), and says what it waits for. What tells and asks is an engine: [`Stream::run`] on the
+//! caller's thread, or [`Stream::start`].
 
 mod attach;
 mod build;
@@ -46,7 +48,8 @@ pub struct Stream {
     shared: Shared,
     /// Inputs and outputs that connections are awaited for.
     listening: Listening,
-    /// Whether inputs have, or had, records that are datagrams as they came, which outputs of datagrams do not join.
+    /// Whether inputs have, or had, records that are datagrams as they came, which outputs of datagrams do
+    /// not join.
     keeps_datagrams: bool,
     /// Whether inputs have, or had, datagrams: then records that handlers refuse are dropped.
     takes_datagrams: bool,
@@ -67,8 +70,8 @@ pub(crate) enum Acted {
     More,
     /// Nothing to do until something becomes ready.
     Wait,
-    /// Nothing to do until peers have acknowledged what they were sent. An output's descriptor becomes ready when its peer has
-    /// acknowledged all; a peer that acknowledges nothing has to be looked at again.
+    /// Nothing to do until peers have acknowledged what they were sent. An output's descriptor becomes ready
+    /// when its peer has acknowledged all; a peer that acknowledges nothing has to be looked at again.
     Deliver,
     /// The stream is over.
     Ended(Result<(), StreamError>),
@@ -81,8 +84,8 @@ impl Stream {
         Parts { intake, chain, spread, outputs, shared }
     }
 
-    /// Hands a run on from the intake: handlers see it, and what they make waits for room. Nothing goes behind a record at which
-    /// a handler failed.
+    /// Hands a run on from the intake: handlers see it, and what they make waits for room. Nothing goes
+    /// behind a record at which a handler failed.
     fn handle(chain: &mut Chain, spread: &mut Spread, made: &mut Vec<Run>, run: Run, shared: &mut Shared) {
         if chain.is_empty() {
             return spread.pending.push_back(run);
@@ -170,12 +173,12 @@ impl Stream {
         }
     }
 
-    /// Whether a storage job of it runs.
+    /// Returns whether a storage job of it runs.
     pub(crate) fn waits_for_storage(&self) -> bool {
         self.intake.waits_for_storage() || self.is_writing()
     }
 
-    /// Whether a storage job of it writes.
+    /// Returns whether a storage job of it writes.
     pub(crate) fn is_writing(&self) -> bool {
         self.outputs.are_writing()
     }

@@ -25,9 +25,9 @@ const RETRY_US: u64 = 1000;
 pub struct StreamOptions {
     /// The engine thread, the class and the rate. The rate limits what the stream reads.
     pub placement: Placement,
-    /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): how long after it became ready the stream should have
-    /// had its turn, in microseconds. Of the streams that are ready, the one with the earliest deadline has the next turn;
-    /// streams without a deadline come last.
+    /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): how long after it became ready the
+    /// stream should have had its turn, in microseconds. Of the streams that are ready, the one with the
+    /// earliest deadline has the next turn; streams without a deadline come last.
     pub deadline_us: Option<u64>,
     /// Called once, on the engine thread, when the stream has ended; must not block.
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
@@ -91,15 +91,16 @@ impl Stream {
 }
 
 impl RunningStream {
-    /// Stops the stream (`stopstream`). What was read and has not left is lost; how much that is, the status says that
-    /// [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing, [take it back](RunningStream::take_back).
+    /// Stops the stream (`stopstream`). What was read and has not left is lost; how much that is, the status
+    /// says that [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing, [take it
+    /// back](RunningStream::take_back).
     pub fn stop(&self) {
         self.task.stop();
     }
 
-    /// Takes the stream off its engine thread between two turns, with all that it read and has not sent. Nothing is lost: it
-    /// continues when it is [started](Stream::start) again, on any engine, or [run](Stream::run). Waits for what is being
-    /// written to files. [`StreamOptions::on_end`] is not called.
+    /// Takes the stream off its engine thread between two turns, with all that it read and has not sent.
+    /// Nothing is lost: it continues when it is [started](Stream::start) again, on any engine, or
+    /// [run](Stream::run). Waits for what is being written to files. [`StreamOptions::on_end`] is not called.
     ///
     /// # Errors
     /// If the stream is over: how it ended.
@@ -130,12 +131,13 @@ impl RunningStream {
         end.clone()
     }
 
-    /// Whether the stream has ended.
+    /// Returns whether the stream has ended.
     pub fn has_ended(&self) -> bool {
         self.ending.end.lock().is_some()
     }
 
-    /// How much the stream moved and when it last did: reading it costs the engine thread nothing. Outlives the handle.
+    /// How much the stream moved and when it last did: reading it costs the engine thread nothing. Outlives
+    /// the handle.
     pub fn progress(&self) -> &Arc<StreamProgress> {
         &self.progress
     }
@@ -148,8 +150,8 @@ impl RunningStream {
         receiver.recv().unwrap_or_else(|_| self.wait().status)
     }
 
-    /// Runs `act` on the engine thread between two turns of the stream, to attach an input for instance. `act` must not block.
-    /// It is not called if the stream is over.
+    /// Runs `act` on the engine thread between two turns of the stream, to attach an input for instance.
+    /// `act` must not block. It is not called if the stream is over.
     pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
         self.task.with(move |task, context| match catch_panic(|| act(&mut task.stream)) {
             Ok(()) => task.request_turn(context),
@@ -157,8 +159,8 @@ impl RunningStream {
         });
     }
 
-    /// Limits what the stream may read, from now on (`setstreamoption`); None is no limit of its own. Of what it has read, no
-    /// more than the new burst counts against the new rate.
+    /// Limits what the stream may read, from now on (`setstreamoption`); None is no limit of its own. Of what
+    /// it has read, no more than the new burst counts against the new rate.
     pub fn set_rate(&self, rate: Option<Rate>) {
         self.task.with(move |_, context| context.set_rate(rate, now_us()));
     }
@@ -254,8 +256,8 @@ impl Task for StreamTask {
 }
 
 impl StreamTask {
-    /// Requests a turn. What is left after a turn is due as if it had come then: a stream with much to do does not delay
-    /// others by that.
+    /// Requests a turn. What is left after a turn is due as if it had come then: a stream with much to do
+    /// does not delay others by that.
     fn request_turn(&self, context: &mut Context<'_>) {
         match self.deadline_us {
             Some(deadline_us) => context.request_turn_by(now_us().saturating_add(deadline_us)),
@@ -306,8 +308,8 @@ impl StreamTask {
         }
     }
 
-    /// Ends the stream when what is being written for it is written, or could not be: otherwise nobody would know how much
-    /// of it was.
+    /// Ends the stream when what is being written for it is written, or could not be: otherwise nobody would
+    /// know how much of it was.
     fn end_with(&mut self, result: Result<(), StreamError>, context: &mut Context<'_>) {
         self.submit_storage(context);
         self.result.get_or_insert(result);

@@ -1,23 +1,26 @@
-//! Whose turn it is: the KStreams paper's polling order of inputs, and pushing order of outputs (section 3.1).
+//! Whose turn it is: the KStreams paper's polling order of inputs, and pushing order of outputs (section
+//! 3.1).
 //!
-//! Round robin and random order wait for the input whose turn it is. So what was striped over outputs is put together again by an
-//! input order of the same kind: round robin undoes round robin, and a random order undoes a random pattern with the same seed.
+//! Round robin and random order wait for the input whose turn it is. So what was striped over outputs is put
+//! together again by an input order of the same kind: round robin undoes round robin, and a random order
+//! undoes a random pattern with the same seed.
 
 use wirepath_media::random::Random;
 
-/// Chooses among members, which are inputs or outputs, in the order in which they were attached. What a turn costs does not depend on
-/// how many there are.
+/// Chooses among members, which are inputs or outputs, in the order in which they were attached. What a turn
+/// costs does not depend on how many there are.
 #[derive(Debug)]
 pub(crate) struct Turns {
     random: Option<Random>,
-    /// The slot of each member, ascending. At random, slots of members that are gone are drawn and passed over: an input that has ended
-    /// must not change what is drawn for the others. They are forgotten when another comes, which does change it.
+    /// The slot of each member, ascending. At random, slots of members that are gone are drawn and passed
+    /// over: an input that has ended must not change what is drawn for the others. They are forgotten when
+    /// another comes, which does change it.
     slots: Vec<usize>,
     /// Slots, those of members that are gone among them.
     count: usize,
     /// The slot whose turn it is.
     next: usize,
-    /// Whether `next` was drawn and not yet used.
+    /// True if `next` was drawn and not yet used.
     drawn: bool,
 }
 
@@ -30,8 +33,8 @@ impl Turns {
         Turns { random: Some(Random::new(seed)), ..Turns::round_robin() }
     }
 
-    /// The place of the member whose turn it is, of `members`, of which there is at least one. The answer stays the same until the
-    /// turn is [taken](Turns::taken) or members come or go.
+    /// The place of the member whose turn it is, of `members`, of which there is at least one. The answer
+    /// stays the same until the turn is [taken](Turns::taken) or members come or go.
     pub(crate) fn current(&mut self, members: usize) -> usize {
         if members > self.slots.len() {
             self.welcome(members);
@@ -61,7 +64,7 @@ impl Turns {
         self.place().filter(|_| self.drawn)
     }
 
-    /// Whether it is the turn of the member at `place`, and was before.
+    /// Returns whether it is the turn of the member at `place`, and was before.
     pub(crate) fn is_current(&self, place: usize) -> bool {
         self.drawn && self.slots.get(place) == Some(&self.next)
     }

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use wirepath_engine::Waker;
 
 /// Write progress of a file. A stream that [writes the file](crate::Object::written) advances it; every
-/// [`Part::Following`](crate::Part::Following) is sent as far as that, waits there, and continues when there is more. Any
-/// number of readers follow one writer, each from any offset and at its own speed. No reader delays the writer or another
-/// reader.
+/// [`Part::Following`](crate::Part::Following) is sent as far as that, waits there, and continues when there
+/// is more. Any number of readers follow one writer, each from any offset and at its own speed. No reader
+/// delays the writer or another reader.
 #[derive(Default)]
 pub struct WriteProgress {
     bytes: AtomicU64,
@@ -30,7 +30,8 @@ impl WriteProgress {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Ends the writing before the file is complete: readers that wait for more, now or later, end with an error.
+    /// Ends the writing before the file is complete: readers that wait for more, now or later, end with an
+    /// error.
     pub fn fail(&self) {
         self.has_failed.store(true, Ordering::Release);
         self.wake_readers();
@@ -46,8 +47,8 @@ impl WriteProgress {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Wakes a reader once, when more than `known` bytes are written or the writer has failed. False if that is so
-    /// already.
+    /// Wakes a reader once, when more than `known` bytes are written or the writer has failed. False if that
+    /// is so already.
     pub(crate) fn wake_beyond(&self, known: u64, waker: Waker) -> bool {
         let mut waiting = self.waiting.lock();
         // The writer locks this after it has advanced: what it writes from here on finds the waker.

@@ -1,8 +1,10 @@
-//! The zero-copy route: bytes that nobody looks at go from one descriptor to another, or to several, through pipes of the
-//! kernel, and are never copied to the program and back. From a file to a connection `sendfile` does it without a pipe.
+//! The zero-copy route: bytes that nobody looks at go from one descriptor to another, or to several, through
+//! pipes of the kernel, and are never copied to the program and back. From a file to a connection `sendfile`
+//! does it without a pipe.
 //!
-//! It is taken where the four parts of the stream allow it: inputs have no framing, or records of a large fixed size; there is
-//! no handler; the pattern gives whole bytes as they come; outputs wait. When that changes, what is in pipes leaves first.
+//! It is taken where the four parts of the stream allow it: inputs have no framing, or records of a large
+//! fixed size; there is no handler; the pattern gives whole bytes as they come; outputs wait. When that
+//! changes, what is in pipes leaves first.
 
 mod source;
 
@@ -52,7 +54,7 @@ pub(crate) enum Fault {
 }
 
 impl Parts<'_> {
-    /// Whether what comes next need not be copied, once all that was read has left.
+    /// Returns whether what comes next need not be copied, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
         if !self.shared.may_zero_copy || !self.chain.is_empty() {
             return false;
@@ -62,13 +64,13 @@ impl Parts<'_> {
         self.spread.can_zero_copy(self.outputs, going_by) && self.outputs.can_zero_copy()
     }
 
-    /// Whether it need not be copied now.
+    /// Returns whether it need not be copied now.
     pub(crate) fn can_zero_copy(&mut self) -> bool {
         self.spread.pending.is_empty() && self.outputs.outboxes_are_empty() && self.allow_zero_copy()
     }
 
-    /// Moves what outputs have room for, which have sent what they had. Returns whether anything was done. Of records many are
-    /// moved, each by a call, before the outputs send them.
+    /// Moves what outputs have room for, which have sent what they had. Returns whether anything was done. Of
+    /// records many are moved, each by a call, before the outputs send them.
     ///
     /// # Errors
     /// If an output fails, and that ends the stream.
@@ -97,7 +99,8 @@ impl Parts<'_> {
                 break;
             }
         }
-        // Those of more outputs than the thread keeps pipes for would be closed, and opened again for whatever comes next.
+        // Those of more outputs than the thread keeps pipes for would be closed, and opened again for
+        // whatever comes next.
         if is_idle && self.outputs.len() <= Pipe::KEPT {
             self.outputs.put_pipes_away();
         }
@@ -109,7 +112,8 @@ impl Parts<'_> {
         self.spread.follow(self.outputs);
         let target = self.spread.target(self.outputs, now_us)?;
         let is_unframed = matches!(&self.intake.inputs[..], [alone] if alone.is_unframed());
-        // To several outputs bytes go by `tee`, which takes all that a pipe has. Unframed bytes fill a pipe at once.
+        // To several outputs bytes go by `tee`, which takes all that a pipe has. Unframed bytes fill a pipe
+        // at once.
         let may_hold = if target.outputs.len() == 1 && !is_unframed { GATHERED } else { 0 };
         let is_free = |output: &Output| output.held() <= may_hold && !output.busy;
         if !self.outputs.current[target.outputs.clone()].iter().all(is_free) {
@@ -128,7 +132,8 @@ impl Parts<'_> {
         if have_equal_pipes(&mut self.outputs.current[route.target.outputs.clone()]) {
             return self.fill_pipes(route);
         }
-        // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
+        // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room
+        // for all.
         self.copy_from_now_on();
         Ok(Moved::Copied)
     }
@@ -139,7 +144,7 @@ impl Parts<'_> {
         self.outputs.put_pipes_away();
     }
 
-    /// Whether bytes go from a file straight to a connection.
+    /// Returns whether bytes go from a file straight to a connection.
     fn sends_file(&self, route: &Route) -> bool {
         let outputs = &self.outputs.current[route.target.outputs.clone()];
         self.spread.can_send_files(self.outputs)
@@ -186,8 +191,8 @@ impl Parts<'_> {
         Ok(moved)
     }
 
-    /// A pipe had not room for all that is in the first, though it is of its size: outputs get the rest by a copy, and so all
-    /// that comes later.
+    /// A pipe had not room for all that is in the first, though it is of its size: outputs get the rest by a
+    /// copy, and so all that comes later.
     fn copy_the_rest(&mut self) -> Result<(), Fault> {
         self.shared.may_zero_copy = false;
         let outputs = &mut self.outputs.current;
@@ -202,7 +207,8 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Counts what came of moving. Returns whether there may be more to move before outputs send what they have.
+    /// Counts what came of moving. Returns whether there may be more to move before outputs send what they
+    /// have.
     fn note_moved(&mut self, route: &Route, moved: Moved) -> bool {
         let input = &mut self.intake.inputs[route.input];
         match moved {
@@ -231,7 +237,8 @@ impl Parts<'_> {
         false
     }
 
-    /// So many bytes went this way. Returns whether the turn is another's: a record, or a part of a stripe, has ended.
+    /// So many bytes went this way. Returns whether the turn is another's: a record, or a part of a stripe,
+    /// has ended.
     fn note_passed(&mut self, route: &Route, bytes: usize) -> bool {
         let Route { input, target, .. } = route;
         let record_ends = self.intake.note_passed(*input, bytes);
@@ -244,8 +251,9 @@ impl Parts<'_> {
     }
 }
 
-/// Gives every output a pipe. Returns whether all have one, of one size, and no smaller than pipes usually are: a user who has
-/// used up what he may have gets some of two pages, through which bytes cost more than by copying them.
+/// Gives every output a pipe. Returns whether all have one, of one size, and no smaller than pipes usually
+/// are: a user who has used up what he may have gets some of two pages, through which bytes cost more than by
+/// copying them.
 fn have_equal_pipes(outputs: &mut [Output]) -> bool {
     let mut first = None;
     outputs.iter_mut().all(|output| {

@@ -1,4 +1,5 @@
-//! Every notion of KStreams, a test for each, through the public door. What each promises in full is tested elsewhere.
+//! Every notion of KStreams, a test for each, through the public door. What each promises in full is tested
+//! elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
 
@@ -66,7 +67,8 @@ fn data_objects_hand_out_and_take_chunks() {
     let file = Object::file("file", Arc::new(stored.reopen().unwrap()), 0);
     through(memory(&bytes), file, Framing::Whole).run().unwrap();
 
-    // File to connection, connection to pipe, pipe to a mapping, each on a thread of its own, and from that to memory.
+    // File to connection, connection to pipe, pipe to a mapping, each on a thread of its own, and from that
+    // to memory.
     let (near, far) = UnixStream::pair().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     let memory_of_all = Arc::new(Mapping::anonymous(bytes.len()).unwrap());
@@ -203,8 +205,8 @@ fn a_running_stream_gets_more_handlers() {
 
 /// Promise: A running stream gets other output options and another rate.
 ///
-/// `setstreamoption`: what waits for an output of a running stream and what happens when that is too much, and how much the stream may
-/// read.
+/// `setstreamoption`: what waits for an output of a running stream and what happens when that is too much,
+/// and how much the stream may read.
 #[test]
 fn a_running_stream_gets_other_options() {
     let engine = engine();
@@ -310,7 +312,8 @@ fn inputs_are_polled_in_each_order() {
 
 /// Promise: Outputs are served in stripes, at random, all, by capacity or by secret sharing.
 ///
-/// Pushing order: striped, balanced at random, multicast, by capacity, and as shares that are put together again.
+/// Pushing order: striped, balanced at random, multicast, by capacity, and as shares that are put together
+/// again.
 #[test]
 fn outputs_are_served_in_each_pattern() {
     let letters: String = ('a'..='z').map(|letter| format!("{letter} ")).collect();
@@ -376,7 +379,8 @@ fn handlers_see_select_and_rewrite() {
 
 /// Promise: An engine is woken by data, space and events.
 ///
-/// The asynchronous engine: streams beside each other on its threads, woken when there is data or space, and events told.
+/// The asynchronous engine: streams beside each other on its threads, woken when there is data or space, and
+/// events told.
 #[test]
 fn an_engine_is_woken_by_data_and_space_and_tells_events() {
     let engine = engine();
@@ -405,8 +409,8 @@ fn an_engine_is_woken_by_data_and_space_and_tells_events() {
 
 /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
 ///
-/// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in part; time and events come
-/// in, actions go out.
+/// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in
+/// part; time and events come in, actions go out.
 #[test]
 fn a_scheduler_weighs_classes() {
     let class = |name: &str, priority, share| Class { name: name.to_owned(), priority, share, rate: None };

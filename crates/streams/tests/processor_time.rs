@@ -1,4 +1,5 @@
-//! Classes that share processor time, through the public door: by the engine's own account, since no clock on a wall knows it.
+//! Classes that share processor time, through the public door: by the engine's own account, since no clock on
+//! a wall knows it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -20,7 +21,8 @@ fn engine(round: Round) -> Engine {
     Engine::start(EngineOptions { sharing, ..EngineOptions::default() }).unwrap()
 }
 
-/// A stream that always has something to do: of the first class what it moves is encrypted, of the second nobody looks at it.
+/// A stream that always has something to do: of the first class what it moves is encrypted, of the second
+/// nobody looks at it.
 fn endless(engine: &Engine, class: usize) -> RunningStream {
     let zeros = Object::stream("zeros", File::open("/dev/zero").unwrap().into()).unwrap();
     let null = Object::stream("null", File::create("/dev/null").unwrap().into()).unwrap();
@@ -38,7 +40,8 @@ fn endless(engine: &Engine, class: usize) -> RunningStream {
     )
 }
 
-/// What both got between two looks that are far apart: `of` says of what, and of that they get `enough` together.
+/// What both got between two looks that are far apart: `of` says of what, and of that they get `enough`
+/// together.
 fn got(engine: &Engine, of: fn(&StreamStatus) -> u64, enough: u64) -> [u64; 2] {
     let running = [endless(engine, 0), endless(engine, 1)];
     let look = || running.each_ref().map(|stream| of(&stream.status()));

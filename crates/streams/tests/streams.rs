@@ -209,7 +209,8 @@ fn a_detached_connection_goes_on_in_another_stream() {
 /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
 /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
 ///
-/// Of two that have as much to do and begin together, the one with the greater share is through first, though it began last.
+/// Of two that have as much to do and begin together, the one with the greater share is through first, though
+/// it began last.
 #[test]
 fn classes_get_their_shares() {
     let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };

@@ -109,7 +109,7 @@ pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(0))
 }
 
-/// Whether the device is up: it has been set to send and receive.
+/// Returns whether the device is up: it has been set to send and receive.
 ///
 /// # Errors
 /// As [`mtu`].

@@ -51,7 +51,7 @@ pub struct Ring {
     unanswered: usize,
     /// Sends of all buffers that the network is not done with.
     in_flight: usize,
-    /// Whether the kernel says of each send whether it copied.
+    /// True if the kernel says of each send whether it copied.
     reports: bool,
     notices: Notices,
     failure: Option<Errno>,
@@ -178,7 +178,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether something can be lent now.
+    /// Returns whether something can be lent now.
     pub fn has_room_to_lend(&self) -> bool {
         self.loans.has_room()
     }
@@ -241,8 +241,8 @@ impl Ring {
         self.in_flight
     }
 
-    /// Buffers that were taken away and still have sends in flight. [`Ring::reap_completions`] lets go of them when these
-    /// are over.
+    /// Buffers that were taken away and still have sends in flight. [`Ring::reap_completions`] lets go of
+    /// them when these are over.
     pub fn unregistering(&self) -> usize {
         self.buffers.unregistering()
     }

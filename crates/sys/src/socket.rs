@@ -96,7 +96,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a TCP connection is over in both directions, or was reset: its state is `TCP_CLOSE`
+/// Returns whether a TCP connection is over in both directions, or was reset: its state is `TCP_CLOSE`
 /// (`linux/tcp.h`, since Linux 2.6).
 ///
 /// # Errors

@@ -30,8 +30,8 @@ macro_rules! require {
     };
 }
 
-/// The named functions as trials: `trials![first, second]`. Each is a `fn() -> anyhow::Result<()>`, or a `fn()` that panics
-/// when it fails. `name => expression` is a trial of a closure.
+/// The named functions as trials: `trials![first, second]`. Each is a `fn() -> anyhow::Result<()>`, or a
+/// `fn()` that panics when it fails. `name => expression` is a trial of a closure.
 #[macro_export]
 macro_rules! trials {
     ($($name:ident $(=> $test:expr)?),* $(,)?) => {
@@ -94,8 +94,8 @@ fn outcome(name: &str, result: Result<()>) -> Result<Completion, Failed> {
 
 /// Runs `together` side by side, then `alone` one after another; fails if one of them failed.
 ///
-/// Tests of the first kind wait most of their time; those of the second load the machine or measure time. `WIREPATH_TESTS`
-/// chooses one kind, `together` or `alone`, for who runs several test programs at a time.
+/// Tests of the first kind wait most of their time; those of the second load the machine or measure time.
+/// `WIREPATH_TESTS` chooses one kind, `together` or `alone`, for who runs several test programs at a time.
 pub fn run(together: Vec<Trial>, alone: Vec<Trial>) -> ExitCode {
     run_as(Arguments::from_args(), together, alone)
 }

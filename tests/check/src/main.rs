@@ -1,8 +1,9 @@
 //! Runs every check and every test, and counts over all runners: `cargo run -p wirepath-check`.
 //!
-//! Two processors are busy from the start to the end: tests wait most of their time, so they run beside each other, and what only
-//! computes (guests, clippy, the fuzz corpus) runs while they wait. The last lines are the time of each step and
-//! `N passed, N failed, N skipped`. A skip is never a pass: it is counted, and listed with its reason.
+//! Two processors are busy from the start to the end: tests wait most of their time, so they run beside each
+//! other, and what only computes (guests, clippy, the fuzz corpus) runs while they wait. The last lines are
+//! the time of each step and `N passed, N failed, N skipped`. A skip is never a pass: it is counted, and
+//! listed with its reason.
 
 mod lanes;
 mod length;
@@ -176,8 +177,8 @@ impl Suite {
     }
 }
 
-/// Whether guests run on this machine's processors, by its clock. Emulated ones count instructions: for them it does not matter
-/// when they have a processor.
+/// Returns whether guests run on this machine's processors, by its clock. Emulated ones count instructions:
+/// for them it does not matter when they have a processor.
 fn guests_keep_time() -> bool {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }
@@ -191,7 +192,7 @@ fn advisories() -> Done {
     }
 }
 
-/// Whether some folder of PATH holds `tool`.
+/// Returns whether some folder of PATH holds `tool`.
 fn is_installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())

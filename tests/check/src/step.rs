@@ -169,8 +169,8 @@ fn processor_time(process: Pid) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }
 
-/// Joins what was counted with how the command ended. Neither alone is believed: a crashed test program prints no
-/// result, and a runner whose output is no longer understood must not pass.
+/// Joins what was counted with how the command ended. Neither alone is believed: a crashed test program
+/// prints no result, and a runner whose output is no longer understood must not pass.
 fn verdict_of(name: &str, count: Count, counted: Tally, verdict: Result<(), String>) -> Tally {
     match (count, verdict) {
         (Count::ExitCode, Ok(())) => Tally::passed(),

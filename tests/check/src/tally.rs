@@ -13,7 +13,7 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
     /// Programs that printed a result.
     pub(crate) results: u64,
-    /// Whether tests of a program were left to another run of it.
+    /// True if tests of a program were left to another run of it.
     pub(crate) is_left: bool,
     /// What failed and what was skipped, with reasons, where they are known.
     remarks: Vec<String>,

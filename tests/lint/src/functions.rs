@@ -93,7 +93,7 @@ fn is_test_marker(attribute: &[TokenTree]) -> bool {
     matches!(path.last(), Some(TokenTree::Ident(name)) if name == "test")
 }
 
-/// Whether the next token is the list of a `trials![…]`.
+/// Returns whether the next token is the list of a `trials![…]`.
 fn is_listing(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(bang)] if name == "trials" && bang.as_char() == '!')
 }

@@ -16,7 +16,7 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// SPDX expression, as the package states it.
     pub(crate) licence: Option<String>,
-    /// Whether it is ours or from the public registry.
+    /// True if it is ours or from the public registry.
     pub(crate) from_known_source: bool,
 }
 

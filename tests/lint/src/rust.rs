@@ -12,7 +12,7 @@ pub(crate) fn tokens(text: &str) -> Result<TokenStream, String> {
     })
 }
 
-/// Whether the next token, a group in brackets, is an attribute.
+/// Returns whether the next token, a group in brackets, is an attribute.
 pub(crate) fn is_attribute(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Punct(hash)] if hash.as_char() == '#')
 }

@@ -43,7 +43,7 @@ impl Tree {
         self.files.get(path)?.as_deref()
     }
 
-    /// Whether `path` is a file of the project or a folder with one in it.
+    /// Returns whether `path` is a file of the project or a folder with one in it.
     pub(crate) fn has(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         self.files.contains_key(path)

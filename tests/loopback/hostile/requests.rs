@@ -2,7 +2,8 @@
 
 use wirepath_tests::server::Server;
 
-/// A session's life, with detours. `{session}` stands for what SETUP answers; media goes to `port` and the next.
+/// A session's life, with detours. `{session}` stands for what SETUP answers; media goes to `port` and the
+/// next.
 pub(super) fn rtsp(server: &Server, port: u16) -> Vec<Vec<u8>> {
     let (url, track) = (server.rtsp_url("clip.ts"), server.rtsp_url("clip.ts/track1"));
     let transport = format!("Transport: RTP/AVP;unicast;client_port={port}-{}\r\n", port + 1);

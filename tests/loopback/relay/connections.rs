@@ -69,7 +69,7 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
 
 /// Promise: An idle TCP peer is probed after a minute.
 ///
-/// Whether it connects or is connected to.
+/// Returns whether it connects or is connected to.
 fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     let peer = TcpListener::bind("127.0.0.1:0")?;
     let there = peer.local_addr()?;
@@ -177,11 +177,11 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
         Ok(())
     };
     std::fs::write(folder.path().join("film"), "bytes")?;
-    refused("film?listen", "the name is taken: a file or folder has it")?;
+    refused("film?listen", "path is taken: a file or folder exists there")?;
     let used = at(folder.path(), "unix", "used?listen");
     let mut waiting = Process::start(&relay(&["--in", &used, "--out", "-"])?, true)?;
     wait_for(&folder.path().join("used"))?;
-    refused("used?listen", "the name is taken: it is in use")?;
+    refused("used?listen", "path is taken: the socket is in use")?;
     let mut client = UnixStream::connect(folder.path().join("used"))?;
     client.write_all(b"seven")?;
     drop(client);
@@ -210,7 +210,8 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
 
 /// Promise: A relay that restores shares continues without a failed input, as long as enough are left.
 ///
-/// Two of three give a record back. When too few are left, records are lost, and without any that ended in order the end is not known.
+/// Two of three give a record back. When too few are left, records are lost, and without any that ended in
+/// order the end is not known.
 fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
@@ -223,7 +224,7 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Process::start(&relay(&[&sharing[..], &outputs].concat())?, true)?.succeed(Deadline::seconds(20.0))?;
     let shares = ["one", "two", "three"].map(|name| std::fs::read(path(name)));
     for (broken, code, said) in
-        [(1, 0, "goes on without an input"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
+        [(1, 0, "the others go on"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
     {
         let doors = [free_port()?, free_port()?, free_port()?];
         let inputs = doors.map(|door| format!("tcp://{door}?listen"));

@@ -92,7 +92,8 @@ fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {
 
 /// Promise: Standard input and output that are files keep their position for the next process.
 ///
-/// As `{ echo first; read line; relay; echo last; } < source > target`: each goes on where the one before it was.
+/// As `{ echo first; read line; relay; echo last; } < source > target`: each goes on where the one before it
+/// was.
 fn files_of_a_shell_keep_their_place() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(3_000_000);
@@ -153,7 +154,7 @@ fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
             .stdout(File::create(path("shell"))?);
         let output = command.stderr(std::process::Stdio::piped()).output()?;
         let said = String::from_utf8(output.stderr)?;
-        let expected = format!("--json {report} is also {user}; give the report a file of its own");
+        let expected = format!("--json {report} is also {user}; write the report to another file");
         ensure!(output.status.code() == Some(1) && said.contains(&expected), "{arguments:?}: {said}");
         ensure!(
             !path("copy").exists() && std::fs::read(path("shell"))?.is_empty(),

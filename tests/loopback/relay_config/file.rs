@@ -1,4 +1,5 @@
-//! The configuration file: what is wrong in it, what it is checked for, and a stream of the command line beside it.
+//! The configuration file: what is wrong in it, what it is checked for, and a stream of the command line
+//! beside it.
 
 use std::path::Path;
 use std::process::Command;
@@ -115,10 +116,10 @@ fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
         Ok(())
     };
     let key = folder.path("key");
-    let place = format!("relay.toml, stream copy: {}", key.display());
-    check(1, &format!("{place}: the key cannot be read: No such file"))?;
+    let (place, key_name) = ("relay.toml, stream copy: ", key.display());
+    check(1, &format!("{place}cannot read the key {key_name}: No such file"))?;
     std::fs::write(&key, [7; 31])?;
-    check(1, &format!("{place} is no key: a key is a file of 32 random bytes, and this one has 31"))?;
+    check(1, &format!("{place}invalid key {key_name}: expected a file of 32 random bytes, found 31"))?;
     std::fs::write(&key, [7; 32])?;
     check(0, "relay.toml: OK, 1 stream")
 }

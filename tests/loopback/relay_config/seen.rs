@@ -94,7 +94,8 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
 
 /// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 ///
-/// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror goes on without.
+/// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror
+/// goes on without.
 fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let inlet = crate::relay::free_port()?;

@@ -50,7 +50,8 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
 
 /// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
 ///
-/// By the relay's own account: what touches every byte gets its share of processor time, and what nobody looks at moves more in less.
+/// By the relay's own account: what touches every byte gets its share of processor time, and what nobody
+/// looks at moves more in less.
 fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
     const ENOUGH_SECONDS: f64 = 1.0;
     let classes = "[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"5ms\"\n\

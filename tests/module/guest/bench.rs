@@ -26,7 +26,7 @@ pub(crate) struct Bench {
     pub(crate) arena: Arena,
     pub(crate) query: layout::Query,
     ring: Option<CommandRing>,
-    /// Whether requests go by a ring, and not by ioctl.
+    /// True if requests go by a ring, and not by ioctl.
     pub(crate) by_ring: bool,
     /// Calls, packets and bytes of payload that were compared.
     pub(crate) counts: [u64; 3],
@@ -143,7 +143,7 @@ impl Bench {
         }
     }
 
-    /// Whether the state came back as it should, in however many trains and calls.
+    /// Returns whether the state came back as it should, in however many trains and calls.
     pub(crate) fn check_state(&self, call: &Call, outcome: &Outcome, before: &layout::Run) -> Result<()> {
         let after: layout::Run = self.arena.take(RUN);
         let (packets, payload) = (outcome.packets.len() as u64, outcome.payload());

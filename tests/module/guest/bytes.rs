@@ -79,7 +79,8 @@ fn of_folder(group: &str, folder: Folder, bench: Bench) -> Result<()> {
     of_sources(group, &sources, bench)
 }
 
-/// Each edge of each source, and random calls, over IPv4 and IPv6, to where a socket is connected and to an address.
+/// Each edge of each source, and random calls, over IPv4 and IPv6, to where a socket is connected and to an
+/// address.
 fn of_sources(group: &str, sources: &[From<'_>], mut bench: Bench) -> Result<()> {
     let mut wires = Vec::new();
     for address in [IPV4, IPV6] {
@@ -120,8 +121,8 @@ const HEADER_KINDS: usize = 3;
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 ///
-/// A packet of each size, from a file and from memory, wherever it lies: up to more than a page, and around all boundaries after
-/// that; with `--all` of every size there is.
+/// A packet of each size, from a file and from memory, wherever it lies: up to more than a page, and around
+/// all boundaries after that; with `--all` of every size there is.
 fn of_each_size() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let file = Folder::ext4()?.file("plain", &content)?;

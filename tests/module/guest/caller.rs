@@ -1,4 +1,5 @@
-//! A caller that calls anything with anything: nothing of it may harm the kernel. The guest looks at what the kernel says.
+//! A caller that calls anything with anything: nothing of it may harm the kernel. The guest looks at what the
+//! kernel says.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -88,7 +89,8 @@ fn anything_goes() -> Result<()> {
 
 /// Promise: Random calls for minutes harm nothing; killed callers leave nothing behind.
 ///
-/// Callers are killed in the middle of anything; what they had is given back, all of it, and the module goes on.
+/// Callers are killed in the middle of anything; what they had is given back, all of it, and the module goes
+/// on.
 fn callers_are_killed() -> Result<()> {
     require!(find("unshare").is_some(), "unshare is not installed");
     let Settings { seed, time, .. } = settings();

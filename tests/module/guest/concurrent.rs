@@ -92,8 +92,8 @@ fn a_file_of_overlay_that_changes() -> Result<()> {
     a_file_that_changes("overlay", &Folder::overlay()?)
 }
 
-/// A file is cut, punched, written and removed while it is sent, by calls and by runs at a rate: each byte that arrives was the
-/// file's at some time.
+/// A file is cut, punched, written and removed while it is sent, by calls and by runs at a rate: each byte
+/// that arrives was the file's at some time.
 fn a_file_that_changes(name: &str, folder: &Folder) -> Result<()> {
     let content = Content::new(settings().seed, 150_000);
     let expected = content.bytes(0..content.length());

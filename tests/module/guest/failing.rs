@@ -1,5 +1,5 @@
-//! Allocations that fail, in kernels that have it (Documentation/fault-injection/fault-injection.rst): only those that the
-//! code of modules asks for, itself or by what it calls.
+//! Allocations that fail, in kernels that have it (Documentation/fault-injection/fault-injection.rst): only
+//! those that the code of modules asks for, itself or by what it calls.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -64,8 +64,9 @@ impl Failing {
         Ok(())
     }
 
-    /// Makes the attempt again and again, the first time with the first of its allocations failing, then with the second, until
-    /// there are no more; answers how many failed. The attempt is what it is given calls: all else it does fails nowhere.
+    /// Makes the attempt again and again, the first time with the first of its allocations failing, then with
+    /// the second, until there are no more; answers how many failed. The attempt is what it is given calls:
+    /// all else it does fails nowhere.
     pub(crate) fn each(&self, mut attempt: impl FnMut(&Armed<'_>) -> Result<()>) -> Result<u64> {
         for number in 1..=MOST {
             let armed = Armed { nth: &self.nth, number, has_failed: false.into() };

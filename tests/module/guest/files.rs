@@ -93,7 +93,8 @@ impl Folder {
         Ok(Folder { mounts: vec![path.clone()], path, _temporary: temporary })
     }
 
-    /// A file with this content, open for reading, none of it in the page cache if the file system has other storage.
+    /// A file with this content, open for reading, none of it in the page cache if the file system has other
+    /// storage.
     pub(crate) fn file(&self, name: &str, content: &Content) -> Result<File> {
         let path = self.path.join(name);
         write(&path, content).with_context(|| path.display().to_string())?;

@@ -1,5 +1,5 @@
-//! Each allocation of each call fails once: what is answered is right or says so (ENOMEM, ENOBUFS), the call goes on from where
-//! it ended, and nothing is kept. What leaks the guest finds, in kernels that look for it.
+//! Each allocation of each call fails once: what is answered is right or says so (ENOMEM, ENOBUFS), the call
+//! goes on from where it ended, and nothing is kept. What leaks the guest finds, in kernels that look for it.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -210,8 +210,8 @@ fn of_starting() -> Result<()> {
 /// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
 /// it stopped.
 ///
-/// Runs of which one in ten allocations fails while they send, on the kernel's own threads: what has left is a beginning of
-/// what should.
+/// Runs of which one in ten allocations fails while they send, on the kernel's own threads: what has left is
+/// a beginning of what should.
 fn of_runs_at_work() -> Result<()> {
     let failing = Failing::new()?;
     let Runs { bench, wire, content, file } = &mut Runs::new()?;

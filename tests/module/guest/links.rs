@@ -1,5 +1,5 @@
-//! Every call over a link whose device does more or less of the work: checksums, gathering, segmentation. The receiver looks at the
-//! checksums that were made in software: a packet with a wrong one does not arrive.
+//! Every call over a link whose device does more or less of the work: checksums, gathering, segmentation. The
+//! receiver looks at the checksums that were made in software: a packet with a wrong one does not arrive.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -76,7 +76,8 @@ fn without_any() -> Result<()> {
 
 /// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
 ///
-/// Less in a socket's buffer than the kernel was built for: what was sent by reference is copied, or leaves in more trains.
+/// Less in a socket's buffer than the kernel was built for: what was sent by reference is copied, or leaves
+/// in more trains.
 fn with_few_fragments() -> Result<()> {
     let usual = std::fs::read_to_string(FRAGMENTS).context(FRAGMENTS)?;
     std::fs::write(FRAGMENTS, "5").context(FRAGMENTS)?;
@@ -111,7 +112,8 @@ fn with_short_packets() -> Result<()> {
 /// What a train of packets that are longer than the link's is answered.
 const REFUSALS: [Result<(), Errno>; 3] = [Err(Errno::MSGSIZE), Err(Errno::INVAL), Err(Errno::IO)];
 
-/// Random calls, runs and vectors over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no trains.
+/// Random calls, runs and vectors over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no
+/// trains.
 fn over_link(group: &str, offloads: &str, takes_trains: bool) -> Result<()> {
     let link = Link::new()?;
     let mut wires = [ipv4(&link)?, ipv6(&link)?];

@@ -1,6 +1,8 @@
-//! The kernel module against the model, in a guest where it is loaded; elsewhere there is nothing to test, which is said.
+//! The kernel module against the model, in a guest where it is loaded; elsewhere there is nothing to test,
+//! which is said.
 //!
-//! `module [--seed NUMBER] [--seconds NUMBER] [--case NUMBER] [--all] [FILTER]`: a failing case prints what repeats it.
+//! `module [--seed NUMBER] [--seconds NUMBER] [--case NUMBER] [--all] [FILTER]`: a failing case prints what
+//! repeats it.
 
 mod bench;
 mod bytes;

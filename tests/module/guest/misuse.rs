@@ -236,8 +236,9 @@ fn users_that_may_not_open() -> Result<()> {
 
 /// Promise: Opening the device needs the right; whoever has a descriptor may use it.
 ///
-/// What is open may be used, by whomever it was opened, as with `read()` and `send()`: also a file that this user may not open.
-/// What is not open in this process is nothing, though another has it open under that number.
+/// What is open may be used, by whomever it was opened, as with `read()` and `send()`: also a file that this
+/// user may not open. What is not open in this process is nothing, though another has it open under that
+/// number.
 fn descriptors_of_other_users() -> Result<()> {
     let mut stage = Stage::new()?;
     let path = stage.folder.path().join("plain");

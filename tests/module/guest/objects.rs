@@ -1,4 +1,5 @@
-//! Objects that the kernel has allocated, by who did: where it keeps count (`slub_debug=U`), no leak is too small to be seen.
+//! Objects that the kernel has allocated, by who did: where it keeps count (`slub_debug=U`), no leak is too
+//! small to be seen.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -124,7 +124,8 @@ fn nor_while_threads_send() -> Result<()> {
 
 /// Promise: A module in use does not unload; loading and unloading races with use safely.
 ///
-/// It is loaded and unloaded while threads open it, send, start runs and close them: they can, or there is no device.
+/// It is loaded and unloaded while threads open it, send, start runs and close them: they can, or there is no
+/// device.
 fn loading_races_with_use() -> Result<()> {
     let stage = Stage::new()?;
     let done = AtomicBool::new(false);
@@ -143,7 +144,8 @@ fn loading_races_with_use() -> Result<()> {
                 Err(OpenError::Missing) => _ = missed.fetch_add(1, Ordering::Relaxed),
                 Err(error) => return Err(error).context("opening the device"),
             }
-            // Or it would never be free to be unloaded; on a kernel that checks itself using it takes twenty times as long.
+            // Or it would never be free to be unloaded; on a kernel that checks itself using it takes twenty
+            // times as long.
             let used_us = begun.elapsed().as_micros() as u64;
             std::thread::sleep(Duration::from_micros(random.below(3 * used_us + 3000)));
         }

@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     pub(crate) case: Option<u64>,
     /// All cases, where otherwise only those are tried that show most.
     pub(crate) all: bool,
-    /// Whether the random caller says when it begins: who kills it wants to know.
+    /// True if the random caller says when it begins: who kills it wants to know.
     pub(crate) announces: bool,
 }
 

@@ -38,8 +38,8 @@ fn lists_that_wait_when_disconnected() -> Result<()> {
     disconnected_while_waiting(64)
 }
 
-/// A call waits for room in the socket's buffer while another thread takes the socket's address away: what it says it has
-/// sent is what arrives where it was connected to.
+/// A call waits for room in the socket's buffer while another thread takes the socket's address away: what it
+/// says it has sent is what arrives where it was connected to.
 fn disconnected_while_waiting(train: u32) -> Result<()> {
     let link = Link::new()?;
     // What is sent waits for a neighbour that does not answer, until it does.
@@ -101,7 +101,8 @@ fn wait_until_it_waits<T>(thread: Pid, socket: &UdpSocket, call: &ScopedJoinHand
     }
 }
 
-/// A router has said that packets are too long for what is behind it: the next send is told, whatever it is, and sends nothing.
+/// A router has said that packets are too long for what is behind it: the next send is told, whatever it is,
+/// and sends nothing.
 fn a_path_that_is_narrow() -> Result<()> {
     let link = Link::new()?;
     link.client.set("net/ipv4/ip_forward", "1")?;

@@ -107,7 +107,8 @@ impl Sources {
         Ok(())
     }
 
-    /// One vector, of which an earlier call may have sent some packets; answers how many packets and bytes it was.
+    /// One vector, of which an earlier call may have sent some packets; answers how many packets and bytes it
+    /// was.
     pub(crate) fn check_over_udp(&mut self, random: &mut Random, wire: &mut Wire) -> Result<[u64; 2]> {
         self.check_asked_over_udp(random, wire, |ask| Ok(ask()))
     }

@@ -29,7 +29,7 @@ pub struct Call {
     pub train_packets: u32,
     /// In front of each packet.
     pub header: Header,
-    /// Whether payload is to be copied.
+    /// True if payload is to be copied.
     pub copy: bool,
 }
 
@@ -58,7 +58,8 @@ impl Call {
         }
     }
 
-    /// Bytes of a full packet, with its header: the module looks at what is asked for, also where there is less.
+    /// Bytes of a full packet, with its header: the module looks at what is asked for, also where there is
+    /// less.
     pub fn packet_asked(&self) -> u64 {
         let payload =
             if self.packet_bytes == 0 { self.length.unwrap_or(0) } else { self.packet_bytes.into() };

@@ -1,4 +1,5 @@
-//! What the kernel module must put on the wire, from the prose of `kernel/module/uapi/wirepath.h` alone, and calls to try it with.
+//! What the kernel module must put on the wire, from the prose of `kernel/module/uapi/wirepath.h` alone, and
+//! calls to try it with.
 //!
 //! Nothing here talks to the kernel: the tests in `guest/` do, and compare.
 

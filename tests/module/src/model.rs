@@ -1,4 +1,5 @@
-//! What a call of SEND must do, from the header's prose: the packets, the answer, and the state that comes back.
+//! What a call of SEND must do, from the header's prose: the packets, the answer, and the state that comes
+//! back.
 
 use std::ops::Range;
 
@@ -119,8 +120,9 @@ impl Outcome {
         trains
     }
 
-    /// How many trains they are at most, if a packet takes a fragment for its header and one for each page of its payload, and a
-    /// train as many as a socket buffer has. `start` is where the source's first byte lies: its address in memory, 0 of a file.
+    /// How many trains they are at most, if a packet takes a fragment for its header and one for each page of
+    /// its payload, and a train as many as a socket buffer has. `start` is where the source's first byte
+    /// lies: its address in memory, 0 of a file.
     pub fn trains_at_most(&self, most: u32, fragments_max: u32, start: u64) -> u64 {
         let mut trains = 0;
         let (mut first, mut last, mut count, mut bytes, mut fragments) = (0, 0, u32::MAX, 0, 0);

@@ -1,4 +1,5 @@
-//! The RTP engine: what each packet's header must be, counted from the beginning of the run for each packet anew.
+//! The RTP engine: what each packet's header must be, counted from the beginning of the run for each packet
+//! anew.
 
 use wirepath_sys::module::layout;
 
@@ -43,7 +44,7 @@ pub struct Place {
     pub group: usize,
     /// Packets of the group before this one.
     pub position: u32,
-    /// Whether the group has no more.
+    /// True if the group has no more.
     pub is_last: bool,
     /// Payload of the packet, if the group says it.
     pub bytes: Option<u64>,
@@ -157,7 +158,8 @@ impl Rtp {
         }
     }
 
-    /// Gives the table groups for payload of `length` in packets of `packet_bytes` (0: one); it may end before, or after.
+    /// Gives the table groups for payload of `length` in packets of `packet_bytes` (0: one); it may end
+    /// before, or after.
     pub fn fit(&mut self, random: &mut Random, packet_bytes: u32, length: u64) {
         let Timestamps::Table(groups) = &mut self.timestamps else { return };
         let length = length.max(1);

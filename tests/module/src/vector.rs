@@ -14,9 +14,9 @@ pub struct Part {
     pub source: usize,
     /// Of its source.
     pub range: Range<u64>,
-    /// Whether it is to be copied (of memory only).
+    /// True if it is to be copied (of memory only).
     pub is_copied: bool,
-    /// Whether a packet ends with it.
+    /// True if a packet ends with it.
     pub is_end: bool,
 }
 
@@ -82,7 +82,8 @@ impl Outcome {
     }
 }
 
-/// Parts that the module must take, of two files and, last, memory, so long each; a file may be too short now and then.
+/// Parts that the module must take, of two files and, last, memory, so long each; a file may be too short now
+/// and then.
 pub fn random_parts(random: &mut Random, lengths: [u64; 3]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut pieces = 0;

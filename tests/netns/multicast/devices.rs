@@ -116,7 +116,8 @@ fn kept_to_one(group: IpAddr) -> Result<()> {
     let beside = joined(&devices.link.server, "side", group)?;
     for number in 0..EACH {
         devices.by_side.send(format!("by the side {number}").as_bytes())?;
-        // One call of the kernel gives a datagram to all who are to have it: what the relay would get, it has after this.
+        // One call of the kernel gives a datagram to all who are to have it: what the relay would get, it has
+        // after this.
         let length = beside.recv(&mut [0; 100]).context("who joined beside the relay")?;
         ensure!(length > 0);
         devices.by_veth.send(format!("by the link {number}").as_bytes())?;

@@ -1,7 +1,8 @@
 //! `wirepath assess` in guests: every data path on every kernel, by instructions.
 //!
-//! An emulated processor counts one instruction for each byte of a copy (`rep movsb`), or, without the features `erms` and `fsrm`,
-//! one for eight. A real one is between. So each kernel is booted with both, and what holds in both is a result.
+//! An emulated processor counts one instruction for each byte of a copy (`rep movsb`), or, without the
+//! features `erms` and `fsrm`, one for eight. A real one is between. So each kernel is booted with both, and
+//! what holds in both is a result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -135,8 +136,8 @@ impl Assess {
         Ok(())
     }
 
-    /// Writes what the results in the folder say together, those of earlier runs among them: whether goals are met, and kernel
-    /// against kernel.
+    /// Writes what the results in the folder say together, those of earlier runs among them: whether goals
+    /// are met, and kernel against kernel.
     fn say(&self, wirepath: &Path) -> Result<()> {
         let kernels = suite::chosen(None)?;
         let wirepath = wirepath.canonicalize().with_context(|| wirepath.display().to_string())?;

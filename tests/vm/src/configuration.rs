@@ -1,5 +1,5 @@
-//! What is asked of a kernel's configuration, and whether it is so: Kconfig drops an option without a word when another
-//! one that it depends on is missing.
+//! What is asked of a kernel's configuration, and whether it is so: Kconfig drops an option without a word
+//! when another one that it depends on is missing.
 
 use anyhow::{Result, ensure};
 

@@ -1,5 +1,5 @@
-//! Writes archives of the form "newc" (Linux, Documentation/driver-api/early-userspace/buffer-format.rst), from which
-//! a kernel makes its first file system.
+//! Writes archives of the form "newc" (Linux, Documentation/driver-api/early-userspace/buffer-format.rst),
+//! from which a kernel makes its first file system.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -43,7 +43,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether there is such a file or folder.
+    /// Returns whether there is such a file or folder.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         inside(path).is_ok_and(|path| self.entries.contains_key(&path))
     }
@@ -81,7 +81,8 @@ fn entry(out: &mut impl Write, number: usize, mode: u32, path: &Path, content: &
     let name = path.as_os_str().as_encoded_bytes();
     let size = u32::try_from(content.len()).map_err(|_| io::Error::other("a file of 4 GiB or more"))?;
     let links = if mode == FOLDER { 2 } else { 1 };
-    // inode, mode, user, group, links, time, size, device (2), special device (2), length of the name, checksum
+    // inode, mode, user, group, links, time, size, device (2), special device (2), length of the name,
+    // checksum
     let name_bytes = name.len() + 1;
     write!(out, "070701{number:08x}{mode:08x}{:08x}{:08x}{links:08x}{:08x}{size:08x}", 0, 0, 0)?;
     write!(out, "{:08x}{:08x}{:08x}{:08x}{name_bytes:08x}{:08x}", 0, 0, 0, 0, 0)?;

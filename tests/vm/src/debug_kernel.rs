@@ -1,5 +1,5 @@
-//! A kernel that checks itself: KASAN, lockdep, kmemleak, UBSAN and failing allocations, built from the distribution's
-//! sources with the options of `debug/kernel.config`, once.
+//! A kernel that checks itself: KASAN, lockdep, kmemleak, UBSAN and failing allocations, built from the
+//! distribution's sources with the options of `debug/kernel.config`, once.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,8 @@ const KEPT: &str = "kernel.config";
 const TOOLS: &[(&str, &str)] =
     &[("flex", "flex"), ("bison", "bison"), ("m4", "m4"), ("bc", "bc"), ("xz", "xz-utils")];
 
-/// The kernel that checks itself, of the version of `series`: the one that `cache` has, unless other options are asked for
-/// now; else it is built, which takes twenty minutes of one processor and 3 GB for a while.
+/// The kernel that checks itself, of the version of `series`: the one that `cache` has, unless other options
+/// are asked for now; else it is built, which takes twenty minutes of one processor and 3 GB for a while.
 ///
 /// # Errors
 /// If there are no sources, it does not build, or an option is not as asked for.
@@ -51,8 +51,8 @@ fn is_kept(root: &Path, asked: &str) -> bool {
     std::fs::read_to_string(root.join(KEPT)).is_ok_and(|kept| kept == asked)
 }
 
-/// The archive of the sources: the one that is kept, else that of the newest package. To get a newer one, remove its
-/// folder.
+/// The archive of the sources: the one that is kept, else that of the newest package. To get a newer one,
+/// remove its folder.
 fn sources(series: &Series, cache: &Path, folder: &Path) -> Result<PathBuf> {
     let package = series.source.with_context(|| {
         format!("nobody has looked how this distribution packages the sources of Linux {}", series.number)
@@ -70,8 +70,8 @@ fn sources(series: &Series, cache: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Builds the kernel in a folder that stays until it is done, so that a build that was interrupted goes on; under the
-/// name `root` there is a whole kernel or none.
+/// Builds the kernel in a folder that stays until it is done, so that a build that was interrupted goes on;
+/// under the name `root` there is a whole kernel or none.
 fn build(archive: &Path, folder: &Path, root: &Path) -> Result<Kernel> {
     let work = folder.join("work");
     let tree = unpack(archive, &work)?;

@@ -8,8 +8,8 @@ use crate::command::{Command, output};
 use crate::cpio::Archive;
 use crate::kernels::Kernel;
 
-/// Adds the named modules and those that they need to the archive, and answers their paths there in the order in which
-/// they load. Those that are built into the kernel need no loading.
+/// Adds the named modules and those that they need to the archive, and answers their paths there in the order
+/// in which they load. Those that are built into the kernel need no loading.
 ///
 /// # Errors
 /// If the kernel has no such module, or it cannot be read.

@@ -43,7 +43,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A guest with nothing in it but its first process: `machine`, this crate's program. Its logs will have its name.
+    /// A guest with nothing in it but its first process: `machine`, this crate's program. Its logs will have
+    /// its name.
     ///
     /// # Errors
     /// If the kernel or the program cannot be read.
@@ -98,18 +99,20 @@ impl Guest {
         Ok(self)
     }
 
-    /// Makes what was planned so far a rehearsal, after which the module is unloaded and loaded again: when all is done, the kernel
-    /// must not keep more memory than after the rehearsal.
+    /// Makes what was planned so far a rehearsal, after which the module is unloaded and loaded again: when
+    /// all is done, the kernel must not keep more memory than after the rehearsal.
     #[must_use]
     pub fn rehearse(mut self) -> Self {
         self.plan.rehearsal.append(&mut self.plan.programs);
         self
     }
 
-    /// Adds file systems to send from, the shell's tools, and those that tests call, where they are installed.
+    /// Adds file systems to send from, the shell's tools, and those that tests call, where they are
+    /// installed.
     ///
     /// # Errors
-    /// If the kernel has not these file systems, busybox is not installed, or a tool is there and cannot be read.
+    /// If the kernel has not these file systems, busybox is not installed, or a tool is there and cannot be
+    /// read.
     pub fn for_tests(mut self) -> Result<Self> {
         for name in TOOLS {
             libraries::add_tool(&mut self.archive, name)?;

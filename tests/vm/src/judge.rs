@@ -1,7 +1,8 @@
 //! Reads a kernel's log: what in it fails a test.
 
-/// What the kernel says when something is wrong, and what then is. Each is what the kernel's sources print: the texts
-/// of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `, those of `slub_debug` with `BUG ` and a name.
+/// What the kernel says when something is wrong, and what then is. Each is what the kernel's sources print:
+/// the texts of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `, those of
+/// `slub_debug` with `BUG ` and a name.
 const COMPLAINTS: &[&str] = &[
     "WARNING: ",
     "BUG: ",
@@ -74,7 +75,7 @@ fn is_complaint(line: &str) -> bool {
         && !HARMLESS.iter().any(|text| line.contains(text))
 }
 
-/// Whether `text` is in `line` and begins a word there: `DEBUG: ` is no `BUG: `.
+/// Returns whether `text` is in `line` and begins a word there: `DEBUG: ` is no `BUG: `.
 fn contains_word(line: &str, text: &str) -> bool {
     line.match_indices(text)
         .any(|(start, _)| !line[..start].ends_with(|before: char| before.is_alphanumeric()))

@@ -76,8 +76,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of `series`: the one that `cache` has, else the newest one that is packaged. To get a newer one, remove
-    /// its folder.
+    /// The kernel of `series`: the one that `cache` has, else the newest one that is packaged. To get a newer
+    /// one, remove its folder.
     ///
     /// # Errors
     /// If there is none, and none can be had.

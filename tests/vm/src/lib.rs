@@ -1,5 +1,5 @@
-//! The machine that tests kernel work: it boots kernels in QEMU, runs programs in them, and judges what the programs
-//! report and what the kernels say. `docs/vm.md` explains it.
+//! The machine that tests kernel work: it boots kernels in QEMU, runs programs in them, and judges what the
+//! programs report and what the kernels say. `docs/vm.md` explains it.
 
 pub mod assess;
 pub mod command;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use crate::command::{Command, find, output};
 use crate::cpio::Archive;
 
-/// Adds a program as `path`, and its libraries where they are on this machine, all without debugging information.
+/// Adds a program as `path`, and its libraries where they are on this machine, all without debugging
+/// information.
 ///
 /// # Errors
 /// If a library is missing.

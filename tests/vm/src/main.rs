@@ -16,7 +16,8 @@ use wirepath_vm::{assess, cache, debug_kernel, init, module, record, workspace};
 
 /// Boots kernels in QEMU and tests in them.
 ///
-/// Kernels come from the distribution's packages, unpacked into target/vm (or the folder that WIREPATH_VM names).
+/// Kernels come from the distribution's packages, unpacked into target/vm (or the folder that WIREPATH_VM
+/// names).
 #[derive(Parser)]
 #[command(name = "wirepath-vm", max_term_width = 100)]
 struct Cli {
@@ -28,7 +29,8 @@ struct Cli {
 enum Job {
     /// Run the module's tests on every kernel, and the tests in network namespaces on the newest
     ///
-    /// WIREPATH_CALLER_SECONDS and WIREPATH_CALLER_SEED make other runs of the random caller than that of `make test`.
+    /// WIREPATH_CALLER_SECONDS and WIREPATH_CALLER_SEED make other runs of the random caller than that of
+    /// `make test`.
     Test {
         /// Only this kernel, such as 6.12
         #[arg(long, value_name = "NUMBER")]
@@ -40,7 +42,8 @@ enum Job {
         #[arg(conflicts_with = "parts")]
         filter: Vec<String>,
     },
-    /// Build a kernel that checks itself, and run the module's tests on it; first that each of its detectors works
+    /// Build a kernel that checks itself, and run the module's tests on it; first that each of its detectors
+    /// works
     TestDebug {
         /// Of its version, such as 6.12
         #[arg(long, value_name = "NUMBER")]

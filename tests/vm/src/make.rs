@@ -46,8 +46,8 @@ impl Make {
         output(self.command().args(goals))
     }
 
-    /// Makes something that takes long, on all processors, after everything else that wants them; says on standard error how
-    /// far it is.
+    /// Makes something that takes long, on all processors, after everything else that wants them; says on
+    /// standard error how far it is.
     ///
     /// # Errors
     /// With the last of what was printed, if it fails.

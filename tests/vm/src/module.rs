@@ -8,8 +8,8 @@ use crate::command::{Command, output};
 use crate::guest::Guest;
 use crate::kernels::Kernel;
 
-/// Builds the module whose `Kbuild` is in `sources`, from a copy in `folder`, because what kbuild makes lies beside the
-/// sources, and answers its file.
+/// Builds the module whose `Kbuild` is in `sources`, from a copy in `folder`, because what kbuild makes lies
+/// beside the sources, and answers its file.
 ///
 /// # Errors
 /// With everything the compiler said, if it does not build without a warning.
@@ -31,8 +31,8 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
     modules.into_iter().next().context("no module")
 }
 
-/// Plans the C program beside the module that makes each of its calls, with a file of each kind of file system that every
-/// guest has.
+/// Plans the C program beside the module that makes each of its calls, with a file of each kind of file
+/// system that every guest has.
 ///
 /// # Errors
 /// With everything the compiler said, if it does not build.

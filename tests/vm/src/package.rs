@@ -1,5 +1,5 @@
-//! The module as its users get it: its package, installed, built by DKMS, and removed again, on this machine's own system, of
-//! which nothing is changed.
+//! The module as its users get it: its package, installed, built by DKMS, and removed again, on this
+//! machine's own system, of which nothing is changed.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::command::{Command, find, output};
 use crate::kernels::Kernel;
 use crate::module::{copy_folder, files, without_make};
 
-/// Does in `folder` what `make -C kernel/module deb` does, and installs that package where there is this kernel and no other;
-/// answers the module's file that DKMS then built.
+/// Does in `folder` what `make -C kernel/module deb` does, and installs that package where there is this
+/// kernel and no other; answers the module's file that DKMS then built.
 ///
 /// # Errors
 /// With what the programs said, if one fails; a [`wirepath_tests::trial::Skip`] where this cannot be tried.

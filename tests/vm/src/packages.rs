@@ -1,6 +1,8 @@
-//! Distribution packages: found, downloaded and unpacked by apt and dpkg, without root and without installing any.
+//! Distribution packages: found, downloaded and unpacked by apt and dpkg, without root and without installing
+//! any.
 //!
-//! Lists and archives are kept in a folder of ours, so that the machine's own configuration of apt stays as it is.
+//! Lists and archives are kept in a folder of ours, so that the machine's own configuration of apt stays as
+//! it is.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

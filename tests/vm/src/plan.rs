@@ -15,7 +15,8 @@ pub struct Plan {
     pub drivers: Vec<PathBuf>,
     /// The module under test.
     pub module: Option<Module>,
-    /// What runs first, with the module loaded and unloaded again: after that the kernel must not keep more memory than then.
+    /// What runs first, with the module loaded and unloaded again: after that the kernel must not keep more
+    /// memory than then.
     pub rehearsal: Vec<Program>,
     /// What runs, one after another.
     pub programs: Vec<Program>,

@@ -14,7 +14,7 @@ const QEMU: &str = "qemu-system-x86_64";
 #[derive(Clone, Debug)]
 pub struct Qemu {
     version: (u32, u32),
-    /// Whether the machine's own processor runs the guest.
+    /// True if the machine's own processor runs the guest.
     pub kvm: bool,
     /// What an emulated processor lacks.
     without: &'static str,
@@ -69,8 +69,8 @@ impl Qemu {
         format!("QEMU {major}.{minor}, {how}")
     }
 
-    /// The command that runs `machine` to its end. A guest that is still there at its limit is ended, with exit code
-    /// 124; whoever ends this process ends the guest.
+    /// The command that runs `machine` to its end. A guest that is still there at its limit is ended, with
+    /// exit code 124; whoever ends this process ends the guest.
     pub fn command(&self, machine: &Machine<'_>) -> Command {
         let limit = machine.limit.as_secs().to_string();
         let mut command = Command::new("setpriv");
@@ -94,7 +94,8 @@ impl Qemu {
             false => vec!["-machine", "pc,accel=tcg", "-cpu", &cpu],
         };
         if !self.kvm && !interactive {
-            // The guest's clock counts instructions and passes over idle time: a loaded host changes no result.
+            // The guest's clock counts instructions and passes over idle time: a loaded host changes no
+            // result.
             arguments.extend(["-icount", "shift=0,sleep=off", "-rtc", "clock=vm"]);
         }
         arguments.into_iter().map(str::to_owned).collect()
@@ -105,7 +106,8 @@ impl Qemu {
 const COMMAND_LINE: &str =
     "console=ttyS0 ignore_loglevel panic=-1 oops=panic mitigations=off nokaslr rootfstype=ramfs";
 
-/// Debian 12's QEMU 7.2 now and then crashes guests that use `cmpxchg16b`; 10.0 does not. Between, nobody has looked.
+/// Debian 12's QEMU 7.2 now and then crashes guests that use `cmpxchg16b`; 10.0 does not. Between, nobody has
+/// looked.
 fn cpu(version: (u32, u32)) -> &'static str {
     if version < (10, 0) { "max,-cx16" } else { "max" }
 }

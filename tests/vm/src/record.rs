@@ -1,4 +1,5 @@
-//! The result of a run on the kernel that checks itself, as a folder that says what was run, on what, and what came of it.
+//! The result of a run on the kernel that checks itself, as a folder that says what was run, on what, and
+//! what came of it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,8 +14,8 @@ use crate::workspace;
 /// Lines of a complaint that are kept.
 const LINES: usize = 40;
 
-/// Writes `README.md`, the kernel's configuration, and what its kernels complained about; what was in `folder` of an
-/// earlier run is replaced.
+/// Writes `README.md`, the kernel's configuration, and what its kernels complained about; what was in
+/// `folder` of an earlier run is replaced.
 ///
 /// # Errors
 /// If something cannot be read or written.

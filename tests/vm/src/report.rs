@@ -35,11 +35,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads the lines that guest `name` reported, and its kernel's log. `ended` says what was wrong with its end, if
-    /// anything was.
+    /// Reads the lines that guest `name` reported, and its kernel's log. `ended` says what was wrong with its
+    /// end, if anything was.
     ///
-    /// There is always a test of the kernel: it passes if the guest did all that was planned, and its kernel complained
-    /// about nothing.
+    /// There is always a test of the kernel: it passes if the guest did all that was planned, and its kernel
+    /// complained about nothing.
     pub fn new(name: &str, reported: &str, log: &str, ended: &str) -> Self {
         let mut reader = Reader { guest: name, ..Reader::default() };
         for line in reported.lines() {

@@ -57,8 +57,9 @@ impl Suite {
         Self { qemu, cache, programs, modules: Mutex::default() }
     }
 
-    /// Runs these parts on the kernels of `chosen` that can be had, the newest first; prints each report as it comes. Of the
-    /// tests in network namespaces only those whose names contain one of `filter`, if there is any.
+    /// Runs these parts on the kernels of `chosen` that can be had, the newest first; prints each report as
+    /// it comes. Of the tests in network namespaces only those whose names contain one of `filter`, if there
+    /// is any.
     ///
     /// # Errors
     /// If the module does not build or QEMU cannot be run.
@@ -149,8 +150,8 @@ fn shown(report: Report) -> Result<Report> {
     Ok(report)
 }
 
-/// The kernels of this machine's distribution: the one of this number; without a number all, or only the newest where
-/// `WIREPATH_KERNELS` is `newest`, as in `make test`.
+/// The kernels of this machine's distribution: the one of this number; without a number all, or only the
+/// newest where `WIREPATH_KERNELS` is `newest`, as in `make test`.
 ///
 /// # Errors
 /// If there is none.

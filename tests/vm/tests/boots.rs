@@ -96,7 +96,8 @@ fn a_module_that_loses_count_of_its_users_fails() -> Result<()> {
 
 /// Promise: The package installs, DKMS builds a module that works, and removal takes all of it away.
 ///
-/// Installed on this machine's system, but for its kernels, built by DKMS for each kernel that is tested, and purged.
+/// Installed on this machine's system, but for its kernels, built by DKMS for each kernel that is tested, and
+/// purged.
 fn the_package_brings_a_module_that_works_and_takes_it_away() -> Result<()> {
     for series in suite::chosen(None).unwrap_or_default() {
         let kernel = Kernel::of(series, &cache());

@@ -1,8 +1,8 @@
 //! Figures in the documentation, filled in from kept results.
 //!
-//! A document says where and from what: a line `<!-- figure: PATH from RESULT... -->` for a data path, or `<!-- table: NAME from
-//! RESULT... -->`, and a line `<!-- end -->`. What is between them is generated; the rest is left as it is. Results are named by
-//! their place in the folder of results, without `.json`.
+//! A document says where and from what: a line `<!-- figure: PATH from RESULT... -->` for a data path, or
+//! `<!-- table: NAME from RESULT... -->`, and a line `<!-- end -->`. What is between them is generated; the
+//! rest is left as it is. Results are named by their place in the folder of results, without `.json`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! What the kernel module's paths are to gain over those that need no module, and whether results show it (section 5 of the papers).
+//! What the kernel module's paths are to gain over those that need no module, and whether results show it
+//! (section 5 of the papers).
 
 use wirepath_assess::Assessment;
 use wirepath_assess::cost::{self, Group};
@@ -57,7 +58,8 @@ const fn single(path: DataPath) -> PathVariant {
     PathVariant { kind: PathKind::Stream(path), variant: Variant::Single }
 }
 
-/// Paths whose cost is shown by itself: those of the goals, and what else there is to send packets with headers by.
+/// Paths whose cost is shown by itself: those of the goals, and what else there is to send packets with
+/// headers by.
 const SHOWN: [PathVariant; 17] = {
     use DataPath::*;
     [
@@ -81,7 +83,8 @@ const SHOWN: [PathVariant; 17] = {
     ]
 };
 
-/// Whether the goals are met by each of the results, which are called by these letters; and what a packet costs in each.
+/// Returns whether the goals are met by each of the results, which are called by these letters; and what a
+/// packet costs in each.
 pub(crate) fn tables(results: &[(char, &Assessment)]) -> Vec<Table> {
     let streams: Vec<(char, Option<Stream<'_>>)> =
         results.iter().map(|(letter, result)| (*letter, Stream::of(result))).collect();

@@ -1,5 +1,5 @@
-//! Keeps the figures of Wirepath's own documents equal to the results that are kept, and holds results to the goals of the kernel
-//! module. For developers; nothing that users run.
+//! Keeps the figures of Wirepath's own documents equal to the results that are kept, and holds results to the
+//! goals of the kernel module. For developers; nothing that users run.
 
 mod fill;
 mod goals;
@@ -15,8 +15,9 @@ use wirepath_report::terminal::Terminal;
 /// Keeps the figures of the documents equal to the kept results.
 #[derive(Parser)]
 enum Command {
-    /// Fill in the figures of the documents where a line `<!-- figure: PATH from RESULT... -->` or `<!-- table: NAME from RESULT... -->`
-    /// says so, up to a line `<!-- end -->`, and print the names of those that changed
+    /// Fill in the figures of the documents where a line `<!-- figure: PATH from RESULT... -->` or `<!--
+    /// table: NAME from RESULT... -->` says so, up to a line `<!-- end -->`, and print the names of those
+    /// that changed
     Fill {
         /// Folder of the documents
         #[arg(default_value = "docs")]

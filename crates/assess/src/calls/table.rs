@@ -10,8 +10,8 @@ use crate::sent::Sent;
 use crate::subject::PathKind;
 use crate::walk::Stretch;
 
-/// Calls that a wait explains, at most: the send that found no room with the read before it, `poll`, what reads returned loans,
-/// and the second half of a train or packet.
+/// Calls that a wait explains, at most: the send that found no room with the read before it, `poll`, what
+/// reads returned loans, and the second half of a train or packet.
 const FOR_A_WAIT: u64 = 8;
 
 /// Calls that a report of the receiver explains: it may come in two pieces.
@@ -23,8 +23,8 @@ const FOR_A_FLUSH: u64 = 2;
 /// Calls that come once: readings of the error queue begin and end somewhere.
 const ONCE: u64 = 2;
 
-/// Sees whether a path made as many calls as its table says, beside those that its waits, the receiver's reports and returned
-/// loans explain.
+/// Sees whether a path made as many calls as its table says, beside those that its waits, the receiver's
+/// reports and returned loans explain.
 ///
 /// # Errors
 /// [`Error::Faulty`] if not.

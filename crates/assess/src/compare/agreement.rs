@@ -1,4 +1,5 @@
-//! Whether two results agree on what is relative: machines and kernels differ in seconds, good measurements not in ratios.
+//! Whether two results agree on what is relative: machines and kernels differ in seconds, good measurements
+//! not in ratios.
 
 use std::collections::HashMap;
 
@@ -27,9 +28,9 @@ pub struct Agreement {
     pub second: f64,
     /// By how much the larger is above the smaller.
     pub apart: f64,
-    /// Whether that is no more than [`AGREEMENT`].
+    /// True if that is no more than [`AGREEMENT`].
     pub agree: bool,
-    /// Whether a figure that it is made of is noisy in one of the results.
+    /// True if a figure that it is made of is noisy in one of the results.
     pub noisy: bool,
 }
 

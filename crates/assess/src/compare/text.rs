@@ -23,8 +23,8 @@ impl Comparison {
         }
     }
 
-    /// What differs, every figure, what only one has, and the relative figures that do not agree. The results are called A and
-    /// B in them.
+    /// What differs, every figure, what only one has, and the relative figures that do not agree. The results
+    /// are called A and B in them.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.differences()];
         tables.extend(self.figures.chunk_by(are_neighbours).map(figures));
@@ -63,7 +63,7 @@ impl Comparison {
     }
 }
 
-/// Whether figures belong into one table: of one experiment, transport and MTU.
+/// Returns whether figures belong into one table: of one experiment, transport and MTU.
 fn are_neighbours(one: &Compared, other: &Compared) -> bool {
     let place = |name: &Name| (name.transport, name.mtu);
     one.name.topic == other.name.topic && place(&one.name) == place(&other.name)

@@ -6,7 +6,8 @@ use crate::host::read;
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// An arena has so many times what the last cache has: what was copied first is long gone when its turn comes again.
+/// An arena has so many times what the last cache has: what was copied first is long gone when its turn comes
+/// again.
 const TIMES_CACHE: usize = 4;
 
 /// The last cache, where the kernel does not say.
@@ -20,8 +21,8 @@ pub(super) struct Arena {
     place: usize,
 }
 
-/// Two arenas in which blocks of `largest` fit [`TIMES_CACHE`] times; smaller ones where memory is short, and nothing where not
-/// even pages fit.
+/// Two arenas in which blocks of `largest` fit [`TIMES_CACHE`] times; smaller ones where memory is short, and
+/// nothing where not even pages fit.
 pub(super) fn pair(largest: usize) -> Option<(Arena, Arena)> {
     // A quarter of what is free for each: measuring must not push others out.
     let most = available_memory().map_or(usize::MAX, |bytes| bytes / 4);
@@ -31,7 +32,8 @@ pub(super) fn pair(largest: usize) -> Option<(Arena, Arena)> {
 }
 
 impl Arena {
-    /// Of so many bytes, whole pages, each written to: a page that never was is not there, and reading it costs nothing.
+    /// Of so many bytes, whole pages, each written to: a page that never was is not there, and reading it
+    /// costs nothing.
     pub(super) fn new(size: usize, fill: u8) -> Arena {
         let memory = vec![fill; size + PAGE];
         let start = memory.as_ptr().align_offset(PAGE);

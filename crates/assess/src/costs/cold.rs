@@ -5,15 +5,16 @@ use std::hint::black_box;
 use super::arena::{self, Arena};
 use super::used;
 
-/// Bytes that are copied for one figure, about, and how often at least and at most: some hundreds of microseconds.
+/// Bytes that are copied for one figure, about, and how often at least and at most: some hundreds of
+/// microseconds.
 const VOLUME: usize = 4 << 20;
 const FEWEST: usize = 16;
 const MOST: usize = 1 << 16;
 
 /// Memory to copy from, block after block, and a place to copy to.
 ///
-/// The payload of a run is sent once, so its first bytes have left the caches long before they come round again. What the kernel
-/// copies it to are buffers that it has just had back from the device.
+/// The payload of a run is sent once, so its first bytes have left the caches long before they come round
+/// again. What the kernel copies it to are buffers that it has just had back from the device.
 pub(crate) struct ColdCopies {
     source: Arena,
     target: Arena,

@@ -1,7 +1,8 @@
-//! Copies by the kernel for this thread: how often each function that copies was called, and for how many bytes.
+//! Copies by the kernel for this thread: how often each function that copies was called, and for how many
+//! bytes.
 //!
-//! Probes on these functions take a kernel module, `kernel/copies`: the kernel's own probe events refuse them. What it says is in
-//! its source.
+//! Probes on these functions take a kernel module, `kernel/copies`: the kernel's own probe events refuse
+//! them. What it says is in its source.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

@@ -10,7 +10,7 @@ use crate::result::{Counted, PathKind};
 pub struct Reasons {
     /// In words; none where nothing differs.
     pub reasons: Vec<&'static str>,
-    /// Whether they account for all of the difference, to the last call and copy.
+    /// True if they account for all of the difference, to the last call and copy.
     pub are_all: bool,
 }
 

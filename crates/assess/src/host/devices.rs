@@ -8,7 +8,8 @@ use wirepath_sys::device::{self, DeviceName};
 use super::read;
 use crate::result::{Device, Feature, Rings};
 
-/// Features that data paths need or feel: the kernel's names, and those that `ethtool -k` shows where they differ.
+/// Features that data paths need or feel: the kernel's names, and those that `ethtool -k` shows where they
+/// differ.
 const FEATURES: &[(&str, &str)] = &[
     ("tx-checksum-ipv4", "tx-checksum-ipv4"), // these three: payload by reference is never read
     ("tx-checksum-ip-generic", "tx-checksum-ip-generic"),

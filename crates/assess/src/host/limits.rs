@@ -84,7 +84,8 @@ fn size(kib: u64) -> String {
     }
 }
 
-/// Whether kernel calls can be counted, tried as experiments do: on a thread that may mount what it lacks for itself alone.
+/// Returns whether kernel calls can be counted, tried as experiments do: on a thread that may mount what it
+/// lacks for itself alone.
 fn counting() -> String {
     let tried = std::thread::spawn(|| Calls::new().map(drop)).join();
     match tried {

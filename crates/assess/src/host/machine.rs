@@ -15,7 +15,8 @@ pub fn processor() -> String {
     name.unwrap_or_else(|| format!("unknown ({})", std::env::consts::ARCH))
 }
 
-/// Whether the machine is a guest: a flag of the processor that x86 hypervisors set, or what the firmware's tables say.
+/// Returns whether the machine is a guest: a flag of the processor that x86 hypervisors set, or what the
+/// firmware's tables say.
 pub(super) fn is_virtual() -> bool {
     let flagged = field(&read::text("/proc/cpuinfo").unwrap_or_default(), "flags")
         .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));

@@ -1,4 +1,5 @@
-//! Which data paths run here. Each is tried over the loopback device: no list of requirements is as right as that.
+//! Which data paths run here. Each is tried over the loopback device: no list of requirements is as right as
+//! that.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// More than this of a file is not read: the longest that is needed is the first processor's part of /proc/cpuinfo.
+/// More than this of a file is not read: the longest that is needed is the first processor's part of
+/// /proc/cpuinfo.
 const LIMIT: u64 = 64 * 1024;
 
 /// What the file holds, without blanks at its ends; nothing if it cannot be read or is empty.

@@ -4,14 +4,15 @@ use crate::result::LoanPoint;
 use crate::statistics::Summary;
 
 impl LoanPoint {
-    /// Seconds of a send besides its copy (t2 of the paper): the median of sends that copy, less that of the copy alone. Nothing
-    /// where that leaves nothing: then the copy alone was not what the kernel's copy costs.
+    /// Seconds of a send besides its copy (t2 of the paper): the median of sends that copy, less that of the
+    /// copy alone. Nothing where that leaves nothing: then the copy alone was not what the kernel's copy
+    /// costs.
     pub fn rest_s(&self) -> Option<f64> {
         positive(median(&self.copied_send_s)? - median(&self.copy_s)?)
     }
 
-    /// Seconds of lending alone: the median of sends that lend, less [`LoanPoint::rest_s`]. A difference of differences: it has
-    /// the noise of three figures, and none is given where it is not positive.
+    /// Seconds of lending alone: the median of sends that lend, less [`LoanPoint::rest_s`]. A difference of
+    /// differences: it has the noise of three figures, and none is given where it is not positive.
     pub fn loan_alone_s(&self) -> Option<f64> {
         positive(median(&self.lent_send_s)? - self.rest_s()?)
     }

@@ -19,7 +19,7 @@ struct Way<'a> {
     total: Duration,
 }
 
-/// Whether a point goes on.
+/// True if a point goes on.
 enum Outcome {
     Goes,
     /// What was measured of it before is no figure either.

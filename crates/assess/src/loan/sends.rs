@@ -35,7 +35,7 @@ pub(super) struct Sends {
     pub(super) transport: Transport,
     /// Bytes of a send.
     pub(super) size: u32,
-    /// Whether each begins where a page does; else one byte before, so that it has a part of one page more.
+    /// True if each begins where a page does; else one byte before, so that it has a part of one page more.
     pub(super) aligned: bool,
     /// Bytes of a UDP datagram that fills the MTU.
     pub(super) segment: u16,
@@ -50,7 +50,8 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Whether something that was to be lent was copied, by the path because nothing more could be lent, or by the kernel.
+    /// Returns whether something that was to be lent was copied, by the path because nothing more could be
+    /// lent, or by the kernel.
     pub(super) fn is_copied_after_all(&self) -> bool {
         self.run.copied.is_some() && self.loans.copies + self.loans.copied_by_kernel > 0
     }
@@ -62,16 +63,16 @@ impl Sends {
         (mtu - UDP_OVER_IPV4).min(MOST_OF_DATAGRAM) as u16
     }
 
-    /// The socket's side of it. Both ways have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is forced off is
-    /// `mmap_send` on such a socket.
+    /// The socket's side of it. Both ways have UDP_SEGMENT set, so that the same datagrams leave; `loan` that
+    /// is forced off is `mmap_send` on such a socket.
     pub(super) fn case(&self) -> Case {
         let path = if self.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
         let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
         Case { loans: LoanPolicy::NEVER, ..case }
     }
 
-    /// Sends of at least so many bytes in all of a file of this length, which holds one: each begins at a page of its own, or just
-    /// before, and they go round and round.
+    /// Sends of at least so many bytes in all of a file of this length, which holds one: each begins at a
+    /// page of its own, or just before, and they go round and round.
     pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = Stretch> {
         let (page, bytes) = (rustix::param::page_size() as u64, u64::from(self.size));
         let behind = if self.aligned { 0 } else { page - 1 };

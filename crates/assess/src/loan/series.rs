@@ -57,7 +57,7 @@ pub(super) struct Series<'a> {
     pub(super) points: Vec<Point>,
     pub(super) turned: Vec<Turned>,
     pub(super) mtu: u32,
-    /// Whether every point was measured once.
+    /// True if every point was measured once.
     pub(super) is_whole: bool,
 }
 

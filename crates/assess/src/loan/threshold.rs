@@ -20,7 +20,8 @@ enum Verdict {
     Unknown,
 }
 
-/// The threshold of one transport and MTU, or why there is none. `kernel_copies` if it was seen to copy whatever was lent.
+/// The threshold of one transport and MTU, or why there is none. `kernel_copies` if it was seen to copy
+/// whatever was lent.
 pub(super) fn threshold(
     points: &[LoanPoint],
     transport: Transport,
@@ -61,8 +62,8 @@ pub(super) fn ignored(points: &[LoanPoint], transport: Transport, mtu: u32) -> V
     sizes
 }
 
-/// The least size from which on all are cheaper. Noisy ones are passed over, and so are those above the largest that was lent:
-/// nobody knows of them. One below that could not be lent is as good as dear.
+/// The least size from which on all are cheaper. Noisy ones are passed over, and so are those above the
+/// largest that was lent: nobody knows of them. One below that could not be lent is as good as dear.
 fn verdict(mut points: Vec<&LoanPoint>) -> Verdict {
     points.sort_unstable_by_key(|point| std::cmp::Reverse(point.size));
     let mut lent = points.into_iter().skip_while(|point| point.lent_send_s.is_empty()).peekable();

@@ -10,7 +10,7 @@ pub(super) struct Turned {
     pub(super) loans: Loans,
 }
 
-/// Whether the kernel copied all that was lent over this transport in these runs.
+/// Returns whether the kernel copied all that was lent over this transport in these runs.
 pub(super) fn kernel_copies(turned: &[Turned], transport: Transport) -> bool {
     let counts = total(turned.iter().filter(|turned| turned.sends.transport == transport));
     counts.loans > 0 && counts.copied_by_kernel == counts.loans

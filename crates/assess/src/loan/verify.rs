@@ -1,5 +1,5 @@
-//! Compares what sends bring with what they should, byte for byte, before they are timed: over loopback and, where there is one,
-//! over the veth pair, with checksums computed by the kernel.
+//! Compares what sends bring with what they should, byte for byte, before they are timed: over loopback and,
+//! where there is one, over the veth pair, with checksums computed by the kernel.
 
 use std::io::Read;
 use std::net::{TcpStream, UdpSocket};

@@ -103,7 +103,8 @@ fn fill(
     file.sync_data().doing("writing what is sent to storage")
 }
 
-/// Numbers of a xorshift generator: the same in every assessment, never zero, and no pattern that anything could use.
+/// Numbers of a xorshift generator: the same in every assessment, never zero, and no pattern that anything
+/// could use.
 pub(super) fn payload() -> impl Writer {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     move |block: &mut Vec<u8>| {

@@ -128,7 +128,8 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
         }
         faults() - before
     };
-    // Buffers of the loop itself may fault now and then; a mapping's pages would by the dozen, even sixteen at a time.
+    // Buffers of the loop itself may fault now and then; a mapping's pages would by the dozen, even sixteen
+    // at a time.
     assert!(send_all() < 24, "pages were not mapped");
 }
 

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use crate::progress::Progress;
 
-/// Removes all that assessments made in this folder, but for what is being made. Whoever sends such a file now has it open and keeps it.
+/// Removes all that assessments made in this folder, but for what is being made. Whoever sends such a file
+/// now has it open and keeps it.
 pub fn remove_made(folder: &Path, progress: &mut dyn Progress) {
     tidy(folder, 0, progress); // no payload has this length
 }
 
-/// Removes what this program made here for payloads of other lengths, and what makers that were killed left unfinished. Whoever
-/// sends such a file now has it open and keeps it.
+/// Removes what this program made here for payloads of other lengths, and what makers that were killed left
+/// unfinished. Whoever sends such a file now has it open and keeps it.
 pub(super) fn tidy(folder: &Path, length: u64, progress: &mut dyn Progress) {
     let Ok(entries) = fs::read_dir(folder) else { return }; // it is made when a file is
     for entry in entries.filter_map(Result::ok) {
@@ -26,8 +27,8 @@ pub(super) fn tidy(folder: &Path, length: u64, progress: &mut dyn Progress) {
     }
 }
 
-/// Whether a file of this name is ours, and is neither of this length nor being made: `assess-VERSION-LENGTH.payload`,
-/// `assess-VERSION-LENGTH-PACKET.packets`, and these with `.unfinished-PID`.
+/// Returns whether a file of this name is ours, and is neither of this length nor being made:
+/// `assess-VERSION-LENGTH.payload`, `assess-VERSION-LENGTH-PACKET.packets`, and these with `.unfinished-PID`.
 fn is_leftover(name: &str, length: u64) -> bool {
     let Some((stem, ending)) = name.strip_prefix("assess-").and_then(|rest| rest.split_once('.')) else {
         return false;

@@ -1,4 +1,5 @@
-//! The experiment `profile`: every path with packets that fill the MTU, sampled while it sends (table 1 of the papers).
+//! The experiment `profile`: every path with packets that fill the MTU, sampled while it sends (table 1 of
+//! the papers).
 
 use std::time::Duration;
 
@@ -27,11 +28,12 @@ const RUN: Duration = Duration::from_millis(250);
 /// Payload of the run from which the length of the others is reckoned.
 const FIRST_RUN: u64 = 8 << 20;
 
-/// A share of fewer samples is no figure: one of a tenth has a standard deviation of a tenth of itself or more.
+/// A share of fewer samples is no figure: one of a tenth has a standard deviation of a tenth of itself or
+/// more.
 const FEWEST_SAMPLES: u64 = 1000;
 
-/// Takes the profiles and adds them to `result`, also those taken before an error. Where the kernel may not be sampled they are
-/// left out, with the remedy.
+/// Takes the profiles and adds them to `result`, also those taken before an error. Where the kernel may not
+/// be sampled they are left out, with the remedy.
 ///
 /// # Errors
 /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.

@@ -1,9 +1,10 @@
 //! Samples behind a system call's instruction.
 //!
-//! The way out of the kernel has interrupts off, and ends with the instruction that puts them on again and goes to user space.
-//! A timer that went off meanwhile is heard there: the sample stands at the first instruction after the call, in user space,
-//! though the time was spent leaving the kernel. A quarter of the samples of a loop of `getpid` stand there. They are charged
-//! to the kernel's exit; the one instruction that is really there takes no time.
+//! The way out of the kernel has interrupts off, and ends with the instruction that puts them on again and
+//! goes to user space. A timer that went off meanwhile is heard there: the sample stands at the first
+//! instruction after the call, in user space, though the time was spent leaving the kernel. A quarter of the
+//! samples of a loop of `getpid` stand there. They are charged to the kernel's exit; the one instruction that
+//! is really there takes no time.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +32,7 @@ impl KernelExits {
         Ok(KernelExits { memory: File::open("/proc/self/mem")? })
     }
 
-    /// Whether the instruction before this address enters the kernel.
+    /// Returns whether the instruction before this address enters the kernel.
     pub(super) fn is_one(&self, address: u64) -> bool {
         let mut before = [0; 4];
         let before = &mut before[..SYSTEM_CALL.len()];

@@ -40,8 +40,8 @@ impl KernelSymbols {
     }
 }
 
-/// Reads lines of `address type name [module]`; what is none is passed over. Of several names for a place the one with the fewest
-/// underscores in front is kept: `memcpy` and not `__memcpy`.
+/// Reads lines of `address type name [module]`; what is none is passed over. Of several names for a place the
+/// one with the fewest underscores in front is kept: `memcpy` and not `__memcpy`.
 fn parse(text: impl BufRead) -> io::Result<KernelSymbols> {
     let mut symbols = Vec::new();
     for line in text.split(b'\n') {

@@ -13,11 +13,12 @@ use rustix::time::{ClockId, clock_gettime};
 use super::ProfileError;
 use crate::host::read;
 
-/// Processor time between samples in nanoseconds: about 4,000 a second, and prime, so as not to keep step with the kernel's own
-/// timers.
+/// Processor time between samples in nanoseconds: about 4,000 a second, and prime, so as not to keep step
+/// with the kernel's own timers.
 const PERIOD_NS: u64 = 249_989;
 
-/// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them. It is emptied after each step.
+/// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them. It is emptied after each
+/// step.
 const RING: usize = 1 << 17;
 
 /// How many times as long as the processor time that is wanted it may take.
@@ -88,8 +89,9 @@ impl Sampling {
         Ok(Sampling { sampler, lost: 0, told_lost: 0 })
     }
 
-    /// Calls `step` again and again, which says what of it is sampled, until so much processor time was sampled, or it has been at
-    /// it [`PATIENCE`] times as long: others may use the processor, and work may wait.
+    /// Calls `step` again and again, which says what of it is sampled, until so much processor time was
+    /// sampled, or it has been at it [`PATIENCE`] times as long: others may use the processor, and work may
+    /// wait.
     pub(super) fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,

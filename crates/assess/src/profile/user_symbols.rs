@@ -1,5 +1,5 @@
-//! Names for addresses in user space: of the program or library, not of its functions. That suffices for what paths are: loops
-//! around calls.
+//! Names for addresses in user space: of the program or library, not of its functions. That suffices for what
+//! paths are: loops around calls.
 
 use std::io;
 

@@ -8,9 +8,10 @@ use crate::subject::{Method, Part, Program};
 pub(crate) struct Case {
     pub(crate) part: Part,
     pub(crate) method: Method,
-    /// Whether every byte is touched on its way.
+    /// True if every byte is touched on its way.
     pub(crate) touch: bool,
-    /// Bytes that are read at a time, bytes of a record, or bytes that arrive together; none where the way decides.
+    /// Bytes that are read at a time, bytes of a record, or bytes that arrive together; none where the way
+    /// decides.
     pub(crate) block: Option<usize>,
     /// Connections on the side that has several, or receivers.
     pub(crate) links: usize,
@@ -24,7 +25,8 @@ pub(crate) const LINKS: usize = 16;
 /// Receivers of datagrams.
 pub(crate) const RECEIVERS: usize = 64;
 
-/// Streams of the crowd: those that the others are compared with, and the busy and the idle ones of the crowd itself.
+/// Streams of the crowd: those that the others are compared with, and the busy and the idle ones of the crowd
+/// itself.
 pub(crate) const FEW: usize = 10;
 pub(crate) const BUSY: usize = 1000;
 pub(crate) const IDLE: usize = 10_000;
@@ -35,7 +37,8 @@ const BLOCKS: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
 /// The block of those ways of which one size is enough.
 const BLOCK: usize = 64 << 10;
 
-/// Datagrams that arrive together: as many as 20 ms of 8 Mb/s have, which servers send in one go, or each alone.
+/// Datagrams that arrive together: as many as 20 ms of 8 Mb/s have, which servers send in one go, or each
+/// alone.
 pub(crate) const BURST: usize = 16;
 
 /// Outputs of one input.

@@ -1,7 +1,8 @@
 //! Datagrams to what is measured, and the receivers behind it.
 //!
-//! Nobody answers a datagram, so the source looks at what waits for the measured socket (`/proc/PID/net/udp`), and at what receivers
-//! have, and sends no more than there is room for: nothing may be lost, since what is lost costs less.
+//! Nobody answers a datagram, so the source looks at what waits for the measured socket
+//! (`/proc/PID/net/udp`), and at what receivers have, and sends no more than there is room for: nothing may
+//! be lost, since what is lost costs less.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -24,7 +25,8 @@ use super::task::DATAGRAM;
 use crate::error::{Doing, Error};
 use crate::test_bed::TestBed;
 
-/// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what it has room for.
+/// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what
+/// it has room for.
 const WAITING: u64 = 48 << 10;
 
 /// Bytes of payload that may be under way to a receiver.
@@ -135,7 +137,8 @@ impl Received {
         room: &mut [u8],
         keep: bool,
     ) -> io::Result<Option<u64>> {
-        // MSG_TRUNC answers the length of the whole datagram, or of those that the kernel gathered, whatever is kept of it.
+        // MSG_TRUNC answers the length of the whole datagram, or of those that the kernel gathered, whatever
+        // is kept of it.
         let room = if keep { room } else { &mut room[..1] };
         match recv(socket, &mut *room, RecvFlags::TRUNC | RecvFlags::DONTWAIT) {
             Ok((_, length)) => {
@@ -159,7 +162,8 @@ pub(crate) struct Bursts {
     pub(crate) burst: u64,
 }
 
-/// Sends them to the process, which has this UDP port, on a thread beside the processor that is measured, as it takes them.
+/// Sends them to the process, which has this UDP port, on a thread beside the processor that is measured, as
+/// it takes them.
 pub(crate) fn send(
     test_bed: &TestBed,
     pattern: &Arc<Pattern>,
@@ -192,13 +196,14 @@ pub(crate) fn send(
     })
 }
 
-/// Looks at what waits for the socket of the process until that is little enough. It is looked at again and again because nobody tells,
-/// on a processor that has nothing else to do.
+/// Looks at what waits for the socket of the process until that is little enough. It is looked at again and
+/// again because nobody tells, on a processor that has nothing else to do.
 fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let table = fs::read_to_string(format!("/proc/{process}/net/udp"))?;
-        // While other sockets come and go, the table is read with gaps: what is not found is looked for again.
+        // While other sockets come and go, the table is read with gaps: what is not found is looked for
+        // again.
         if let Some(Queue { waiting, dropped }) = queue(&table, socket) {
             if dropped > 0 {
                 return Err(io::Error::other(format!(

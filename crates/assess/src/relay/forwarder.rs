@@ -1,8 +1,9 @@
-//! The side that is measured: a process of its own that moves data from sources to sinks and does nothing else.
+//! The side that is measured: a process of its own that moves data from sources to sinks and does nothing
+//! else.
 //!
-//! It is told what to do in one line ([`Task`]), says where it can be reached, makes its connections, says that it is ready, and
-//! begins when it is told to. All that comes before is in no figure. Other programs are started through it, too, so that they end
-//! with whoever started them.
+//! It is told what to do in one line ([`Task`]), says where it can be reached, makes its connections, says
+//! that it is ready, and begins when it is told to. All that comes before is in no figure. Other programs are
+//! started through it, too, so that they end with whoever started them.
 
 mod copy;
 mod datagrams;
@@ -39,8 +40,8 @@ pub(crate) struct Ends {
 /// What is left to be done when a forwarder is ready. It moves everything, to the end.
 pub(crate) type Prepared = Box<dyn FnOnce() -> io::Result<()>>;
 
-/// The whole of `wirepath assess forwarder`: becomes the program that is named, or moves what standard input says. Ends with the thread
-/// that started it, however that ends.
+/// The whole of `wirepath assess forwarder`: becomes the program that is named, or moves what standard input
+/// says. Ends with the thread that started it, however that ends.
 ///
 /// # Errors
 /// If the program cannot be started, if standard input has no task, or if what it asks for fails.
@@ -111,7 +112,8 @@ impl Ends {
 pub(crate) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // BBR, where that is the default, paces by timers, which would be what is measured; who is accepted has what this has.
+    // BBR, where that is the default, paces by timers, which would be what is measured; who is accepted has
+    // what this has.
     socket.set_tcp_congestion(b"reno")?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -140,7 +142,8 @@ pub(crate) fn allow_descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What the largest crowd takes: a connection for each idle stream, two and a pipe for each busy one, and some.
+/// What the largest crowd takes: a connection for each idle stream, two and a pipe for each busy one, and
+/// some.
 pub(crate) const DESCRIPTORS: u64 = 1 << 14;
 
 fn say(line: &str) -> io::Result<()> {

@@ -115,7 +115,8 @@ impl Side {
         Ok(Spent { total, user_ticks: user + child_user, system_ticks: system + child_system })
     }
 
-    /// Waits until its children have ended: what a program that starts a process for each connection has used is known then.
+    /// Waits until its children have ended: what a program that starts a process for each connection has used
+    /// is known then.
     pub(crate) fn wait_for_children(&self) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         while !self.children()?.is_empty() {
@@ -176,8 +177,8 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // It keeps nothing that a gentle end would save. It may have ended by itself, which is as good. What it started ends with
-        // its process group.
+        // It keeps nothing that a gentle end would save. It may have ended by itself, which is as good. What
+        // it started ends with its process group.
         let group = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
         self.child.wait().ok();
@@ -196,7 +197,8 @@ impl Spent {
     }
 }
 
-/// This program once more. Of the link's name and not of what it points to: the file may have been replaced since it started.
+/// This program once more. Of the link's name and not of what it points to: the file may have been replaced
+/// since it started.
 fn ourselves() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["assess", "forwarder"]);
@@ -228,7 +230,7 @@ fn ticks(stat: &str) -> Option<[u64; 4]> {
     Some([next()?, next()?, next()?, next()?])
 }
 
-/// Whether somebody listens on this port, in the network namespace of the process.
+/// Returns whether somebody listens on this port, in the network namespace of the process.
 fn listens(process: u32, port: u16) -> Result<bool, Error> {
     let table =
         fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;

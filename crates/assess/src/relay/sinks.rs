@@ -1,4 +1,5 @@
-//! Where connections go that data arrives on: connects, and takes what comes, beside the processor that is measured.
+//! Where connections go that data arrives on: connects, and takes what comes, beside the processor that is
+//! measured.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -58,7 +59,8 @@ pub(crate) struct Arrived {
 }
 
 impl Sinks {
-    /// Connects so many, in order, and takes what comes until they have ended, or each has got enough; `keep` it or throw it away uncopied.
+    /// Connects so many, in order, and takes what comes until they have ended, or each has got enough; `keep`
+    /// it or throw it away uncopied.
     pub(crate) fn connect(
         test_bed: &TestBed,
         to: SocketAddr,

@@ -20,7 +20,8 @@ use crate::test_bed::TestBed;
 /// Nothing that an experiment waits for takes so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How far apart the places in the pattern are that neighbours' streams begin at: in pages, coprime to the pattern's.
+/// How far apart the places in the pattern are that neighbours' streams begin at: in pages, coprime to the
+/// pattern's.
 const APART: u64 = 64 * 4096;
 
 /// What one call of `sendfile` is asked for.

@@ -14,12 +14,12 @@ pub struct Goal {
     pub limit: f64,
     /// The ratio that was measured, by medians.
     pub ratio: f64,
-    /// Whether its distance from the limit is more than the runs differ by.
+    /// True if its distance from the limit is more than the runs differ by.
     pub significance: Significance,
 }
 
 impl Goal {
-    /// Whether it is met, by the medians.
+    /// Returns whether it is met, by the medians.
     pub fn is_met(&self) -> bool {
         self.ratio <= self.limit
     }
@@ -28,7 +28,8 @@ impl Goal {
 /// What a rewriting handler may cost, as a multiple of a careful loop at user level.
 const HANDLER: f64 = 1.0 / 0.85;
 
-/// What the stream service may cost where a loop without policies, records and counters does the same by the same calls.
+/// What the stream service may cost where a loop without policies, records and counters does the same by the
+/// same calls.
 const BARE: f64 = 1.1;
 
 /// What a further sink of a mirror may cost, as a share of one copy by `read` and `write`.
@@ -110,7 +111,8 @@ impl Costs<'_> {
         self.find(Part::Crowd, Method::Streams, false, FEW, None)
     }
 
-    /// What each sink of sixteen costs beyond the first, as a share of what a loop pays for reading and writing once.
+    /// What each sink of sixteen costs beyond the first, as a share of what a loop pays for reading and
+    /// writing once.
     fn further_sink(&self) -> Option<Goal> {
         let of = |method, links| self.find(Part::Mirror, method, false, links, None);
         let (one, many, copy) =

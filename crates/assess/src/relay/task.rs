@@ -16,7 +16,7 @@ pub(crate) const DATAGRAM: usize = crate::result::RELAY_DATAGRAM as usize;
 pub(crate) struct Task {
     pub(crate) how: How,
     pub(crate) shape: Shape,
-    /// Whether every byte is touched on its way.
+    /// True if every byte is touched on its way.
     pub(crate) touch: bool,
     /// Bytes that are read at a time; of merges and of what spreads records, the bytes of a record.
     pub(crate) block_bytes: usize,

@@ -1,4 +1,5 @@
-//! One run of a case: everything is set up, moved and counted, and what the measured side used for it is answered.
+//! One run of a case: everything is set up, moved and counted, and what the measured side used for it is
+//! answered.
 
 mod datagrams;
 
@@ -21,7 +22,8 @@ use crate::progress::Unwatched;
 use crate::result::{Method, Part, RelayRun};
 use crate::test_bed::TestBed;
 
-/// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have grown.
+/// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have
+/// grown.
 const FIRST: u64 = 2 << 20;
 
 /// What runs of an assessment share.
@@ -57,7 +59,8 @@ impl Case {
         Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
     }
 
-    /// What a volume is a multiple of: records, or what is read at a time. Each of a thousand gets few such, so of a crowd pages.
+    /// What a volume is a multiple of: records, or what is read at a time. Each of a thousand gets few such,
+    /// so of a crowd pages.
     fn unit(&self) -> u64 {
         self.block.filter(|_| self.part != Part::Crowd).map_or(4096, |block| block as u64)
     }
@@ -70,7 +73,8 @@ impl Trials<'_> {
     /// [`Error::Faulty`] if not all of it came; what ends the assessment.
     pub(crate) fn run(&mut self, case: &Case, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
-        // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a hundred times as often.
+        // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a
+        // hundred times as often.
         if case.part == Part::Crowd && !keep {
             (volume.first, volume.ends) = (FIRST, false);
         }
@@ -99,7 +103,8 @@ impl Trials<'_> {
             (before, start) = (side.spent()?, Instant::now());
         }
         source.iter().for_each(Source::open);
-        // What arrived keeps its connections open: to see ten thousand of them close is no part of moving bytes.
+        // What arrived keeps its connections open: to see ten thousand of them close is no part of moving
+        // bytes.
         let arrived = sinks.map(Sinks::finish).transpose()?;
         if arrived.is_none() {
             side.wait_done()?;
@@ -223,7 +228,7 @@ fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error
     Ok((counts, contents))
 }
 
-/// Whether as much came as should, to each sink as far as that is known.
+/// Returns whether as much came as should, to each sink as far as that is known.
 fn complete(case: &Case, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let Volume { busy, bytes_each, .. } = volume;
     let came: u64 = counts.iter().sum();

@@ -12,7 +12,7 @@ struct Plot {
     axis: &'static str,
     kind: Axis,
     unit: Unit,
-    /// Whether it is of sends that begin where a page does.
+    /// True if it is of sends that begin where a page does.
     aligned: bool,
     lines: &'static [(&'static str, Derive)],
 }

@@ -95,8 +95,8 @@ const TABLE_2: [Line; 28] = {
     ]
 };
 
-/// The gains that the papers claim, and those of this machine: of the paths themselves, which need the kernel module. Claims of
-/// which nothing was measured are left out.
+/// The gains that the papers claim, and those of this machine: of the paths themselves, which need the kernel
+/// module. Claims of which nothing was measured are left out.
 pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     let heads = ["claim", "#papers", "#this machine", "verdict"];
     let mut table =

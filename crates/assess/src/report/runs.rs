@@ -154,7 +154,7 @@ fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
     })
 }
 
-/// Whether the runs of a figure are rows already, with what they are made of.
+/// Returns whether the runs of a figure are rows already, with what they are made of.
 fn has_rows_of_its_own(figure: &Figure) -> bool {
     let is_relay = matches!(figure.name.topic, Topic::Relay(_));
     figure.unit == Unit::SecondsPerGib || (is_relay && figure.unit == Unit::Seconds)

@@ -34,7 +34,7 @@ pub struct Device {
     pub name: String,
     /// Driver, where it says.
     pub driver: Option<String>,
-    /// Whether it is up.
+    /// True if it is up.
     pub up: bool,
     /// MTU.
     pub mtu: u32,
@@ -64,9 +64,9 @@ pub struct Rings {
 pub struct Feature {
     /// ethtool's name, for example `tx-udp-segmentation`.
     pub name: String,
-    /// Whether it is on.
+    /// True if it is on.
     pub on: bool,
-    /// Whether it can be switched; what cannot, ethtool shows as fixed.
+    /// True if it can be switched; what cannot, ethtool shows as fixed.
     pub changeable: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Setting {
     pub value: String,
 }
 
-/// Whether a data path runs here, found by sending with it over the loopback device.
+/// True if a data path runs here, found by sending with it over the loopback device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathState {
     /// `stream` or `download`.
@@ -88,7 +88,7 @@ pub struct PathState {
     pub path: PathKind,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Whether what was sent arrived, byte for byte.
+    /// True if what was sent arrived, byte for byte.
     pub runs: bool,
     /// What is missing, or why it does less than it could; null if nothing is.
     pub missing: Option<String>,
@@ -121,8 +121,8 @@ pub struct Costs {
 pub struct CopyCost {
     /// Bytes copied at a time.
     pub size: u64,
-    /// Whether source and target begin at the boundaries of cache lines (from a page on: of pages), or one byte and three behind
-    /// them.
+    /// Whether source and target begin at the boundaries of cache lines (from a page on: of pages), or one
+    /// byte and three behind them.
     pub aligned: bool,
     /// Whether the same block is copied again and again (from the processor's caches), or ever other ones.
     pub cached: bool,

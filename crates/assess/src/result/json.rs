@@ -52,7 +52,8 @@ impl Assessment {
     /// The result as JSON, with a newline at its end.
     ///
     /// # Errors
-    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: as null it could not be read back.
+    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: as null it could not be read
+    /// back.
     pub fn to_json(&self) -> Result<String, WriteError> {
         if let Some(figure) = self.not_finite() {
             return Err(WriteError::NotFinite(figure));

@@ -15,10 +15,10 @@ pub struct RelayCost {
     /// How.
     #[serde(rename = "way")]
     pub method: Method,
-    /// Whether every byte is touched on its way, by the paper's dummy handler.
+    /// True if every byte is touched on its way, by the paper's dummy handler.
     pub touch: bool,
-    /// Bytes that are read at a time, of merges and of what spreads records the bytes of a record, of datagrams the bytes that
-    /// arrive together; null where the method decides.
+    /// Bytes that are read at a time, of merges and of what spreads records the bytes of a record, of
+    /// datagrams the bytes that arrive together; null where the method decides.
     pub block: Option<u64>,
     /// Connections at once, on the side that has several; of datagrams, receivers.
     pub links: u32,
@@ -26,13 +26,14 @@ pub struct RelayCost {
     pub idle: u32,
     /// MTU of the device between the moving side and the sinks.
     pub mtu: u32,
-    /// Whether what arrived was compared, byte for byte, before it was timed.
+    /// True if what arrived was compared, byte for byte, before it was timed.
     pub verified: bool,
     /// Runs, in the order they were made.
     pub runs: Vec<RelayRun>,
 }
 
-/// One run. Processor time is that of the process that moves, with its children; those at the ends are others.
+/// One run. Processor time is that of the process that moves, with its children; those at the ends are
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayRun {
     /// Processor time in user space.
@@ -48,7 +49,7 @@ pub struct RelayRun {
 }
 
 impl RelayCost {
-    /// Whether it is about datagrams.
+    /// Returns whether it is about datagrams.
     pub fn is_of_datagrams(&self) -> bool {
         self.part == Part::UdpMirror
     }
@@ -58,7 +59,8 @@ impl RelayCost {
         if self.is_of_datagrams() { Transport::Udp } else { Transport::Tcp }
     }
 
-    /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was delivered.
+    /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was
+    /// delivered.
     pub fn costs(&self) -> Vec<f64> {
         let cost = |run: &RelayRun| match self.is_of_datagrams() {
             true => run.cpu_s() / (run.delivered as f64 / DATAGRAM as f64),

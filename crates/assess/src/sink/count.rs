@@ -32,8 +32,8 @@ pub(super) enum Source<'a> {
     Stream(&'a TcpStream),
 }
 
-/// Counts until the sender has asked its question and got its answer, or is gone. Reports whenever a quarter of the window
-/// came.
+/// Counts until the sender has asked its question and got its answer, or is gone. Reports whenever a quarter
+/// of the window came.
 pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -> io::Result<()> {
     let mut came = Report::default();
     let mut reported = 0;
@@ -70,8 +70,8 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
 }
 
 impl Source<'_> {
-    /// Has a stream wake us when so many bytes have come. A sender pays for waking its receiver; one that receives in earnest is
-    /// on another machine, and is woken by its own network card now and then.
+    /// Has a stream wake us when so many bytes have come. A sender pays for waking its receiver; one that
+    /// receives in earnest is on another machine, and is woken by its own network card now and then.
     fn wake_for(&self, bytes: u32) -> io::Result<()> {
         match self {
             Source::Stream(stream) => set_least_to_wake(stream.as_fd(), bytes),

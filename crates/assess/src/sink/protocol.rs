@@ -1,4 +1,5 @@
-//! What sender and receiver say to each other on the control connection: messages of fixed lengths, numbers in network order.
+//! What sender and receiver say to each other on the control connection: messages of fixed lengths, numbers
+//! in network order.
 //!
 //! ```text
 //! sender                                   receiver
@@ -89,7 +90,7 @@ pub struct Report {
     pub bytes: u64,
     /// Datagrams; for TCP 0.
     pub packets: u64,
-    /// Whether the sender asked for it, and it is the last.
+    /// True if the sender asked for it, and it is the last.
     pub last: bool,
 }
 

@@ -21,7 +21,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A UDP socket connected to it for one run of datagrams of at most `packet` bytes, and the account of that run.
+    /// A UDP socket connected to it for one run of datagrams of at most `packet` bytes, and the account of
+    /// that run.
     ///
     /// # Errors
     /// [`Error::SinkStopped`].
@@ -47,8 +48,8 @@ impl Remote {
             let account = self.ask(self.connect()?, request)?;
             let data = SocketAddr::new(self.address.ip(), account.port);
             let socket = Socket::new(Domain::for_address(data), Type::STREAM, Some(Protocol::TCP))?;
-            // BBR, where that is the default, paces by timers, which would be what is measured; a connection that began with it
-            // keeps them.
+            // BBR, where that is the default, paces by timers, which would be what is measured; a connection
+            // that began with it keeps them.
             socket.set_tcp_congestion(b"reno")?;
             socket.connect_timeout(&data.into(), PATIENCE)?;
             socket.set_nonblocking(false)?;
@@ -125,14 +126,15 @@ impl Account {
         self.reports
     }
 
-    /// Lets less be under way, because its pages are lent: each header and payload is then charged to the receiver's buffer as whole
-    /// pages, three for most packets. Not less than the receiver lets come before it reports.
+    /// Lets less be under way, because its pages are lent: each header and payload is then charged to the
+    /// receiver's buffer as whole pages, three for most packets. Not less than the receiver lets come before
+    /// it reports.
     pub(crate) fn expect_lent_pages(&mut self) {
         self.window = (self.window / 4).max(1);
     }
 
-    /// Waits until there is room for more after `sent` bytes in all. One call to the kernel for each quarter of the window;
-    /// none while there is room.
+    /// Waits until there is room for more after `sent` bytes in all. One call to the kernel for each quarter
+    /// of the window; none while there is room.
     ///
     /// # Errors
     /// [`Error::SinkStopped`] if the receiver does not get on, or what was sent is lost.

@@ -27,7 +27,8 @@ impl PathKind {
         }
     }
 
-    /// Whether it sends trains that are cut by UDP_SEGMENT, whose packets the network cannot fragment.
+    /// Returns whether it sends trains that are cut by UDP_SEGMENT, whose packets the network cannot
+    /// fragment.
     pub fn segments(self) -> bool {
         match self {
             PathKind::Stream(path) => path.segments() && path.batches(),
@@ -35,7 +36,8 @@ impl PathKind {
         }
     }
 
-    /// Whether what it sends is cut by the kernel or the device, if only for the sake of its checksums.
+    /// Returns whether what it sends is cut by the kernel or the device, if only for the sake of its
+    /// checksums.
     pub fn sends_trains(self) -> bool {
         match self {
             PathKind::Stream(path) => path.sends_trains(),
@@ -43,12 +45,12 @@ impl PathKind {
         }
     }
 
-    /// Whether it sends pages of a file by reference, by `sendfile`.
+    /// Returns whether it sends pages of a file by reference, by `sendfile`.
     pub fn sends_by_reference(self) -> bool {
         self.name().ends_with("sendfile")
     }
 
-    /// Whether it lends pages to the kernel.
+    /// Returns whether it lends pages to the kernel.
     pub fn lends(self) -> bool {
         match self {
             PathKind::Stream(path) => path.lends(),
@@ -56,7 +58,7 @@ impl PathKind {
         }
     }
 
-    /// Whether it sends from memory that a ring holds.
+    /// Returns whether it sends from memory that a ring holds.
     pub fn needs_hot_memory(self) -> bool {
         match self {
             PathKind::Stream(path) => path.needs_hot_memory(),
@@ -64,7 +66,7 @@ impl PathKind {
         }
     }
 
-    /// Whether it needs the kernel module.
+    /// Returns whether it needs the kernel module.
     pub fn needs_module(self) -> bool {
         match self {
             PathKind::Stream(path) => path.needs_module(),
@@ -72,7 +74,7 @@ impl PathKind {
         }
     }
 
-    /// Whether one call takes any number of packets, so that a file is sent by one.
+    /// Returns whether one call takes any number of packets, so that a file is sent by one.
     pub fn takes_runs(self) -> bool {
         match self {
             PathKind::Stream(path) => path.takes_runs(),
@@ -88,7 +90,7 @@ impl PathKind {
         }
     }
 
-    /// Whether one call takes several packets.
+    /// Returns whether one call takes several packets.
     pub fn batches(self) -> bool {
         match self {
             PathKind::Stream(path) => path.batches(),
@@ -155,9 +157,9 @@ pub enum Variant {
     Bare,
     /// Sends of the loan experiment.
     Send {
-        /// Whether they lend their pages; else they copy.
+        /// True if they lend their pages; else they copy.
         lent: bool,
-        /// Whether each begins where a page does; else one byte before.
+        /// True if each begins where a page does; else one byte before.
         aligned: bool,
     },
 }
@@ -201,7 +203,7 @@ impl PathVariant {
         PathVariant { variant: Variant::Bare, ..self }
     }
 
-    /// Whether it is a bare C loop.
+    /// Returns whether it is a bare C loop.
     pub fn is_bare(self) -> bool {
         self.variant == Variant::Bare
     }

@@ -63,7 +63,8 @@ impl Part {
         }
     }
 
-    /// Share of the volume that sources send of it: each byte leaves 16 or 64 times, and else a run would take as much longer.
+    /// Share of the volume that sources send of it: each byte leaves 16 or 64 times, and else a run would
+    /// take as much longer.
     pub const fn share(self) -> u64 {
         match self {
             Part::Mirror => 4,
@@ -108,7 +109,8 @@ pub enum Method {
 /// A program that people relay with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// One thread, in TCP mode, splicing both ways: by its own heuristics (`splice-auto`) it hardly ever does.
+    /// One thread, in TCP mode, splicing both ways: by its own heuristics (`splice-auto`) it hardly ever
+    /// does.
     HaProxy,
     /// One process, its stream module.
     Nginx,

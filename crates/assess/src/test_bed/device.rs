@@ -28,8 +28,8 @@ impl Device {
         Device(DeviceName::new(name))
     }
 
-    /// Makes a device that drops all it is given: an ifb to which nothing is redirected, which takes segments and checksums as
-    /// a network card with these offloads does; where the kernel has none, a dummy.
+    /// Makes a device that drops all it is given: an ifb to which nothing is redirected, which takes segments
+    /// and checksums as a network card with these offloads does; where the kernel has none, a dummy.
     pub(super) fn that_drops(mtu: u32, offloads: bool) -> Result<Device, Error> {
         let made = ip(&format!("link add sink mtu {mtu} type ifb"));
         made.or_else(|ifb| {
@@ -61,7 +61,8 @@ impl Device {
     }
 }
 
-/// Reads a row of `/proc/net/dev`: eight figures received, then eight sent, each beginning with bytes and packets.
+/// Reads a row of `/proc/net/dev`: eight figures received, then eight sent, each beginning with bytes and
+/// packets.
 fn counted(table: &str, device: &str) -> Option<Counted> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
     let figures: Vec<u64> = row.split_whitespace().map_while(|figure| figure.parse().ok()).collect();

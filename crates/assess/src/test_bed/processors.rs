@@ -31,7 +31,8 @@ impl Processors {
         self.ours as u32
     }
 
-    /// Moves the calling thread, and processes that it starts from now on, to all others; if there are none it stays.
+    /// Moves the calling thread, and processes that it starts from now on, to all others; if there are none
+    /// it stays.
     pub(super) fn leave_ours(&self) -> Result<(), Error> {
         let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.ours).collect();
         if others.is_empty() { Ok(()) } else { keep_to(&others) }

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use crate::error::{Doing, Error};
 use crate::sink::Remote;
 
-/// This program once more, as `assess sink`, in the namespace of the thread that starts it. It ends when its standard input does:
-/// when this is dropped, and when this process is killed.
+/// This program once more, as `assess sink`, in the namespace of the thread that starts it. It ends when its
+/// standard input does: when this is dropped, and when this process is killed.
 #[derive(Debug)]
 pub(super) struct Receiver {
     child: Child,
@@ -22,7 +22,8 @@ pub const LISTENING: &str = "listening on ";
 impl Receiver {
     /// Starts it on a port of its choice at this address, and waits until it listens.
     pub(super) fn start(address: IpAddr) -> Result<Receiver, Error> {
-        // Of the link's name and not of what it points to: the file may have been replaced since this program started.
+        // Of the link's name and not of what it points to: the file may have been replaced since this program
+        // started.
         let mut command = Command::new("/proc/self/exe");
         command.args(["assess", "sink", "--while-stdin", "--listen", &format!("{address}:0")]);
         // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.

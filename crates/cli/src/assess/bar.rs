@@ -19,7 +19,8 @@ const KNOWN_AFTER: Duration = Duration::from_secs(2);
 /// Where there is no terminal, a line says when so much more is done, in percent.
 const LINE_EVERY: u32 = 10;
 
-/// A bar for all experiments, with one estimate of the time left. It is gone from the terminal when this is dropped.
+/// A bar for all experiments, with one estimate of the time left. It is gone from the terminal when this is
+/// dropped.
 pub(crate) struct Bar {
     bar: ProgressBar,
     /// Names of the experiments, and about which share of the time each takes.
@@ -33,8 +34,8 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// For experiments of these names and weights. It is drawn when it moves, and never by a thread of its own: that would cost
-    /// processor time while others are measured.
+    /// For experiments of these names and weights. It is drawn when it moves, and never by a thread of its
+    /// own: that would cost processor time while others are measured.
     pub(crate) fn new(steps: &[(&'static str, f64)], interrupt: Interrupt) -> Bar {
         let bar =
             ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr()).with_style(style());

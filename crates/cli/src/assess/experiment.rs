@@ -14,20 +14,21 @@ use wirepath_assess::{
 pub(crate) struct Experiment {
     /// Which one; its name is that of the sub-command that makes it alone.
     pub(crate) subject: Subject,
-    /// Makes it, and adds what it found to the result, also when it fails. What it could not measure goes to `left_out`; an error
-    /// ends the assessment.
+    /// Makes it, and adds what it found to the result, also when it fails. What it could not measure goes to
+    /// `left_out`; an error ends the assessment.
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
-    /// Whether it measured anything.
+    /// True if it measured anything.
     measured: fn(&Assessment) -> bool,
-    /// Whether it takes a permission that the others do not: where all are made, it may be left out.
+    /// True if it takes a permission that the others do not: where all are made, it may be left out.
     takes_permission: bool,
     /// Share of the time that all take together, of a hundred, about: that of the kept assessments.
     pub(crate) weight: f64,
-    /// Whether it sends to a sink that may be another host.
+    /// True if it sends to a sink that may be another host.
     pub(crate) sends: bool,
 }
 
-/// The first experiment that was to measure something and did not. One that takes a permission counts if it alone was asked for.
+/// The first experiment that was to measure something and did not. One that takes a permission counts if it
+/// alone was asked for.
 pub(crate) fn without_figures(experiments: &[Experiment], result: &Assessment) -> Option<Subject> {
     let counts = |one: &&Experiment| experiments.len() == 1 || !one.takes_permission;
     experiments.iter().filter(counts).find(|one| !(one.measured)(result)).map(|one| one.subject)
@@ -103,7 +104,8 @@ pub(crate) const LOAN: Experiment = Experiment {
     sends: true,
 };
 
-/// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and says nothing that differs from machine to machine.
+/// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and says nothing that
+/// differs from machine to machine.
 pub(crate) const COUNT: Experiment = Experiment {
     subject: Subject::Count,
     weight: 1.0,
@@ -113,8 +115,8 @@ pub(crate) const COUNT: Experiment = Experiment {
     sends: true,
 };
 
-/// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and what it finds is of no
-/// use to those who serve files.
+/// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and
+/// what it finds is of no use to those who serve files.
 pub(crate) const RELAY: Experiment = Experiment {
     subject: Subject::Relay,
     weight: 1.0,
@@ -141,12 +143,14 @@ fn tell_the_server(
     keeping(kept.map_err(|source| Error::System { doing, source }), result)
 }
 
-/// What was measured and cannot be kept is in the result all the same, which then says why; the exit code says that something failed.
+/// What was measured and cannot be kept is in the result all the same, which then says why; the exit code
+/// says that something failed.
 fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
     let Err(error) = kept else { return Ok(Soundness::Sound) };
     result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });
     Ok(Soundness::Faulty)
 }
 
-/// Those that are made without being named. That of the loan comes first, so that the path `loan` lends by what it found.
+/// Those that are made without being named. That of the loan comes first, so that the path `loan` lends by
+/// what it found.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, LOAN, DOWNLOAD, STREAM, PROFILE];

@@ -33,8 +33,8 @@ pub(crate) struct Measuring {
     #[arg(long, value_enum, default_value_t = Cache::Warm)]
     cache: Cache,
 
-    /// Where packets go: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs [default: drop
-    /// for root where namespaces can be made, else loopback]
+    /// Where packets go: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs
+    /// [default: drop for root where namespaces can be made, else loopback]
     #[arg(long)]
     sink: Option<Sink>,
 
@@ -50,23 +50,24 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Measure the loops of this program, compiled from bench/bare.c, beside the paths for streaming: what a path costs without
-    /// the measuring around it. Needs a sink that drops
+    /// Measure the loops of this program, compiled from bench/bare.c, beside the paths for streaming: what a
+    /// path costs without the measuring around it. Needs a sink that drops
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
-    /// Where the server finds what its data paths cost, and the path `loan` from which sizes on to lend: `stream` and `loan` add
-    /// that of the sinks that drop and of other hosts, `download` and `profile` read it [default: calibration.json in the
-    /// server's default cache folder]
+    /// Where the server finds what its data paths cost, and the path `loan` from which sizes on to lend:
+    /// `stream` and `loan` add that of the sinks that drop and of other hosts, `download` and `profile` read
+    /// it [default: calibration.json in the server's default cache folder]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
-    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never [default: auto]
+    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never
+    /// [default: auto]
     #[arg(long, value_enum)]
     loan: Option<Loan>,
 
-    /// Folder for what is made to be sent, which is kept for the next time, but for --quick [default: /var/cache/wirepath for root, else
-    /// ~/.cache/wirepath]
+    /// Folder for what is made to be sent, which is kept for the next time, but for --quick [default:
+    /// /var/cache/wirepath for root, else ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -102,8 +103,8 @@ impl Measuring {
         file.context("a place for what data paths cost: name one with --calibration FILE")
     }
 
-    /// Where packets go, and what is left out by that: to a device that drops, if nothing else was said and one can be had. Root in
-    /// a container may lack the capabilities that it takes.
+    /// Where packets go, and what is left out by that: to a device that drops, if nothing else was said and
+    /// one can be had. Root in a container may lack the capabilities that it takes.
     fn sink(&self) -> (Sink, Option<LeftOut>) {
         if let Some(sink) = &self.sink {
             return (sink.clone(), None);

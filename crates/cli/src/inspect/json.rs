@@ -1,4 +1,5 @@
-//! An inspection as JSON; `docs/inspect.md` describes it. A field that changes its meaning or goes makes a new schema.
+//! An inspection as JSON; `docs/inspect.md` describes it. A field that changes its meaning or goes makes a
+//! new schema.
 
 use serde_json::{Map, Value, json};
 use wirepath_media::image::Recipe;

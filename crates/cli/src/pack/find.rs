@@ -26,9 +26,9 @@ pub(super) enum Verdict {
     Failed(String),
 }
 
-/// All files that `paths` name, and those in and below the folders among them, in the order of their names. As for the
-/// server, names that begin with a dot and symlinks that leave a folder are skipped. Symlinks to folders are not followed,
-/// which could be circular.
+/// All files that `paths` name, and those in and below the folders among them, in the order of their names.
+/// As for the server, names that begin with a dot and symlinks that leave a folder are skipped. Symlinks to
+/// folders are not followed, which could be circular.
 pub(super) fn find(paths: &[PathBuf]) -> Vec<Found> {
     let mut found = Vec::new();
     for path in paths {

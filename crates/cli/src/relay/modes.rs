@@ -1,5 +1,5 @@
-//! Options of each mode of `wirepath relay`. An option that the mode would ignore is refused: a user who asks for a seal
-//! must not get an open stream.
+//! Options of each mode of `wirepath relay`. An option that the mode would ignore is refused: a user who asks
+//! for a seal must not get an open stream.
 
 use clap::Arg;
 
@@ -69,8 +69,8 @@ const MODES: [Mode; 3] = [
     },
 ];
 
-/// Makes an option conflict with the selectors of all modes that it does not belong to. `requires` would not do: clap
-/// drops requirements that another option conflicts with.
+/// Makes an option conflict with the selectors of all modes that it does not belong to. `requires` would not
+/// do: clap drops requirements that another option conflicts with.
 pub(super) fn keep_apart(option: Arg) -> Arg {
     let id = option.get_id().clone();
     let others = MODES.iter().filter(|mode| !mode.selectors.iter().chain(mode.options).any(|own| id == *own));

@@ -24,7 +24,8 @@ pub(super) struct ProxyOptions {
     #[arg(long, value_name = "BACKEND", value_parser = without_address(Endpoint::to_connect), requires = "addresses")]
     to: Vec<Endpoint>,
 
-    /// Choice between several backends: roundrobin, leastconn (fewest connections), random [default: roundrobin]
+    /// Choice between several backends: roundrobin, leastconn (fewest connections), random [default:
+    /// roundrobin]
     #[arg(long, value_name = "BALANCE", requires = "to")]
     balance: Option<Balance>,
 
@@ -121,8 +122,8 @@ impl ProxyOptions {
     }
 }
 
-/// Relays until a signal and drains; answers the status and whether all connections ended in time. None if a signal came
-/// before it listened.
+/// Relays until a signal and drains; answers the status and whether all connections ended in time. None if a
+/// signal came before it listened.
 async fn relay(
     options: wirepath_relay::ProxyOptions,
     metrics: Option<SocketAddr>,

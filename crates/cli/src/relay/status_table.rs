@@ -1,5 +1,5 @@
-//! Status of streams on the terminal: a table that is redrawn, and messages above it. Without a terminal, the messages
-//! alone.
+//! Status of streams on the terminal: a table that is redrawn, and messages above it. Without a terminal, the
+//! messages alone.
 
 mod rows;
 
@@ -68,8 +68,8 @@ impl Drop for StatusTable {
     }
 }
 
-/// Sequence that clears a table above the cursor on a terminal `width` columns wide. A terminal that was made narrower
-/// since has wrapped the lines of the table, so it takes more lines than were drawn.
+/// Sequence that clears a table above the cursor on a terminal `width` columns wide. A terminal that was made
+/// narrower since has wrapped the lines of the table, so it takes more lines than were drawn.
 fn clear(table: &str, width: usize) -> String {
     let lines: usize = table.lines().map(|line| line.chars().count().div_ceil(width).max(1)).sum();
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }

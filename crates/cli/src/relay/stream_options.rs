@@ -24,20 +24,23 @@ pub(super) struct StreamOptions {
     #[arg(long = "out", value_name = "ADDRESS", value_parser = without_address(Address::to_write), requires = "inputs")]
     outputs: Vec<Address>,
 
-    /// Division of inputs into records: whole, fixed:BYTES, ts, rtp, line, length32. With whole, each datagram is one record
+    /// Division of inputs into records: whole, fixed:BYTES, ts, rtp, line, length32. With whole, each
+    /// datagram is one record
     #[arg(long, value_name = "FRAMING", default_value = "whole", requires = "inputs")]
     framing: FramingSpec,
 
-    /// Order of inputs: arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]], shares[:WINDOW[:SIZE]]
+    /// Order of inputs: arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]],
+    /// shares[:WINDOW[:SIZE]]
     #[arg(long, value_name = "ORDER", default_value = "arrival", requires = "inputs")]
     order: OrderSpec,
 
-    /// Distribution of records over outputs: mirror, stripe, stripe:BYTES, random[:SEED], capacity, shares:THRESHOLD
+    /// Distribution of records over outputs: mirror, stripe, stripe:BYTES, random[:SEED], capacity,
+    /// shares:THRESHOLD
     #[arg(long, value_name = "PATTERN", default_value = "mirror", requires = "inputs")]
     pattern: PatternSpec,
 
-    /// Handlers of records, in this order: crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE,
-    /// open:KEYFILE, prefix, unprefix, touch[:MASK]
+    /// Handlers of records, in this order: crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER,
+    /// seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK]
     #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
     handlers: Vec<HandlerSpec>,
 

@@ -12,8 +12,8 @@ use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
-/// Runs all streams of `configuration` on `threads`. Messages about `named` streams begin with their names, and their
-/// JSON is a list.
+/// Runs all streams of `configuration` on `threads`. Messages about `named` streams begin with their names,
+/// and their JSON is a list.
 pub(super) fn run(
     configuration: &Configuration,
     threads: usize,

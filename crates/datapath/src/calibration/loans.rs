@@ -25,7 +25,7 @@ pub struct LoanThreshold {
     pub aligned_bytes: Option<usize>,
     /// The same of a send that begins elsewhere.
     pub unaligned_bytes: Option<usize>,
-    /// Whether it was the quick form, which never takes the place of a full measurement.
+    /// True if it was the quick form, which never takes the place of a full measurement.
     pub quick: bool,
 }
 

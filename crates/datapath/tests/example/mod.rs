@@ -101,7 +101,7 @@ impl Example {
         Ok(())
     }
 
-    /// Whether every packet arrives as it should.
+    /// Returns whether every packet arrives as it should.
     pub(crate) fn is_delivered(&self, path: DataPath) -> Result<(), String> {
         HOSTS.into_iter().try_for_each(|host| {
             let (sink, receiver) = self.sink_to(host, path);

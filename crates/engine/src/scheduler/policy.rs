@@ -11,8 +11,8 @@ pub enum Policy {
     FairShare {
         /// What is shared, and how much of it a round has if all classes use all of their share.
         round: Round,
-        /// What a class may carry into the next round of what it left unused, in percent of its share of a round, at most 100. What
-        /// it took too much is always carried over.
+        /// What a class may carry into the next round of what it left unused, in percent of its share of a
+        /// round, at most 100. What it took too much is always carried over.
         carry_percent: u8,
     },
     /// Earliest deadline first, over all classes; what has none comes last. On an engine, tasks give theirs
@@ -25,8 +25,8 @@ pub enum Policy {
 pub enum Round {
     /// Volume, in bytes, as in the paper.
     Volume(u64),
-    /// Processor time, in microseconds. On an engine that of the engine thread during turns: what is moved at little cost leaves more
-    /// to others, whatever its volume.
+    /// Processor time, in microseconds. On an engine that of the engine thread during turns: what is moved at
+    /// little cost leaves more to others, whatever its volume.
     ProcessorTime(u64),
 }
 

@@ -1,5 +1,6 @@
-//! Shares of classes, in rounds: "In each round, there is a target volume for each class calculated based on its share. […] Unused
-//! volume from each class can be partially forwarded to the next round" (KStreams, section 3.4).
+//! Shares of classes, in rounds: "In each round, there is a target volume for each class calculated based on
+//! its share. […] Unused volume from each class can be partially forwarded to the next round" (KStreams,
+//! section 3.4).
 
 /// What each class may still cost in this round.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ impl Shares {
         Shares { classes, last: 0 }
     }
 
-    /// The next class of those that `has_work`, if any has. Begins a new round when all of them have had their share.
+    /// The next class of those that `has_work`, if any has. Begins a new round when all of them have had
+    /// their share.
     pub(super) fn next(&mut self, has_work: impl Fn(usize) -> bool) -> Option<usize> {
         let (count, last) = (self.classes.len(), self.last);
         let turns = (1..=count).map(|step| (last + step) % count);
@@ -108,8 +110,9 @@ mod tests {
         /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid
         /// back.
         ///
-        /// Costs that are not known before: nothing takes more than the turn too much that it began while something was left, whatever
-        /// the others do, and nothing gathers more than a round's worth and what may be carried.
+        /// Costs that are not known before: nothing takes more than the turn too much that it began while
+        /// something was left, whatever the others do, and nothing gathers more than a round's worth and what
+        /// may be carried.
         #[test]
         fn debts_and_savings_are_bounded(
             parts in proptest::collection::vec(1u32..50, 1..6),

@@ -132,8 +132,8 @@ proptest! {
     /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
     /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
     ///
-    /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though streams move less or more than they
-    /// are allowed.
+    /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though streams move
+    /// less or more than they are allowed.
     #[test]
     fn shares_are_kept_within_a_percent(
         shares in proptest::collection::vec(1u32..20, 2..6),
@@ -166,8 +166,8 @@ proptest! {
 
     /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
     ///
-    /// The same of processor time, though no turn is measured before it is over: one may take more than a class has in many rounds,
-    /// and what a stream's turn takes may change by a factor of hundreds.
+    /// The same of processor time, though no turn is measured before it is over: one may take more than a
+    /// class has in many rounds, and what a stream's turn takes may change by a factor of hundreds.
     #[test]
     fn shares_of_processor_time_are_kept_within_a_percent(
         shares in proptest::collection::vec(1u32..20, 2..6),
@@ -205,8 +205,9 @@ proptest! {
 
     /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
     ///
-    /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no later; and one that comes
-    /// back after a rest gets no more at once than a round's worth, what may be carried, and the rest of a turn.
+    /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no
+    /// later; and one that comes back after a rest gets no more at once than a round's worth, what may be
+    /// carried, and the rest of a turn.
     #[test]
     fn debts_of_processor_time_are_paid_and_nobody_starves(
         costs_ns in proptest::collection::vec((1u64..2_000_000, 1u64..2_000_000), 1..50),
@@ -249,8 +250,8 @@ proptest! {
     /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
     /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
     ///
-    /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that rested gets when it comes
-    /// back is bounded by a round and what may be carried.
+    /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that
+    /// rested gets when it comes back is bounded by a round and what may be carried.
     #[test]
     fn nobody_starves_and_rest_is_not_saved_up(rest_rounds in 1u64..50, carry_percent in 0u8..=100) {
         let round = 100_000;
@@ -278,8 +279,8 @@ proptest! {
 
     /// Promise: Rates hold whatever happens.
     ///
-    /// Whatever comes in: a stream that is told to act was ready, rates hold over the whole time, and when nothing may act the time
-    /// to look again is in the future.
+    /// Whatever comes in: a stream that is told to act was ready, rates hold over the whole time, and when
+    /// nothing may act the time to look again is in the future.
     #[test]
     fn rates_hold_whatever_happens(
         steps in proptest::collection::vec((0usize..6, 0u64..50_000, 0u64..4000, any::<bool>()), 1..300),

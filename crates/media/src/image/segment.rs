@@ -61,9 +61,9 @@ pub struct TrainRecord {
     pub timestamp_step: u32,
     /// When it leaves, in microseconds after the image's first packet.
     pub departure_us: u64,
-    /// Whether the clock is discontinuous here; the first packet has the marker.
+    /// True if the clock is discontinuous here; the first packet has the marker.
     pub discontinuity: bool,
-    /// Whether a decoder can start in the first packet; the table of starts says where in it.
+    /// True if a decoder can start in the first packet; the table of starts says where in it.
     pub start: bool,
 }
 

@@ -102,7 +102,7 @@ impl Reader {
         }
     }
 
-    /// Whether part of a request is held, so that its sender is expected to go on.
+    /// Returns whether part of a request is held, so that its sender is expected to go on.
     pub fn is_inside_request(&self) -> bool {
         match self.state {
             State::Head { .. } => self.taken < self.buffer.len(),

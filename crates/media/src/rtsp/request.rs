@@ -94,8 +94,8 @@ impl Request {
         self.headers.list("Require").chain(self.headers.list("Proxy-Require")).collect()
     }
 
-    /// Whether the client takes a description in this media type (RFC 2326 section 12.1); it does where it
-    /// does not say.
+    /// Returns whether the client takes a description in this media type (RFC 2326 section 12.1); it does
+    /// where it does not say.
     pub fn accepts(&self, media_type: &str) -> bool {
         let mut ranges = self.headers.list("Accept").peekable();
         ranges.peek().is_none() || ranges.any(|range| media_range_holds(range, media_type))

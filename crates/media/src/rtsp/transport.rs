@@ -46,7 +46,7 @@ pub struct Offer {
     pub client_port: Option<PortPair>,
     /// Where the client wants the packets; its own address where it does not say.
     pub destination: Option<String>,
-    /// Whether `PLAY` is among the modes, which it is where none is named.
+    /// True if `PLAY` is among the modes, which it is where none is named.
     pub is_for_playing: bool,
 }
 

@@ -3,8 +3,8 @@
 use super::packet::Packet;
 use super::programme::Codec;
 
-/// Whether a decoder of `codec` can start at this packet of the video stream: the muxer says so, or the PES
-/// packet that starts here begins with what a decoder needs first. Only this packet is looked at.
+/// Returns whether a decoder of `codec` can start at this packet of the video stream: the muxer says so, or
+/// the PES packet that starts here begins with what a decoder needs first. Only this packet is looked at.
 pub(super) fn is_random_access(packet: Packet<'_>, codec: Codec) -> bool {
     packet.payload_unit_start()
         && (packet.adaptation().is_some_and(|field| field.random_access())

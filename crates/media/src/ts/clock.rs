@@ -32,7 +32,7 @@ pub struct Stretch {
     pub first: u64,
     /// The packet after the last.
     pub end: u64,
-    /// Whether the clock was discontinuous at the first packet.
+    /// True if the clock was discontinuous at the first packet.
     pub discontinuity: bool,
     /// Where the rate applies from: `first`, or a packet before it.
     origin: Instant,
@@ -99,7 +99,7 @@ struct Rated {
     pcr: Pcr,
     /// Where the stretches given out end.
     end: Instant,
-    /// Whether the clock is discontinuous at `end`.
+    /// True if the clock is discontinuous at `end`.
     discontinuity: bool,
 }
 

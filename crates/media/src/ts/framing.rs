@@ -97,8 +97,8 @@ enum Proof {
     NeedsMore,
 }
 
-/// Whether a run of packets starts at the first of `bytes`. At the end of a file fewer packets will do: two,
-/// or one that ends with the file.
+/// Returns whether a run of packets starts at the first of `bytes`. At the end of a file fewer packets will
+/// do: two, or one that ends with the file.
 fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     let stride = framing.stride();
     let seen = bytes.iter().step_by(stride).take(run).take_while(|&&byte| byte == SYNC_BYTE).count();

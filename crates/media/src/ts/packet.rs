@@ -39,19 +39,19 @@ impl<'a> Packet<'a> {
         u16::from_be_bytes([self.bytes[1], self.bytes[2]]) & 0x1fff
     }
 
-    /// Whether a receiver before us could not correct the packet; then nothing in it can be trusted.
+    /// Returns whether a receiver before us could not correct the packet; then nothing in it can be trusted.
     #[inline]
     pub fn transport_error(self) -> bool {
         self.bytes[1] & 0x80 != 0
     }
 
-    /// Whether a PES packet or a section starts in the payload.
+    /// Returns whether a PES packet or a section starts in the payload.
     #[inline]
     pub fn payload_unit_start(self) -> bool {
         self.bytes[1] & 0x40 != 0
     }
 
-    /// Whether the payload is encrypted.
+    /// Returns whether the payload is encrypted.
     pub fn scrambled(self) -> bool {
         self.bytes[3] & 0xc0 != 0
     }
@@ -62,7 +62,7 @@ impl<'a> Packet<'a> {
         self.bytes[3] & 0x0f
     }
 
-    /// Whether the header says that a payload follows.
+    /// Returns whether the header says that a payload follows.
     #[inline]
     pub fn has_payload(self) -> bool {
         self.bytes[3] & 0x10 != 0
@@ -91,13 +91,13 @@ pub struct Adaptation<'a> {
 }
 
 impl Adaptation<'_> {
-    /// Whether the time base or the continuity counter is broken on purpose at this packet.
+    /// Returns whether the time base or the continuity counter is broken on purpose at this packet.
     #[inline]
     pub fn discontinuity(self) -> bool {
         self.bytes[0] & 0x80 != 0
     }
 
-    /// Whether a decoder can start with the elementary stream data here.
+    /// Returns whether a decoder can start with the elementary stream data here.
     #[inline]
     pub fn random_access(self) -> bool {
         self.bytes[0] & 0x40 != 0

@@ -138,7 +138,7 @@ impl Codec {
         }
     }
 
-    /// Whether it is a picture stream, in which a decoder cannot start everywhere.
+    /// Returns whether it is a picture stream, in which a decoder cannot start everywhere.
     pub fn is_video(self) -> bool {
         use Codec::*;
         matches!(self, Mpeg1Video | Mpeg2Video | Mpeg4Video | H264 | H265 | H266 | Av1 | Vc1 | Avs)

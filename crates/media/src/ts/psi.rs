@@ -52,7 +52,7 @@ impl Psi {
         Self::default()
     }
 
-    /// Whether packets of the PID carry a table that is read here.
+    /// Returns whether packets of the PID carry a table that is read here.
     pub fn reads(&self, pid: u16) -> bool {
         self.pids().any(|read| read == pid)
     }
@@ -84,12 +84,12 @@ impl Psi {
         self.current().map(|(number, _)| number)
     }
 
-    /// Whether an association table has been seen.
+    /// Returns whether an association table has been seen.
     pub fn has_association(&self) -> bool {
         !self.association.sections.is_empty()
     }
 
-    /// Whether there are more programmes than are followed.
+    /// Returns whether there are more programmes than are followed.
     pub fn overflowed(&self) -> bool {
         self.association.overflowed
     }

@@ -16,7 +16,7 @@ const CRC_LENGTH: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     partial: Vec<u8>,
-    /// Whether `partial` is the beginning of a section, perhaps of its length field only.
+    /// True if `partial` is the beginning of a section, perhaps of its length field only.
     active: bool,
     continuity: Option<u8>,
 }

@@ -27,7 +27,7 @@ pub struct Sample {
     pub first_pcr: u64,
     /// Clock jumps: from this packet on the clock is this many ticks ahead (modulo its range).
     pub jumps: Vec<Jump>,
-    /// Whether the muxer sets the random access indicator.
+    /// True if the muxer sets the random access indicator.
     pub marks_random_access: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct SampleProgramme {
     pub pmt_pid: u16,
     /// PID that the map names for the clock; [`NULL_PID`] for none.
     pub pcr_pid: u16,
-    /// Whether references are really sent there.
+    /// True if references are really sent there.
     pub ticks: bool,
     /// Its streams: PID, stream type, descriptors. The first is sent as H.264, MPEG-2 video or H.265 pictures
     /// when its type is one of them.
@@ -54,7 +54,7 @@ pub struct Jump {
     pub packet: u64,
     /// Ticks added to the clock, modulo its range.
     pub ticks: u64,
-    /// Whether the first reference after it has the discontinuity indicator.
+    /// True if the first reference after it has the discontinuity indicator.
     pub flagged: bool,
 }
 

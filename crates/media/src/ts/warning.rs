@@ -93,7 +93,7 @@ impl Warnings {
         self.first.sort_by_key(|warning| warning.offset);
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
     }

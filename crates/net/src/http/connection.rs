@@ -20,8 +20,8 @@ use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamEnd, StreamOp
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
 
-/// Time and bytes that a connection is read on after the last answer: closing one with unread bytes resets it, and the client may
-/// lose the answer (RFC 9112 section 9.6).
+/// Time and bytes that a connection is read on after the last answer: closing one with unread bytes resets
+/// it, and the client may lose the answer (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 * 1024;
 
@@ -67,7 +67,8 @@ pub enum End {
 }
 
 impl End {
-    /// Status and explanation for the client before the connection is closed; none where no answer is expected.
+    /// Status and explanation for the client before the connection is closed; none where no answer is
+    /// expected.
     pub fn answer(&self) -> Option<(StatusCode, String)> {
         match self {
             End::Closed | End::Idle => None,
@@ -144,7 +145,8 @@ impl Connection {
         self.reader.take(most)
     }
 
-    /// Waits until the connection is reset. A client that closed only its sending side may still wait for its answer.
+    /// Waits until the connection is reset. A client that closed only its sending side may still wait for its
+    /// answer.
     pub async fn gone(&self) {
         // The borrower sees it.
         match &self.stream {
@@ -163,8 +165,8 @@ impl Connection {
         timeout(limit, self.stream()?.write_all(bytes)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing is reset: an orderly end
-    /// could be taken for that of the answer.
+    /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing
+    /// is reset: an orderly end could be taken for that of the answer.
     ///
     /// # Errors
     /// Reason for which the answer is incomplete.
@@ -195,7 +197,8 @@ impl Connection {
         }
     }
 
-    /// Takes the connection out of the runtime, which would be woken each time it has room; and a second descriptor of it, to lend.
+    /// Takes the connection out of the runtime, which would be woken each time it has room; and a second
+    /// descriptor of it, to lend.
     ///
     /// # Errors
     /// An error of `dup`: then the connection stays. Or that it is lent already.

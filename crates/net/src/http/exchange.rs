@@ -18,7 +18,8 @@ use crate::limits::Permit;
 
 /// Source of the answers to GET and HEAD.
 pub trait Site: Send + Sync + 'static {
-    /// Answers a request for a path that came to this local address. The body of an answer to HEAD is not sent.
+    /// Answers a request for a path that came to this local address. The body of an answer to HEAD is not
+    /// sent.
     fn answer(
         &self,
         path: AssetPath,

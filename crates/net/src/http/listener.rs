@@ -75,8 +75,9 @@ impl Listener {
         });
     }
 
-    /// Serves a site until `drain` becomes true or its sender is dropped; then accepts no more, lets the answers that have begun end,
-    /// and returns when the last connection is closed. Bodies of files are sent by the engine. Dropping the future ends all at once.
+    /// Serves a site until `drain` becomes true or its sender is dropped; then accepts no more, lets the
+    /// answers that have begun end, and returns when the last connection is closed. Bodies of files are sent
+    /// by the engine. Dropping the future ends all at once.
     pub async fn serve(
         self,
         listener: TcpListener,

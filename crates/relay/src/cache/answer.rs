@@ -77,12 +77,13 @@ impl Source {
 }
 
 impl Served {
-    /// Whether all of the body is there.
+    /// Returns whether all of the body is there.
     pub(super) fn is_whole(&self) -> bool {
         self.growth.as_ref().is_none_or(|growth| growth.bytes() == self.entry.bytes)
     }
 
-    /// The answer to a GET or HEAD request, whose conditions and ranges are ours to answer; `boundary` is a random number.
+    /// The answer to a GET or HEAD request, whose conditions and ranges are ours to answer; `boundary` is a
+    /// random number.
     pub(super) fn answer(
         &self,
         request: &ClientRequest,

@@ -75,7 +75,8 @@ impl Connection {
         self.client.write(&answer).await.map(|()| request.keep_alive)
     }
 
-    /// Has the engine move a stream to this connection; `build` gets it as an object. While the one `beside` it moves, it may wait.
+    /// Has the engine move a stream to this connection; `build` gets it as an object. While the one `beside`
+    /// it moves, it may wait.
     pub(super) async fn relay(
         &mut self,
         patience: Patience,

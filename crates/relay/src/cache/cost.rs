@@ -6,7 +6,8 @@ use super::folder::body_name;
 /// What files are counted in, and the names of an entry's two.
 pub(super) const BLOCK: u64 = 4096;
 
-/// Memory of an entry besides its text, and of each field: it is in the entry and in what judges it, in tables that are half empty.
+/// Memory of an entry besides its text, and of each field: it is in the entry and in what judges it, in
+/// tables that are half empty.
 const ENTRY_MEMORY: u64 = 2048;
 const FIELD_MEMORY: u64 = 256;
 

@@ -45,14 +45,16 @@ pub(super) enum Use {
 }
 
 impl Entry {
-    /// What an answer to GET with these fields becomes, if it may be kept by a cache that many share, and is of use later.
+    /// What an answer to GET with these fields becomes, if it may be kept by a cache that many share, and is
+    /// of use later.
     pub(super) fn new(
         url: &str,
         request: &HeaderMap,
         response: &OriginResponse,
         now: SystemTime,
     ) -> Option<Entry> {
-        // Of many answers only guesses say how long they are good; those that a cookie chose are likely to be for one.
+        // Of many answers only guesses say how long they are good; those that a cookie chose are likely to be
+        // for one.
         if request.contains_key(header::COOKIE) && !is_for_all(&response.fields) {
             return None;
         }
@@ -126,7 +128,8 @@ impl Entry {
         (*renewal.status_mut(), *renewal.headers_mut()) = (response.status, response.fields.clone());
         let validators = [header::ETAG, header::LAST_MODIFIED];
         if !validators.iter().any(|name| response.fields.contains_key(name)) {
-            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about what they were asked about.
+            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about what they were asked
+            // about.
             let own = validators
                 .into_iter()
                 .filter_map(|name| Some((name.clone(), self.fields.get(name)?.clone())));
@@ -145,7 +148,7 @@ impl Entry {
         Entry::of(&self.url, request, &response, now) // it is what it was, whatever cookie it was asked about with
     }
 
-    /// Whether it may be given out though the origin failed (RFC 5861 section 4).
+    /// Returns whether it may be given out though the origin failed (RFC 5861 section 4).
     pub(super) fn serves_on_error(&self, now: SystemTime) -> bool {
         let control = joined(&self.fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
         let limit_s = control.split(',').map(str::trim).find_map(|directive| {

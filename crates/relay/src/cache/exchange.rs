@@ -106,21 +106,24 @@ impl Connection {
     }
 }
 
-/// Why a request is not answered from the cache whatever is in it, as `Cache-Status` says it (RFC 9211 section 2.2).
+/// Why a request is not answered from the cache whatever is in it, as `Cache-Status` says it (RFC 9211
+/// section 2.2).
 fn passes(request: &ClientRequest) -> Option<&'static str> {
     let has = |name| request.fields.contains_key(name);
     match request.method {
         Method::GET | Method::HEAD => {}
         _ => return Some("method"),
     }
-    // These conditions are for the origin (RFC 9111 section 4.3.2); what only some may see is kept for nobody.
+    // These conditions are for the origin (RFC 9111 section 4.3.2); what only some may see is kept for
+    // nobody.
     let is_for_origin =
         has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) || has(header::AUTHORIZATION);
     (request.body_bytes > 0 || is_for_origin || has_directive(&request.fields, &["no-store"]))
         .then_some("bypass")
 }
 
-/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any other file.
+/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any
+/// other file.
 fn boundary() -> u128 {
     let mut bytes = [0; 16];
     if let Err(error) = getrandom::fill(&mut bytes) {

@@ -1,7 +1,9 @@
-//! Fetching what is to be kept: once for all who ask meanwhile, and, when the origin has begun to answer, to its end whoever leaves.
+//! Fetching what is to be kept: once for all who ask meanwhile, and, when the origin has begun to answer, to
+//! its end whoever leaves.
 //!
-//! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
-//! goes to the one who asked first, unless he wants less than the whole; the others ask for themselves.
+//! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows.
+//! What turns out not to be kept goes to the one who asked first, unless he wants less than the whole; the
+//! others ask for themselves.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -75,7 +77,8 @@ struct Telling {
 }
 
 impl Shared {
-    /// What the origin has for a request that may be answered from the cache, where `found` is all there is, and not fresh.
+    /// What the origin has for a request that may be answered from the cache, where `found` is all there is,
+    /// and not fresh.
     pub(super) async fn fetch(
         self: &Arc<Shared>,
         request: &ClientRequest,

@@ -19,8 +19,9 @@ pub(super) struct Running {
     pub(super) outdated: Outdated,
 }
 
-/// Whether what a fetch brings may have changed since the origin was asked. Then it is not kept, though those who waited for it get it.
-/// Locked as long as the body is put in its place, so only where one may wait for storage.
+/// True if what a fetch brings may have changed since the origin was asked. Then it is not kept, though those
+/// who waited for it get it. Locked as long as the body is put in its place, so only where one may wait for
+/// storage.
 #[derive(Clone, Default)]
 pub(super) struct Outdated(Arc<Mutex<bool>>);
 

@@ -55,7 +55,8 @@ impl Patience {
     /// Nobody is hurried.
     pub(super) const ENDLESS: Patience = Patience { source: Duration::MAX, sink: Duration::MAX };
 
-    /// What is too long for the one that is waited for: who is to take something, if something `waits`, else who is to send.
+    /// What is too long for the one that is waited for: who is to take something, if something `waits`, else
+    /// who is to send.
     fn exceeded(self, waits: bool, still: Duration) -> Option<FlowError> {
         match waits {
             true => (still >= self.sink).then_some(FlowError::Stuck(self.sink)),
@@ -97,8 +98,8 @@ impl Flow {
         self.response.borrow().clone()
     }
 
-    /// Waits for its end. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one `beside` it
-    /// moves.
+    /// Waits for its end. Stops it when one of its ends has paused for longer than it may, at the next look,
+    /// unless the one `beside` it moves.
     pub(super) async fn end(&self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
         let pause = (patience.source.min(patience.sink) / STALL_SAMPLES).max(Duration::from_millis(1));
         let mut response = self.response.clone();
@@ -149,12 +150,12 @@ pub(super) struct State {
     pub(super) bytes_out: u64,
     /// What its output took, and has not come any further.
     on_its_way: u64,
-    /// Whether something waits for its output.
+    /// True if something waits for its output.
     waits: bool,
 }
 
-/// Has the body of an answer written to a file, all of it, and tells `growth` how far it is. A stream moves what there is room for; then
-/// the body takes more.
+/// Has the body of an answer written to a file, all of it, and tells `growth` how far it is. A stream moves
+/// what there is room for; then the body takes more.
 pub(super) async fn write_body(
     shared: &Shared,
     reply: Reply,

@@ -1,9 +1,9 @@
 //! The folder of a cache on disk: whose it is, who uses it, and what a process that was killed left in it.
 //!
-//! Names are made of a key, the SHA-256 of a URL in hexadecimal digits, and a number that no other body in the folder has:
-//! `KEY.json` (the record), `KEY-NUMBER.body`, and with `.part` behind it what is being written: a record as `KEY-NUMBER.json.part`, with
-//! a number of its own. It gets its name when its body is complete and on disk: it is there whole or not at all, and what no record
-//! names is rubbish.
+//! Names are made of a key, the SHA-256 of a URL in hexadecimal digits, and a number that no other body in
+//! the folder has: `KEY.json` (the record), `KEY-NUMBER.body`, and with `.part` behind it what is being
+//! written: a record as `KEY-NUMBER.json.part`, with a number of its own. It gets its name when its body is
+//! complete and on disk: it is there whole or not at all, and what no record names is rubbish.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 use super::entry::{Entry, Record};
 
-/// Says whose folder this is, to us and to programs that leave caches out of backups (bford.info/cachedir). Its lock is held by the
-/// process that uses the folder.
+/// Says whose folder this is, to us and to programs that leave caches out of backups (bford.info/cachedir).
+/// Its lock is held by the process that uses the folder.
 const TAG: &str = "CACHEDIR.TAG";
 
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -68,7 +68,8 @@ pub(super) struct Folder {
     _lock: File,
 }
 
-/// A record that is written and has not its name yet. It is removed if this is dropped before it is [placed](Written::place).
+/// A record that is written and has not its name yet. It is removed if this is dropped before it is
+/// [placed](Written::place).
 pub(super) struct Written<'a> {
     folder: &'a Folder,
     part: String,
@@ -112,8 +113,8 @@ impl Folder {
         }
     }
 
-    /// The entries, oldest first. Removes what is damaged or unfinished, and answers how many damaged ones there were; files with
-    /// names that are none of ours stay.
+    /// The entries, oldest first. Removes what is damaged or unfinished, and answers how many damaged ones
+    /// there were; files with names that are none of ours stay.
     pub(super) fn sweep(&self) -> Result<(Vec<Found>, u64), FolderError> {
         let failed = |source| FolderError::Io { folder: self.path.clone(), source };
         let (mut found, mut bodies, mut damaged) = (Vec::new(), Vec::new(), 0);
@@ -239,7 +240,7 @@ impl Drop for Written<'_> {
     }
 }
 
-/// Whether a file is not what it was. All else, such as a want of descriptors, says nothing about it.
+/// Returns whether a file is not what it was. All else, such as a want of descriptors, says nothing about it.
 pub(super) fn is_damage(error: &io::Error) -> bool {
     // What `O_NOFOLLOW` says of a link.
     let is_link = Errno::from_io_error(error) == Some(Errno::LOOP);

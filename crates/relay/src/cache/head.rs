@@ -1,4 +1,5 @@
-//! Heads of messages that pass through (RFC 9112): every field is kept, but for those that concern one connection only.
+//! Heads of messages that pass through (RFC 9112): every field is kept, but for those that concern one
+//! connection only.
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -49,7 +50,8 @@ pub(super) struct ClientRequest {
     pub(super) version: Version,
     /// The connection outlives the response.
     pub(super) keep_alive: bool,
-    /// Fields for the origin, without `Host`. Lines of one name are one line: what varies with them compares only one.
+    /// Fields for the origin, without `Host`. Lines of one name are one line: what varies with them compares
+    /// only one.
     pub(super) fields: HeaderMap,
     /// Bytes of the body that follows.
     pub(super) body_bytes: u64,
@@ -128,7 +130,8 @@ impl ClientRequest {
 }
 
 impl OriginResponse {
-    /// Reads the head of the response to a request of this method, and returns its length with it; none if it is not complete.
+    /// Reads the head of the response to a request of this method, and returns its length with it; none if it
+    /// is not complete.
     pub(super) fn read(bytes: &[u8], method: &Method) -> Result<Option<(OriginResponse, usize)>, Refusal> {
         let invalid = |why: String| {
             Refusal::new(StatusCode::BAD_GATEWAY, format!("invalid response of the origin: {why}"))

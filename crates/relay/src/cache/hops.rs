@@ -10,7 +10,8 @@ use super::head::ClientRequest;
 /// What a TRACE does not show to scripts that could not see it otherwise (RFC 9110 section 9.3.8).
 const SECRET: &[header::HeaderName] = &[header::AUTHORIZATION, header::COOKIE];
 
-/// Our answer to a request that goes no further, or whose number of hops is none. Of one that goes on, this hop is taken off.
+/// Our answer to a request that goes no further, or whose number of hops is none. Of one that goes on, this
+/// hop is taken off.
 pub(super) fn answer_to_last(request: &mut ClientRequest) -> Option<Response> {
     if request.method != Method::TRACE && request.method != Method::OPTIONS {
         return None; // elsewhere it means nothing

@@ -1,5 +1,5 @@
-//! The addresses of a name, asked for once by whoever waits: a resolver that hangs takes one of the threads that open files, and not
-//! all of them.
+//! The addresses of a name, asked for once by whoever waits: a resolver that hangs takes one of the threads
+//! that open files, and not all of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,8 +18,9 @@ pub(super) struct Names(Arc<Mutex<Option<Lookup>>>);
 type Lookup = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
 
 impl Names {
-    /// The addresses that are known, or those that `look_up` finds unless that is being asked already. It goes on when the caller's
-    /// `limit` is over, for whoever comes next. May not be called outside of a runtime.
+    /// The addresses that are known, or those that `look_up` finds unless that is being asked already. It
+    /// goes on when the caller's `limit` is over, for whoever comes next. May not be called outside of a
+    /// runtime.
     ///
     /// # Errors
     /// What the resolver says, or that it took too long.

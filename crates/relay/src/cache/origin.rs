@@ -28,7 +28,8 @@ use looked::Looked;
 /// Longest head of an answer, with those that are provisional before it.
 const HEAD_LIMIT: usize = 64 * 1024;
 
-/// Bytes read at a time: the head comes with the beginning of the body, which is copied, so not more than needed.
+/// Bytes read at a time: the head comes with the beginning of the body, which is copied, so not more than
+/// needed.
 const READ_BYTES: usize = 4096;
 
 /// How long a connection may take to come about.
@@ -50,7 +51,7 @@ pub struct Origin {
     names: Names,
     /// Where this cache listens.
     doors: Arc<OnceLock<Vec<SocketAddr>>>,
-    /// Whether it could not be reached the last time, for the log.
+    /// True if it could not be reached the last time, for the log.
     is_away: Arc<AtomicBool>,
 }
 
@@ -129,13 +130,13 @@ impl Origin {
         self.doors.get_or_init(|| doors);
     }
 
-    /// Whether this cache itself listens there.
+    /// Returns whether this cache itself listens there.
     pub(super) fn leads_back(&self, address: SocketAddr) -> bool {
         self.doors.get().is_some_and(|doors| loop_detection::is_reached(address, doors))
     }
 
-    /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there begin to be none, and when
-    /// there are some again.
+    /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there
+    /// begin to be none, and when there are some again.
     pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
         let connected = self.try_connect().await;
         match &connected {
@@ -172,8 +173,8 @@ impl Origin {
         Ok(connection)
     }
 
-    /// Sends the head of a request with these fields. It is HTTP/1.0, which knows no chunks: a body has a length, or ends with the
-    /// connection, and needs nobody to look at it.
+    /// Sends the head of a request with these fields. It is HTTP/1.0, which knows no chunks: a body has a
+    /// length, or ends with the connection, and needs nobody to look at it.
     pub(super) async fn send_head(
         &self,
         connection: &mut TcpStream,
@@ -276,8 +277,8 @@ fn skip_empty_lines(bytes: &mut BytesMut) {
     drop(bytes.split_to(empty));
 }
 
-/// Whether a path has a segment `..`, plain or percent-encoded, which some servers decode before they look for it, with parameters or
-/// without, which some take off first.
+/// Returns whether a path has a segment `..`, plain or percent-encoded, which some servers decode before they
+/// look for it, with parameters or without, which some take off first.
 fn climbs(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
     let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace('\\', "/");

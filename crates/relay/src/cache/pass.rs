@@ -1,5 +1,5 @@
-//! A request that passes to the origin, and its answer that passes back. Bodies go both ways at once: an origin may answer while it still
-//! reads, and may never read what it does not want.
+//! A request that passes to the origin, and its answer that passes back. Bodies go both ways at once: an
+//! origin may answer while it still reads, and may never read what it does not want.
 
 use std::future::ready;
 use std::io;
@@ -67,8 +67,8 @@ impl Connection {
         passed
     }
 
-    /// Sends the body of a request whose head the origin has. Answers what comes back, and what still goes there, perhaps; the client's
-    /// connection, which `stays` if it may, does so if all has gone.
+    /// Sends the body of a request whose head the origin has. Answers what comes back, and what still goes
+    /// there, perhaps; the client's connection, which `stays` if it may, does so if all has gone.
     async fn send_body(
         &mut self,
         origin: TcpStream,
@@ -122,7 +122,8 @@ impl Connection {
         }
     }
 
-    /// Moves the origin's answer to the client, and what is left of its body to the origin. If something is, the connection ends with that.
+    /// Moves the origin's answer to the client, and what is left of its body to the origin. If something is,
+    /// the connection ends with that.
     async fn pass_both(
         &mut self,
         request: &ClientRequest,
@@ -169,7 +170,8 @@ impl Connection {
         if response.body_bytes == Some(0) {
             return self.client.write(&head).await.map(|()| request.keep_alive);
         }
-        // The end of the connection is that of such a body: until all is sent, any other end, even of this process, is a reset.
+        // The end of the connection is that of such a body: until all is sent, any other end, even of this
+        // process, is a reset.
         let ends_with_connection = response.body_bytes.is_none();
         if ends_with_connection {
             self.client.reset_when_closed(true)?;

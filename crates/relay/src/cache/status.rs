@@ -25,8 +25,9 @@ pub struct CacheStatus {
     pub stale: u64,
     /// Requests and answers that were passed through and not kept.
     pub passed: u64,
-    /// Requests that could not be answered: the origin failed or was not to be asked, they could not be passed on, or the client left first.
-    /// Hits, misses, and what was shared, stale, passed and failed are all requests, once those that are under way are answered.
+    /// Requests that could not be answered: the origin failed or was not to be asked, they could not be
+    /// passed on, or the client left first. Hits, misses, and what was shared, stale, passed and failed are
+    /// all requests, once those that are under way are answered.
     pub failed: u64,
     /// Fetches that broke after they had begun.
     pub broken_fetches: u64,

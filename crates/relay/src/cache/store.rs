@@ -26,7 +26,8 @@ pub(super) struct Store {
     folder: Folder,
     budget: Cost,
     index: Mutex<Index>,
-    /// Held while an entry comes or goes in the index and in the folder, so that both say the same of it. Taken before the index.
+    /// Held while an entry comes or goes in the index and in the folder, so that both say the same of it.
+    /// Taken before the index.
     changing: Mutex<()>,
     counters: Arc<Counters>,
 }
@@ -109,11 +110,12 @@ impl Store {
         }
     }
 
-    /// Puts another head in place of an entry's. If it cannot be written down, it is the entry's until this process ends, and the next
-    /// one finds the entry as it was.
+    /// Puts another head in place of an entry's. If it cannot be written down, it is the entry's until this
+    /// process ends, and the next one finds the entry as it was.
     ///
     /// # Errors
-    /// `NotFound` if the entry has gone meanwhile, or there is another; what is wrong with the head otherwise.
+    /// `NotFound` if the entry has gone meanwhile, or there is another; what is wrong with the head
+    /// otherwise.
     pub(super) fn renew(&self, kept: &Kept, entry: Entry) -> io::Result<Arc<Kept>> {
         if record_bytes(&entry, &kept.key) > LONGEST_RECORD {
             return Err(io::Error::other("its head is too long now"));
@@ -220,7 +222,7 @@ impl Index {
         Some(kept)
     }
 
-    /// Whether an entry is still what there is of its URL; with another head, perhaps.
+    /// Returns whether an entry is still what there is of its URL; with another head, perhaps.
     fn has(&self, kept: &Kept) -> bool {
         self.kept.get(&kept.key).is_some_and(|(_, there)| there.body == kept.body)
     }

@@ -1,4 +1,5 @@
-//! What could not be kept when it was last asked for: it needs not be asked for whole before a part of it is passed through.
+//! What could not be kept when it was last asked for: it needs not be asked for whole before a part of it is
+//! passed through.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ impl Unkept {
         self.0.lock().remove(key);
     }
 
-    /// Whether this is known not to be kept.
+    /// Returns whether this is known not to be kept.
     pub(super) fn has(&self, key: &str, now: Instant) -> bool {
         self.0.lock().get(key).is_some_and(|since| is_believed(*since, now))
     }

@@ -60,8 +60,8 @@ impl Upload {
         _ = self.over(Patience::ENDLESS).await;
     }
 
-    /// Whether it is over, or has nothing to do any more: then it is over in a moment, for which this waits. The origin may have answered
-    /// before the engine has said that all has left.
+    /// Returns whether it is over, or has nothing to do any more: then it is over in a moment, for which this
+    /// waits. The origin may have answered before the engine has said that all has left.
     pub(super) async fn is_settled(&self) -> bool {
         let is_settled = self.flow.state().await.is_none_or(|state| state.bytes_out == self.bytes);
         if is_settled {
@@ -70,12 +70,13 @@ impl Upload {
         is_settled
     }
 
-    /// Whether all of it has left, and it is over.
+    /// Returns whether all of it has left, and it is over.
     pub(super) fn is_whole(&self) -> bool {
         self.flow.ended().is_some_and(|end| end.status.bytes_out == self.bytes)
     }
 
-    /// What is wrong with the client's body if it came to this end: it ended too early, or for too long nothing came of it.
+    /// What is wrong with the client's body if it came to this end: it ended too early, or for too long
+    /// nothing came of it.
     pub(super) fn cut_short(&self, moved: &Moved) -> Option<String> {
         let about = |sent| format!("after {sent} of {} bytes of a request's body", self.bytes);
         match moved {
@@ -85,8 +86,9 @@ impl Upload {
         }
     }
 
-    /// What broke the connection to the origin, if this was told. The kernel tells once, and whoever reads there finds an end in order
-    /// then. That nobody takes anything after the origin's own end (`EPIPE`) breaks nothing.
+    /// What broke the connection to the origin, if this was told. The kernel tells once, and whoever reads
+    /// there finds an end in order then. That nobody takes anything after the origin's own end (`EPIPE`)
+    /// breaks nothing.
     pub(super) async fn broke_origin(&self) -> Option<Errno> {
         if self.flow.state().await.is_none() {
             self.ended().await;
@@ -123,7 +125,8 @@ impl Upload {
     }
 }
 
-/// Whether what comes of a connection has an end, in order or not, though there may be some to read before that.
+/// Returns whether what comes of a connection has an end, in order or not, though there may be some to read
+/// before that.
 fn has_ended(connection: &impl AsFd) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(connection, PollFlags::RDHUP)];

@@ -162,7 +162,8 @@ impl Backend {
         self.unreachable.notified().await;
     }
 
-    /// Resolves the backend again, without addresses of these listeners. If none is left, the known addresses remain.
+    /// Resolves the backend again, without addresses of these listeners. If none is left, the known addresses
+    /// remain.
     pub(super) async fn resolve_again(&self, listeners: &[SocketAddr]) {
         match self.endpoint.resolve().await {
             Ok(mut targets) => {

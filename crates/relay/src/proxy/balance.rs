@@ -48,8 +48,8 @@ impl Balancer {
         Balancer { balance, turn: 0 }
     }
 
-    /// All backends in the order in which a connection tries them: first those that are up, then those that are down, which
-    /// may have recovered. `below` draws a random number below its argument.
+    /// All backends in the order in which a connection tries them: first those that are up, then those that
+    /// are down, which may have recovered. `below` draws a random number below its argument.
     pub(super) fn order(&mut self, loads: &[Load], mut below: impl FnMut(usize) -> usize) -> Vec<usize> {
         let is_up = |place: &usize| loads[*place].up;
         let (mut up, mut down): (Vec<usize>, Vec<usize>) = (0..loads.len()).partition(is_up);

@@ -69,8 +69,8 @@ async fn relay(mut client: PeerSocket, shared: &Shared) -> Result<Outcome, Outco
     Ok(pair.run(shared.options.idle_timeout).await)
 }
 
-/// Connects to a backend and sends what precedes the relayed bytes: the PROXY protocol header, and what was read from the
-/// client behind its own.
+/// Connects to a backend and sends what precedes the relayed bytes: the PROXY protocol header, and what was
+/// read from the client behind its own.
 async fn reach(
     shared: &Shared,
     origin: Option<Origin>,

@@ -12,8 +12,8 @@ use super::proxy_protocol;
 /// Interval between two resolutions of a backend that cannot be connected to.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks a backend each `every`, if set, and resolves it again when connecting fails; addresses of `listeners` are
-/// skipped. Runs until it is dropped.
+/// Checks a backend each `every`, if set, and resolves it again when connecting fails; addresses of
+/// `listeners` are skipped. Runs until it is dropped.
 pub(super) async fn run(
     backend: Arc<Backend>,
     every: Option<Duration>,
@@ -40,7 +40,8 @@ pub(super) async fn run(
     tokio::join!(checks, resolutions);
 }
 
-/// Connects and closes. A PROXY protocol header, where expected, says that the connection is the proxy's own (LOCAL).
+/// Connects and closes. A PROXY protocol header, where expected, says that the connection is the proxy's own
+/// (LOCAL).
 async fn check(backend: &Backend, limit: Duration, with_header: bool) {
     let result = async {
         let header = if with_header { proxy_protocol::header(None)? } else { Vec::new() };

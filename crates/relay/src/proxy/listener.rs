@@ -73,8 +73,8 @@ impl Listener {
         Ok(Listener { socket: ListenerSocket::Unix(socket, path.to_owned()), name })
     }
 
-    /// Accepts connections while `permits` last, until `drain` becomes true or its sender is dropped; returns when the
-    /// last connection has ended.
+    /// Accepts connections while `permits` last, until `drain` becomes true or its sender is dropped; returns
+    /// when the last connection has ended.
     pub(super) async fn serve(
         self,
         shared: Arc<Shared>,

@@ -54,7 +54,8 @@ impl PeerSocket {
         matches!(self, PeerSocket::Tcp(..))
     }
 
-    /// Source and destination of the connection; none for a Unix socket. IPv4 over an IPv6 socket is shown as IPv4.
+    /// Source and destination of the connection; none for a Unix socket. IPv4 over an IPv6 socket is shown as
+    /// IPv4.
     ///
     /// # Errors
     /// Errors of `getsockname`.
@@ -106,8 +107,8 @@ impl PeerSocket {
     }
 }
 
-/// Connects to a Unix socket. With a full backlog, non-blocking sockets get `EAGAIN` (connect(2)) and no event once there
-/// is room, so this retries until the caller times out.
+/// Connects to a Unix socket. With a full backlog, non-blocking sockets get `EAGAIN` (connect(2)) and no
+/// event once there is room, so this retries until the caller times out.
 async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     loop {
         match UnixStream::connect(path).await {

@@ -27,7 +27,8 @@ pub(super) struct Origin {
 pub(super) enum Parsed {
     /// More bytes are needed.
     Incomplete,
-    /// Header and its length; without an origin, the connection's own addresses hold (section 2.2: LOCAL, UNSPEC, Unix).
+    /// Header and its length; without an origin, the connection's own addresses hold (section 2.2: LOCAL,
+    /// UNSPEC, Unix).
     Header { origin: Option<Origin>, bytes: usize },
 }
 
@@ -93,7 +94,8 @@ pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses).build()
 }
 
-/// Says whether it is a LOCAL header of version 2, whose addresses must be ignored, whatever they are (section 2.2).
+/// Says whether it is a LOCAL header of version 2, whose addresses must be ignored, whatever they are
+/// (section 2.2).
 fn is_local(bytes: &[u8]) -> bool {
     bytes.starts_with(v2::PROTOCOL_PREFIX) && bytes.get(12) == Some(&0x20)
 }

@@ -1,7 +1,8 @@
 //! Shutdown of a relayed pair of connections.
 //!
-//! A graceful end (FIN) is passed on when all before it has been sent, each direction by itself. Any other end is an abort
-//! and is passed on as one (RST), at once and in both directions: a reader must not take truncated data for complete.
+//! A graceful end (FIN) is passed on when all before it has been sent, each direction by itself. Any other
+//! end is an abort and is passed on as one (RST), at once and in both directions: a reader must not take
+//! truncated data for complete.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -92,8 +93,9 @@ impl Side {
         Ok(Side { socket: socket.try_clone_to_owned()?, is_tcp, finished: AtomicBool::new(false) })
     }
 
-    /// Says whether an apparently graceful end was a reset. The kernel reports a reset once: if a write got it, a read sees
-    /// the end of the stream. A TCP connection that is not shut down locally is closed both ways only after a reset.
+    /// Says whether an apparently graceful end was a reset. The kernel reports a reset once: if a write got
+    /// it, a read sees the end of the stream. A TCP connection that is not shut down locally is closed both
+    /// ways only after a reset.
     fn was_reset(&self) -> bool {
         const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];

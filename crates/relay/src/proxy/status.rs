@@ -46,8 +46,8 @@ pub struct ConnectionCounts {
     pub finished: u64,
     /// Reset by client or backend, and reset on the other side.
     pub aborted: u64,
-    /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the PROXY protocol header
-    /// and what the client sent with its own.
+    /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the PROXY
+    /// protocol header and what the client sent with its own.
     pub timed_out: u64,
     /// Reset because no backend accepted.
     pub refused: u64,

@@ -108,8 +108,8 @@ impl Configuration {
     /// Adds a stream.
     ///
     /// # Errors
-    /// A name in use; or a second use of what only one stream can use: standard input or output, a file that is written,
-    /// an address that is listened on.
+    /// A name in use; or a second use of what only one stream can use: standard input or output, a file that
+    /// is written, an address that is listened on.
     pub fn add(&mut self, plan: StreamPlan) -> Result<(), String> {
         if self.streams.iter().any(|stream| stream.name == plan.name) {
             return Err(format!("duplicate stream name {}; names must be unique", plan.name));

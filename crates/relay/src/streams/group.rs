@@ -17,7 +17,8 @@ use super::open_handle::OpenHandle;
 use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
 use crate::metrics::MetricsEndpoint;
 
-/// Streams whose status is requested together, before the engine may go on with its work: some 100 microseconds.
+/// Streams whose status is requested together, before the engine may go on with its work: some 100
+/// microseconds.
 const SAMPLED_TOGETHER: usize = 64;
 
 /// Stack of a thread that opens addresses: it resolves names.
@@ -127,8 +128,8 @@ enum Content {
 }
 
 impl StreamGroup {
-    /// Starts an engine with `threads` threads and begins to open all streams. Each stream has a thread until it is
-    /// open: name resolution and connections of one stream delay no other.
+    /// Starts an engine with `threads` threads and begins to open all streams. Each stream has a thread until
+    /// it is open: name resolution and connections of one stream delay no other.
     ///
     /// # Errors
     /// What prevents the engine from starting.
@@ -231,7 +232,8 @@ impl StreamGroup {
         })
     }
 
-    /// Ends the engine, removes the names of Unix sockets that were listened on and answers the final snapshots.
+    /// Ends the engine, removes the names of Unix sockets that were listened on and answers the final
+    /// snapshots.
     pub fn finish(self) -> Vec<StreamSnapshot> {
         let snapshots = self.snapshots();
         let StreamGroup { engine, members, .. } = self;
@@ -312,7 +314,8 @@ impl Member {
         }
     }
 
-    /// Keeps track of the connections that listeners wait for. The stream's time begins with the last of them.
+    /// Keeps track of the connections that listeners wait for. The stream's time begins with the last of
+    /// them.
     fn note(&mut self, event: &StreamEvent) {
         match event {
             StreamEvent::Listening { port, address, .. } => {

@@ -91,7 +91,8 @@ const CLASS_TIME: &[Metric<ClassRow>] = metrics! {
     "cpu_seconds", "Processor time of a class's streams.", |class| Sum(class.processor_time.as_secs_f64());
 };
 
-/// Adds the latest snapshots of streams to metrics and status. Classes of `sharing` are shown with or without streams.
+/// Adds the latest snapshots of streams to metrics and status. Classes of `sharing` are shown with or without
+/// streams.
 pub(super) fn register(
     latest: &LatestSnapshots,
     sharing: &Sharing,
@@ -185,8 +186,8 @@ fn final_status(ended: &EndedOutput) -> OutputStatus {
 }
 
 impl ReportRow {
-    /// Reports of the stream's handlers, its order, and the handlers of each output. A number tells handlers of one name
-    /// apart.
+    /// Reports of the stream's handlers, its order, and the handlers of each output. A number tells handlers
+    /// of one name apart.
     fn of(stream: &StreamSnapshot) -> Vec<ReportRow> {
         let status = &stream.status;
         let merge = status.merge.iter().flat_map(|merge| {

@@ -51,7 +51,8 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 }
 
 impl Address {
-    /// Opens a listener, if the address listens. Listeners open before all else, so that peers can connect in any order.
+    /// Opens a listener, if the address listens. Listeners open before all else, so that peers can connect in
+    /// any order.
     ///
     /// # Errors
     /// The step that failed.
@@ -189,9 +190,9 @@ fn receiver(udp: &Udp) -> Attempt<Socket> {
     Ok(socket)
 }
 
-/// Limits a group to the device on which this socket joins it: other programs may have joined it on other devices. For
-/// IPv4 `IP_MULTICAST_ALL` does (ip(7)). `IPV6_MULTICAST_ALL` does not: an IPv6 socket receives a group that it joined
-/// from any device, unless it is bound to one.
+/// Limits a group to the device on which this socket joins it: other programs may have joined it on other
+/// devices. For IPv4 `IP_MULTICAST_ALL` does (ip(7)). `IPV6_MULTICAST_ALL` does not: an IPv6 socket receives
+/// a group that it joined from any device, unless it is bound to one.
 fn keep_to_device(socket: &Socket, group: SocketAddr, index: u32) -> io::Result<()> {
     match group {
         SocketAddr::V4(_) => socket.set_multicast_all_v4(false),

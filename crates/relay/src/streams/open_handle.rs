@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wirepath_streams::Object;
 
-/// Handle to a stream that is being opened. Opening may block without end, and the names of its Unix sockets exist as
-/// long as the listeners do: cancelling closes the listeners.
+/// Handle to a stream that is being opened. Opening may block without end, and the names of its Unix sockets
+/// exist as long as the listeners do: cancelling closes the listeners.
 #[derive(Clone, Debug, Default)]
 pub struct OpenHandle(Arc<Mutex<State>>);
 

@@ -115,8 +115,8 @@ impl StreamSnapshot {
         open.chain(ended).fold(own, |sum, output| [0, 1, 2].map(|which| sum[which] + output[which]))
     }
 
-    /// Says whether all that was read was delivered, but for what was to be dropped: by `--when-full`, an order or a
-    /// handler.
+    /// Says whether all that was read was delivered, but for what was to be dropped: by `--when-full`, an
+    /// order or a handler.
     pub fn is_complete(&self) -> bool {
         self.status.gone_outputs.failed == 0 && self.status.shares.is_none_or(|shares| shares.lost == 0)
     }

@@ -144,7 +144,8 @@ impl StreamConfig {
         Ok(())
     }
 
-    /// Checks that the framing gives the first handler the records that it needs; datagrams are records themselves.
+    /// Checks that the framing gives the first handler the records that it needs; datagrams are records
+    /// themselves.
     fn check_framing(&self) -> Result<(), StreamConfigError> {
         if self.inputs.iter().all(Address::has_datagrams) {
             return Ok(());
@@ -170,9 +171,9 @@ impl StreamConfig {
         inputs.chain(self.outputs.iter().filter_map(|output| output.exclusive_use(true)))
     }
 
-    /// Opens all addresses and builds the stream, whose events go to `on_event`. Blocks until outgoing connections are
-    /// made and FIFOs have a peer, which is announced to `on_wait` as a phrase. Incoming connections are awaited by the
-    /// running stream; until it runs, `handle` owns the listeners.
+    /// Opens all addresses and builds the stream, whose events go to `on_event`. Blocks until outgoing
+    /// connections are made and FIFOs have a peer, which is announced to `on_wait` as a phrase. Incoming
+    /// connections are awaited by the running stream; until it runs, `handle` owns the listeners.
     ///
     /// # Errors
     /// The first address or handler that failed, or that opening was cancelled.
@@ -234,8 +235,8 @@ impl StreamConfig {
         self.inputs.iter().map(open).collect()
     }
 
-    /// Opens the outputs that do not listen, each at its index. Files come last: a failed connection must not create or
-    /// overwrite one.
+    /// Opens the outputs that do not listen, each at its index. Files come last: a failed connection must not
+    /// create or overwrite one.
     fn open_outputs(
         &self,
         on_wait: &mut impl FnMut(String),

@@ -23,7 +23,7 @@ pub struct Dots<'a> {
     pub series: &'a [String],
     /// The paths, from above.
     pub rows: &'a [DotRow],
-    /// Whether there is a line at 1, which is what all is relative to.
+    /// True if there is a line at 1, which is what all is relative to.
     pub relative: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Dot {
     pub value: f64,
     /// The least and the greatest run.
     pub range: (f64, f64),
-    /// Whether it is not to be relied on, and drawn hollow.
+    /// True if it is not to be relied on, and drawn hollow.
     pub noisy: bool,
     /// What a bare C loop took.
     pub bare: Option<f64>,

@@ -40,7 +40,7 @@ pub struct Point {
     pub value: f64,
     /// The least and the greatest run.
     pub range: (f64, f64),
-    /// Whether it is not to be relied on, and drawn hollow.
+    /// True if it is not to be relied on, and drawn hollow.
     pub noisy: bool,
 }
 

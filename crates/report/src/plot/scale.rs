@@ -29,10 +29,11 @@ pub enum Unit {
 pub(super) struct Scale {
     kind: Axis,
     unit: Unit,
-    /// The least and greatest figure, for [`Axis::Logarithmic`] as logarithms (of two for bytes, else of ten).
+    /// The least and greatest figure, for [`Axis::Logarithmic`] as logarithms (of two for bytes, else of
+    /// ten).
     from: f64,
     to: f64,
-    /// Whether no figure is above nothing.
+    /// True if no figure is above nothing.
     is_nothing: bool,
     /// Where these are.
     begin: f64,
@@ -155,7 +156,7 @@ impl Scale {
     }
 }
 
-/// Whether two neighbours do not touch.
+/// Returns whether two neighbours do not touch.
 fn are_apart(pair: &[Tick], upright: bool) -> bool {
     let [one, other] = pair else { return true };
     let needed = if upright { 21.0 } else { (width_of(&one.text) + width_of(&other.text)) / 2.0 + 7.0 };

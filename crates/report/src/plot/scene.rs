@@ -10,7 +10,8 @@ pub(super) const WIDTH: f64 = 360.0;
 /// Width of a letter of the monospaced labels (11.5 units high), a little more than most fonts have.
 const CODE_LETTER: f64 = 7.1;
 
-/// Width of a letter of the other labels (11.5 units high): that of figures, a little more than the mean of words.
+/// Width of a letter of the other labels (11.5 units high): that of figures, a little more than the mean of
+/// words.
 const LETTER: f64 = 6.7;
 
 /// A finished plot.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use wirepath_http::{AssetPath, Request, Response, ResponseContext, encode_segment, respond};
 use wirepath_net::http::{Answer, Endpoint, Site, now_s};
 
-/// Files of a folder that are looked into for its listing, and bytes of each; more would keep the client waiting.
+/// Files of a folder that are looked into for its listing, and bytes of each; more would keep the client
+/// waiting.
 const SNIFFED: usize = 256;
 const SNIFFED_BYTES: usize = 4096;
 
@@ -80,8 +81,8 @@ fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing)
     }
 }
 
-/// Returns whether sync bytes are where the packets of a transport stream have them (ISO/IEC 13818-1 section 2.4.3.2): each 188 bytes,
-/// or 192 or 204 with what some recorders and modulators add.
+/// Returns whether sync bytes are where the packets of a transport stream have them (ISO/IEC 13818-1 section
+/// 2.4.3.2): each 188 bytes, or 192 or 204 with what some recorders and modulators add.
 fn begins_as_stream(head: &[u8]) -> bool {
     let is_sync = |at: usize| head.get(at).is_none_or(|&byte| byte == 0x47);
     let is_begin =
@@ -100,8 +101,8 @@ fn not_found(error: FindError, path: &AssetPath) -> Answer {
     if busy { response.header(header::RETRY_AFTER, "5") } else { response }.into()
 }
 
-/// A folder's address ends in a slash, or the links in its list would lead elsewhere. A relative address keeps what a
-/// proxy put in front.
+/// A folder's address ends in a slash, or the links in its list would lead elsewhere. A relative address
+/// keeps what a proxy put in front.
 fn with_slash(path: &AssetPath) -> Answer {
     let name = encode_segment(path.segments().last().unwrap_or_default());
     Response::error(StatusCode::MOVED_PERMANENTLY, "this is a folder: its address ends in a slash")
@@ -109,7 +110,8 @@ fn with_slash(path: &AssetPath) -> Answer {
         .into()
 }
 
-/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any other file.
+/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any
+/// other file.
 fn boundary() -> u128 {
     let mut bytes = [0; 16];
     if let Err(error) = getrandom::fill(&mut bytes) {

@@ -1,8 +1,9 @@
 //! The folder that wire images are kept in: within a budget, least recently used go first, never one in use.
 //!
-//! Several processes may share a folder. Whoever uses an image holds a shared `flock` on it, whoever writes one an exclusive
-//! lock on a file with another name, so what nobody has locked may go: images when room is needed, unfinished files when a
-//! process that was killed left them behind. The modification time of an image is the time of its last use.
+//! Several processes may share a folder. Whoever uses an image holds a shared `flock` on it, whoever writes
+//! one an exclusive lock on a file with another name, so what nobody has locked may go: images when room is
+//! needed, unfinished files when a process that was killed left them behind. The modification time of an
+//! image is the time of its last use.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -85,8 +86,8 @@ struct Used {
 }
 
 impl Cache {
-    /// Makes the folder if need be, and removes what processes that were killed left unfinished. The images in it may take
-    /// `budget` bytes.
+    /// Makes the folder if need be, and removes what processes that were killed left unfinished. The images
+    /// in it may take `budget` bytes.
     ///
     /// # Errors
     /// [`CacheError::Folder`].
@@ -125,8 +126,8 @@ impl Cache {
         self.budget
     }
 
-    /// Bytes that the images in it take, unfinished ones included; other processes' as of when this one last changed something.
-    /// Never asks the storage, which may hang.
+    /// Bytes that the images in it take, unfinished ones included; other processes' as of when this one last
+    /// changed something. Never asks the storage, which may hang.
     pub fn used(&self) -> u64 {
         self.used.bytes.load(Relaxed)
     }
@@ -173,8 +174,8 @@ impl Cache {
         self.begin_with(name, length, reserve)
     }
 
-    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Whoever still uses the
-    /// image keeps what it has.
+    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays.
+    /// Whoever still uses the image keeps what it has.
     ///
     /// # Errors
     /// [`CacheError::Folder`].
@@ -217,7 +218,8 @@ impl Cache {
         Ok(draft)
     }
 
-    /// The error for an image of `needed` bytes that the disk has no room for, be it when it is begun or while it is written.
+    /// The error for an image of `needed` bytes that the disk has no room for, be it when it is begun or
+    /// while it is written.
     pub fn disk_full(&self, needed: u64) -> CacheError {
         CacheError::DiskFull { folder: self.folder.clone(), needed }
     }
@@ -304,8 +306,8 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Whether a file of this name is an image that is finished; none if it is not one of ours. Only such files are ever removed:
-/// in a folder that others use too, `film.mkv.part` is somebody's download.
+/// Returns whether a file of this name is an image that is finished; none if it is not one of ours. Only such
+/// files are ever removed: in a folder that others use too, `film.mkv.part` is somebody's download.
 fn is_finished(name: &str) -> Option<bool> {
     let (stem, ending) = name.rsplit_once('.')?;
     if ending == IMAGE {
@@ -360,8 +362,8 @@ impl Draft {
         &self.file
     }
 
-    /// Cuts the file to `length` bytes, has all of it reach the disk, and gives it its final name, in place of an older image.
-    /// The lock becomes that of a user.
+    /// Cuts the file to `length` bytes, has all of it reach the disk, and gives it its final name, in place
+    /// of an older image. The lock becomes that of a user.
     ///
     /// # Errors
     /// What the calls say; then there is no image, or the older one.
@@ -390,13 +392,13 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Whether the disk, or what one may use of it, is full.
+/// Returns whether the disk, or what one may use of it, is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Has the file system set room aside, so that a full disk is known before anything is written. File systems that cannot are
-/// asked for a length only.
+/// Has the file system set room aside, so that a full disk is known before anything is written. File systems
+/// that cannot are asked for a length only.
 fn reserve(file: &File, length: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, length) {
         Ok(()) => Ok(()),

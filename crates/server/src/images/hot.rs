@@ -1,8 +1,8 @@
 //! Hot memory: copies of the images that sessions play, for engine threads to send from, within a budget.
 //!
-//! A copy is made by a background thread, of an image that is complete, and checked as a segment is before it is sent. Sessions
-//! go on from the file meanwhile. What nobody plays any more stays until its room is needed, least recently asked for first. An
-//! image is held whole or not at all.
+//! A copy is made by a background thread, of an image that is complete, and checked as a segment is before it
+//! is sent. Sessions go on from the file meanwhile. What nobody plays any more stays until its room is
+//! needed, least recently asked for first. An image is held whole or not at all.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,8 @@ use wirepath_playback::Playbacks;
 
 use super::image::Image;
 
-/// How often it is looked whether an image has become complete, or memory free; somebody who asks is heard at once.
+/// How often it is looked whether an image has become complete, or memory free; somebody who asks is heard at
+/// once.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Which images are hot, and which could be.
@@ -54,8 +55,8 @@ struct State {
     /// Counts what was asked for, to know what was asked for last.
     turn: u64,
     entries: Vec<Entry>,
-    /// Regions that engine threads may still send from. They are dropped here, when nobody else holds them: giving back
-    /// gigabytes takes time, which engine threads do not have.
+    /// Regions that engine threads may still send from. They are dropped here, when nobody else holds them:
+    /// giving back gigabytes takes time, which engine threads do not have.
     leaving: Vec<Arc<Region>>,
     /// Why nothing more is copied.
     given_up: Option<String>,
@@ -250,7 +251,8 @@ impl HotMemory {
         }
     }
 
-    /// Lets go of what nobody plays, least recently asked for first, until there is room; answers whether there is now.
+    /// Lets go of what nobody plays, least recently asked for first, until there is room; answers whether
+    /// there is now.
     fn make_room(&self, state: &mut State, needed: u64) -> bool {
         // What is leaving is as good as gone: nothing more goes for its sake.
         while state.kept() + needed > self.budget {
@@ -327,7 +329,7 @@ impl State {
         self.entries.iter().any(|entry| matches!(entry.copy, Copy::Making(_)))
     }
 
-    /// Whether so many bytes have room if all goes that nobody plays.
+    /// Returns whether so many bytes have room if all goes that nobody plays.
     fn could_have(&self, length: u64, budget: u64) -> bool {
         let played = self.entries.iter().filter(|entry| entry.sessions > 0);
         played.map(|entry| entry.copy.bytes()).sum::<u64>() + length <= budget
@@ -374,8 +376,8 @@ impl Whole {
         Some(Whole { medium, image, length })
     }
 
-    /// A copy of all segments, each checked as it is before it is sent from the file. Should the image start over meanwhile,
-    /// this is a copy of what it was, which nobody plays, and is let go of.
+    /// A copy of all segments, each checked as it is before it is sent from the file. Should the image start
+    /// over meanwhile, this is a copy of what it was, which nobody plays, and is let go of.
     fn copy(&self) -> Result<Region, CopyError> {
         self.medium.copy(self.length, |bytes| {
             let segments = self.image.segments();

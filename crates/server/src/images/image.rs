@@ -114,9 +114,9 @@ struct State {
 
 struct Slot {
     entry: SegmentEntry,
-    /// Whether the checksum was right at least once while the image was open.
+    /// True if the checksum was right at least once while the image was open.
     verified: bool,
-    /// Whether a thread of the pool reads it.
+    /// True if a thread of the pool reads it.
     loading: bool,
     loaded: Loaded,
 }
@@ -214,7 +214,7 @@ impl Image {
         self.asset_bytes_packed.store(asset_bytes, Relaxed);
     }
 
-    /// Whether the image will never be complete.
+    /// Returns whether the image will never be complete.
     pub(super) fn has_failed(&self) -> bool {
         matches!(*self.progress.borrow(), Progress::Failed(_))
     }

@@ -19,7 +19,8 @@ pub(super) const IDLE_TTL: Duration = Duration::from_secs(60);
 /// For this long a failure is answered instead of being tried again.
 const FAILURE: Duration = Duration::from_secs(10);
 
-/// For this long after it was asked for, an image is packed though nobody holds it: between DESCRIBE and SETUP nobody does.
+/// For this long after it was asked for, an image is packed though nobody holds it: between DESCRIBE and
+/// SETUP nobody does.
 const UNHELD: Duration = Duration::from_secs(10);
 
 /// What an image is found by: one version of a file has the same.
@@ -30,7 +31,8 @@ pub(super) struct Key {
     pub(super) recipe: Recipe,
 }
 
-/// What the store knows of its images. Images that are let go of are answered, to be dropped where files may be closed.
+/// What the store knows of its images. Images that are let go of are answered, to be dropped where files may
+/// be closed.
 pub(super) struct Open {
     /// How long images rest.
     rest: Duration,
@@ -63,7 +65,7 @@ impl Key {
         format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
     }
 
-    /// Whether `name` is such a name.
+    /// Returns whether `name` is such a name.
     pub(super) fn is_name(name: &str) -> bool {
         let numbers = || {
             let (device, rest) = name.split_once('-')?;
@@ -123,7 +125,8 @@ impl Open {
         self.images.insert(key, Arc::downgrade(image));
     }
 
-    /// Keeps an image open for a while, whether anybody plays it or not, and lets go of those whose time is over.
+    /// Keeps an image open for a while, whether anybody plays it or not, and lets go of those whose time is
+    /// over.
     #[must_use]
     pub(super) fn rest(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> Vec<Arc<Image>> {
         self.resting.retain(|resting| !Arc::ptr_eq(&resting.image, image));
@@ -162,8 +165,8 @@ impl Open {
         self.remove_resting(image);
     }
 
-    /// Whether nobody holds this image but its packer, nor asked for it lately. Then it is forgotten, so that whoever asks for
-    /// it from now on gets another.
+    /// Returns whether nobody holds this image but its packer, nor asked for it lately. Then it is forgotten,
+    /// so that whoever asks for it from now on gets another.
     pub(super) fn abandon(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> bool {
         let resting = self.resting.iter().find(|resting| Arc::ptr_eq(&resting.image, image));
         let lately = resting.is_some_and(|resting| now.duration_since(resting.used) < UNHELD);

@@ -87,8 +87,8 @@ impl Packing {
         Ok(Box::new(Packing { draft, packer, offset: 0, has_segment: false }))
     }
 
-    /// Packs until a turn's time is over, or there is a first segment, and has the image grow as segments are written; ends
-    /// early when `stop` says so, or the image started over meanwhile.
+    /// Packs until a turn's time is over, or there is a first segment, and has the image grow as segments are
+    /// written; ends early when `stop` says so, or the image started over meanwhile.
     ///
     /// # Errors
     /// [`StoreError`]; then the draft is removed.
@@ -133,7 +133,8 @@ impl Packing {
 }
 
 impl Packed {
-    /// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs for all of it.
+    /// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs
+    /// for all of it.
     ///
     /// # Errors
     /// [`StoreError::Io`]; then the draft is removed.

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use wirepath_media::image::{self, Header, Table};
 
-/// An image's header and table cannot be used. Where [`ReadImageError::is_damage`], the file is at fault: packing its asset
-/// again makes a good one.
+/// An image's header and table cannot be used. Where [`ReadImageError::is_damage`], the file is at fault:
+/// packing its asset again makes a good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadImageError {
     /// They are not what they should be.
@@ -25,7 +25,8 @@ pub enum ReadImageError {
 }
 
 impl ReadImageError {
-    /// Whether the file does not give back what was written. Else a limit of this process or machine is at fault.
+    /// Returns whether the file does not give back what was written. Else a limit of this process or machine
+    /// is at fault.
     pub fn is_damage(&self) -> bool {
         match self {
             ReadImageError::Format { .. } => true,
@@ -34,9 +35,9 @@ impl ReadImageError {
     }
 }
 
-/// Whether this says that what was written is not there any more: the file is too short, the disk cannot read it, or the file
-/// system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little memory or too many descriptors say nothing
-/// about the file.
+/// Returns whether this says that what was written is not there any more: the file is too short, the disk
+/// cannot read it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little
+/// memory or too many descriptors say nothing about the file.
 pub(super) fn is_lost(error: &io::Error) -> bool {
     let lost = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
     error.kind() == io::ErrorKind::UnexpectedEof

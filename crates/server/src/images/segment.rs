@@ -12,8 +12,8 @@ use wirepath_playback::{Departure, Segment};
 
 use super::read::is_lost;
 
-/// Reads a segment's trains, checks all of it unless that was done before, and leaves its pages in memory. Who plays it waits for an
-/// answer, so a panic is one as well.
+/// Reads a segment's trains, checks all of it unless that was done before, and leaves its pages in memory.
+/// Who plays it waits for an answer, so a panic is one as well.
 ///
 /// # Errors
 /// Why it cannot be read.
@@ -41,8 +41,8 @@ pub(super) enum SegmentError {
 }
 
 impl SegmentError {
-    /// Whether the file does not give back what was written. Else a limit of this process or machine is at fault, and packing
-    /// again would not help.
+    /// Returns whether the file does not give back what was written. Else a limit of this process or machine
+    /// is at fault, and packing again would not help.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             SegmentError::Format(_) => true,

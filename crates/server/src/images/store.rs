@@ -31,7 +31,8 @@ use job::Job;
 /// An image is packed again this often because of damage; then something else than the file is at fault.
 const REPAIRS: u32 = 2;
 
-/// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250 expects.
+/// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250
+/// expects.
 pub const USUAL_TS_PER_PACKET: u16 = 7;
 
 /// Opens images of assets. Calls may wait for storage: they belong on threads where that is allowed.
@@ -118,7 +119,8 @@ impl StoreError {
 }
 
 impl Store {
-    /// A store over `cache` that packs with trains of at most `burst_us`, with `readers` to bring in what is played.
+    /// A store over `cache` that packs with trains of at most `burst_us`, with `readers` to bring in what is
+    /// played.
     ///
     /// # Errors
     /// What starting a thread says.
@@ -169,8 +171,8 @@ impl Store {
         Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: self.burst_us }
     }
 
-    /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the cache, or one that is being
-    /// packed from now on. What could not be packed a few seconds ago is not tried again.
+    /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the cache, or
+    /// one that is being packed from now on. What could not be packed a few seconds ago is not tried again.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -209,7 +211,8 @@ impl Store {
         self.cache.path_of(&Key::of(plan.identity, plan.recipe).name())
     }
 
-    /// Ends packing, now and for good: images that are not complete fail, and nothing of them is left in the cache.
+    /// Ends packing, now and for good: images that are not complete fail, and nothing of them is left in the
+    /// cache.
     pub fn stop_packing(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -318,7 +321,8 @@ impl Store {
         })
     }
 
-    /// Packs a damaged image again, by the same plan, so that its bytes become what they were: those who play from it go on.
+    /// Packs a damaged image again, by the same plan, so that its bytes become what they were: those who play
+    /// from it go on.
     fn repair(
         &self,
         asset: Arc<File>,

@@ -140,7 +140,8 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
 
 /// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
 ///
-/// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the asset.
+/// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the
+/// asset.
 #[test]
 fn a_damaged_segment_is_packed_again_with_the_same_bytes() {
     let fixture = fixture();

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use wirepath_engine::{BlockingPool, Priority};
 
-/// Work that has begun and is not done; more has to wait for its first turn. Each holds some memory, and room on the disk.
+/// Work that has begun and is not done; more has to wait for its first turn. Each holds some memory, and room
+/// on the disk.
 const BEGUN: usize = 32;
 
 /// Work that may wait for its first turn; more is refused.
 const WAITING: usize = 1024;
 
-/// First turns in a row before one of the others gets one: they are short, and somebody plays what the others make.
+/// First turns in a row before one of the others gets one: they are short, and somebody plays what the others
+/// make.
 const FIRST_IN_A_ROW: usize = 8;
 
 /// Something that is done in turns.
@@ -75,7 +77,8 @@ impl<W: Work> WorkQueue<W> {
         Ok(WorkQueue { shared })
     }
 
-    /// Has work done, the first turn before any turns of what has begun already; answers whether there was room for it.
+    /// Has work done, the first turn before any turns of what has begun already; answers whether there was
+    /// room for it.
     #[must_use]
     pub(super) fn submit(&self, work: W) -> bool {
         let mut queue = self.shared.queue.lock();

@@ -17,7 +17,7 @@ pub const LISTING_LIMIT: usize = 10_000;
 pub struct FolderListing {
     /// The entries.
     pub entries: Vec<Entry>,
-    /// Whether there are more than [`LISTING_LIMIT`].
+    /// True if there are more than [`LISTING_LIMIT`].
     pub truncated: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Entry {
     pub size: u64,
     /// When it was last modified, in seconds since 1970.
     pub modified_s: u64,
-    /// Whether it begins as a transport stream does; none if nobody looked.
+    /// True if it begins as a transport stream does; none if nobody looked.
     pub is_stream: Option<bool>,
 }
 

@@ -78,7 +78,7 @@ impl ServedFolder {
     }
 }
 
-/// Whether a name is kept from clients.
+/// Returns whether a name is kept from clients.
 pub(super) fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".")
 }

@@ -64,8 +64,8 @@ async fn sleep_maybe(wake: Option<Instant>) {
     }
 }
 
-/// The socket is connected, so this comes from the client. That its RTCP port is closed is no reason to end: some
-/// receivers have none.
+/// The socket is connected, so this comes from the client. That its RTCP port is closed is no reason to end:
+/// some receivers have none.
 fn take(record: &Record, received: io::Result<&[u8]>) {
     let datagram = match received {
         Ok(datagram) => datagram,

@@ -45,8 +45,8 @@ impl RequestHandler {
         Self { shared, local, peer, sessions: HashMap::new(), events, inbox }
     }
 
-    /// Answers a request. If this is dropped before it is done, what was asked of a playback may still be done; so it is
-    /// dropped only with the connection, whose sessions end then.
+    /// Answers a request. If this is dropped before it is done, what was asked of a playback may still be
+    /// done; so it is dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
         let answer = match timeout(self.shared.options.answer_timeout, self.dispatch(request)).await {
             Ok(answer) => answer,
@@ -143,8 +143,8 @@ impl RequestHandler {
         self.sessions.get_mut(id).ok_or_else(unknown)
     }
 
-    /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326 section
-    /// 14.3 asks to be forgiving here).
+    /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326
+    /// section 14.3 asks to be forgiving here).
     pub(super) fn named_session(&mut self, request: &Request) -> Result<&mut Session, Refusal> {
         let Some(id) = request.session() else {
             return Err(refuse(StatusCode::SessionNotFound, "there is no Session header; SETUP gives one"));
@@ -201,7 +201,8 @@ impl RequestHandler {
         }
     }
 
-    /// Logs why the server fails. The client is not told: the words may name files and folders of this machine.
+    /// Logs why the server fails. The client is not told: the words may name files and folders of this
+    /// machine.
     fn fail(&self, status: StatusCode, why: &str) -> Refusal {
         tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
         let told = match status {
@@ -278,8 +279,9 @@ pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
     }
 }
 
-/// Whether a URL is a presentation's or its track's. Receivers for SAT>IP, which is what Debian builds VLC with, call
-/// the track `stream=N`, below the server or below the presentation (SAT>IP specification, section 3.5.3).
+/// Returns whether a URL is a presentation's or its track's. Receivers for SAT>IP, which is what Debian
+/// builds VLC with, call the track `stream=N`, below the server or below the presentation (SAT>IP
+/// specification, section 3.5.3).
 fn is_about(resource: &Resource, presentation: &[u8]) -> bool {
     let path = resource.path();
     let (parent, name) = match path.iter().rposition(|&byte| byte == b'/') {

@@ -63,8 +63,8 @@ impl RequestHandler {
         }
     }
 
-    /// RFC 2326 section 10.4. A presentation has one track, so its URL will do: VLC as Debian builds it sets up
-    /// without having seen a description.
+    /// RFC 2326 section 10.4. A presentation has one track, so its URL will do: VLC as Debian builds it sets
+    /// up without having seen a description.
     pub(super) async fn set_up(&mut self, request: &Request) -> Answer {
         let resource = resource(request)?;
         let (presentation_url, number) = resource.split_track().unwrap_or_else(|| (resource.clone(), TRACK));
@@ -235,8 +235,8 @@ impl RequestHandler {
     }
 }
 
-/// RFC 2326 section 10.4: another track would have to join the session, and there is none; the same one cannot
-/// change its transport.
+/// RFC 2326 section 10.4: another track would have to join the session, and there is none; the same one
+/// cannot change its transport.
 fn refuse_again(session: &Session, presentation: &Resource) -> Refusal {
     if presentation.path() == session.path {
         let why = "SETUP: the session is set up already; TEARDOWN it to change its transport";

@@ -43,8 +43,8 @@ impl Ports {
         Self { first, pairs, next: AtomicU32::new(0) }
     }
 
-    /// Binds the next free pair to a local address and connects it to the client's ports. The address keeps its
-    /// scope, which link-local ones need.
+    /// Binds the next free pair to a local address and connects it to the client's ports. The address keeps
+    /// its scope, which link-local ones need.
     pub(super) fn open(&self, local: SocketAddr, peer: SocketAddr, client: PortPair) -> io::Result<Pair> {
         for _ in 0..self.pairs {
             let number = self.next.fetch_add(1, Relaxed) % self.pairs;

@@ -33,7 +33,8 @@ pub(super) enum EventKind {
     Event(PlaybackEvent),
 }
 
-/// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each request.
+/// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each
+/// request.
 pub(super) type EventSender = UnboundedSender<SessionEvent>;
 
 pub(super) struct Session {
@@ -152,8 +153,8 @@ impl Session {
         silent
     }
 
-    /// Ends it. If anybody may still listen, BYE is the last that is sent (RFC 3550 section 6.3.7): call this when
-    /// the playback is silent.
+    /// Ends it. If anybody may still listen, BYE is the last that is sent (RFC 3550 section 6.3.7): call this
+    /// when the playback is silent.
     pub(super) fn end(self, reason: EndReason) {
         tracing::info!(peer = %self.record.peer, path = self.record.path, reason = reason.name(), "session ends");
         if reason != EndReason::Unreachable {

@@ -2,10 +2,12 @@
 //!
 //! A session that is set up is [`Phase::Ready`]; before that there is none. Where the RFC leaves a choice:
 //!
-//! - PLAY with a range while a PLAY with an end is active is queued (RFC 2326 section 10.5). While an open-ended
+//! - PLAY with a range while a PLAY with an end is active is queued (RFC 2326 section 10.5). While an
+//!   open-ended
 //!   one is active it would never get its turn, so it seeks at once, as RFC 7826 section 13.4 and clients have it.
 //! - PLAY without a range while an open-ended one is active changes nothing: some clients keep alive with it.
-//! - At the end of what was asked for the session rests (RFC 2326 section 10.5, "automatically paused"). A PAUSE
+//! - At the end of what was asked for the session rests (RFC 2326 section 10.5, "automatically paused"). A
+//!   PAUSE
 //!   that comes then was on its way when the end came and is answered with 200.
 //! - PLAY without a range at the end of the presentation begins at the beginning: it was not paused.
 
@@ -70,8 +72,8 @@ impl Timeline {
         self.phase
     }
 
-    /// What a PLAY leads to, in a presentation of this length, at this place in it. Nothing has changed when it
-    /// must be started: that is said by [`Timeline::started`].
+    /// What a PLAY leads to, in a presentation of this length, at this place in it. Nothing has changed when
+    /// it must be started: that is said by [`Timeline::started`].
     pub fn play(
         &mut self,
         range: Option<NptRange>,
@@ -94,7 +96,7 @@ impl Timeline {
         self.phase = Phase::Playing { until_us: stretch.until_us };
     }
 
-    /// Whether PAUSE may come now. It drops what is queued (RFC 2326 section 10.6).
+    /// Returns whether PAUSE may come now. It drops what is queued (RFC 2326 section 10.6).
     pub fn pause(&mut self) -> Result<(), Refusal> {
         if self.phase == Phase::Ready {
             return Err(refuse(StatusCode::MethodNotValidInThisState, "PAUSE: the session is not playing"));
@@ -141,11 +143,12 @@ impl Default for Timeline {
 /// From where it is to the end.
 const ONWARD: Stretch = Stretch { from_us: None, until_us: None };
 
-/// Clients ask for the end they were told, rounded: an end so close to the presentation's is the presentation's.
+/// Clients ask for the end they were told, rounded: an end so close to the presentation's is the
+/// presentation's.
 const ROUNDING_US: u64 = 10_000;
 
-/// RFC 2326 section 12.29: what is asked for, or 457 if it is not there. An end behind the presentation's is the
-/// presentation's.
+/// RFC 2326 section 12.29: what is asked for, or 457 if it is not there. An end behind the presentation's is
+/// the presentation's.
 fn stretch(range: Option<NptRange>, duration_us: Option<u64>) -> Result<Stretch, Refusal> {
     let Some(range) = range else { return Ok(ONWARD) };
     let duration_us = duration_us.unwrap_or(u64::MAX);
@@ -180,7 +183,7 @@ fn start(stretch: Stretch, position_us: u64) -> Result<PlayStep, Refusal> {
     }
 }
 
-/// Whether an end that was asked for is the end of the presentation.
+/// Returns whether an end that was asked for is the end of the presentation.
 fn is_whole(until_us: Option<u64>, duration_us: Option<u64>) -> bool {
     until_us.is_none_or(|until_us| duration_us.is_some_and(|duration_us| until_us >= duration_us))
 }

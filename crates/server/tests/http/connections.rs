@@ -58,7 +58,7 @@ fn files_are_closed_elsewhere() {
     }
 }
 
-/// Whether this process, in which the server runs too, has a file open.
+/// Returns whether this process, in which the server runs too, has a file open.
 fn is_open(path: &Path) -> bool {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
     descriptors.flatten().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == path))

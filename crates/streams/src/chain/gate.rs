@@ -16,7 +16,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Whether the handler is shown this piece.
+    /// Returns whether the handler is shown this piece.
     pub(super) fn lets_in(&mut self, begins: bool) -> bool {
         self.is_dropping &= !begins;
         !self.is_dropping
@@ -42,7 +42,8 @@ impl Gate {
         }
     }
 
-    /// Refuses the records of a run that are longer than `limit`, which all are but perhaps the last; answers that one.
+    /// Refuses the records of a run that are longer than `limit`, which all are but perhaps the last; answers
+    /// that one.
     ///
     /// # Errors
     /// If that ends the stream.

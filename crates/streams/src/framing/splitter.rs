@@ -5,7 +5,8 @@ use bytes::{Buf, Bytes};
 use super::{Framing, FramingError, LONGEST};
 use crate::record::Run;
 
-/// Divides the bytes of one input. They come in buffers that are in one piece, as `Bytes` and `BytesMut` are, and are shared, not copied.
+/// Divides the bytes of one input. They come in buffers that are in one piece, as `Bytes` and `BytesMut` are,
+/// and are shared, not copied.
 pub(crate) struct Splitter {
     framing: Framing,
     /// Most bytes of a record, if only whole ones may be handed on.
@@ -23,7 +24,7 @@ impl Splitter {
         Splitter { framing, whole, missing: None, begun: 0, within: false }
     }
 
-    /// Whether so much of a record may be kept until the rest has come.
+    /// Returns whether so much of a record may be kept until the rest has come.
     fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
         match self.whole {
             Some(limit) if bytes > limit && self.is_whole() => Err(FramingError::Undivided { limit }),
@@ -51,13 +52,13 @@ impl Splitter {
         is_within.then(|| Run::single(Bytes::new(), false, true))
     }
 
-    /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
+    /// Returns whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.framing, Framing::Whole)
     }
 
-    /// Bytes of a record of which nobody has to look at any: of fixed size, or without end. None if records are found by looking, or
-    /// only whole ones may be handed on.
+    /// Bytes of a record of which nobody has to look at any: of fixed size, or without end. None if records
+    /// are found by looking, or only whole ones may be handed on.
     pub(crate) fn blind_size(&self) -> Option<usize> {
         match (&self.framing, self.whole) {
             (Framing::Whole, _) => Some(usize::MAX),
@@ -71,8 +72,8 @@ impl Splitter {
         self.blind_size().map(|bytes| if self.is_whole() { bytes } else { self.awaited() })
     }
 
-    /// So many bytes of a record of fixed size, no more than are [blind](Splitter::blind), went by without coming here. Answers what
-    /// they were; nothing of a stream that is not divided.
+    /// So many bytes of a record of fixed size, no more than are [blind](Splitter::blind), went by without
+    /// coming here. Answers what they were; nothing of a stream that is not divided.
     pub(crate) fn pass(&mut self, bytes: usize) -> Option<Passed> {
         let missing = self.awaited();
         let Framing::Fixed(length) = &self.framing else { return None };
@@ -92,13 +93,13 @@ impl Splitter {
         }
     }
 
-    /// Whether the input is between two records.
+    /// Returns whether the input is between two records.
     pub(crate) fn at_boundary(&self) -> bool {
         !self.within
     }
 
-    /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None if that takes more
-    /// bytes, or if there is nothing more.
+    /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None
+    /// if that takes more bytes, or if there is nothing more.
     ///
     /// # Errors
     /// If there is no record where one should be; the bytes stay.

@@ -5,9 +5,9 @@ use crate::record::Piece;
 use crate::throughput::Throughput;
 use wirepath_engine::now_us;
 
-/// Reports `bytes`, `records`, and `bytes_per_second`: the mean over the time since the first byte, in which what is a second old
-/// counts a third (1/e). So it is the rate of all of a short run, that of about the last second of a long one, and falls when nothing
-/// comes.
+/// Reports `bytes`, `records`, and `bytes_per_second`: the mean over the time since the first byte, in which
+/// what is a second old counts a third (1/e). So it is the rate of all of a short run, that of about the last
+/// second of a long one, and falls when nothing comes.
 #[derive(Debug, Default)]
 pub struct Meter {
     bytes: u64,

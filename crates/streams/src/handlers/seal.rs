@@ -1,9 +1,11 @@
-//! Encryption of records, each by itself: AES-256-GCM (NIST SP 800-38D, RFC 5116). Datagrams may be lost and come in any order, so
-//! nothing ties records together: that one is missing, or comes twice, is not noticed here.
+//! Encryption of records, each by itself: AES-256-GCM (NIST SP 800-38D, RFC 5116). Datagrams may be lost and
+//! come in any order, so nothing ties records together: that one is missing, or comes twice, is not noticed
+//! here.
 //!
-//! A sealed record is a nonce of 12 bytes, the record's bytes enciphered, and a tag of 16 bytes. The nonce is eight bytes drawn at
-//! random when a handler begins, and every 2^32 records anew, and the number of the record in four bytes. Of 2^16 handlers with one
-//! key, two draw the same with a chance of 1 in 2^33; who begins more of them than that should change the key.
+//! A sealed record is a nonce of 12 bytes, the record's bytes enciphered, and a tag of 16 bytes. The nonce is
+//! eight bytes drawn at random when a handler begins, and every 2^32 records anew, and the number of the
+//! record in four bytes. Of 2^16 handlers with one key, two draw the same with a chance of 1 in 2^33; who
+//! begins more of them than that should change the key.
 
 use std::fmt;
 
@@ -120,7 +122,8 @@ const NOT_OURS: &str =
     "a record was changed on its way, or sealed with another key, or is none that was sealed";
 
 impl Open {
-    /// Sealed records of at most `limit` bytes; a longer one is refused, and one that was changed or sealed with another key.
+    /// Sealed records of at most `limit` bytes; a longer one is refused, and one that was changed or sealed
+    /// with another key.
     pub fn new(key: Key, limit: usize) -> Open {
         Open { key, limit, opened: 0 }
     }

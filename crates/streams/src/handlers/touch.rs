@@ -1,9 +1,11 @@
-//! A handler that touches everything and changes nothing to speak of: the dummy of the KStreams paper's measurements (section 5.1).
+//! A handler that touches everything and changes nothing to speak of: the dummy of the KStreams paper's
+//! measurements (section 5.1).
 
 use crate::handler::{Common, HandlerError, Rewrite};
 use crate::record::Piece;
 
-/// Writes each byte, combined with a mask by exclusive or, to the sink's side. The mask 0 gives back what came, as in the paper.
+/// Writes each byte, combined with a mask by exclusive or, to the sink's side. The mask 0 gives back what
+/// came, as in the paper.
 #[derive(Debug, Default)]
 pub struct Touch {
     mask: u8,

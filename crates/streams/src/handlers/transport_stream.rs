@@ -19,8 +19,9 @@ const PIDS: usize = 1 << 13;
 const NAMED: usize = 16;
 
 /// Keeps some packets of a transport stream. Records must consist of whole packets, as those of
-/// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do. What is kept is not copied.
-/// Reports `kept` and `dropped` packets, and of a programme with `found` whether it was ever in the stream (1) or not (0).
+/// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do.
+/// What is kept is not copied. Reports `kept` and `dropped` packets, and of a programme with `found` whether
+/// it was ever in the stream (1) or not (0).
 pub struct TransportStreamFilter {
     programme: Option<Followed>,
     /// A bit for each PID.
@@ -35,7 +36,7 @@ struct Followed {
     tables: Psi,
     /// PID of its map table, as the table of our own says it.
     map_pid: Option<u16>,
-    /// Whether a table of the stream had it.
+    /// True if a table of the stream had it.
     found: bool,
     /// Version of that table, and the number of the next packet with it.
     version: u8,
@@ -51,9 +52,9 @@ impl TransportStreamFilter {
         filter
     }
 
-    /// Keeps one programme: its map, its clock and its streams, as they are at any time, and an association table that has only this
-    /// programme. Until its tables have come, nothing passes. A stream that ends and never had it ends with an error that says which
-    /// programmes there are.
+    /// Keeps one programme: its map, its clock and its streams, as they are at any time, and an association
+    /// table that has only this programme. Until its tables have come, nothing passes. A stream that ends and
+    /// never had it ends with an error that says which programmes there are.
     pub fn programme(number: u16) -> TransportStreamFilter {
         let tables = Psi::new();
         let followed = Followed { number, tables, map_pid: None, found: false, version: 0, continuity: 0 };

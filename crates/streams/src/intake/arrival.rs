@@ -1,7 +1,8 @@
 //! By arrival: the next record is of whichever input has one.
 //!
-//! Inputs that may have something wait in a queue. An input that gave a record goes behind the others; one that has nothing
-//! leaves the queue until something may have come. So a record costs the same however many inputs are idle.
+//! Inputs that may have something wait in a queue. An input that gave a record goes behind the others; one
+//! that has nothing leaves the queue until something may have come. So a record costs the same however many
+//! inputs are idle.
 
 use std::collections::VecDeque;
 

@@ -9,8 +9,8 @@ use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 
 impl Intake {
-    /// Has the input leave when it is between two records: one without framing at once. Returns the callback if there is no such
-    /// input, or it is being detached already.
+    /// Has the input leave when it is between two records: one without framing at once. Returns the callback
+    /// if there is no such input, or it is being detached already.
     pub(crate) fn detach(&mut self, port: Port, on_detached: OnDetached) -> Result<(), OnDetached> {
         let place = self.place_of(port).filter(|place| self.inputs[*place].detach.is_none());
         let Some(place) = place else { return Err(on_detached) };
@@ -53,8 +53,8 @@ impl Intake {
         progressed
     }
 
-    /// Hands on the ends of unframed records of inputs that are being detached and have nothing else. Such an end takes no room,
-    /// so the input need not wait until outputs have some, or until there is an output.
+    /// Hands on the ends of unframed records of inputs that are being detached and have nothing else. Such an
+    /// end takes no room, so the input need not wait until outputs have some, or until there is an output.
     fn hand_on_ends(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
         let has_only_that = |input: &Input| {
             input.detach.is_some()
@@ -74,8 +74,8 @@ impl Intake {
         place.inspect(|place| self.remove(*place, shared)).is_some()
     }
 
-    /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have the beginning, nothing
-    /// goes behind that: it would be taken for the rest.
+    /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have
+    /// the beginning, nothing goes behind that: it would be taken for the rest.
     pub(super) fn end(&mut self, place: usize, shared: &mut Shared) {
         let is_cut = shared.is_failing() && self.inputs[place].is_within_record();
         self.remove(place, shared);
@@ -91,7 +91,8 @@ impl Intake {
         self.detaching -= usize::from(input.detach.is_some());
         self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
         self.counts.malformed = self.counts.malformed + input.malformed;
-        // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
+        // What was read and not handed on. Where the stream ends before the input could leave, that can be
+        // whole records.
         let mut unused = BytesMut::new();
         let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
         match &mut self.order {

@@ -20,8 +20,9 @@ use crate::write_progress::WriteProgress;
 /// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
 const READ: usize = 128 * 1024;
 
-/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of the room there is
-/// now, so a few large calls cost the network less than many that stay within the processor's nearest cache.
+/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of
+/// the room there is now, so a few large calls cost the network less than many that stay within the
+/// processor's nearest cache.
 const MOST_READ: usize = 1024 * 1024;
 
 /// Calls that take waiting datagrams in a row: as many as the kernel lets leave in one (UDP_MAX_SEGMENTS).
@@ -77,8 +78,8 @@ pub struct InputStatus {
     pub bytes: u64,
     /// Records that were begun, as in [`StreamStatus::records_in`](crate::StreamStatus::records_in).
     pub records: u64,
-    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what says how they were
-    /// gathered.
+    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what
+    /// says how they were gathered.
     pub malformed: Dropped,
 }
 
@@ -119,17 +120,17 @@ impl Input {
         InputStatus { port, name: self.object.name.clone(), bytes, records, malformed }
     }
 
-    /// Whether more may come.
+    /// Returns whether more may come.
     pub(crate) fn is_open(&self) -> bool {
         self.supply == Supply::Open
     }
 
-    /// Whether a call may find something.
+    /// Returns whether a call may find something.
     pub(super) fn may_be_read(&self) -> bool {
         self.readable && !self.busy && self.is_open()
     }
 
-    /// Whether it is a stream of bytes without framing: one record without end.
+    /// Returns whether it is a stream of bytes without framing: one record without end.
     pub(crate) fn is_unframed(&self) -> bool {
         self.splitter.is_whole() && !self.object.has_records()
     }
@@ -146,17 +147,17 @@ impl Input {
         self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
     }
 
-    /// Whether nothing of a record was handed on that is not whole, and nothing whole waits.
+    /// Returns whether nothing of a record was handed on that is not whole, and nothing whole waits.
     pub(super) fn is_between_records(&self) -> bool {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
 
-    /// Whether the beginning of a record was handed on and its end was not.
+    /// Returns whether the beginning of a record was handed on and its end was not.
     pub(super) fn is_within_record(&self) -> bool {
         !self.splitter.at_boundary() && !self.is_unframed()
     }
 
-    /// Whether it has ended and all of it was handed on.
+    /// Returns whether it has ended and all of it was handed on.
     pub(super) fn is_used_up(&self) -> bool {
         self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()
     }
@@ -243,14 +244,16 @@ impl Input {
         Ok(fill)
     }
 
-    /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait behind them, up to about `room`
-    /// bytes. What is of one size becomes one run, which an output sends in one call, whether the kernel gathered it or not.
+    /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait
+    /// behind them, up to about `room` bytes. What is of one size becomes one run, which an output sends in
+    /// one call, whether the kernel gathered it or not.
     fn gather(&mut self, bytes: usize, mut size: usize, room: usize) -> Result<(), StreamError> {
         let room = room.min(datagrams::MAXIMUM_PAYLOAD);
         let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
         let mut may_grow = is_full(bytes, size);
         let (mut taken, mut calls) = (bytes, 1);
-        // By what was taken and not by what joined: datagrams of many sizes, or empty ones, may come as fast as they are read.
+        // By what was taken and not by what joined: datagrams of many sizes, or empty ones, may come as fast
+        // as they are read.
         while taken + size <= room && calls < MOST_DATAGRAM_CALLS {
             let before = self.buffer.len();
             let took = self.take(room);
@@ -294,7 +297,8 @@ impl Input {
         }
     }
 
-    /// Makes records of one datagram: all of it, or, if it does not fit the framing, nothing. Anybody may send one.
+    /// Makes records of one datagram: all of it, or, if it does not fit the framing, nothing. Anybody may
+    /// send one.
     fn divide_one(&mut self, mut datagram: Bytes) {
         let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
         loop {

@@ -1,10 +1,10 @@
-//! Merging by tag: records of several inputs in the order of a number that each carries, such as a timestamp or a position (KStreams,
-//! section 5.1: "self-contained global position tags like timestamps").
+//! Merging by tag: records of several inputs in the order of a number that each carries, such as a timestamp
+//! or a position (KStreams, section 5.1: "self-contained global position tags like timestamps").
 //!
-//! The rule: the record with the smallest tag goes next as soon as every input has one waiting or has ended. If an input keeps
-//! silent, records wait for it until the window is full, in records or in bytes; then the smallest goes all the same. A record that
-//! comes after one with a greater tag has gone is late. A record without a tag has that of the record before it in its input, so it
-//! stays behind it.
+//! The rule: the record with the smallest tag goes next as soon as every input has one waiting or has ended.
+//! If an input keeps silent, records wait for it until the window is full, in records or in bytes; then the
+//! smallest goes all the same. A record that comes after one with a greater tag has gone is late. A record
+//! without a tag has that of the record before it in its input, so it stays behind it.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,8 @@ pub struct MergeCounts {
     pub late: u64,
     /// Records without a tag.
     pub untagged: u64,
-    /// Records that went although an input that had none might have had a smaller one, because the window was full, of records or of bytes.
+    /// Records that went although an input that had none might have had a smaller one, because the window was
+    /// full, of records or of bytes.
     pub unawaited: u64,
 }
 
@@ -86,17 +87,18 @@ impl<T: Length> Merge<T> {
         self.inputs.insert(place, Waiting { records: VecDeque::new(), last_tag: 0, has_ended: false });
     }
 
-    /// Nothing more will come from the input at `place`. What waits still goes, and then the place is to be [removed](Merge::remove_input).
+    /// Nothing more will come from the input at `place`. What waits still goes, and then the place is to be
+    /// [removed](Merge::remove_input).
     pub(crate) fn end_input(&mut self, place: usize) {
         self.inputs[place].has_ended = true;
     }
 
-    /// Whether nothing more will come from the input at `place`.
+    /// Returns whether nothing more will come from the input at `place`.
     pub(crate) fn has_ended(&self, place: usize) -> bool {
         self.inputs[place].has_ended
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub(crate) fn is_done(&self) -> bool {
         self.waiting == 0
     }
@@ -106,12 +108,13 @@ impl<T: Length> Merge<T> {
         self.bytes
     }
 
-    /// Whether nothing of the input at `place` waits.
+    /// Returns whether nothing of the input at `place` waits.
     pub(crate) fn is_empty(&self, place: usize) -> bool {
         self.inputs[place].records.is_empty()
     }
 
-    /// Forgets the input at `place`; those behind it move up. Answers what of it waits, which is nothing unless that is cut short.
+    /// Forgets the input at `place`; those behind it move up. Answers what of it waits, which is nothing
+    /// unless that is cut short.
     pub(crate) fn remove_input(&mut self, place: usize) -> impl Iterator<Item = T> + use<T> {
         let removed = self.inputs.remove(place);
         self.waiting -= removed.records.len();
@@ -119,7 +122,7 @@ impl<T: Length> Merge<T> {
         removed.records.into_iter().map(|(_, record)| record)
     }
 
-    /// Whether there is room for a record, whichever input it comes from.
+    /// Returns whether there is room for a record, whichever input it comes from.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting < self.window && self.bytes < self.most_bytes
     }
@@ -161,7 +164,7 @@ impl<T: Length> Merge<T> {
         }
     }
 
-    /// Whether an input that has not ended has nothing waiting.
+    /// Returns whether an input that has not ended has nothing waiting.
     fn is_awaiting(&self) -> bool {
         self.inputs.iter().any(|input| input.records.is_empty() && !input.has_ended)
     }
@@ -243,7 +246,8 @@ mod tests {
     proptest! {
         /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
         ///
-        /// Inputs that are in order, come as they may, and wait while there is no room: all records go, in order, once.
+        /// Inputs that are in order, come as they may, and wait while there is no room: all records go, in
+        /// order, once.
         #[test]
         fn ordered_inputs_make_an_ordered_output(
             tags in proptest::collection::vec(proptest::collection::vec(0u64..1000, 0..30), 1..5),
@@ -277,8 +281,8 @@ mod tests {
 
         /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
         ///
-        /// Whatever comes, in whatever order: with late ones dropped the output is in order, nothing else is lost, and no more wait
-        /// than the window allows.
+        /// Whatever comes, in whatever order: with late ones dropped the output is in order, nothing else is
+        /// lost, and no more wait than the window allows.
         #[test]
         fn any_input_makes_an_ordered_output(
             records in proptest::collection::vec((0usize..3, 0u64..50), 0..200),

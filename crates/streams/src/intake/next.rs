@@ -42,7 +42,8 @@ impl Intake {
         }
     }
 
-    /// The input that is read next has nothing now. Returns whether another may be read in its place: by turns, never.
+    /// The input that is read next has nothing now. Returns whether another may be read in its place: by
+    /// turns, never.
     pub(super) fn set_idle(&mut self, place: usize) -> bool {
         let Order::Arrival(arrivals) = &mut self.order else { return false };
         let input = &mut self.inputs[place];

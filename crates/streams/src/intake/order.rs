@@ -52,7 +52,7 @@ impl Order {
         Order::Shares(Collector::new(window, waiting_bytes))
     }
 
-    /// Whether parts of records are of no use.
+    /// Returns whether parts of records are of no use.
     pub(crate) fn needs_whole_records(&self) -> bool {
         matches!(self, Order::Tags { .. } | Order::Shares(_))
     }

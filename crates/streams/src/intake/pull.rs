@@ -25,7 +25,8 @@ impl Intake {
                     let taken = if takes_all { run } else { self.take_first(place, &mut run) };
                     self.took(place, taken.ends);
                     self.hand_on(taken, shared, hand_on);
-                    // Not when its turn comes again: what others have could not move without copies until then.
+                    // Not when its turn comes again: what others have could not move without copies until
+                    // then.
                     if by_turns && self.inputs[place].is_used_up() {
                         self.remove(place, shared);
                     }
@@ -83,7 +84,8 @@ impl Intake {
         progressed | self.remove_merged(shared)
     }
 
-    /// Whether the merge takes more from the input at `place`: one record that waits is enough while others have none.
+    /// Returns whether the merge takes more from the input at `place`: one record that waits is enough while
+    /// others have none.
     fn merge_wants(&self, place: usize) -> bool {
         let Order::Tags { merge, .. } = &self.order else { return false };
         !merge.has_ended(place) && (merge.is_empty(place) || merge.has_room())
@@ -103,7 +105,8 @@ impl Intake {
         removed
     }
 
-    /// The next run of an input. One that fails has given what was read before, whole records at least, when it is gone.
+    /// The next run of an input. One that fails has given what was read before, whole records at least, when
+    /// it is gone.
     pub(crate) fn read(&mut self, place: usize, shared: &mut Shared) -> Pulled {
         self.cut_if_failing(shared);
         self.zero_copy.note_change();

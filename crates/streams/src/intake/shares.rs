@@ -1,9 +1,9 @@
 //! Putting shares together: which inputs are read, and what is handed on.
 //!
-//! A stream of bytes brings its shares in the order of their records, so what it may still bring is known, and it can wait. When
-//! as much waits as may, only inputs are read that have not come past the record that goes next, until they have: nothing is
-//! lost because one connection is ahead of another. Datagrams come in any order and wait nowhere: a record that only they could
-//! complete is lost when more waits than may.
+//! A stream of bytes brings its shares in the order of their records, so what it may still bring is known,
+//! and it can wait. When as much waits as may, only inputs are read that have not come past the record that
+//! goes next, until they have: nothing is lost because one connection is ahead of another. Datagrams come in
+//! any order and wait nowhere: a record that only they could complete is lost when more waits than may.
 
 use super::{HandOn, Intake, Order, Pulled};
 use crate::record::Run;
@@ -56,7 +56,7 @@ impl Intake {
         progressed
     }
 
-    /// Whether another share of the input at `place` may wait, or is what others wait for.
+    /// Returns whether another share of the input at `place` may wait, or is what others wait for.
     fn wants_share_of(&self, place: usize) -> bool {
         let Order::Shares(collector) = &self.order else { return false };
         let input = &self.inputs[place];

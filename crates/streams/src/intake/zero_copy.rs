@@ -3,12 +3,13 @@
 use super::{Input, Intake, Order};
 use crate::object::Kind;
 
-/// Records of fixed size that are smaller than this are copied: many leave in one call then, which costs less than two calls
-/// for each.
+/// Records of fixed size that are smaller than this are copied: many leave in one call then, which costs less
+/// than two calls for each.
 pub(crate) const LARGE: usize = 32 * 1024;
 
-/// The last answer to whether all inputs may move without copies. Thousands of inputs are not looked at for each record: not
-/// again while nothing has changed since all of them could, and no other while the one that could not still cannot.
+/// The last answer to whether all inputs may move without copies. Thousands of inputs are not looked at for
+/// each record: not again while nothing has changed since all of them could, and no other while the one that
+/// could not still cannot.
 #[derive(Debug, Default)]
 pub(super) struct ZeroCopyCheck {
     /// All inputs could, and nothing has happened to one since.
@@ -75,8 +76,8 @@ impl Intake {
         check.all_can
     }
 
-    /// So many bytes of the input at `place` moved without copies. Returns whether a record ended with them; None if the input
-    /// has no records.
+    /// So many bytes of the input at `place` moved without copies. Returns whether a record ended with them;
+    /// None if the input has no records.
     pub(crate) fn note_passed(&mut self, place: usize, bytes: usize) -> Option<bool> {
         let input = &mut self.inputs[place];
         input.bytes += bytes as u64;

@@ -226,7 +226,8 @@ impl Datagrams {
                     return Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes });
                 }
                 Err(Errno::AGAIN) => return Ok(Fill::Nothing),
-                // An ICMP message about what was sent before says nothing about what waits here. It is told once.
+                // An ICMP message about what was sent before says nothing about what waits here. It is told
+                // once.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(errno) => return Err(("recvmsg", errno)),
             }

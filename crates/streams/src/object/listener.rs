@@ -32,17 +32,19 @@ impl Drop for Name {
 }
 
 impl Object {
-    /// A TCP or Unix socket of streams that listens. It waits for a connection, without a thread, and then is that connection, to read
-    /// from or to write to. The first that comes is it, also if it is reset before anything was read. The socket is closed then:
-    /// others that wait in its queue are reset, and those that come later find nobody listening. Of a Unix socket that has a name, the
-    /// `path` is removed then, or when the object is dropped. Who completes a TCP connection at the very moment at which the socket is
-    /// closed may not be reset: Linux forgets it without a word (up to 7.2, `tcp_v4_syn_recv_sock`), and it finds out when it sends or
-    /// asks (`SO_KEEPALIVE`).
+    /// A TCP or Unix socket of streams that listens. It waits for a connection, without a thread, and then is
+    /// that connection, to read from or to write to. The first that comes is it, also if it is reset before
+    /// anything was read. The socket is closed then: others that wait in its queue are reset, and those that
+    /// come later find nobody listening. Of a Unix socket that has a name, the `path` is removed then, or
+    /// when the object is dropped. Who completes a TCP connection at the very moment at which the socket is
+    /// closed may not be reset: Linux forgets it without a word (up to 7.2, `tcp_v4_syn_recv_sock`), and it
+    /// finds out when it sends or asks (`SO_KEEPALIVE`).
     ///
-    /// A stream begins when everybody has come that it was built to wait for. One that is attached later keeps nobody waiting: it takes
-    /// part from when somebody has come, an input in the order and an output in the pattern, which gets nothing of before. But a
-    /// stream does not end while such an input waits. Where there is no descriptor or memory for a connection that has come, it stays
-    /// in the socket's queue, and is tried again every second.
+    /// A stream begins when everybody has come that it was built to wait for. One that is attached later
+    /// keeps nobody waiting: it takes part from when somebody has come, an input in the order and an output
+    /// in the pattern, which gets nothing of before. But a stream does not end while such an input waits.
+    /// Where there is no descriptor or memory for a connection that has come, it stays in the socket's queue,
+    /// and is tried again every second.
     ///
     /// # Errors
     /// `EINVAL` if the socket does not listen or is none of streams, else what `getsockopt` or `fcntl` says.
@@ -56,7 +58,7 @@ impl Object {
         Ok(Object::new(name, Kind::Listening(listener)))
     }
 
-    /// Whether it still waits for a connection.
+    /// Returns whether it still waits for a connection.
     pub(crate) fn is_listening(&self) -> bool {
         matches!(self.kind, Kind::Listening(_))
     }

@@ -1,8 +1,9 @@
 //! A range of a mapping, of a file or of memory.
 //!
-//! The program never looks into it: a file may be cut by others, and whoever looks behind its end is killed. The kernel moves the bytes,
-//! by reference to a pipe or by copying them, and answers an error there. It may wait for storage while it does, so what is to be read
-//! is brought in before by who may wait, and what is written is written by them. What is reclaimed between is waited for.
+//! The program never looks into it: a file may be cut by others, and whoever looks behind its end is killed.
+//! The kernel moves the bytes, by reference to a pipe or by copying them, and answers an error there. It may
+//! wait for storage while it does, so what is to be read is brought in before by who may wait, and what is
+//! written is written by them. What is reclaimed between is waited for.
 
 use std::io;
 use std::ops::Range;
@@ -25,16 +26,18 @@ pub(crate) struct Mapped {
 }
 
 impl Object {
-    /// A range of a mapping: read from its beginning to its end, or written. It is of a file or of memory that other processes may have
-    /// as well. Bytes leave it as references to its pages where nobody looks at them, so they must not be changed until the last reader has
-    /// read them: the end of the stream does not say so, nor a peer that has acknowledged them, if it is of this machine. Where a handler
-    /// sees them, or records that are not of a fixed size from 32 KiB on, they are copied, and may be changed when they have been read.
-    /// Bytes come into it from the input with no buffer of the program between. What does not fit is an error (`ENOSPC`) when the
-    /// range is full, and so is what is behind the end of a file that has become shorter (`EFAULT`). To write, the mapping has to be
+    /// A range of a mapping: read from its beginning to its end, or written. It is of a file or of memory
+    /// that other processes may have as well. Bytes leave it as references to its pages where nobody looks at
+    /// them, so they must not be changed until the last reader has read them: the end of the stream does not
+    /// say so, nor a peer that has acknowledged them, if it is of this machine. Where a handler sees them, or
+    /// records that are not of a fixed size from 32 KiB on, they are copied, and may be changed when they
+    /// have been read. Bytes come into it from the input with no buffer of the program between. What does not
+    /// fit is an error (`ENOSPC`) when the range is full, and so is what is behind the end of a file that has
+    /// become shorter (`EFAULT`). To write, the mapping has to be
     /// [writable](Mapping::writable).
     ///
-    /// A file that nobody else has mapped is better an [object of its own](Object::file): it goes to a connection in one call, and may
-    /// grow.
+    /// A file that nobody else has mapped is better an [object of its own](Object::file): it goes to a
+    /// connection in one call, and may grow.
     ///
     /// # Errors
     /// `EINVAL` if the range does not lie in the mapping.
@@ -53,8 +56,9 @@ impl Mapped {
         self.offset..self.end
     }
 
-    /// How many of `room` bytes can be read without waiting, 0 at the end; or what must be brought in first. That is asked for each part,
-    /// because nobody tells which pages of a mapping are in memory: not of a file that others own.
+    /// How many of `room` bytes can be read without waiting, 0 at the end; or what must be brought in first.
+    /// That is asked for each part, because nobody tells which pages of a mapping are in memory: not of a
+    /// file that others own.
     pub(crate) fn available(&mut self, room: usize) -> Available {
         if self.warm_until <= self.offset && self.offset < self.end {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);

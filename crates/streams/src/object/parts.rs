@@ -53,8 +53,8 @@ pub(crate) enum Source {
 }
 
 impl Object {
-    /// Parts of files and bytes in memory, read one after the other. They leave for a connection without being copied to the
-    /// program, as `sendfile` does it.
+    /// Parts of files and bytes in memory, read one after the other. They leave for a connection without
+    /// being copied to the program, as `sendfile` does it.
     pub fn parts(name: &str, parts: Vec<Part>) -> Object {
         let waiting = parts.into_iter().map(Source::from).collect();
         Object::new(name, Kind::Parts(Parts { waiting, done: Vec::new() }))
@@ -83,7 +83,7 @@ impl Source {
         }
     }
 
-    /// Whether more of it may be long in coming.
+    /// Returns whether more of it may be long in coming.
     fn may_wait(&self) -> bool {
         matches!(self, Source::File(StoredFile { follows: Some(_), .. }))
     }
@@ -125,8 +125,8 @@ impl Parts {
 }
 
 impl Connection {
-    /// Sends the front of bytes that lie in memory, and holds back a segment that is not full if more follows at once, so
-    /// that a head leaves together with what it announces.
+    /// Sends the front of bytes that lie in memory, and holds back a segment that is not full if more follows
+    /// at once, so that a head leaves together with what it announces.
     pub(crate) fn send_bytes(&self, bytes: &mut Bytes, is_followed: bool) -> Result<usize, Errno> {
         let sent = if self.is_socket {
             let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Kind, Object};
 
-/// Removes a file when this is dropped, if it is still empty and nobody said that it is to stay. To drop it may take its time. Whoever
-/// may yet write to the file has this as well.
+/// Removes a file when this is dropped, if it is still empty and nobody said that it is to stay. To drop it
+/// may take its time. Whoever may yet write to the file has this as well.
 #[derive(Debug)]
 pub(crate) struct Provisional {
     path: PathBuf,
@@ -21,9 +21,10 @@ pub(crate) struct Provisional {
 }
 
 impl Object {
-    /// Has a file be removed with the object if it is empty then, for a file that was made to be written and did not exist before:
-    /// else a stream that never begins, or fails before anything comes, leaves one that is in the way of the next. An empty file
-    /// stays if its stream [ends well](crate::StreamBuilder::finish_outputs), for then it is what there was to write; and so does
+    /// Has a file be removed with the object if it is empty then, for a file that was made to be written and
+    /// did not exist before: else a stream that never begins, or fails before anything comes, leaves one that
+    /// is in the way of the next. An empty file stays if its stream [ends
+    /// well](crate::StreamBuilder::finish_outputs), for then it is what there was to write; and so does
     /// another file that has its name by then. Other objects than files stay as they are.
     #[must_use]
     pub fn provisional(mut self, path: PathBuf) -> Object {

@@ -138,8 +138,8 @@ impl Datagrams {
         }
     }
 
-    /// Sends datagrams, cut into such of `cut` bytes if that is said. What an ICMP message says of earlier ones is told once, in place
-    /// of sending: it is counted, and these are sent.
+    /// Sends datagrams, cut into such of `cut` bytes if that is said. What an ICMP message says of earlier
+    /// ones is told once, in place of sending: it is counted, and these are sent.
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
         let send = || {
             let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
@@ -183,8 +183,8 @@ impl Datagrams {
         }
     }
 
-    /// A datagram is longer than the path takes, or than any can be. Nobody is to be cut off by what somebody else sends: it is lost, and
-    /// the first is told.
+    /// A datagram is longer than the path takes, or than any can be. Nobody is to be cut off by what somebody
+    /// else sends: it is lost, and the first is told.
     fn too_long(&mut self, bytes: usize) -> Take {
         if !std::mem::replace(&mut self.had_too_long, true) {
             self.first_error = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
@@ -203,8 +203,8 @@ fn not_sent(errno: Errno) -> Taken {
     }
 }
 
-/// What a socket may say of datagrams that were sent before: what Linux makes of ICMP messages (`icmp_err_convert`, and
-/// `icmpv6_err_convert`).
+/// What a socket may say of datagrams that were sent before: what Linux makes of ICMP messages
+/// (`icmp_err_convert`, and `icmpv6_err_convert`).
 fn may_be_of_earlier(errno: Errno) -> bool {
     matches!(
         errno,
@@ -229,7 +229,8 @@ fn joined(parts: &[Run], length: usize) -> Run {
     Run::single(bytes.freeze(), begins, parts.last().is_some_and(|part| part.ends))
 }
 
-/// Most bytes of datagrams that a route may still cut which did not cut those of `datagram_bytes`. Two errors may be about their length.
+/// Most bytes of datagrams that a route may still cut which did not cut those of `datagram_bytes`. Two errors
+/// may be about their length.
 fn longest_cut(errno: Errno, datagram_bytes: usize) -> usize {
     if matches!(errno, Errno::MSGSIZE | Errno::INVAL) { datagram_bytes - 1 } else { 0 }
 }

@@ -69,7 +69,8 @@ impl Batch {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// Writes all of it; answers how many bytes were written, and what went wrong if that is not all. May block.
+    /// Writes all of it; answers how many bytes were written, and what went wrong if that is not all. May
+    /// block.
     pub(crate) fn write(self) -> (u64, io::Result<()>) {
         let mut slices: Vec<IoSlice<'_>> = self.runs.iter().map(|run| IoSlice::new(&run.bytes)).collect();
         self.target.write(&mut slices)
@@ -77,8 +78,8 @@ impl Batch {
 }
 
 impl Target {
-    /// Writes all of it, of a file that is only appended to behind its end; answers how many bytes were written, and what went wrong if
-    /// that is not all. May block.
+    /// Writes all of it, of a file that is only appended to behind its end; answers how many bytes were
+    /// written, and what went wrong if that is not all. May block.
     fn write(&self, mut slices: &mut [IoSlice<'_>]) -> (u64, io::Result<()>) {
         let mut total = 0;
         IoSlice::advance_slices(&mut slices, 0); // what is empty would look like a file that takes nothing
@@ -107,7 +108,8 @@ impl Target {
         })
     }
 
-    /// Writes all that is in a pipe; answers how many bytes were written, and what went wrong if that is not all. May block.
+    /// Writes all that is in a pipe; answers how many bytes were written, and what went wrong if that is not
+    /// all. May block.
     pub(crate) fn drain(&self, pipe: &mut Pipe) -> (u64, io::Result<()>) {
         let mut total = 0;
         while pipe.held() > 0 {

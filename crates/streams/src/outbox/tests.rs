@@ -100,7 +100,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whether the end of a record waits is known, whatever came, left or was dropped.
+    /// Returns whether the end of a record waits is known, whatever came, left or was dropped.
     #[test]
     fn it_is_known_whether_an_end_waits(
         parts in proptest::collection::vec((0usize..30, 1usize..10, any::<bool>(), 0usize..6), 0..100),
@@ -130,7 +130,8 @@ proptest! {
     }
 }
 
-/// An output that takes nothing of a record without end is let go of as well, but not for what one turn makes of a piece.
+/// An output that takes nothing of a record without end is let go of as well, but not for what one turn makes
+/// of a piece.
 #[test]
 fn a_record_without_end_does_not_wait_without_end() {
     static PIECE: [u8; 64 * 1024] = [7; 64 * 1024];

@@ -72,14 +72,17 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it, if only for the rest of a record that a handler of its takes whole, or that it failed to take.
+    /// Bytes that wait for it, if only for the rest of a record that a handler of its takes whole, or that it
+    /// failed to take.
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long for it.
+    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long
+    /// for it.
     pub lost_bytes: u64,
-    /// How often the network reported (ICMP) that datagrams which the output had taken were not delivered: usually because nobody
-    /// listens. They are among [`OutputStatus::bytes`], since nothing says which they were, and one report may be of several.
+    /// How often the network reported (ICMP) that datagrams which the output had taken were not delivered:
+    /// usually because nobody listens. They are among [`OutputStatus::bytes`], since nothing says which they
+    /// were, and one report may be of several.
     pub icmp_errors: u64,
     /// What its own handlers report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
@@ -104,8 +107,8 @@ pub struct EndedOutput {
     pub why: String,
 }
 
-/// Whether an output is watched from the beginning. One of datagrams is watched only while it is full: epoll would report every
-/// datagram that leaves, because each makes room (`sock_wfree`).
+/// Returns whether an output is watched from the beginning. One of datagrams is watched only while it is
+/// full: epoll would report every datagram that leaves, because each makes room (`sock_wfree`).
 pub(super) fn is_always_watched(object: &Object) -> bool {
     !object.has_records()
 }
@@ -136,7 +139,7 @@ impl Output {
         }
     }
 
-    /// Whether its descriptor is watched.
+    /// Returns whether its descriptor is watched.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }
@@ -166,7 +169,7 @@ impl Output {
         }
     }
 
-    /// Whether nothing waits for it.
+    /// Returns whether nothing waits for it.
     pub(crate) fn is_idle(&self) -> bool {
         self.outbox.is_empty() && !self.busy && self.held() == 0
     }
@@ -284,8 +287,8 @@ impl Output {
         self.stall_detector = StallDetector::default();
     }
 
-    /// Whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`. For what is being written to a
-    /// file, its storage answers.
+    /// Returns whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`.
+    /// For what is being written to a file, its storage answers.
     pub(super) fn has_stalled(&mut self, stall_us: u64, now_us: u64) -> bool {
         // What a connection has taken may be long on its way, to a peer that reads slowly.
         let unacknowledged = self.object.unacknowledged();
@@ -293,7 +296,7 @@ impl Output {
         !self.busy && !self.writable && self.stall_detector.sample(delivered, now_us) > stall_us
     }
 
-    /// Whether the peer has acknowledged all that the connection took.
+    /// Returns whether the peer has acknowledged all that the connection took.
     pub(crate) fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.undelivered()?;
         if self.stall_detector.sample(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::storage::{Job, StorageJob};
 
 impl Output {
-    /// Whether it takes bytes that are not copied, as one of so many `outputs`.
+    /// Returns whether it takes bytes that are not copied, as one of so many `outputs`.
     pub(super) fn can_zero_copy(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(_) => true,

@@ -74,7 +74,8 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
 /// bytes.
 ///
-/// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would not suffice.
+/// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would
+/// not suffice.
 #[test]
 fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     let mut splitter = SecretSplitter::new(2);
@@ -96,8 +97,8 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
 
 /// Promise: A share alone reveals nothing of the bytes.
 ///
-/// With one share less than it takes, every record of the length is as likely as before: for each value of a byte there is as
-/// much chance that it makes the share that was seen.
+/// With one share less than it takes, every record of the length is as likely as before: for each value of a
+/// byte there is as much chance that it makes the share that was seen.
 #[test]
 fn a_share_alone_tells_nothing_of_the_bytes() {
     let mut seen = [[0u32; 4]; 2];

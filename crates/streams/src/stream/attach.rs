@@ -20,8 +20,8 @@ impl Stream {
     /// Attaches an input, behind the others.
     ///
     /// # Errors
-    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet; or if the
-    /// stream has failed and only sends what it has.
+    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything
+    /// yet; or if the stream has failed and only sends what it has.
     pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
         if self.is_finishing || self.shared.is_failing() {
             return Err(TooLate(Box::new(object)));
@@ -53,10 +53,11 @@ impl Stream {
         }
     }
 
-    /// Attaches an output, behind the others. It gets records that come from now on, none if the stream has come to its end; of a
-    /// stream of bytes without framing, bytes. If it needs what others did not, whole records or datagrams, inputs are divided so
-    /// from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs
-    /// end the stream.
+    /// Attaches an output, behind the others. It gets records that come from now on, none if the stream has
+    /// come to its end; of a stream of bytes without framing, bytes. If it needs what others did not, whole
+    /// records or datagrams, inputs are divided so from their next record on. With
+    /// [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
+    /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         if !object.is_listening() {
             return self.add_output(object, options);

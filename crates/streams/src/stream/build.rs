@@ -58,8 +58,9 @@ impl StreamBuilder {
         self
     }
 
-    /// Records in the order of the tag that each has, of which at most `window`, and about `waiting_bytes`, wait for one another: one
-    /// for each input may go over it. When as much waits, the record with the smallest tag goes, whatever may still come, and is
+    /// Records in the order of the tag that each has, of which at most `window`, and about `waiting_bytes`,
+    /// wait for one another: one for each input may go over it. When as much waits, the record with the
+    /// smallest tag goes, whatever may still come, and is
     /// [counted](crate::MergeCounts::unawaited). See [`Late`].
     #[must_use]
     pub fn order_by_tag(
@@ -75,11 +76,12 @@ impl StreamBuilder {
 
     /// Records are shares that [`OutputPattern::Shares`] made, and are put together, in order.
     ///
-    /// At most `window` records wait for shares, and about `waiting_bytes` of shares: one for each input may go over it. When as much
-    /// waits, inputs of streams of bytes that are ahead are not read until the others have come as far, so that no record is given up
-    /// whose shares can still come by them. A record is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams
-    /// of bytes that have not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when more
-    /// waits than may.
+    /// At most `window` records wait for shares, and about `waiting_bytes` of shares: one for each input may
+    /// go over it. When as much waits, inputs of streams of bytes that are ahead are not read until the
+    /// others have come as far, so that no record is given up whose shares can still come by them. A record
+    /// is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes that have
+    /// not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when
+    /// more waits than may.
     #[must_use]
     pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
         self.order = Order::of_shares(window, waiting_bytes);
@@ -134,26 +136,27 @@ impl StreamBuilder {
         self
     }
 
-    /// Ends as soon as a connection fails, on either side and whatever the stream waits for, when all that could be moved has been.
-    /// What came before and finds no room is lost. Only on an engine.
+    /// Ends as soon as a connection fails, on either side and whatever the stream waits for, when all that
+    /// could be moved has been. What came before and finds no room is lost. Only on an engine.
     #[must_use]
     pub fn end_with_connections(mut self) -> StreamBuilder {
         self.ends_with_connections = true;
         self
     }
 
-    /// How long an output is waited for that takes nothing when the stream has nothing else to do; a minute unless said. That is a
-    /// connection that was [told of the end](StreamBuilder::finish_outputs) and whose peer acknowledges nothing, and one that was
-    /// detached, and has something to send, after the last of the others has failed or has all that there was; and, of a stream that
-    /// fails, any for which something waits. Then it has failed as well.
+    /// How long an output is waited for that takes nothing when the stream has nothing else to do; a minute
+    /// unless said. That is a connection that was [told of the end](StreamBuilder::finish_outputs) and whose
+    /// peer acknowledges nothing, and one that was detached, and has something to send, after the last of the
+    /// others has failed or has all that there was; and, of a stream that fails, any for which something
+    /// waits. Then it has failed as well.
     #[must_use]
     pub fn stall(mut self, limit: Duration) -> StreamBuilder {
         self.stall = limit;
         self
     }
 
-    /// Has an output fail that takes nothing for so long, whatever else the stream has to do: for answers to clients. Only on
-    /// an engine.
+    /// Has an output fail that takes nothing for so long, whatever else the stream has to do: for answers to
+    /// clients. Only on an engine.
     #[must_use]
     pub fn output_timeout(mut self, limit: Duration) -> StreamBuilder {
         (self.stall, self.limits_stalls) = (limit, true);

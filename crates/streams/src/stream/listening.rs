@@ -1,7 +1,7 @@
 //! Connections that are awaited: inputs and outputs that listen become the connection that is accepted.
 //!
-//! A stream begins when all have come that it was built with. Those that were attached later are expected: until somebody has
-//! connected they have no turn and no record, and nobody waits for them.
+//! A stream begins when all have come that it was built with. Those that were attached later are expected:
+//! until somebody has connected they have no turn and no record, and nobody waits for them.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -254,8 +254,8 @@ impl Stream {
         port
     }
 
-    /// Gives one back that nobody has connected to: an input now, an output in the next turn, as any that has nothing to send.
-    /// False if none of this port and kind is expected.
+    /// Gives one back that nobody has connected to: an input now, an output in the next turn, as any that has
+    /// nothing to send. False if none of this port and kind is expected.
     pub(super) fn detach_expected(&mut self, port: Port, is_input: bool, on_detached: OnDetached) -> bool {
         let is_it = |expected: &Expected| expected.port == port && expected.is_input() == is_input;
         let Some(place) = self.listening.expected.iter().position(is_it) else { return false };
@@ -288,7 +288,7 @@ impl Accepted {
         self.listener.is_some()
     }
 
-    /// Whether there may be something for the next call.
+    /// Returns whether there may be something for the next call.
     fn is_ready(&self) -> bool {
         self.has_come() || self.is_short
     }
@@ -315,7 +315,8 @@ fn accept(
     Ok(Accepted { listener: Some(listener), event, is_short: false })
 }
 
-/// Nobody has connected, or can be accepted: tells where a connection is awaited, the first time, or why that is in vain.
+/// Nobody has connected, or can be accepted: tells where a connection is awaited, the first time, or why that
+/// is in vain.
 fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) -> Accepted {
     let mut accepted = Accepted { listener: None, event: None, is_short: shortage.is_some() };
     let Kind::Listening(listener) = &mut object.kind else { return accepted };
@@ -328,7 +329,8 @@ fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) 
     accepted
 }
 
-/// Whether there is no descriptor or memory now for a connection, which waits on in the socket's queue.
+/// Returns whether there is no descriptor or memory now for a connection, which waits on in the socket's
+/// queue.
 fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }

@@ -18,8 +18,8 @@ use wirepath_engine::now_us;
 const ALLOWANCE: u64 = 4 * 1024 * 1024;
 
 impl Stream {
-    /// Moves everything there is, until inputs end or something fails; waits where it has to. [`Stream::status`] tells how
-    /// far it came.
+    /// Moves everything there is, until inputs end or something fails; waits where it has to.
+    /// [`Stream::status`] tells how far it came.
     ///
     /// # Errors
     /// What ended the stream early.
@@ -87,8 +87,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until a peer has acknowledged more, for a while. That is an edge, which only epoll tells: of a connection that was told
-    /// of the end, `poll` says that it has room.
+    /// Waits until a peer has acknowledged more, for a while. That is an edge, which only epoll tells: of a
+    /// connection that was told of the end, `poll` says that it has room.
     fn await_delivery(&self, epoll: &mut Option<OwnedFd>) -> Result<(), StreamError> {
         let failed = |call| move |errno| crate::ObjectError { name: "stream".to_owned(), call, errno };
         if epoll.is_none() {

@@ -13,24 +13,28 @@ use crate::secret::{Collector, ShareCounts};
 pub struct StreamStatus {
     /// Bytes that were read.
     pub bytes_in: u64,
-    /// Records that were begun. A stream of bytes without framing is one; none if all of it moved without copies.
+    /// Records that were begun. A stream of bytes without framing is one; none if all of it moved without
+    /// copies.
     pub records_in: u64,
     /// Of the bytes read, those that moved without being copied to the program and back.
     pub zero_copy_bytes: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
-    /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, what waits for room.
+    /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, what waits
+    /// for room.
     pub bytes_pending: u64,
-    /// Bytes that were read and go nowhere: late records, the rest of a record whose output is gone, the part that an input had when
-    /// it failed, malformed datagrams, shares of records that were given up.
+    /// Bytes that were read and go nowhere: late records, the rest of a record whose output is gone, the part
+    /// that an input had when it failed, malformed datagrams, shares of records that were given up.
     pub bytes_dropped: u64,
     /// Bytes that were read, and went back with an input that was detached.
     pub bytes_returned: u64,
-    /// Processor time that its turns took on engine threads where classes share that ([`Round::ProcessorTime`](crate::Round)); none
-    /// if no turn was measured. Without what threads that read and write files did for it. Interrupts and soft interrupts that came
-    /// during a turn are in it, unless the kernel accounts for them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
+    /// Processor time that its turns took on engine threads where classes share that
+    /// ([`Round::ProcessorTime`](crate::Round)); none if no turn was measured. Without what threads that read
+    /// and write files did for it. Interrupts and soft interrupts that came during a turn are in it, unless
+    /// the kernel accounts for them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
     pub processor_time: Option<Duration>,
-    /// Datagrams that were dropped because they are not what they should be, of all inputs, those that are gone too.
+    /// Datagrams that were dropped because they are not what they should be, of all inputs, those that are
+    /// gone too.
     pub malformed: Dropped,
     /// Its inputs, without those that ended.
     pub inputs: Vec<InputStatus>,
@@ -49,8 +53,8 @@ pub struct StreamStatus {
 }
 
 impl Stream {
-    /// Bytes that TCP outputs took and their peers have not acknowledged: they may be long on their way to a peer that reads
-    /// slowly.
+    /// Bytes that TCP outputs took and their peers have not acknowledged: they may be long on their way to a
+    /// peer that reads slowly.
     pub fn unacknowledged(&self) -> u64 {
         self.outputs.all().map(|output| u64::from(output.object.unacknowledged())).sum()
     }

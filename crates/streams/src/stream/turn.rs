@@ -104,7 +104,8 @@ impl Stream {
         placed
     }
 
-    /// Takes from inputs, unless what was taken before still waits for room. Returns whether anything was done.
+    /// Takes from inputs, unless what was taken before still waits for room. Returns whether anything was
+    /// done.
     pub(super) fn pull(&mut self) -> bool {
         let may_pull = self.spread.pending.is_empty() && !self.outputs.is_empty();
         let pulled = may_pull && self.with_intake(|intake, shared, hand_on| intake.pull(shared, hand_on));
@@ -130,8 +131,8 @@ impl Stream {
         acted
     }
 
-    /// How soon the stream must have a turn again, whatever becomes ready, in microseconds: no event tells that an output has
-    /// stalled, or that there are descriptors again.
+    /// How soon the stream must have a turn again, whatever becomes ready, in microseconds: no event tells
+    /// that an output has stalled, or that there are descriptors again.
     pub(crate) fn look_again_us(&self) -> Option<u64> {
         let may_stall = || {
             self.shared.is_failing()
@@ -141,8 +142,8 @@ impl Stream {
         self.listening.accept_again_us().or_else(|| may_stall().then(|| self.stall_sample_us()))
     }
 
-    /// Has outputs fail that have stalled: of a stream that fails, or limits stalls at any time, all; else those that leave, when
-    /// nothing else is waited for.
+    /// Has outputs fail that have stalled: of a stream that fails, or limits stalls at any time, all; else
+    /// those that leave, when nothing else is waited for.
     fn fail_stalled(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let of_all = self.shared.is_failing() || self.shared.settings.limits_stalls;
         if !of_all && !self.waits_for_leaving() {
@@ -152,7 +153,7 @@ impl Stream {
         self.outputs.fail_stalled(of_all, sample_us, &mut self.shared, now_us)
     }
 
-    /// Whether nothing is left to do but to let outputs that leave send what they have.
+    /// Returns whether nothing is left to do but to let outputs that leave send what they have.
     pub(super) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else = || {
             let are_idle = self.outputs.current.iter().all(crate::outputs::Output::is_idle);
@@ -162,8 +163,9 @@ impl Stream {
         self.outputs.are_leaving() && (has_no_output() || has_nothing_else())
     }
 
-    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had, for they have
-    /// failed in nothing. An output that is awaited is waited for as long as there is something to give.
+    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what
+    /// they had, for they have failed in nothing. An output that is awaited is waited for as long as there is
+    /// something to give.
     pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
         self.outputs.end_idle(&mut self.shared);
         if self.outputs.last_gone.is_none() {
@@ -175,17 +177,18 @@ impl Stream {
         gone.map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
     }
 
-    /// Whether there is no input, and none that is awaited will come in time.
+    /// Returns whether there is no input, and none that is awaited will come in time.
     pub(super) fn has_no_input(&self) -> bool {
         self.intake.is_empty() && (self.shared.is_failing() || !self.listening.expects_input())
     }
 
-    /// Whether nothing more comes, and outputs were given all that came.
+    /// Returns whether nothing more comes, and outputs were given all that came.
     pub(super) fn is_used_up(&self) -> bool {
         self.has_no_input() && self.intake.nothing_waits() && self.spread.pending.is_empty()
     }
 
-    /// Whether everything that came has left; if the stream fails, everything for which there is an output.
+    /// Returns whether everything that came has left; if the stream fails, everything for which there is an
+    /// output.
     fn is_over(&self) -> bool {
         let is_given = self.is_used_up() || self.shared.is_failing() && self.outputs.is_empty();
         is_given && self.outputs.are_idle()

@@ -145,7 +145,8 @@ impl Connection {
         Ok(filled)
     }
 
-    /// Whether the peer has ended, where `splice` says so: it also says so before what came as urgent, when the peer has ended behind.
+    /// Returns whether the peer has ended, where `splice` says so: it also says so before what came as
+    /// urgent, when the peer has ended behind.
     fn has_ended(&self) -> Result<bool, Errno> {
         if !self.is_socket {
             return Ok(true);

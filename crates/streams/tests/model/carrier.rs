@@ -102,7 +102,7 @@ impl Carrier {
         }
     }
 
-    /// Whether it can be asked, and changed.
+    /// Returns whether it can be asked, and changed.
     pub(crate) fn listens(&self) -> bool {
         matches!(self, Carrier::Held(_) | Carrier::Engine { .. })
     }

@@ -1,5 +1,5 @@
-//! The far ends of what a stream reads and writes: whose writers stop and reset, who come late or never, whose readers dawdle, stop,
-//! reset or run full.
+//! The far ends of what a stream reads and writes: whose writers stop and reset, who come late or never,
+//! whose readers dawdle, stop, reset or run full.
 
 mod door;
 mod line;

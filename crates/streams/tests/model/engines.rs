@@ -1,4 +1,5 @@
-//! The engines that streams run on: one where whoever comes first goes first, and one whose classes share processor time.
+//! The engines that streams run on: one where whoever comes first goes first, and one whose classes share
+//! processor time.
 
 use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Rate, Round, Sharing};
 use wirepath_streams::{RunningStream, Stream, StreamOptions};

@@ -1,9 +1,10 @@
-//! Random operations on streams, against a model that knows every byte: nothing is lost, doubled, cut, out of order or unaccounted
-//! for, whatever is attached, detached, stopped, started, changed, written in part, not read for a while, waited for, reset, killed
-//! or full.
+//! Random operations on streams, against a model that knows every byte: nothing is lost, doubled, cut, out of
+//! order or unaccounted for, whatever is attached, detached, stopped, started, changed, written in part, not
+//! read for a while, waited for, reset, killed or full.
 //!
-//! `WIREPATH_MODEL_SECONDS=1800` runs for so long instead of a fixed number of rounds; `WIREPATH_MODEL_SEED=7` begins with that
-//! seed, and plays only that one unless seconds are given too. A round that fails says its seed. Several are played at a time.
+//! `WIREPATH_MODEL_SECONDS=1800` runs for so long instead of a fixed number of rounds;
+//! `WIREPATH_MODEL_SEED=7` begins with that seed, and plays only that one unless seconds are given too. A
+//! round that fails says its seed. Several are played at a time.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 

@@ -1,4 +1,5 @@
-//! A handler that changes nothing, and keeps what it saw: of records what follows from the first that it saw the beginning of.
+//! A handler that changes nothing, and keeps what it saw: of records what follows from the first that it saw
+//! the beginning of.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +33,7 @@ impl Seen {
         pieces.bytes.clone()
     }
 
-    /// Whether it was not shown the rest of a record that it had not seen the beginning of.
+    /// Returns whether it was not shown the rest of a record that it had not seen the beginning of.
     pub(crate) fn is_from_beginning(&self) -> bool {
         let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pieces.from_beginning || pieces.within.is_none()

@@ -1,5 +1,5 @@
-//! A round of a mirror of bytes that nobody looks at: they go by `splice`, `tee` and `sendfile`, and are copied while something
-//! stands in the way.
+//! A round of a mirror of bytes that nobody looks at: they go by `splice`, `tee` and `sendfile`, and are
+//! copied while something stands in the way.
 
 mod verify;
 
@@ -180,8 +180,8 @@ impl<'a> Pour<'a> {
         }
     }
 
-    /// Somebody connects where that is waited for, or where somebody has come. All of what is stored may have gone: then nobody listens
-    /// who came later.
+    /// Somebody connects where that is waited for, or where somebody has come. All of what is stored may have
+    /// gone: then nobody listens who came later.
     fn call_one(&mut self) {
         let place = self.dice.below(self.outlets.len() + 1);
         let Some(outlet) = self.outlets.get_mut(place) else {

@@ -1,7 +1,7 @@
 //! Records that say where they come from, and whether they are whole.
 //!
-//! Length in two bytes (RFC 4571); number of the feed, of the record in its feed, and of the record among all, in four bytes each;
-//! bytes that follow from these; a CRC-32C over all of that.
+//! Length in two bytes (RFC 4571); number of the feed, of the record in its feed, and of the record among
+//! all, in four bytes each; bytes that follow from these; a CRC-32C over all of that.
 
 use std::collections::BTreeMap;
 

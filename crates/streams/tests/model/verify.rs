@@ -74,7 +74,8 @@ impl Web<'_> {
         }
     }
 
-    /// All have the same records in the same order; those that came later, left, broke or were full have a part of it.
+    /// All have the same records in the same order; those that came later, left, broke or were full have a
+    /// part of it.
     fn verify_mirror(&mut self, lists: &[Vec<Found>], end: &StreamEnd) {
         let is_whole = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.sink.drops;
         let whole = self.outlets.iter().zip(lists).filter(|(outlet, _)| is_whole(outlet));
@@ -146,7 +147,8 @@ impl Outlet {
     }
 }
 
-/// Of a mirror that ended well: what an output that is still there did not get is what was said, to the record and the byte.
+/// Of a mirror that ended well: what an output that is still there did not get is what was said, to the
+/// record and the byte.
 fn check_what_is_missing(outlet: &Outlet, list: &[Found], reference: &[Found], end: &StreamEnd) {
     let name = &outlet.sink.name;
     let known = end.status.outputs.iter().find(|output| output.port == outlet.port);

@@ -1,4 +1,5 @@
-//! A round of two streams: one spreads records over links, the other puts them together in the order that undoes it.
+//! A round of two streams: one spreads records over links, the other puts them together in the order that
+//! undoes it.
 
 use std::time::Instant;
 

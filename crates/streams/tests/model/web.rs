@@ -1,4 +1,5 @@
-//! A round of one stream: inputs and outputs that come, go, fail and change, while the stream is stopped and started.
+//! A round of one stream: inputs and outputs that come, go, fail and change, while the stream is stopped and
+//! started.
 
 mod attach;
 mod build;

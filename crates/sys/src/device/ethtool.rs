@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::DeviceName;
 use crate::checked;
 
-/// Whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that, a
-/// payload sent by reference is read by the CPU after all, which is slower than a copy.
+/// Returns whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that,
+/// a payload sent by reference is read by the CPU after all, which is slower than a copy.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
@@ -15,8 +15,8 @@ pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Re
     ask(socket, device, Question::Checksums)
 }
 
-/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the
-/// kernel copies.
+/// Returns whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that,
+/// the kernel copies.
 ///
 /// # Errors
 /// As [`offloads_checksums`].
@@ -110,9 +110,9 @@ pub fn rings(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Rings> {
 pub struct Feature {
     /// The kernel's name for it, for example `tx-udp-segmentation`.
     pub name: String,
-    /// Whether it is on.
+    /// True if it is on.
     pub on: bool,
-    /// Whether it can be switched.
+    /// True if it can be switched.
     pub changeable: bool,
 }
 

@@ -87,8 +87,8 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 
-    /// Whether the kernel cannot write to this process's memory there, but for the arena's own: it is the
-    /// arena's or behind it, or can never be mapped.
+    /// Returns whether the kernel cannot write to this process's memory there, but for the arena's own: it is
+    /// the arena's or behind it, or can never be mapped.
     fn is_harmless(&self, address: u64) -> bool {
         let ours = self.address(0)..self.address(reserved(self.length) - ROOM);
         !(4096..1 << 63).contains(&address) || ours.contains(&address)

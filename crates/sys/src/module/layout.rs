@@ -10,7 +10,7 @@ pub struct Field {
     pub offset: usize,
     /// How long it is, in bytes.
     pub size: usize,
-    /// Whether it can be negative.
+    /// True if it can be negative.
     pub is_signed: bool,
 }
 

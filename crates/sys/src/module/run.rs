@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
         self.rtp.as_ref()
     }
 
-    /// Whether its payload is memory that this process may write.
+    /// Returns whether its payload is memory that this process may write.
     pub(super) fn is_of_bytes(&self) -> bool {
         self.is_of_bytes
     }
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         Ok(&raw mut self.raw)
     }
 
-    /// Whether each packet that is left has a header in what was given.
+    /// Returns whether each packet that is left has a header in what was given.
     fn has_headers(&self) -> bool {
         let packets = match self.raw.packet_bytes {
             0 => 1,

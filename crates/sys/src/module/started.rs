@@ -55,13 +55,13 @@ pub struct Started {
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whether it goes on.
+    /// True if it goes on.
     pub state: State,
     /// What was sent, and how punctually; the header says what each means.
     pub counts: layout::Status,
 }
 
-/// Whether a run goes on.
+/// True if a run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It does.

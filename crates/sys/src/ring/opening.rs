@@ -27,8 +27,8 @@ pub(super) fn open(entries: u32) -> io::Result<IoUring> {
 pub(super) const REPORT_USAGE: u16 = 1 << 3;
 pub(super) const USAGE_COPIED: u32 = 1 << 31;
 
-/// Whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a send to
-/// no socket.
+/// Returns whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a
+/// send to no socket.
 pub(super) fn reports_copies(ring: &mut IoUring) -> io::Result<bool> {
     let entry = opcode::SendZc::new(types::Fd(-1), std::ptr::null(), 0).zc_flags(REPORT_USAGE).build();
     // SAFETY: the entry refers to no memory and no descriptor.

@@ -1,4 +1,5 @@
-//! What the kernel loses, found by itself: kmemleak, in kernels that have it (Documentation/dev-tools/kmemleak.rst).
+//! What the kernel loses, found by itself: kmemleak, in kernels that have it
+//! (Documentation/dev-tools/kmemleak.rst).
 
 use std::fs::{read_to_string, write};
 use std::path::Path;
@@ -9,8 +10,8 @@ use anyhow::{Context, Result, bail};
 
 const FILE: &str = "/sys/kernel/debug/kmemleak";
 
-/// Younger memory is not reported: it may be on its way from one to another (`MSECS_MIN_AGE` of mm/kmemleak.c). A guest that is
-/// emulated passes over it.
+/// Younger memory is not reported: it may be on its way from one to another (`MSECS_MIN_AGE` of
+/// mm/kmemleak.c). A guest that is emulated passes over it.
 const AGE: Duration = Duration::from_secs(6);
 
 /// What is reported must have been the same in the scan before.

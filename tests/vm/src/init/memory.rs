@@ -3,7 +3,8 @@
 use anyhow::{Result, ensure};
 use wirepath_tests::kernel_memory::KernelMemory;
 
-/// More than this is no noise. A test of a module repeats what might leak often enough to leak more: 512 pages.
+/// More than this is no noise. A test of a module repeats what might leak often enough to leak more: 512
+/// pages.
 const TOLERANCE_KIBIBYTES: u64 = 2048;
 
 /// Fails if it has grown since.

@@ -37,8 +37,8 @@ pub(crate) fn unload(name: &str) -> Result<()> {
 /// `O_NONBLOCK`, as `delete_module(2)` calls it.
 const DO_NOT_WAIT: i32 = 0o4000;
 
-/// Flags of `/proc/sys/kernel/tainted` that say nothing bad (Documentation/admin-guide/tainted-kernels.rst): a module
-/// built outside the kernel's tree (12), one without a signature (13).
+/// Flags of `/proc/sys/kernel/tainted` that say nothing bad (Documentation/admin-guide/tainted-kernels.rst):
+/// a module built outside the kernel's tree (12), one without a signature (13).
 const FINE: u64 = 1 << 12 | 1 << 13;
 
 /// Fails if something happened that makes the kernel distrust itself: a warning, an oops, a bad page.

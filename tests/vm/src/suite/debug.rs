@@ -58,7 +58,7 @@ impl Debugged {
         counts.fold([0; 3], |sum, count| std::array::from_fn(|at| sum[at] + count[at]))
     }
 
-    /// Whether nothing failed, and something ran.
+    /// Returns whether nothing failed, and something ran.
     pub fn passed(&self) -> bool {
         let [passed, failed, _] = self.counts();
         passed > 0 && failed == 0
@@ -90,7 +90,8 @@ struct Planned {
 }
 
 impl Suite {
-    /// Runs everything on the kernel that checks itself, two guests at a time; prints each report as it comes.
+    /// Runs everything on the kernel that checks itself, two guests at a time; prints each report as it
+    /// comes.
     ///
     /// # Errors
     /// If the kernel or the module does not build, or QEMU cannot be run.

@@ -30,7 +30,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("crowd::", "five hundred sessions are more than an emulated processor carries"),
 ];
 
-/// The package whose tests compare the module with its model; the random caller is one of them, and has guests of its own.
+/// The package whose tests compare the module with its model; the random caller is one of them, and has
+/// guests of its own.
 pub(super) const MODEL: &str = "wirepath-module-tests";
 pub(super) const CALLER: &str = "caller::";
 
@@ -140,8 +141,8 @@ fn setting(name: &str, usual: u64) -> Result<u64> {
 /// Seconds of the clips that the tests in network namespaces play.
 const CLIP_SECONDS: &[u32] = &[2, 6, 8, 60];
 
-/// Media for those tests and what is known of it: there is nothing in a guest that makes it. Where there is nothing
-/// here either, the tests say so.
+/// Media for those tests and what is known of it: there is nothing in a guest that makes it. Where there is
+/// nothing here either, the tests say so.
 fn clips() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for seconds in CLIP_SECONDS {

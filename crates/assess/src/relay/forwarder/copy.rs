@@ -1,4 +1,5 @@
-//! Links that are copied by `read` and `write`: a loop as a careful programmer writes it, with a buffer for each link.
+//! Links that are copied by `read` and `write`: a loop as a careful programmer writes it, with a buffer for
+//! each link.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,7 @@ struct Copied {
     /// What of the buffer is still to be written.
     start: usize,
     end: usize,
-    /// Whether every byte is touched.
+    /// True if every byte is touched.
     touch: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Datagrams to many receivers by `recv` and `send`: each is taken once and sent to one receiver after the other, over sockets that
-//! are connected, for which the kernel looks up no routes.
+//! Datagrams to many receivers by `recv` and `send`: each is taken once and sent to one receiver after the
+//! other, over sockets that are connected, for which the kernel looks up no routes.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! Several inputs to one output and one input to several outputs by `read` and `write`: a block of each in turn, as the paper's
-//! applications do it. Calls wait; there is nothing else to do meanwhile.
+//! Several inputs to one output and one input to several outputs by `read` and `write`: a block of each in
+//! turn, as the paper's applications do it. Calls wait; there is nothing else to do meanwhile.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};

@@ -60,7 +60,8 @@ fn run<L: Link>(epoll: &OwnedFd, mut links: Vec<L>) -> io::Result<()> {
     let mut queued = vec![true; links.len()];
     let mut left = links.len();
     while left > 0 {
-        // As many as stand there now: those that have more to do stand behind those that became ready meanwhile.
+        // As many as stand there now: those that have more to do stand behind those that became ready
+        // meanwhile.
         for _ in 0..queue.len() {
             let Some(index) = queue.pop_front() else { break };
             match links[index].act()? {

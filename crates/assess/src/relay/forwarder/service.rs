@@ -79,7 +79,8 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
     }
 }
 
-/// A stream that nothing is to come to. It has no second descriptor, of which there may be too few for ten thousand.
+/// A stream that nothing is to come to. It has no second descriptor, of which there may be too few for ten
+/// thousand.
 fn idle(task: &Task, input: TcpStream) -> io::Result<Stream> {
     let (nowhere, _) = Object::collect("nowhere", 1);
     Ok(builder(task).input(connection(input)?, Framing::Whole).output(nowhere).build())

@@ -1,5 +1,6 @@
-//! Links through pipes of the kernel by `splice` and nothing else: what nobody who moves bytes between connections by reference can
-//! undercut. A link has a pipe only while something is in it, as HAProxy does it.
+//! Links through pipes of the kernel by `splice` and nothing else: what nobody who moves bytes between
+//! connections by reference can undercut. A link has a pipe only while something is in it, as HAProxy does
+//! it.
 
 use std::cell::RefCell;
 use std::io;

@@ -9,9 +9,9 @@ use crate::verdict::Significance;
 pub(super) struct Gain {
     /// As a share of what it is a gain over.
     pub(super) share: f64,
-    /// Whether it is to be relied on.
+    /// True if it is to be relied on.
     significance: Significance,
-    /// Whether one of the two figures is noisy.
+    /// True if one of the two figures is noisy.
     pub(super) noisy: bool,
 }
 
@@ -24,7 +24,7 @@ impl Gain {
         Gain { share, significance: Significance::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
     }
 
-    /// Whether a claim of such a gain holds.
+    /// Returns whether a claim of such a gain holds.
     pub(super) fn verdict(&self, claimed: f64) -> Cell {
         // Two quiet figures that are the same are no doubt.
         let same = self.share.abs() < NO_GAIN && !self.noisy && self.significance != Significance::TooFewRuns;

@@ -81,8 +81,8 @@ const COLUMNS: &[Column] = &[
     Column { head: "state", width: 7, always: true, removal: Removal::Never, cell: state },
 ];
 
-/// Renders the table for a terminal of this size. Streams keep the order of the configuration; classes that share
-/// processor time come first.
+/// Renders the table for a terminal of this size. Streams keep the order of the configuration; classes that
+/// share processor time come first.
 pub(super) fn render(streams: &[StreamSnapshot], width: usize, height: usize, utf8: bool) -> String {
     let room = height.saturating_sub(OTHER_LINES).max(1);
     // Streams get at least half of the room.
@@ -127,7 +127,8 @@ fn classes(streams: &[StreamSnapshot]) -> Vec<StreamSnapshot> {
     sums.into_values().collect()
 }
 
-/// The rows that fit, and a line about the others. Outputs are shown where all of them fit, or there is one stream.
+/// The rows that fit, and a line about the others. Outputs are shown where all of them fit, or there is one
+/// stream.
 fn fit(streams: &[StreamSnapshot], room: usize) -> (Vec<Row<'_>>, Option<String>) {
     let outputs =
         |stream: &StreamSnapshot| Some(stream.status.outputs.len()).filter(|count| *count > 1).unwrap_or(0);

@@ -1,6 +1,7 @@
 //! How often the head of an answer is read that comes in pieces.
 
-/// How much of a head has been looked at: an origin that sends it in drops does not have it read from its beginning for each.
+/// How much of a head has been looked at: an origin that sends it in drops does not have it read from its
+/// beginning for each.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     /// Up to where its end was looked for.
@@ -10,7 +11,8 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    /// Whether an end has come, or twice as much as when it was read last, in which a mistake is found before the end comes.
+    /// Returns whether an end has come, or twice as much as when it was read last, in which a mistake is
+    /// found before the end comes.
     pub(super) fn is_worth_reading(&mut self, bytes: &[u8]) -> bool {
         // An empty line ends it; the line before that may have ended before.
         let unsearched = &bytes[self.searched.saturating_sub(2)..];
@@ -35,7 +37,8 @@ mod tests {
 
     /// Promise: An answer whose head arrives byte by byte is read rarely, and passed on.
     ///
-    /// However it drips, and whatever is in it, a head is read as often as it doubles, and when its end is there.
+    /// However it drips, and whatever is in it, a head is read as often as it doubles, and when its end is
+    /// there.
     #[test]
     fn a_head_that_drips_is_read_hardly_ever() {
         for end in ["\r\n\r\n", "\n\n"] {

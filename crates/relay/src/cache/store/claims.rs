@@ -36,8 +36,8 @@ impl Claims {
         self.each.insert(number, Claim { whole, body_bytes, taken: Cost::default() });
     }
 
-    /// Has one take room for so many bytes of its body, if `fits` says so of what all take then; answers that.
-    /// None if there is no such body.
+    /// Has one take room for so many bytes of its body, if `fits` says so of what all take then; answers
+    /// that. None if there is no such body.
     pub(super) fn take(&mut self, number: u64, bytes: u64, fits: impl FnOnce(Cost) -> bool) -> Option<bool> {
         let claim = self.each.get_mut(&number)?;
         let wanted = claim.whole.with_less_body(claim.body_bytes, bytes);

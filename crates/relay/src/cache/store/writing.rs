@@ -1,7 +1,8 @@
 //! Bodies that are being written, and the room for them.
 //!
-//! A body is promised room when its head has come, and takes it as it grows: what a head says costs no entry, what comes does. All that
-//! is promised fits the budget, so there is room for what has been promised, whatever goes for it.
+//! A body is promised room when its head has come, and takes it as it grows: what a head says costs no entry,
+//! what comes does. All that is promised fits the budget, so there is room for what has been promised,
+//! whatever goes for it.
 
 use std::fs::File;
 use std::io;
@@ -43,8 +44,8 @@ pub(in crate::cache) struct Room {
 }
 
 impl Store {
-    /// A file for the body of an entry, which is promised room; None if others have been promised too much, it is too large for the
-    /// budget or the disk, or its head is too long.
+    /// A file for the body of an entry, which is promised room; None if others have been promised too much,
+    /// it is too large for the budget or the disk, or its head is too long.
     ///
     /// # Errors
     /// What the system says of the file.
@@ -75,7 +76,8 @@ impl Store {
         Ok(has_room.then_some(writing))
     }
 
-    /// Whether the disk has room for what was promised and is not taken yet, if all entries go for it; and files of so many bytes.
+    /// Returns whether the disk has room for what was promised and is not taken yet, if all entries go for
+    /// it; and files of so many bytes.
     fn could_hold(&self, file: &File, bytes: u64) -> io::Result<bool> {
         match file.set_len(bytes) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(false),
@@ -87,12 +89,14 @@ impl Store {
         Ok(awaited.bytes <= room.saturating_add(index.cost.bytes))
     }
 
-    /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether there is.
+    /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether
+    /// there is.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<bool> {
         loop {
             match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
                 Ok(()) => return Ok(true),
-                // A file system that cannot reserve says that it is full when a body is written. So it is asked.
+                // A file system that cannot reserve says that it is full when a body is written. So it is
+                // asked.
                 Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
                     let could_be_there = room_for(file)?.saturating_add(self.index.lock().cost.bytes);
@@ -106,8 +110,9 @@ impl Store {
         }
     }
 
-    /// Does what takes a few blocks of the disk. If that is full, entries go for it, but not that of `key`; not many, for some other
-    /// may take what they leave, or they leave nothing as long as a client reads them.
+    /// Does what takes a few blocks of the disk. If that is full, entries go for it, but not that of `key`;
+    /// not many, for some other may take what they leave, or they leave nothing as long as a client reads
+    /// them.
     pub(super) fn making_room<T>(&self, key: &str, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         for _ in 0..MOST_FOR_A_FEW_BLOCKS {
             match act() {
@@ -125,7 +130,8 @@ impl Room {
         come_bytes.saturating_mul(2).max(FIRST_BYTES).min(whole_bytes)
     }
 
-    /// Takes room for so many bytes of the body, for which others go if need be; answers whether there is. May wait for storage.
+    /// Takes room for so many bytes of the body, for which others go if need be; answers whether there is.
+    /// May wait for storage.
     ///
     /// # Errors
     /// What the system says of the file.
@@ -190,7 +196,7 @@ impl Drop for Writing {
     }
 }
 
-/// Whether it is about the disk, or what this user may have of it.
+/// Returns whether it is about the disk, or what this user may have of it.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

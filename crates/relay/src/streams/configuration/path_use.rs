@@ -7,8 +7,8 @@ use super::Configuration;
 use crate::file_identity::FileIdentity;
 
 impl Configuration {
-    /// The use of a path by this configuration, as a phrase: an input, an output, a key or the configuration file itself.
-    /// `-` is standard output.
+    /// The use of a path by this configuration, as a phrase: an input, an output, a key or the configuration
+    /// file itself. `-` is standard output.
     pub fn user_of(&self, report: &Path) -> Option<String> {
         let configs = || self.streams.iter().map(|stream| &stream.config);
         if report == Path::new("-") {

@@ -1,8 +1,8 @@
 //! Placement of streams on engine threads.
 //!
-//! A stream stays on one thread, and a policy holds on each thread separately. Streams are placed by weight: under a fair
-//! share, an equal part of the share of their class; otherwise 1. The heaviest come first, each on the least loaded
-//! thread.
+//! A stream stays on one thread, and a policy holds on each thread separately. Streams are placed by weight:
+//! under a fair share, an equal part of the share of their class; otherwise 1. The heaviest come first, each
+//! on the least loaded thread.
 //!
 //! The rate of a class holds for all its streams together, so they share one thread.
 
@@ -123,8 +123,8 @@ mod tests {
     proptest! {
         /// Promise: All streams of a class with a rate share one thread, where the rate holds.
         ///
-        /// Whatever the classes: every stream has a thread, those of a class with a rate have the same one, and where all weigh the same
-        /// no thread has two more than another.
+        /// Whatever the classes: every stream has a thread, those of a class with a rate have the same one,
+        /// and where all weigh the same no thread has two more than another.
         #[test]
         fn every_stream_has_a_thread_and_a_class_with_a_rate_has_one(
             classes in proptest::collection::vec((1u32..100, any::<bool>()), 1..8),

@@ -1,5 +1,5 @@
-//! Which images are held. Whether the machine has io_uring does not matter here: without it threads hold nothing, and copies
-//! are made all the same.
+//! Which images are held. Whether the machine has io_uring does not matter here: without it threads hold
+//! nothing, and copies are made all the same.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

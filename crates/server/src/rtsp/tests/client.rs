@@ -95,7 +95,7 @@ impl Client {
         soon("an answer", self.read_reply()).await.expect("an answer, not the end")
     }
 
-    /// Whether the door lets this client in.
+    /// Returns whether the door lets this client in.
     pub(super) async fn is_served(&mut self) -> bool {
         // A door that refuses may close before this is written.
         _ = self.write.write_all(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").await;

@@ -20,8 +20,8 @@ pub(super) enum Asked {
     Dropped,
 }
 
-/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and which is
-/// never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
+/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and
+/// which is never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
 /// `slow.ts` never answers.
 pub(super) struct FakePlayer {
     stage: Arc<Stage>,
@@ -151,8 +151,8 @@ impl Presentation for FakePresentation {
     }
 }
 
-/// Each time it plays it sends one datagram and is at the place where it began. Another packet is on its way when it is
-/// paused.
+/// Each time it plays it sends one datagram and is at the place where it began. Another packet is on its way
+/// when it is paused.
 struct FakePlayback {
     stage: Arc<Stage>,
     socket: UdpSocket,

@@ -243,7 +243,8 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
 
 /// Promise: A failed seek leaves the session as it was.
 ///
-/// The length of what is still being packed is not known, so only the playback can tell that a place is not there.
+/// The length of what is still being packed is not known, so only the playback can tell that a place is not
+/// there.
 #[tokio::test]
 async fn a_seek_that_fails_leaves_the_session_as_it_was() {
     let open = Open::new().await;

@@ -83,7 +83,7 @@ fn a_stream_of_bytes_without_records_lets_go_at_once() {
 
 /// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
 ///
-/// Whether what was read of it has no room, or nobody to go to: the end of its record needs none.
+/// Returns whether what was read of it has no room, or nobody to go to: the end of its record needs none.
 #[test]
 fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room() {
     for is_gone in [false, true] {

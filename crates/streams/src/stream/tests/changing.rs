@@ -43,7 +43,8 @@ fn some_bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// A mirror from a connection to two, by which nothing is read yet and which are full, with what is read of each when it is.
+/// A mirror from a connection to two, by which nothing is read yet and which are full, with what is read of
+/// each when it is.
 fn full_mirror(bytes: &[u8], framing: Framing) -> (Stream, [UnixStream; 2]) {
     let (inlet, mut feed) = UnixStream::pair().unwrap();
     let sent = bytes.to_vec();
@@ -167,7 +168,8 @@ fn a_handler_that_joins_within_a_record_begins_with_the_next() {
 
 /// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
 ///
-/// The first piece of a record waits for room when the handler comes, which takes the record whole: nothing is anywhere else.
+/// The first piece of a record waits for room when the handler comes, which takes the record whole: nothing
+/// is anywhere else.
 #[test]
 fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
     const RECORD: usize = 100_000;
@@ -207,7 +209,8 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
 
 /// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
 ///
-/// The beginning of a record waited for room when a handler came that takes whole ones: it waits with that for the rest.
+/// The beginning of a record waited for room when a handler came that takes whole ones: it waits with that
+/// for the rest.
 #[test]
 fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();

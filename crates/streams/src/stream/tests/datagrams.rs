@@ -90,7 +90,8 @@ fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
 
 /// Promise: Datagrams are taken in bounded numbers at a time, whatever their sizes.
 ///
-/// Anybody may send datagrams as fast as they are read, of many sizes or empty: so many are taken at a time, and others get their turns.
+/// Anybody may send datagrams as fast as they are read, of many sizes or empty: so many are taken at a time,
+/// and others get their turns.
 #[test]
 fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
     const SENT: u64 = 100;
@@ -193,7 +194,8 @@ fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_b
 
 /// Promise: Lost receivers of datagrams are counted and cost no other datagram.
 ///
-/// What the network says of datagrams that left before must not cost those that are to leave now, in a train or one by one.
+/// What the network says of datagrams that left before must not cost those that are to leave now, in a train
+/// or one by one.
 #[test]
 fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -273,7 +275,8 @@ fn a_datagram_that_is_too_long_is_lost_and_the_first_is_told() {
 
 /// Promise: A datagram that is too long is lost and counted, the first is reported, and the output continues.
 ///
-/// More waits for a part that is too long than may: its beginning is lost, and its rest must not leave as if it were one.
+/// More waits for a part that is too long than may: its beginning is lost, and its rest must not leave as if
+/// it were one.
 #[test]
 fn the_rest_of_a_datagram_that_is_too_long_is_lost_as_well() {
     let (receiver, object) = outlet("127.0.0.1");

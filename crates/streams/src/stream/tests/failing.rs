@@ -92,7 +92,8 @@ fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
 
 /// Promise: A stopped stream has written what its status says.
 ///
-/// Whenever it is stopped: what is being written then is written, and counted, before anybody hears of the end.
+/// Whenever it is stopped: what is being written then is written, and counted, before anybody hears of the
+/// end.
 #[test]
 fn a_stream_that_is_stopped_has_written_what_it_says() {
     let engine = engine();

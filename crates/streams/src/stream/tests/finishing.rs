@@ -72,7 +72,8 @@ fn a_stream_ends_when_its_peer_has_everything() {
 
 /// Promise: An answer that the origin cuts is cut for the client.
 ///
-/// Others may have the same connection, and take for an end in order what follows an error that somebody else was told of.
+/// Others may have the same connection, and take for an end in order what follows an error that somebody else
+/// was told of.
 #[test]
 fn asking_how_much_is_on_its_way_takes_no_error_away() {
     let (near, far) = narrow_connection();

@@ -30,7 +30,8 @@ fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
 
 /// Promise: A detached output gets what waits for it though the last other output fails.
 ///
-/// Who was detached has failed in nothing: what waits for it leaves, though the last of the others fails meanwhile.
+/// Who was detached has failed in nothing: what waits for it leaves, though the last of the others fails
+/// meanwhile.
 #[test]
 fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
     for when_full in [WhenFull::Block, WhenFull::Disconnect] {
@@ -96,7 +97,8 @@ fn full() -> (UnixStream, UnixStream) {
     (near, far)
 }
 
-/// A mirror of two. The one that stays has failed when the other was detached, of which the peer is answered, and takes nothing.
+/// A mirror of two. The one that stays has failed when the other was detached, of which the peer is answered,
+/// and takes nothing.
 fn left_alone(stall: Duration, on_detached: impl FnOnce(Object) + Send + 'static) -> (Stream, UnixStream) {
     let (leaves, reader) = full();
     let (fails, peer) = full();
@@ -183,7 +185,8 @@ fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {
 
 /// Promise: The position of a written file is behind what was written.
 ///
-/// A file that takes only some of what is to be written: its place is behind what it took, not behind what it was to take.
+/// A file that takes only some of what is to be written: its place is behind what it took, not behind what it
+/// was to take.
 #[test]
 fn the_place_in_a_file_is_behind_what_was_written() {
     for framing in [Framing::Fixed(1000), Framing::Whole] {

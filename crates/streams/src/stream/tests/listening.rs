@@ -218,7 +218,8 @@ fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
 
 /// Promise: A stream whose last output failed ends well only if another output took over.
 ///
-/// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would have without another.
+/// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would
+/// have without another.
 #[test]
 fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_to_come() {
     for is_detached in [false, true] {

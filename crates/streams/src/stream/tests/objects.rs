@@ -14,7 +14,8 @@ fn files_sockets_and_pipes_are_all_the_same() {
     source.write_all(&bytes).unwrap();
     let target = tempfile::NamedTempFile::new().unwrap();
 
-    // File to socket, socket to pipe, pipe to file; each on its own thread, so that each waits for the others.
+    // File to socket, socket to pipe, pipe to file; each on its own thread, so that each waits for the
+    // others.
     let (near, far) = UnixStream::pair().unwrap();
     let (read, write) = rustix::pipe::pipe().unwrap();
     let file = |file: &tempfile::NamedTempFile, offset| {

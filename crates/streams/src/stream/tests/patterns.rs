@@ -36,7 +36,8 @@ pub(super) fn merged(
 proptest! {
     /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
     ///
-    /// What is spread in turn or at random comes together again by the same order: the same records in the same order.
+    /// What is spread in turn or at random comes together again by the same order: the same records in the
+    /// same order.
     #[test]
     fn merging_undoes_striping(
         input in proptest::collection::vec(any::<u8>(), 0..2000),

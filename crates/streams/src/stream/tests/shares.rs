@@ -55,7 +55,8 @@ const SHARE: usize = crate::SHARE_HEADER + 10;
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
 /// bytes.
 ///
-/// Connections are hardly ever in step: the one that is ahead waits, in a bound of records and of bytes, and no record is given up.
+/// Connections are hardly ever in step: the one that is ahead waits, in a bound of records and of bytes, and
+/// no record is given up.
 #[test]
 fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bounds() {
     for (window, bytes, waiting) in [(4, LIMIT, 4), (1000, 10 * SHARE, 10), (1, 1, 1)] {
@@ -91,8 +92,8 @@ fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bound
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
 /// bytes.
 ///
-/// Two of three suffice: neither a connection that is silent nor one that has ended holds up the others, and a share that a connection
-/// does not have is not waited for.
+/// Two of three suffice: neither a connection that is silent nor one that has ended holds up the others, and
+/// a share that a connection does not have is not waited for.
 #[test]
 fn shares_that_are_not_needed_are_not_waited_for() {
     let (input, mut carried) = dealt(100, 2, 3);

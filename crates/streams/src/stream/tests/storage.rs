@@ -46,7 +46,8 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
 
 /// Promise: Standard input and output that are files keep their position for the next process.
 ///
-/// Files of a shell are read and written where they are, so that others go on behind that; and by who may wait for storage.
+/// Files of a shell are read and written where they are, so that others go on behind that; and by who may
+/// wait for storage.
 #[test]
 fn a_file_that_is_a_standard_stream_is_read_and_written_by_storage_and_keeps_its_place() {
     for framing in [Framing::Fixed(4), Framing::Whole] {

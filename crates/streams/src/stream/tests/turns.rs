@@ -98,7 +98,8 @@ fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
 
 /// Promise: The cost of a record does not grow with the number of silent inputs.
 ///
-/// A record costs the same however many inputs are silent: none of them is asked until something may have come.
+/// A record costs the same however many inputs are silent: none of them is asked until something may have
+/// come.
 #[test]
 fn who_is_silent_is_not_asked_until_something_may_have_come() {
     const INPUTS: usize = 100;

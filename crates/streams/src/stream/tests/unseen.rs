@@ -269,7 +269,8 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
 
 /// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
 ///
-/// Nor who comes when the only one that had its beginning has failed already, while more of it waited for room.
+/// Nor who comes when the only one that had its beginning has failed already, while more of it waited for
+/// room.
 #[test]
 fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
     const RECORD: usize = 2_000_000;

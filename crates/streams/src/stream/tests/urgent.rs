@@ -40,7 +40,7 @@ fn stream(from: OwnedFd) -> (Stream, UnixStream) {
 
 /// Promise: TCP urgent data stays in its place and delays or loses nothing.
 ///
-/// Whether the peer ends behind it, and so nothing tells of more, or stays.
+/// Returns whether the peer ends behind it, and so nothing tells of more, or stays.
 #[test]
 fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
     let engine = engine();

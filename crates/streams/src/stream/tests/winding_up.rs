@@ -227,7 +227,8 @@ fn a_stream_that_fails_takes_no_more_inputs() {
 
 /// Promise: A detached output without progress fails after the stall time.
 ///
-/// In a stripe each record has one output, so one that is detached and takes nothing has failed like any other.
+/// In a stripe each record has one output, so one that is detached and takes nothing has failed like any
+/// other.
 #[test]
 fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_end() {
     let (near, _far) = narrow_connection();
@@ -271,7 +272,8 @@ fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
 
 /// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
 ///
-/// Who is told that an output failed may panic. That is the end of the stream, and of nothing else on its thread.
+/// Who is told that an output failed may panic. That is the end of the stream, and of nothing else on its
+/// thread.
 #[test]
 fn a_panic_of_who_is_told_ends_no_other_stream() {
     let engine = engine();
@@ -303,8 +305,8 @@ fn full() -> (Object, UnixStream) {
     (Object::stream("full", near.into()).unwrap(), far)
 }
 
-/// Bytes that are neither at an output, nor waiting, nor given back, nor said to be dropped, of a stream whose outputs get different
-/// records.
+/// Bytes that are neither at an output, nor waiting, nor given back, nor said to be dropped, of a stream
+/// whose outputs get different records.
 fn unaccounted(status: &StreamStatus) -> i64 {
     let here = status
         .outputs
@@ -337,7 +339,8 @@ fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
 
 /// Promise: What was read before an input or handler failed still leaves, in order.
 ///
-/// The end of a stream of bytes without framing is no boundary that others' records could be taken for the rest of.
+/// The end of a stream of bytes without framing is no boundary that others' records could be taken for the
+/// rest of.
 #[test]
 fn records_go_behind_bytes_without_framing() {
     let (objects, collected) = collects(2);
@@ -459,7 +462,8 @@ fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
 
 /// Promise: A detached output without progress fails after the stall time.
 ///
-/// Who was detached and takes nothing has failed, but the stream ends with what became of the last that stayed.
+/// Who was detached and takes nothing has failed, but the stream ends with what became of the last that
+/// stayed.
 #[test]
 fn a_stream_whose_last_output_did_not_keep_up_ends_with_that() {
     let ((leaves, _far), (slow, _slow_far)) = (full(), full());

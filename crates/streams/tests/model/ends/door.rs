@@ -101,9 +101,9 @@ impl Door {
     }
 }
 
-/// Has a connection that the other side does not know end soon. Linux leaves one like that behind where the last packet of its beginning
-/// meets a socket that is just being closed (`__inet_inherit_port`, counted in `ListenDrops`): whoever called counts as connected, and
-/// is told nothing until it says something.
+/// Has a connection that the other side does not know end soon. Linux leaves one like that behind where the
+/// last packet of its beginning meets a socket that is just being closed (`__inet_inherit_port`, counted in
+/// `ListenDrops`): whoever called counts as connected, and is told nothing until it says something.
 fn hear_of_lost_ones(line: &TcpStream) {
     sockopt::set_socket_keepalive(line, true).unwrap();
     sockopt::set_tcp_keepidle(line, Duration::from_secs(1)).unwrap();

@@ -45,7 +45,8 @@ pub(super) enum Came {
 }
 
 impl Ends {
-    /// Of any kind; once in two times with the smallest buffers that there are: then writes are short, and often there is no room.
+    /// Of any kind; once in two times with the smallest buffers that there are: then writes are short, and
+    /// often there is no room.
     pub(super) fn any(dice: &mut Dice, tally: &mut Tally) -> Ends {
         let ends = match dice.below(3) {
             0 => {
@@ -87,7 +88,8 @@ impl Line {
         written(self.end.write(bytes))
     }
 
-    /// Writes what it takes now, the last byte of it as urgent; None if the other end is gone. A pipe has nothing that is urgent.
+    /// Writes what it takes now, the last byte of it as urgent; None if the other end is gone. A pipe has
+    /// nothing that is urgent.
     pub(super) fn write_urgent(&mut self, bytes: &[u8]) -> Option<usize> {
         match self.kind {
             Kind::Pipe => self.write(bytes),

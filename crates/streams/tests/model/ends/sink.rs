@@ -105,7 +105,8 @@ impl Sink {
         matches!(self.far, Far::Awaited)
     }
 
-    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens, and is not.
+    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens,
+    /// and is not.
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
         let Some(door) = &mut self.door else { return true };
         if !matches!(self.far, Far::Awaited) {

@@ -79,7 +79,7 @@ impl Source {
         self.state = State::Closed;
     }
 
-    /// Whether there is more to be written, if only by who is still to come.
+    /// Returns whether there is more to be written, if only by who is still to come.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed)
     }
@@ -88,7 +88,8 @@ impl Source {
         matches!(self.state, State::Awaited)
     }
 
-    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens, and is not.
+    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens,
+    /// and is not.
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
         let Some(door) = &mut self.door else { return true };
         if !matches!(self.state, State::Awaited) {

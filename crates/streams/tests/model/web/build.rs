@@ -14,7 +14,8 @@ impl Web<'_> {
         let mut sinks = Vec::new();
         for number in 0..=self.dice.below(4) {
             let (mut sink, object) = self.any_sink(number);
-            // Nothing is dropped for the first, nor is it ever killed or let go of: it has what others are compared with.
+            // Nothing is dropped for the first, nor is it ever killed or let go of: it has what others are
+            // compared with.
             let (mut when_full, waiting_bytes) = (WhenFull::Block, 1 + self.dice.below(5000));
             if number > 0 && self.dice.one_in(2) {
                 when_full = any_rule(&mut self.dice);

@@ -3,7 +3,8 @@
 use super::{Outlet, Web};
 
 impl Web<'_> {
-    /// Somebody connects where that is waited for, or where somebody has come; mostly where that keeps the stream waiting.
+    /// Somebody connects where that is waited for, or where somebody has come; mostly where that keeps the
+    /// stream waiting.
     pub(super) fn call_one(&mut self) {
         let all = self.feeds.len() + self.outlets.len();
         let missing: Vec<usize> = (0..all).filter(|place| self.has_to_wait_for(*place)).collect();
@@ -43,8 +44,8 @@ impl Web<'_> {
         }
     }
 
-    /// The stream is to end well. That takes somebody who comes wherever it was built to wait, and each input that is left: from
-    /// some nobody comes.
+    /// The stream is to end well. That takes somebody who comes wherever it was built to wait, and each input
+    /// that is left: from some nobody comes.
     pub(super) fn settle_who_is_awaited(&mut self) {
         for outlet in self.outlets.iter_mut().filter(|outlet| outlet.is_awaited()) {
             if outlet.was_first || self.dice.one_in(2) {
@@ -66,7 +67,7 @@ impl Web<'_> {
         }
     }
 
-    /// Whether somebody has not come who the stream was built to wait for.
+    /// Returns whether somebody has not come who the stream was built to wait for.
     pub(crate) fn has_to_wait(&self) -> bool {
         (0..self.feeds.len() + self.outlets.len()).any(|place| self.has_to_wait_for(place))
     }

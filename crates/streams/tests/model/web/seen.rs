@@ -1,4 +1,5 @@
-//! What handlers saw that came while a stream went on: each record from some on, in order, and from its beginning.
+//! What handlers saw that came while a stream went on: each record from some on, in order, and from its
+//! beginning.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,8 @@ impl Web<'_> {
     }
 }
 
-/// What an output got was seen from some record on, in the same order; all that was made behind the handler's coming was.
+/// What an output got was seen from some record on, in the same order; all that was made behind the handler's
+/// coming was.
 fn check(watcher: &Watcher, seen: &[Found], got: &[Found], name: &str) {
     let known: BTreeSet<(u32, u32)> = seen.iter().map(|found| (found.feed, found.index)).collect();
     let is_known = |found: &&Found| known.contains(&(found.feed, found.index));
