@@ -173,7 +173,7 @@ fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> R
     let holder = TcpListener::bind("127.0.0.1:0")?;
     let taken = holder.local_addr()?.to_string();
     let log = refused([folder.path(), Path::new("--rtsp"), Path::new(&taken)])?;
-    ensure!(log.contains("in use") && log.contains("name another with --rtsp ADDR:PORT"), "{log}");
+    ensure!(log.contains("in use") && log.contains("choose another with --rtsp ADDRESS:PORT"), "{log}");
     drop(holder);
     Ok(())
 }
