@@ -134,7 +134,7 @@ fn after_a_seek_numbers_go_on() {
     wait_for("registered memory", || {
         let player = player.insert(Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>));
         player.play(None, Some(3 * PACKET_US)).unwrap();
-        ensure_arrive(&player, 0..3);
+        ensure_arrive(player, 0..3);
         player.wait_for_end();
         player.playback.progress().path == DataPath::WireUring
     });

@@ -161,17 +161,15 @@ impl Suite {
         let boots = self.tests.iter().filter(|program| program.name == BOOTS);
         let mut lanes = vec![
             vec![
-                cargo("clippy", &clippy, Count::ExitCode, 20),
-                cargo("examples", &examples, Count::TestResults, 20),
-                cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20),
+                cargo("clippy", &clippy, Count::ExitCode, 20).when_idle(),
+                cargo("examples", &examples, Count::TestResults, 20).when_idle(),
+                cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20)
+                    .when_idle(),
             ],
-            boots.map(|program| program.whole(self.length)).collect(),
+            boots.map(|program| program.whole(self.length).behind_others()).collect(),
         ];
         if !guests_keep_time() {
-            lanes.push(vec![self.guests.clone()]);
-        }
-        for step in lanes.iter_mut().flatten() {
-            *step = step.clone().when_idle();
+            lanes.push(vec![self.guests.clone().behind_others()]);
         }
         lanes
     }
