@@ -211,14 +211,14 @@ impl Stage {
         Ok(command.output()?)
     }
 
-    /// What it says when it does as it is told.
+    /// Runs the command; returns its standard output.
     fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
         let output = self.assess(arguments)?;
         ensure!(output.status.success(), "{output:?}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What it says when it does not.
+    /// Runs the command, which must fail; returns its error.
     fn refused<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
         let output = self.assess(arguments)?;
         ensure!(output.status.code() == Some(1) && output.stdout.is_empty(), "{output:?}");

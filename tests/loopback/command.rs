@@ -314,7 +314,7 @@ fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
     Ok(())
 }
 
-/// What `inspect --json` ends with, prints, and complains of. Without an answer the JSON is null.
+/// Exit code, standard output and standard error of `inspect --json`. Without output the JSON is null.
 fn inspect(file: &Path) -> Result<(Option<i32>, serde_json::Value, String)> {
     let output = Command::new(server::binary()?).args(["inspect", "--json"]).arg(file).output()?;
     let json = match output.stdout.as_slice() {

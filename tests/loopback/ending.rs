@@ -1,4 +1,4 @@
-//! How a server ends: gently, at once, and whatever its storage does.
+//! End of a server: in order, at once, and while storage hangs.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -63,7 +63,7 @@ fn draining_ends_after_ten_seconds() -> Result<()> {
 
 /// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
 ///
-/// Whoever opens a file under a lease waits until its holder lets go of it, or 45 s
+/// An `open` of a file under a lease waits until its holder releases it, or 45 s
 /// (`/proc/sys/fs/lease-break-time`): the thread that opens an image does, as it would for storage that
 /// hangs.
 fn storage_that_does_not_answer_keeps_nobody_from_leaving() -> Result<()> {

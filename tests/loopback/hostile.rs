@@ -21,12 +21,12 @@ use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, rtp, trials};
 
-/// What the witness plays, in seconds.
+/// Duration in seconds of the clip that plays meanwhile.
 const CLIP_SECONDS: u32 = 4;
 
 const ATTACKERS: u8 = 8;
 
-/// How long an attacker waits for an answer that may never come.
+/// Time an attacker waits for an answer that may never come.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Threads for blocking work end when they had none for ten seconds (tokio's default).
@@ -103,7 +103,7 @@ fn tail(log: &str) -> &str {
     &log[from..]
 }
 
-/// What an attack met: whether it reached anything is asserted, too.
+/// Results of an attack; the test asserts that it reached the server.
 #[derive(Debug, Default)]
 struct Seen {
     connections: u64,
@@ -144,7 +144,7 @@ struct Attacker<'a> {
     server: &'a Server,
     address: IpAddr,
     dice: Dice,
-    /// Where its sessions' media goes: to sockets that nobody reads.
+    /// Sockets for the sessions' media, which nobody reads.
     sink: (UdpSocket, UdpSocket),
     seen: Seen,
 }
@@ -241,7 +241,7 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// What the server says within the time that an attacker waits; nothing once it has hung up.
+/// Waits as long as an attacker does for an answer; none if the server hung up.
 fn listen(stream: &mut TcpStream) -> Result<Option<Vec<u8>>> {
     let mut answer = vec![0; 16 << 10];
     match stream.read(&mut answer) {

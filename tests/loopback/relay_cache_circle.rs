@@ -48,7 +48,7 @@ fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
 
 /// Promise: A cache in front of itself, or caches in a circle, answer 508 at once.
 ///
-/// What is between the cache and itself is somebody else.
+/// A cache between a cache and itself belongs to somebody else.
 fn a_circle_of_caches_is_ended() -> Result<()> {
     let cache_address = Arc::<OnceLock<SocketAddr>>::default();
     let back = Arc::clone(&cache_address);

@@ -1,4 +1,4 @@
-//! What `wirepath relay` does with pipes of the kernel, seen from outside.
+//! Pipes of `wirepath relay`, observed from outside.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

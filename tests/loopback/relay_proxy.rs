@@ -438,7 +438,7 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
 
 /// Promise: System errors come with what to do.
 ///
-/// Who has no right to it is told which one it takes.
+/// An error names the missing capability.
 fn a_port_that_takes_a_right_says_so() -> Result<()> {
     let home = open_folder()?;
     let program = server::binary()?;

@@ -1,5 +1,5 @@
-//! How the ends of connections get through `wirepath relay --listen`: as if nothing were between, and beside
-//! HAProxy and nginx.
+//! Ends of connections through `wirepath relay --listen`: as on a direct connection, and beside HAProxy and
+//! nginx.
 //!
 //! ```text
 //! client ── route ── server        route: nothing, wirepath, HAProxy, nginx
@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![ends_are_as_without_a_proxy, ends_are_as_with_haproxy, ends_in_order_are_as_with_nginx,]
 }
 
-/// What the ends of a connection observed, in order.
+/// Observations at both ends of a connection, in order.
 type Observed = Vec<String>;
 
 /// Plays with the client's and the server's end.
@@ -154,7 +154,7 @@ fn ends_are_as_without_a_proxy() -> Result<()> {
 
 /// Promise: Orderly ends are passed on as HAProxy and nginx do.
 ///
-/// Where HAProxy makes an end in order of a reset, wirepath does as no proxy does.
+/// HAProxy turns a reset into an orderly end; wirepath keeps the reset.
 fn ends_are_as_with_haproxy() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let haproxy = Proxy::haproxy(server.local_addr()?)?;
@@ -200,7 +200,7 @@ fn reset(connection: TcpStream) -> Result<()> {
     set_socket_linger(&connection, Some(Duration::ZERO)).context("SO_LINGER")
 }
 
-/// How much comes, and what ends it.
+/// Number of bytes received, and the kind of end.
 fn until_the_end(connection: &mut TcpStream) -> Result<String> {
     let mut bytes = Vec::new();
     let how = match connection.read_to_end(&mut bytes) {

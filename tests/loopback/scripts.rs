@@ -138,13 +138,13 @@ impl Run {
         Ok(Run { process: Process::start(&command, true)?, _home: home })
     }
 
-    /// What it has printed when that is among it.
+    /// Waits for these words in the output; returns the output.
     fn said(&self, words: &str) -> Result<String> {
         let said = || Ok(Some(self.process.log()).filter(|log| log.contains(words)));
         Deadline::seconds(20.0).wait_for(words, said).with_context(|| self.process.log())
     }
 
-    /// That what is to be typed leads to something that plays and can be fetched.
+    /// Ensures that the printed example commands play and download something.
     fn ensure_example_plays(&self, said: &str) -> Result<()> {
         let rtsp = word_after(said, "ffplay -rtsp_transport udp ")?;
         let (door, _) = rtsp.trim_start_matches("rtsp://").split_once('/').context("a URL")?;

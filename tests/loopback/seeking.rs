@@ -159,7 +159,7 @@ impl Stage {
         Ok(Self { server, stored, pictures, _folder: folder })
     }
 
-    /// That what came is the rest of the file from one of these offsets.
+    /// Ensures that the received bytes are the rest of the file from one of these offsets.
     fn ensure_from(&self, received: &Received, offsets: &std::ops::RangeInclusive<u64>) -> Result<()> {
         let came = received.payload.len();
         let start = self.stored.len().checked_sub(came).context("more came than is stored")? as u64;

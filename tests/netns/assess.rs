@@ -281,7 +281,7 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// What an assessment could leave behind.
+/// Leftovers of an assessment.
 struct Traces {
     /// Devices that were here before.
     links: String,

@@ -18,17 +18,17 @@ use crate::{Deadline, http};
 pub struct Server {
     /// The process; its standard error is its log.
     pub process: Process,
-    /// Where RTSP is spoken.
+    /// RTSP listen address.
     pub rtsp: SocketAddr,
-    /// Where HTTP is spoken.
+    /// HTTP listen address.
     pub http: SocketAddr,
-    /// Where its wire images are, unless the test chose another place.
+    /// Folder of its wire images, unless the test chose another one.
     pub cache: PathBuf,
     lines: Mutex<mpsc::Receiver<String>>,
     _own_cache: TempDir,
 }
 
-/// How to start a server.
+/// Options of a server to start.
 pub struct Builder<'a> {
     paths: Vec<PathBuf>,
     arguments: Vec<String>,
@@ -62,7 +62,7 @@ impl Server {
         format!("http://{}/{path}", self.http)
     }
 
-    /// What `/api/status` says, for a server that this process can reach.
+    /// `/api/status` of a server that this process can reach.
     pub fn status(&self) -> Result<serde_json::Value> {
         let response = http::get(self.http, "/api/status")?;
         ensure!(response.status == 200, "/api/status answered {}", response.status);

@@ -1,4 +1,4 @@
-//! What counts: counters of one thread, counters of several, gauges.
+//! Instruments: counters of one thread, counters of several, gauges.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

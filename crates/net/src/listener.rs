@@ -27,7 +27,7 @@ pub trait Listen {
 impl Listen for TcpListener {
     type Connection = (TcpStream, SocketAddr);
 
-    /// What is written to it leaves at once.
+    /// Accepts a connection, without Nagle's algorithm.
     async fn accept(&self) -> io::Result<Self::Connection> {
         let (stream, peer) = TcpListener::accept(self).await?;
         stream.set_nodelay(true).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
@@ -113,8 +113,8 @@ mod tests {
             .block_on(future)
     }
 
-    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end
-    /// before the listener does.
+    /// Connections that break or are refused do not stop others; tasks that have begun end before the
+    /// listener does.
     #[test]
     fn connections_are_taken_until_drained() {
         static ENDED: AtomicUsize = AtomicUsize::new(0);

@@ -25,7 +25,7 @@ use crate::library::{Library, LibraryError};
 use crate::player::AssetPlayer;
 use crate::rtsp::{self, RtspOptions};
 
-/// How long draining may take before what is left is cut.
+/// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Connections that may wait to be accepted.
@@ -42,17 +42,17 @@ pub struct ServerOptions {
     pub http: SocketAddr,
     /// Folder for wire images.
     pub cache: PathBuf,
-    /// How many bytes wire images may take.
+    /// Most bytes of wire images.
     pub cache_bytes: u64,
-    /// How many bytes of images may be held in memory that is registered with io_uring; 0 for none.
+    /// Most bytes of images in memory registered with io_uring; 0 for no hot memory.
     pub hot_memory_bytes: u64,
     /// Engine threads.
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
     pub path: Option<DataPath>,
-    /// Where measured costs of data paths are kept; written if it does not say which path is cheapest here.
+    /// File of the measured costs of data paths; written if it does not say which path is cheapest here.
     pub calibration: PathBuf,
-    /// How much of a stream may leave in one go.
+    /// Most of a stream that leaves at once, as a time.
     pub burst: Duration,
     /// UDP ports for RTP and RTCP.
     pub rtp_ports: RangeInclusive<u16>,
@@ -73,7 +73,7 @@ pub struct ServerOptions {
 /// A server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// What is to be served cannot be.
+    /// A path cannot be served.
     #[error(transparent)]
     Library(#[from] LibraryError),
     /// The cache folder cannot be used.
@@ -86,7 +86,7 @@ pub enum StartError {
         protocol: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Threads or descriptors could not be had.
@@ -154,7 +154,7 @@ impl Server {
     /// Address that RTSP listens on.
     ///
     /// # Errors
-    /// What `getsockname` says.
+    /// An error of `getsockname`.
     pub fn rtsp_address(&self) -> io::Result<SocketAddr> {
         self.rtsp.1.local_addr()
     }
@@ -162,7 +162,7 @@ impl Server {
     /// Address that HTTP listens on.
     ///
     /// # Errors
-    /// What `getsockname` says.
+    /// An error of `getsockname`.
     pub fn http_address(&self) -> io::Result<SocketAddr> {
         self.http.1.local_addr()
     }

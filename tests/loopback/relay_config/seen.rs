@@ -1,4 +1,4 @@
-//! What is seen of streams: numbers, reports, lines and the table.
+//! Views of streams: metrics, reports, log lines and the table.
 
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
@@ -94,8 +94,7 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
 
 /// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 ///
-/// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror
-/// goes on without.
+/// Metrics that monitoring needs: refused datagrams, and an output without which a mirror goes on.
 fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let inlet = crate::relay::free_port()?;

@@ -48,7 +48,7 @@ struct Right {
 
 type Change = fn(&mut Right);
 
-/// What is wrong, and what is answered.
+/// The fault, the change that makes it, and the expected answer.
 #[rustfmt::skip]
 const FIELDS: &[(&str, Change, Errno)] = &[
     ("no size", |right| right.run.size = 0, Errno::INVAL),
@@ -236,9 +236,8 @@ fn users_that_may_not_open() -> Result<()> {
 
 /// Promise: Opening the device needs the right; whoever has a descriptor may use it.
 ///
-/// What is open may be used, by whomever it was opened, as with `read()` and `send()`: also a file that this
-/// user may not open. What is not open in this process is nothing, though another has it open under that
-/// number.
+/// An open descriptor may be used whoever opened it, as with `read()` and `send()`: also of a file that this
+/// user may not open. A number that is not open in this process is invalid, though another has it open.
 fn descriptors_of_other_users() -> Result<()> {
     let mut stage = Stage::new()?;
     let path = stage.folder.path().join("plain");

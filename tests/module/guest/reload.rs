@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Where guests have it.
+/// Path of the module in guests.
 const FILE: &str = "/wirepath.ko";
 const NAME: &CStr = c"wirepath";
 /// `O_NONBLOCK`, as `delete_module(2)` calls it.
@@ -174,7 +174,7 @@ fn joined<T>(ended: std::thread::Result<Result<T>>) -> Result<T> {
 
 const TIMES: u64 = 100;
 
-/// What is counted in pages moves by some by itself; a page that stays behind each time is more than this.
+/// Page counts vary by themselves; a page that leaks each time is more than this.
 const BOUND_KIBIBYTES: u64 = TIMES * 4 / 2;
 
 /// Promise: Loaded, used and unloaded a hundred times, the module leaks no page.
@@ -215,7 +215,7 @@ fn a_hundred_times_leak_nothing() -> Result<()> {
 /// Looks for leaks itself, and keeps what was freed for a while: the guest asks it when the module is gone.
 const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
 
-/// What has grown too much.
+/// Memory that has grown too much.
 fn leaks(before: &KernelMemory, objects: Option<&Objects>) -> Result<Option<String>> {
     if let Some(before) = objects {
         let grown = Objects::now()?.context("objects are not counted any more")?.grown(before, TIMES);

@@ -40,7 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Where structures lie in the arena, beside those of SEND.
+/// Offsets of structures in the arena, beside those of SEND.
 const START: usize = 3 << 9;
 const DEPARTURES: usize = 32 << 10;
 
@@ -228,7 +228,7 @@ impl Stage {
         start(&mut self.bench, &Pace::Rate(100_000_000), 0)
     }
 
-    /// What has arrived is a beginning of all; answers how many packets.
+    /// Checks that the packets so far are a beginning of all; returns their number.
     fn arrived(&mut self) -> Result<u64> {
         let got = self.wire.arrived()?;
         let outcome = Outcome::of(&Stage::call(), wirepath_module_tests::model::Source::File(200_000));
@@ -242,7 +242,7 @@ impl Stage {
 
 /// Promise: A run sends nothing before its time and nothing after its end.
 ///
-/// How much later than asked a packet leaves is the machine's affair; not how much earlier.
+/// A packet may leave later than asked, by as much as the machine needs, but not earlier.
 fn nothing_leaves_before_its_time() -> Result<()> {
     let mut stage = Stage::new()?;
     let departures = |gap_ns: u64| {
@@ -363,7 +363,7 @@ fn a_ring_that_closes_is_no_signal() -> Result<()> {
 
 type Change = fn(&mut layout::Start, &mut [Departure; 2], u64);
 
-/// What is wrong, and what is answered; the address is one where there is nothing.
+/// The fault, the change that makes it, and the expected answer; the address is one that is not mapped.
 #[rustfmt::skip]
 const FIELDS: &[(&str, Change, Errno)] = &[
     ("no size", |start, _, _| start.size = 0, Errno::INVAL),

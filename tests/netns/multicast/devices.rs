@@ -36,9 +36,9 @@ struct Devices {
     _other: Namespace,
     relay: Process,
     receiver: UdpSocket,
-    /// What is sent goes to `veth` of the relay's namespace.
+    /// Sends to `veth` of the relay's namespace.
     by_veth: UdpSocket,
-    /// What is sent goes to `side` of the relay's namespace.
+    /// Sends to `side` of the relay's namespace.
     by_side: UdpSocket,
 }
 

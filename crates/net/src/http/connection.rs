@@ -334,7 +334,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(50);
 
-    /// What comes of a client that writes this and then waits, or closes.
+    /// End of the connection of a client that writes this and then waits, or closes.
     fn end_of(sent: &[u8], closes: bool, timeouts: Timeouts) -> End {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -403,7 +403,7 @@ mod tests {
         });
     }
 
-    /// What is lent is not there for anybody else until it is taken back.
+    /// A lent connection is gone until it is taken back.
     #[test]
     fn a_lent_connection_is_gone_until_it_is_back() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
