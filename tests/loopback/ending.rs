@@ -112,8 +112,8 @@ impl Draining {
     }
 }
 
-fn wait_for_closed(door: SocketAddr) -> Result<()> {
-    Deadline::seconds(5.0).wait_for("closed doors", || Ok(http::connect(door).is_err().then_some(())))
+fn wait_for_closed(address: SocketAddr) -> Result<()> {
+    Deadline::seconds(5.0).wait_for("closed listeners", || Ok(http::connect(address).is_err().then_some(())))
 }
 
 /// The right to be asked before anybody opens a file, held by a process of its own.

@@ -1,7 +1,4 @@
-//! `GET /api/status`: the state of the server as JSON, for people's tools and the status page.
-//!
-//! Each part of the server [adds](Status::add) what it knows under a key of its own. All numbers of
-//! [`Metrics`] appear under `counters`.
+//! `GET /api/status`: the state of the program as JSON; all [`Metrics`] appear under `counters`.
 
 use crate::metrics::Metrics;
 use serde_json::{Map, Value as Json, json};
@@ -9,11 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
-/// What the server says of itself.
-///
-/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP listener adds `http` (`connections`,
-/// `limits`). Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`),
-/// `lateness_us`, and `hot_memory` where there is some.
+/// State of a program: keys that its parts [add](Status::add), and `version`, `uptime_s` and `counters`.
 pub struct Status {
     started: Instant,
     parts: BTreeMap<&'static str, Box<dyn Fn() -> Json + Send + Sync>>,

@@ -77,7 +77,7 @@ fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
     ensure!(moved(&now[0]) < 3 * moved(&now[1]), "a byte costs the same: {now}");
     ensure!(now[0]["cpu_percent"].as_f64().is_some_and(|percent| percent > 0.0), "{now}");
 
-    let scrape = http::get(relay.door, "/metrics")?;
+    let scrape = http::get(relay.http, "/metrics")?;
     let numbers = numbers(std::str::from_utf8(&scrape.body)?)?;
     let of = |labels: &str| numbers.get(&format!("wirepath_{labels}")).copied().unwrap_or(0.0);
     let (class, stream) = (

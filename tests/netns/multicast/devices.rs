@@ -15,7 +15,7 @@ use wirepath_tests::namespace::{Link, Namespace, join};
 use wirepath_tests::process::Process;
 use wirepath_tests::{Deadline, trials};
 
-use super::{GROUP, GROUP_IPV6, GROUP_OF_LINK, PATIENCE, PORT, host, joined, relay, sending, stage};
+use super::{GROUP, GROUP_IPV6, GROUP_OF_LINK, PATIENCE, PORT, host, joined, relay, sending, test_bed};
 
 pub(super) fn trials() -> Vec<Trial> {
     trials![
@@ -44,7 +44,7 @@ struct Devices {
 
 impl Devices {
     fn of(group: IpAddr, devices: &[&str]) -> Result<Devices> {
-        let link = stage(group)?;
+        let link = test_bed(group)?;
         let other = Namespace::new()?;
         let [far, near] = [2, 1].map(|host| Ipv4Addr::new(10, 78, 0, host));
         join(&other, "veth", far, &link.server, "side", near)?;
