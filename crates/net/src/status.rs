@@ -3,7 +3,6 @@
 use crate::metrics::Metrics;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Instant;
 
 /// State of a program: keys that its parts [add](Status::add), and `version`, `uptime_s` and `counters`.
@@ -18,8 +17,7 @@ impl Status {
         Self { started, parts: BTreeMap::new() }
     }
 
-    /// Adds a key. `read` is called whenever somebody asks, and must be quick. A key added twice is a mistake
-    /// of the caller, and the later one counts.
+    /// Adds a key. `read` is called for each request, and must be quick.
     pub fn add(&mut self, key: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
         let before = self.parts.insert(key, Box::new(read));
         debug_assert!(before.is_none(), "{key} was added twice");
@@ -33,12 +31,6 @@ impl Status {
         object.insert("uptime_s".into(), json!(now.duration_since(self.started).as_secs()));
         object.insert("counters".into(), metrics.json());
         Json::Object(object)
-    }
-}
-
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Status").field("keys", &self.parts.keys()).finish_non_exhaustive()
     }
 }
 

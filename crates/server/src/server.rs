@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_net::http::{self, AccessLog, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
-use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
+use wirepath_net::{bind, raise_descriptor_limit};
 use wirepath_playback::{PlaybackSettings, Playbacks};
 
 use crate::calibrated;
@@ -27,9 +27,6 @@ use crate::rtsp::{self, RtspOptions};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 4096;
 
 /// Everything that can be set about a server.
 #[derive(Clone, Debug)]
@@ -229,11 +226,5 @@ fn http_options(options: &ServerOptions) -> HttpOptions {
 }
 
 fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let open = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    open().map_err(|source| StartError::Listen { protocol, address, source })
+    bind(address).map_err(|source| StartError::Listen { protocol, address, source })
 }

@@ -281,6 +281,16 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Random boundary of the parts of a body, which no file can hold on purpose; without randomness, the parts
+/// are still right for any other file.
+pub fn boundary() -> u128 {
+    let mut bytes = [0; 16];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        tracing::warn!(%error, "no random boundary for the parts of a body");
+    }
+    u128::from_ne_bytes(bytes)
+}
+
 /// Waits until a connection is reset; an orderly end of its receiving side is not that.
 pub async fn broken(stream: &TcpStream) {
     let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
