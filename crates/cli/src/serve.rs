@@ -61,21 +61,8 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     let server = Server::start(options).map_err(with_advice)?;
     announce(server.rtsp_address()?, server.http_address()?)?;
     tokio::spawn(log.losses().report());
-    let stop = async {
-        signals.next().await;
-        notify(&[NotifyState::Stopping]);
-    };
-    let drained = server.run(stop);
-    tokio::pin!(drained);
-    let mut signals_again = Signals::watch()?;
-    let second = async {
-        signals_again.next().await;
-        signals_again.next().await;
-    };
-    let in_time = tokio::select! {
-        in_time = &mut drained => in_time,
-        () = second => false,
-    };
+    let run = |stopped| server.run(async { drop(stopped.await) });
+    let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await;
     leave(log, if in_time { 0 } else { exit::INCOMPLETE })
 }
 
