@@ -438,7 +438,10 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
         })?;
     }
     let silent = cache.get("/silent")?;
-    ensure!(silent.status == 504 && String::from_utf8_lossy(&silent.body).contains("timed out"), "{silent:?}");
+    ensure!(
+        silent.status == 504 && String::from_utf8_lossy(&silent.body).contains("timed out"),
+        "{silent:?}"
+    );
     Deadline::seconds(10.0)
         .wait_for("an empty cache", || Ok((names(folder.path(), "")? == ["CACHEDIR.TAG"]).then_some(())))?;
     Deadline::seconds(10.0).wait_for("the reason in the log", || {

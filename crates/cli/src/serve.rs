@@ -47,8 +47,12 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
-        let options = server_options(self.options.or(file))?;
+        let options = match &self.config {
+            // All arguments behind `serve`, which were parsed already.
+            Some(file) => ServeOptions::from_file::<Serve>(file, std::env::args_os().skip(2))?,
+            None => self.options,
+        };
+        let options = server_options(options)?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(serve(options, log))? {}

@@ -116,9 +116,6 @@ struct Shared {
 
 impl Cache {
     /// Opens and locks the folder, and removes unfinished files.
-    ///
-    /// # Errors
-    /// [`CacheError`].
     pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, CacheError> {
         let asked = options.connections.map(NonZeroUsize::get);
         let connections = limits::connections(asked, DESCRIPTORS, DEFAULT_CONNECTIONS, engine.threads())?;
@@ -160,9 +157,6 @@ impl Cache {
     }
 
     /// Opens an HTTP endpoint with metrics and status.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
         let engine = Arc::clone(&self.shared.engine);
         MetricsEndpoint::open(address, engine, |all, status| status::register(self, all, status))

@@ -87,9 +87,6 @@ impl Endpoint {
     }
 
     /// Resolves the endpoint to at least one target. The resolver runs on a thread of its own.
-    ///
-    /// # Errors
-    /// Errors of the resolver.
     pub(crate) async fn resolve(&self) -> io::Result<Vec<Target>> {
         let EndpointKind::Tcp { host, port } = &self.0 else { return Ok(self.known().into_iter().collect()) };
         let found = tokio::net::lookup_host((host.as_str(), *port)).await?;

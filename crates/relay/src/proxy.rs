@@ -118,9 +118,6 @@ pub struct ProxyView(Arc<Shared>);
 
 impl Proxy {
     /// Resolves the backends and listens; must be called on a tokio runtime, like `run`.
-    ///
-    /// # Errors
-    /// [`ProxyError`].
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
         let connections =
             limits::connections(options.max_connections, DESCRIPTORS, DEFAULT_CONNECTIONS, options.threads)?;
@@ -158,9 +155,6 @@ impl Proxy {
     }
 
     /// Opens an HTTP endpoint with metrics and status.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
         let engine = Arc::clone(&self.shared.engine);
         MetricsEndpoint::open(address, engine, |all, status| status::register(&self.view(), all, status))

@@ -12,9 +12,6 @@ const KINDS: &str =
     "tcp://HOST:PORT, tcp://HOST:PORT?listen, udp://HOST:PORT, udp://@:PORT, unix:PATH, file:PATH or -";
 
 /// Parses an address.
-///
-/// # Errors
-/// What is wrong with it, and what is expected.
 pub(super) fn parse(text: &str) -> Result<Kind, String> {
     if text == "-" {
         return Ok(Kind::Standard);

@@ -54,9 +54,6 @@ pub(super) struct BackendSlot {
 
 impl Backend {
     /// Resolves a backend.
-    ///
-    /// # Errors
-    /// Errors of the resolver.
     pub(super) async fn new(endpoint: Endpoint, health: HealthOptions) -> io::Result<Backend> {
         let targets = endpoint.resolve().await?;
         Ok(Backend {
@@ -89,9 +86,6 @@ impl Backend {
     }
 
     /// Connects for a client, to any of its addresses, within `limit`.
-    ///
-    /// # Errors
-    /// The error of the last address, or a timeout.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<PeerSocket> {
         let connected = self.try_targets(limit).await;
         self.count(&connected, &self.counters.connected, &self.counters.failures);
@@ -99,9 +93,6 @@ impl Backend {
     }
 
     /// Connects, writes `header` and closes.
-    ///
-    /// # Errors
-    /// As [`Backend::connect`], or an error of writing.
     pub(super) async fn check(&self, limit: Duration, header: &[u8]) -> io::Result<()> {
         let check = async { self.try_targets(limit).await?.write(header).await };
         let result = check.await;

@@ -33,9 +33,6 @@ pub(super) enum Parsed {
 }
 
 /// Parses a header of version 1 or 2.
-///
-/// # Errors
-/// What is wrong with it.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     let is_text = bytes.first().is_some_and(|first| *first == b'P');
     if is_text && !bytes.contains(&b'\n') && bytes.len() < MAX_HEADER_V1 {
@@ -79,9 +76,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
 }
 
 /// Writes a header of version 2 for a client's connection, or for the proxy's own (LOCAL) without an origin.
-///
-/// # Errors
-/// None in practice: addresses always fit.
 pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     let Some(Origin { source, destination }) = origin else {
         let none = v2::Addresses::Unspecified;

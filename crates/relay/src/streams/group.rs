@@ -223,9 +223,6 @@ impl StreamGroup {
     }
 
     /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
         MetricsEndpoint::open(address, Arc::clone(&self.engine), |all, status| {
             metrics::register(&self.latest, &self.sharing, all, status);
