@@ -12,13 +12,13 @@ use crate::error::{Doing, Error};
 
 pub(crate) use table::check;
 
-/// Where tracepoints are found, mounted or not.
+/// Mount point of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
 /// A counter of calls by the thread that made it.
 pub(crate) struct Calls {
     counter: Counter,
-    /// What counting nothing counts: the call that ends it.
+    /// Calls that the counter itself makes: the one that stops it.
     own: u64,
 }
 

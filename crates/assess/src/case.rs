@@ -1,4 +1,4 @@
-//! What is measured: one data path with one size over one transport.
+//! Case: one data path with one size over one transport.
 
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_datapath::{Headers, LoanPolicy, Train};
@@ -25,7 +25,7 @@ pub(crate) const RUN: Run = Run {
     step: 176 << 16,
 };
 
-/// What a file has that is sent.
+/// Content of a file that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Content {
     /// Payload alone.
@@ -41,7 +41,7 @@ pub(crate) struct Case {
     pub(crate) transport: Transport,
     /// Payload bytes of a packet or block; nothing for the whole file.
     pub(crate) size: Option<u16>,
-    /// What the path `loan` decides by; of no concern to the others.
+    /// Policy of the path `loan`; ignored by the others.
     pub(crate) loans: LoanPolicy,
     pub(crate) variant: Variant,
 }
@@ -108,7 +108,7 @@ impl Case {
         }
     }
 
-    /// Where its headers come from: made for each packet if the path can.
+    /// Source of its headers: made for each packet if the path can.
     pub(crate) fn headers(&self) -> Headers {
         match self.path {
             PathKind::Stream(path) if !path.makes_headers() => Headers::Stored,

@@ -14,10 +14,10 @@ use crate::figures::{Figure, Name, Unit, figures};
 use crate::result::{Assessment, Cache};
 use crate::statistics::Summary;
 
-/// What two results say together.
+/// Comparison of two results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Where the two differ besides their figures: machine, kernel, settings.
+    /// Differences besides figures: machine, kernel, settings.
     pub differences: Vec<Difference>,
     /// Figures that both have.
     pub figures: Vec<Compared>,
@@ -32,7 +32,7 @@ pub struct Comparison {
 /// Something that differs besides figures; empty where one of the two does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What it is.
+    /// Name of the fact.
     pub what: String,
     /// In the first result.
     pub first: String,
@@ -43,10 +43,10 @@ pub struct Difference {
 /// A figure in both results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// What it is a figure of.
+    /// Name of the figure.
     #[serde(flatten)]
     pub name: Name,
-    /// What medians are in.
+    /// Unit of the medians.
     pub unit: Unit,
     /// Median in the first result.
     pub first: f64,
@@ -57,11 +57,11 @@ pub struct Compared {
     /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing
     /// where one of the two has too few runs to know.
     pub spread: Option<f64>,
-    /// What to think of it.
+    /// Verdict on the difference.
     pub verdict: Verdict,
 }
 
-/// What to think of a difference.
+/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -140,7 +140,7 @@ fn compared(first: &Figure, second: &Figure) -> Option<Compared> {
     })
 }
 
-/// What two results differ in besides figures.
+/// Differences of two results besides figures.
 fn differences(first: &Assessment, second: &Assessment) -> Vec<Difference> {
     let (of_first, of_second) = (facts(first), facts(second));
     let find = |facts: &HashMap<String, String>, what: &str| facts.get(what).cloned().unwrap_or_default();

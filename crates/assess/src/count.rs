@@ -38,7 +38,7 @@ const FILE: u64 = 4 << 20;
 /// there are left out.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,
@@ -130,7 +130,7 @@ fn of_line(
 }
 
 impl Line {
-    /// What is sent for it, where a packet has room for so much of UDP's payload.
+    /// Case of the line, where a packet has room for so much of UDP's payload.
     fn case(&self, udp_room: u32) -> Case {
         let size = match self.transport {
             Transport::Udp => crate::experiment::full_size(self.path, udp_room),

@@ -40,7 +40,7 @@ impl PathExperiment {
     /// Makes it, and adds what it finds to `result`, also what it found before an error.
     ///
     /// # Errors
-    /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+    /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
     pub fn run(
         self,
         options: &Options,

@@ -1,4 +1,4 @@
-//! What an experiment found, and whether it can be relied on.
+//! Findings of an experiment, and their soundness.
 
 use wirepath_datapath::SendContext;
 
@@ -15,7 +15,7 @@ pub enum Soundness {
     Faulty,
 }
 
-/// What was found until now.
+/// Findings until now.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) measurements: Vec<Measurement>,
@@ -28,7 +28,7 @@ impl Findings {
     /// Notes what concerns one case.
     ///
     /// # Errors
-    /// What concerns more than that.
+    /// Errors that concern more than that.
     pub(crate) fn of_case(&mut self, case: &Case, error: Error) -> Result<(), Error> {
         self.of_label(&case.label(), error)
     }

@@ -27,8 +27,8 @@ struct Rule {
 }
 
 impl Lending {
-    /// What the calibration file says of the sink's device with this MTU; the policy of those who have
-    /// measured nothing if it says nothing; always or never if that was asked for.
+    /// Policies of the calibration file for the sink's device with this MTU; the default if it has none;
+    /// always or never if that was asked for.
     ///
     /// # Errors
     /// [`Error::Input`] if the file is something else, or the sink is no host.

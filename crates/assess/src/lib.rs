@@ -45,7 +45,7 @@ pub use media::remove_made;
 pub use options::{Options, Sink};
 pub use progress::Progress;
 pub use result::Assessment;
-/// What a server is told.
+/// Calibrations for servers.
 pub use wirepath_datapath::calibration;
 
 // The example result of the tests is written for the outside of this crate, too.

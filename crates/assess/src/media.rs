@@ -35,7 +35,7 @@ const MEMORY_SHARE: f64 = 0.6;
 /// and packets of four sizes.
 pub(crate) const MOST_FILES: u64 = 9;
 
-/// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
+/// Attempts to read a file into memory: hypervisors and others reclaim pages meanwhile.
 const ATTEMPTS: u32 = 10;
 
 /// The files of an assessment.
@@ -122,7 +122,7 @@ impl Media {
     /// Makes sure that there is a file of this kind.
     ///
     /// # Errors
-    /// What reading and writing say; [`Error::Stopped`].
+    /// Errors of reading and writing; [`Error::Stopped`].
     pub(crate) fn want(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
         let (Content::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
         let payload = &self.files[&Content::Payload].file;
@@ -203,8 +203,7 @@ impl Media {
     }
 }
 
-/// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a
-/// ring holds a copy of.
+/// Copies of the file in memory: as payload, as ready packets of each size, and once more for a ring.
 fn copies_in_memory(cases: &[Case]) -> u64 {
     let mut kinds: Vec<(Content, bool)> =
         cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();

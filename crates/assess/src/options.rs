@@ -1,4 +1,4 @@
-//! What is asked of an assessment.
+//! Options of an assessment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::result::{Cache, Settings};
 use crate::subject::{Experiment, Part};
 
-/// What every experiment is told.
+/// Options of every experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Payload bytes of each run.
@@ -16,9 +16,9 @@ pub struct Options {
     pub runs: u32,
     /// True if less care and less time are wanted.
     pub quick: bool,
-    /// Where the payload is before it is sent.
+    /// State of the page cache before a run.
     pub cache: Cache,
-    /// Where packets go.
+    /// Destination of packets.
     pub sink: Sink,
     /// MTU of the sink's device in bytes.
     pub mtu: u32,
@@ -33,7 +33,7 @@ pub struct Options {
     /// The file of what data paths cost here and from which sizes on pages are lent: it is read, and added
     /// to.
     pub calibration: PathBuf,
-    /// Whether the path `loan` lends: always, never, or by what the calibration says of the size.
+    /// Policy of the path `loan`: lend always, never, or (none) from the calibrated size on.
     pub loans: Option<bool>,
     /// The parts of `relay` that are wanted; none for all.
     pub parts: Vec<Part>,
@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// Where packets go.
+/// Destination of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
     /// A device that drops, and takes UDP segments and checksums as a network card with these offloads does.

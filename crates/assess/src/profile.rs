@@ -1,4 +1,4 @@
-//! Where a path spends its time, from samples of where its thread stands (table 1 of the papers).
+//! Profile of a path, from samples of its thread's instruction pointer (table 1 of the papers).
 //!
 //! A sample belongs to the function it stands in, not to those that called it: so the shares of all functions
 //! add up to one, and `copying` is what the copying instructions take. Samples are taken by a timer
@@ -27,10 +27,10 @@ pub use sampling::Sampled;
 use sampling::{Place, Sampling};
 use user_symbols::UserSymbols;
 
-/// How many functions are named.
+/// Number of functions that are named.
 const FUNCTIONS: usize = 5;
 
-/// Where time was spent, in shares of the samples.
+/// Shares of the samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares {
     /// Samples taken.
@@ -49,7 +49,7 @@ pub struct Shares {
     pub user: f64,
 }
 
-/// Why there is no profile.
+/// Reason for a missing profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// This user may not sample the kernel.
@@ -112,7 +112,7 @@ impl Profiler {
     /// before and after it is not the work's.
     ///
     /// # Errors
-    /// What `step` says, and [`ProfileError::Sampling`].
+    /// Errors of `step`, and [`ProfileError::Sampling`].
     pub fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,

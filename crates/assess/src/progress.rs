@@ -1,6 +1,6 @@
-//! How an experiment says how far it is, and hears that it is to stop.
+//! Progress of an experiment, and requests to stop.
 
-/// Whoever watches an experiment.
+/// Observer of an experiment.
 pub trait Progress: Send {
     /// So large a share of the experiment (0 to 1, in time as far as that is known) is done; this is what is
     /// done now.

@@ -39,7 +39,7 @@ pub use targets::{Goal, targets};
 /// Makes the experiment, and adds what it found to `result`, also before an error.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,

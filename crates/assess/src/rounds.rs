@@ -76,7 +76,7 @@ impl<'a> Rounds<'a> {
     /// Verifies, warms up, counts and times the cases. What was found until an error is in `found`.
     ///
     /// # Errors
-    /// What ends the assessment; what concerns one case is in `found`.
+    /// Errors that end the assessment; those of one case are in `found`.
     pub(crate) fn run(
         mut self,
         cases: &[Case],

@@ -14,27 +14,27 @@ use crate::subject::PathKind;
 use crate::test_socket::{PATIENCE, TestSocket, Watch};
 use crate::walk::{Stretch, Walk};
 
-/// What is sent from, and where to.
+/// Source and destination of a run.
 pub(crate) struct Sending<'a> {
     case: &'a Case,
     medium: &'a MappedFile,
-    /// Where the payload begins in the medium.
+    /// Offset of the payload in the medium.
     start: u64,
     headers: Headers,
     socket: &'a TestSocket,
     scratch: &'a mut SendContext,
     queue: Queue,
-    /// What the kernel had copied of what rings sent, before this; nothing where it does not say.
+    /// Copies by the kernel of what rings sent, before this; nothing where it does not say.
     copied_before: Option<u64>,
 }
 
-/// What a path has queued, in the order of its tokens.
+/// Queued stretches of a path, in the order of its tokens.
 struct Queue {
     stretches: Vec<Stretch>,
     bytes: u64,
     /// So much is not queued, but sent: a receiver has room for no more at a time.
     most_bytes: u64,
-    /// What the socket had no room for.
+    /// Stretches that the socket had no room for.
     refused: Vec<Stretch>,
 }
 

@@ -5,7 +5,7 @@
 //! control connection tells it what to expect ([`protocol`]); on it the receiver reports what came, by which
 //! the sender paces itself: UDP would lose what does not fit into the receiver's buffer.
 //!
-//! Whoever reaches the control port can make it count datagrams and nothing else: it sends to nobody but on
+//! A client of the control port can make it count datagrams and nothing else: it sends to nobody but on
 //! connections made to it, takes data only from the address that the control connection comes from, keeps
 //! none of it, and has a limit and a deadline for everything.
 
@@ -38,7 +38,7 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// Room for datagrams that is asked for, in bytes.
 const BUFFER: usize = 16 << 20;
 
-/// What the kernel charges to the buffer for a packet beside its payload, at most, in bytes.
+/// Most bytes that the kernel charges to the buffer for a packet beside its payload.
 const CHARGE: u64 = 2304;
 
 static CONNECTIONS: AtomicU32 = AtomicU32::new(0);

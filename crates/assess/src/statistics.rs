@@ -1,6 +1,6 @@
 //! Median, spread and outliers of repeated runs.
 
-/// What several runs of one thing say together.
+/// Summary of several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// The run in the middle, or the mean of the two there.

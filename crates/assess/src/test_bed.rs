@@ -1,4 +1,4 @@
-//! Where it happens: the network that is sent into.
+//! Test bed: the network that is sent into.
 //!
 //! ```text
 //!   namespace of the measuring thread               namespace of the receiver
@@ -40,15 +40,15 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 /// Somewhere behind the device that drops. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
 
-/// How long one of several addresses of a sink may take to answer before the next is tried.
+/// Connect timeout for each of several addresses of a sink.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A network to send into.
 #[derive(Debug)]
 pub struct TestBed {
-    /// Where UDP goes.
+    /// Destination of UDP.
     pub(crate) udp: Target,
-    /// Where TCP goes: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
+    /// Destination of TCP: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
     pub(crate) tcp: Target,
     /// The veth pair that what is verified goes over, or why there is none.
     pair: Result<Pair, Error>,
@@ -62,7 +62,7 @@ pub struct TestBed {
     _receiver: Option<Receiver>,
 }
 
-/// Where packets go.
+/// Destination of packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// To a device that drops and counts them.
@@ -226,7 +226,7 @@ impl TestBed {
         })
     }
 
-    /// What UDP packets are sent to.
+    /// Destination address of UDP packets.
     pub(crate) fn udp_address(&self) -> SocketAddr {
         match &self.udp {
             Target::Drops(_) => DROPPED,
@@ -310,7 +310,7 @@ impl TestBed {
         std::thread::Builder::new().name(name.to_owned()).spawn(act).doing("starting a thread")
     }
 
-    /// Why checksums are not seen on a wire, if they are not: what is verified then goes over loopback only,
+    /// Reason for the lack of checksums on the wire, if they lack: verification then goes over loopback only,
     /// which has none.
     pub(crate) fn no_wire(&self) -> Option<&Error> {
         self.pair.as_ref().err()

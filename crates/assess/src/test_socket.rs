@@ -1,4 +1,4 @@
-//! Where one run goes, and whether all of it came.
+//! Sockets of one run, and the count of what came.
 
 use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
@@ -21,9 +21,8 @@ use crate::test_bed::{Counted, Device, Target, TestBed};
 /// A socket that has no room for so long leads nowhere.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before looking again how much of a stream is acknowledged: doubled up to the most, so
-/// that neither a fast network waits nor a receiver that acknowledges late costs processor time. No event
-/// tells of it.
+/// Interval between looks at the unacknowledged bytes of a stream: doubled up to the most, so that neither a
+/// fast network waits nor a receiver that acknowledges late costs processor time. No event tells of it.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 const LATER_LOOKS: Duration = Duration::from_millis(5);
 
@@ -46,7 +45,7 @@ pub(crate) enum TestSocket {
     Blocks(BlockSink),
 }
 
-/// Who counts what comes.
+/// Counter of what comes.
 pub(crate) enum Watch {
     Device(Device, Counted),
     Receiver(Account),
@@ -123,7 +122,7 @@ impl TestSocket {
         })
     }
 
-    /// What was lent and what was copied; zeros for paths that do not lend.
+    /// Loans and copies; zeros for paths that do not lend.
     pub(crate) fn loans(&self) -> LoanCounts {
         match self {
             TestSocket::Trains(sink) => sink.loans(),
@@ -174,7 +173,7 @@ impl TestSocket {
         matches!(self, TestSocket::Blocks(sink) if sink.is_stream())
     }
 
-    /// Where it leads, for people.
+    /// Peer address, for people.
     pub(crate) fn peer(&self) -> String {
         let address =
             socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
@@ -244,7 +243,7 @@ impl Watch {
         }
     }
 
-    /// How much may be under way without waiting.
+    /// Bytes that may be under way without waiting.
     pub(crate) fn window(&self) -> u64 {
         match self {
             Watch::Device(..) => u64::MAX,
@@ -252,7 +251,7 @@ impl Watch {
         }
     }
 
-    /// How much may be sent at once without waiting.
+    /// Bytes that may be sent at once without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
         match self {
             Watch::Device(..) => u64::MAX,

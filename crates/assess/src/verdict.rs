@@ -16,10 +16,10 @@ pub const fn baseline(experiment: Experiment) -> Option<PathKind> {
     }
 }
 
-/// What is recommended for one purpose.
+/// Recommendation for one purpose.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What for, for people.
+    /// Purpose, for people.
     pub purpose: &'static str,
     /// The path.
     pub path: PathKind,
@@ -27,13 +27,13 @@ pub struct Verdict {
     pub size: Option<u64>,
     /// Processor seconds for each GiB.
     pub cost: Summary,
-    /// What the plain path costs, and its name.
+    /// Cost of the plain path, and the path.
     pub plain: Option<(Summary, PathKind)>,
     /// The next best, and what it costs.
     pub next: Option<(PathKind, Summary)>,
     /// The figures of the two differ by less than their runs do: either will do.
     pub close: bool,
-    /// What this path takes that others do not.
+    /// Requirement of this path that others do not have.
     pub needs: Option<&'static str>,
 }
 
@@ -58,7 +58,7 @@ impl Significance {
         }
     }
 
-    /// Why nothing can be said, where it cannot.
+    /// Reason why nothing can be said, where it cannot.
     pub fn doubt(self) -> Option<&'static str> {
         match self {
             Significance::Significant => None,
@@ -69,7 +69,7 @@ impl Significance {
 }
 
 impl Verdict {
-    /// How many times as much the plain path costs; nothing where it is the plain path.
+    /// Cost of the plain path as a multiple; nothing where it is the plain path.
     pub fn times(&self) -> Option<f64> {
         let (plain, _) = self.plain.filter(|(_, name)| *name != self.path)?;
         Some(plain.median / self.cost.median).filter(|times| times.is_finite())
@@ -122,7 +122,7 @@ const PURPOSES: [Purpose; 4] = [
     },
 ];
 
-/// What the figures of a result recommend; nothing for what was not measured.
+/// Recommendations of a result; nothing for what was not measured.
 pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
 }
@@ -178,7 +178,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
     })
 }
 
-/// What a path takes that others do not.
+/// Requirement of a path that others do not have.
 fn needs(path: PathKind) -> Option<&'static str> {
     match path {
         _ if path.needs_module() => Some("it needs the kernel module: docs/module.md"),

@@ -1,9 +1,9 @@
 //! Compares what a path sends with what it should send, byte for byte, before it is timed.
 //!
-//! What is sent arrives at a socket of our own, over loopback and, where there is one, over the veth pair. On
-//! the latter the kernel computes checksums and cuts trains before the device, and checks the sums on the
-//! other side; a wrong one shows as a packet that does not arrive. RTP headers are read by a reader that
-//! others wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
+//! Packets arrive at a socket of our own, over loopback and, where there is one, over the veth pair. On the
+//! latter the kernel computes checksums and cuts trains before the device, and checks the sums on the other
+//! side; a wrong one shows as a packet that does not arrive. RTP headers are read by a reader that others
+//! wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ const VOLUME: u64 = 2 << 20;
 /// page).
 const STARTS: [u64; 2] = [0, 1];
 
-/// What does not arrive at once on this machine does not arrive.
+/// Read timeout of a receiver on this machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends and compares.

@@ -1,6 +1,6 @@
 //! The packets of a file, sent round and round until the volume is full.
 
-/// How a file is cut into packets, and how many of them are a run.
+/// Division of a file into packets, and the volume of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     /// Bytes of payload in the file.
@@ -16,9 +16,9 @@ pub(crate) struct Walk {
 pub(crate) struct Stretch {
     /// The first, counted from the beginning of the file.
     pub(crate) first: u64,
-    /// Where its payload begins in the file's.
+    /// Offset of its payload in the file's.
     pub(crate) start: u64,
-    /// How many.
+    /// Number of packets.
     pub(crate) packets: u64,
     /// Payload of all of them in bytes.
     pub(crate) bytes: u64,

@@ -13,7 +13,7 @@ use wirepath_assess::report::{Extract, extract};
 use wirepath_assess::result::Experiment;
 use wirepath_report::{escaped, markdown_table, number};
 
-/// What ends every generated part.
+/// End of every generated part.
 const END: &str = "<!-- end -->";
 
 /// Tables, by their names in marks.
@@ -137,7 +137,7 @@ impl Results {
     }
 }
 
-/// Where figures are from, and how far they can be relied on.
+/// Origin of figures, and how far they can be relied on.
 fn origin(assessment: &Assessment) -> String {
     let settings = &assessment.settings;
     let sink = escaped(&number::visible(&settings.sink));

@@ -82,7 +82,7 @@ mod tests {
 
     const PACKETS: u64 = 480;
 
-    /// What counting so many calls for 480 packets in trains of 48 says.
+    /// Result of counting so many calls for 480 packets in trains of 48.
     fn counted(path: PathKind, calls: u64, sent: Sent) -> Result<(), Error> {
         let case = Case::new(path, Transport::Udp, Some(1000));
         let walk = case.walk(1000 * PACKETS, 1000 * PACKETS);

@@ -16,7 +16,7 @@ const USUAL_CACHE: usize = 32 << 20;
 /// Memory, and the place where the next block is.
 pub(super) struct Arena {
     memory: Vec<u8>,
-    /// Where the first page begins.
+    /// Offset of the first page.
     start: usize,
     place: usize,
 }

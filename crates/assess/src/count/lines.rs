@@ -1,4 +1,4 @@
-//! What tables 3 and 4 of the papers say of each path: calls of the kernel and copies, in packets.
+//! Lines of the papers' tables 3 and 4: kernel calls and copies of each path, in packets.
 
 use wirepath_datapath::{BlockPath, DataPath};
 
@@ -16,7 +16,7 @@ pub(super) struct Line {
     pub(super) copies: Option<Amount>,
 }
 
-/// Where a line stands.
+/// Table of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PaperTable {
     /// Table 3: content download.

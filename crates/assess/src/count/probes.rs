@@ -45,7 +45,7 @@ impl Probes {
     /// Does something and answers what was copied meanwhile, by the functions that copied anything.
     ///
     /// # Errors
-    /// What `act` answers; [`Error::Unable`] if copies were missed.
+    /// Errors of `act`; [`Error::Unable`] if copies were missed.
     pub(super) fn during<T>(
         &self,
         act: impl FnOnce() -> Result<T, Error>,

@@ -1,11 +1,11 @@
-//! Why what was counted differs from what the papers say.
+//! Reasons for differences between counts and the papers.
 
 use wirepath_datapath::{BlockPath, DataPath};
 
 use super::lines::{Amount, line_of};
 use crate::result::{Counted, PathKind};
 
-/// Why a count differs from the papers'.
+/// Reasons for a difference from the papers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reasons {
     /// In words; none where nothing differs.
@@ -21,7 +21,7 @@ const PAGES: &str = "a read copies page by page: a packet that crosses a page is
 const JOINED: &str = "one copy takes header and payload, which the papers count as two";
 const REFERENCES: &str = "this kernel copies pages that are sent by reference over UDP";
 
-/// What copies into packets.
+/// Functions that copy into packets.
 const INTO_PACKETS: [&str; 4] =
     ["_copy_from_iter", "_copy_from_iter_nocache", "csum_and_copy_from_iter", "csum_and_copy_from_iter_full"];
 

@@ -1,4 +1,4 @@
-//! What could be better, and how: judged from what was found, so that it is tested without such a machine.
+//! Advice from the facts found, so that it is tested without such a machine.
 
 use wirepath_datapath::release;
 

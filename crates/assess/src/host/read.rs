@@ -8,7 +8,7 @@ use std::path::Path;
 /// /proc/cpuinfo.
 const LIMIT: u64 = 64 * 1024;
 
-/// What the file holds, without blanks at its ends; nothing if it cannot be read or is empty.
+/// Content of the file, trimmed; nothing if it cannot be read or is empty.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::result::{Loan, Threshold, Transport};
 
-/// What became of thresholds.
+/// Number of thresholds written and not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Written to the file.

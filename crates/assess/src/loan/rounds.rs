@@ -11,7 +11,7 @@ use crate::findings::Findings;
 use crate::progress::Progress;
 use crate::test_bed::TestBed;
 
-/// How far the rounds are, for whoever watches.
+/// Progress of the rounds.
 struct Way<'a> {
     progress: &'a mut dyn Progress,
     doing: String,
@@ -22,7 +22,7 @@ struct Way<'a> {
 /// True if a point goes on.
 enum Outcome {
     Goes,
-    /// What was measured of it before is no figure either.
+    /// Its earlier runs are no figure either.
     Ends,
 }
 

@@ -19,7 +19,7 @@ use crate::walk::Stretch;
 /// Most bytes of a UDP datagram (IPv4), and so of a send.
 pub(super) const MOST_OF_DATAGRAM: u32 = 65_507;
 
-/// How the payload comes into the kernel.
+/// Kind of send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// `send` copies it.

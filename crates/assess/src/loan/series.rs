@@ -61,7 +61,7 @@ pub(super) struct Series<'a> {
     pub(super) is_whole: bool,
 }
 
-/// What a series found.
+/// Findings of a series.
 pub(super) struct Taken {
     pub(super) points: Vec<LoanPoint>,
     pub(super) thresholds: Vec<Threshold>,
@@ -77,7 +77,7 @@ impl<'a> Series<'a> {
     /// Verifies, warms up and times. What was measured until an error stays.
     ///
     /// # Errors
-    /// What ends the assessment; what concerns one size is in `found`.
+    /// Errors that end the assessment; those of one size are in `found`.
     pub(super) fn make(
         &mut self,
         test_bed: &TestBed,
@@ -145,7 +145,7 @@ impl<'a> Series<'a> {
         (self.options.volume / size).clamp(1, most) * size
     }
 
-    /// What was found. Why there is no threshold goes to `found`.
+    /// Findings. The reason for a missing threshold goes to `found`.
     pub(super) fn take(self, found: &mut Findings) -> Taken {
         let mtu = self.mtu;
         let measured: Vec<Point> =
@@ -210,7 +210,7 @@ pub(super) fn go_on(
     if progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
 }
 
-/// What was made, or nothing if that concerns these sends alone and is noted.
+/// The result, or nothing if its error concerns these sends alone and is noted.
 pub(super) fn of<T>(
     sends: &Sends,
     mtu: u32,

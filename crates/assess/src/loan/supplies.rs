@@ -1,4 +1,4 @@
-//! What sends need beside a test bed: the file, and what paths write into.
+//! File to send, and the send context.
 
 use wirepath_datapath::SendContext;
 

@@ -9,7 +9,7 @@ const MARGIN: f64 = NOISY_SPREAD;
 /// Fewer runs have no spread that says anything.
 const FEWEST_RUNS: usize = 3;
 
-/// What the sizes of one alignment say.
+/// Verdict of the sizes of one alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// From this size on it is cheaper.

@@ -20,7 +20,7 @@ use crate::test_socket::TestSocket;
 const VOLUME: u64 = 128 << 10;
 const SENDS: u64 = 4;
 
-/// What does not arrive at once on this machine does not arrive.
+/// Read timeout of a receiver on this machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends and compares.
@@ -57,7 +57,7 @@ pub(super) fn verify(
     verified
 }
 
-/// What should come.
+/// Expected bytes.
 struct Expected {
     /// The file's first bytes, as many as are sent.
     bytes: Vec<u8>,

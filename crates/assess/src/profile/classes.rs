@@ -7,7 +7,7 @@
 
 use Class::{Copying, Entering, Network};
 
-/// What a function is for.
+/// Class of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
     /// Copies payload.
@@ -120,7 +120,7 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// What a function of the kernel is for.
+/// Class of a kernel function.
 pub(super) fn of_kernel(name: &str) -> Class {
     let bare = name.split('.').next().unwrap_or(name);
     let rule =

@@ -36,7 +36,7 @@ const FEWEST_SAMPLES: u64 = 1000;
 /// be sampled they are left out, with the remedy.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What such samples are called among functions.
+/// Function name of such samples.
 pub(super) const NAME: &str = "[return to user space]";
 
 /// The instruction that enters the kernel.

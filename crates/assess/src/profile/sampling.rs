@@ -21,14 +21,14 @@ const PERIOD_NS: u64 = 249_989;
 /// step.
 const RING: usize = 1 << 17;
 
-/// How many times as long as the processor time that is wanted it may take.
+/// Limit of the run, as a multiple of the processor time that is wanted.
 const PATIENCE: u32 = 10;
 
 /// Of the word in each record that says where it was taken (`linux/perf_event.h`).
 const MODE: u16 = 7;
 const USER: u16 = 2;
 
-/// Where the thread stood.
+/// Location of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     /// At this address in the kernel.
@@ -37,16 +37,16 @@ pub(super) enum Place {
     User(u64),
 }
 
-/// What was seen.
+/// Samples taken.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// How often it stood where.
+    /// Number of samples at each location.
     pub(super) places: HashMap<Place, u64>,
     /// Samples for which there was no room.
     pub(super) lost: u64,
 }
 
-/// What samples parts of a step.
+/// Sampler of parts of a step.
 pub struct Sampled<'a> {
     sampler: &'a mut Sampler,
     /// Processor time that was sampled.
@@ -66,7 +66,7 @@ impl Sampled<'_> {
     /// Samples while it acts.
     ///
     /// # Errors
-    /// What `act` says, and [`ProfileError::Sampling`].
+    /// Errors of `act`, and [`ProfileError::Sampling`].
     pub fn during<T, E: From<ProfileError>>(&mut self, act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.sampler.enable().map_err(ProfileError::Sampling)?;
         let before = used();
@@ -150,7 +150,7 @@ fn build(also: ReadFormat) -> io::Result<perf_event::Counter> {
         .build()
 }
 
-/// Why the kernel does not let us sample.
+/// Profile error for a failed `perf_event_open`.
 fn why_not(error: io::Error) -> ProfileError {
     match Errno::from_io_error(&error) {
         Some(Errno::ACCESS | Errno::PERM) => {

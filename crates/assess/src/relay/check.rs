@@ -1,4 +1,4 @@
-//! Whether every sink got exactly what it should: each byte, once, in order.
+//! Comparison of received with sent bytes: each byte, once, in order.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::result::Part;
 /// Compares what came to the sinks of a case, in order, with what was sent.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// Description of the difference.
 pub(crate) fn check(
     case: &Case,
     pattern: &Pattern,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::relay::cases::cases;
 
-    /// What sinks of a part should get of so many bytes of each connection.
+    /// Right contents of the sinks of a part for so many bytes of each connection.
     fn right(part: Part, pattern: &Pattern, links: usize) -> (Case, Volume, Vec<Vec<u8>>) {
         let case = cases(part).into_iter().find(|case| case.links == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };

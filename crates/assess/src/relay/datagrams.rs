@@ -38,7 +38,7 @@ const ROOM: usize = 1 << 20;
 /// After so long without a datagram no more will come.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Where datagrams arrive.
+/// Receivers of datagrams.
 pub(crate) struct Receivers {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Bytes that the one that has least has.
@@ -46,12 +46,12 @@ pub(crate) struct Receivers {
     thread: JoinHandle<io::Result<Received>>,
 }
 
-/// What arrived.
+/// Received datagrams.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// Bytes at each receiver.
     pub(crate) counts: Vec<u64>,
-    /// What these were, if they were kept.
+    /// Received bytes, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
     /// When the last came.
     pub(crate) ended: Instant,
@@ -153,7 +153,7 @@ impl Received {
     }
 }
 
-/// What a source of datagrams sends.
+/// Datagrams of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bursts {
     /// Datagrams in all.
@@ -221,7 +221,7 @@ fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bo
     }
 }
 
-/// What the kernel knows of a UDP socket.
+/// Receive queue of a UDP socket.
 #[derive(Debug, PartialEq, Eq)]
 struct Queue {
     /// Bytes that wait, as it charges them.

@@ -27,7 +27,7 @@ use super::task::{How, Shape, Task, words};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// What a forwarder moves between.
+/// Connections of a forwarder.
 pub(crate) struct Ends {
     /// Data comes from them.
     pub(crate) inputs: Vec<TcpStream>,
@@ -37,7 +37,7 @@ pub(crate) struct Ends {
     pub(crate) datagrams: Option<UdpSocket>,
 }
 
-/// What is left to be done when a forwarder is ready. It moves everything, to the end.
+/// Work of a forwarder that is ready: moves everything, to the end.
 pub(crate) type Prepared = Box<dyn FnOnce() -> io::Result<()>>;
 
 /// The whole of `wirepath assess forwarder`: becomes the program that is named, or moves what standard input
@@ -142,7 +142,7 @@ pub(crate) fn allow_descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What the largest crowd takes: a connection for each idle stream, two and a pipe for each busy one, and
+/// Descriptors of the largest crowd: a connection for each idle stream, two and a pipe for each busy one, and
 /// some.
 pub(crate) const DESCRIPTORS: u64 = 1 << 14;
 

@@ -48,7 +48,8 @@ impl Pattern {
         &self.file
     }
 
-    /// Where in [`Pattern::file`] the byte at `position` of a stream is, and how many follow in one piece.
+    /// Offset in [`Pattern::file`] of the byte at `position` of a stream, and the number of bytes from there
+    /// to the end.
     pub(crate) fn piece(&self, position: u64) -> (u64, usize) {
         let offset = position % LENGTH as u64;
         (offset, LENGTH - offset as usize)

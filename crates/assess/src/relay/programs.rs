@@ -10,11 +10,11 @@ use super::side::Side;
 use crate::error::{Doing, Error};
 use crate::subject::Program;
 
-/// Where Debian and Ubuntu keep what is no part of the program itself.
+/// Folder of nginx' modules on Debian and Ubuntu.
 const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 impl Program {
-    /// Where it is.
+    /// Path of the program.
     ///
     /// # Errors
     /// [`Error::Unable`] if it is not installed.

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A forwarder that says nothing for so long has stopped: a run takes seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// How often a program is looked at that says nothing by itself.
+/// Polling interval for programs that report nothing.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A process that is measured. It is killed when this is dropped.
@@ -27,7 +27,7 @@ pub(crate) struct Side {
     child: Child,
     /// Of a forwarder.
     talk: Option<(ChildStdin, BufReader<ChildStdout>)>,
-    /// Where it can be reached.
+    /// Listening port.
     pub(crate) port: u16,
 }
 
@@ -102,7 +102,7 @@ impl Side {
         self.expect(words::DONE)
     }
 
-    /// What it has used until now, and its children, those that have ended included.
+    /// Processor time until now, with that of its children, ended ones included.
     pub(crate) fn spent(&self) -> Result<Spent, Error> {
         let stat = self.read("stat")?;
         let unknown = || self.failed("the kernel says nothing of its time");

@@ -1,5 +1,4 @@
-//! Where connections go that data arrives on: connects, and takes what comes, beside the processor that is
-//! measured.
+//! Sinks: connect and receive, beside the measured processor.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,7 +25,7 @@ const WAKE: u32 = 256 << 10;
 /// Bytes taken by one call.
 const CALL: usize = 1 << 20;
 
-/// What comes first is gigabytes, where there are a thousand connections.
+/// Timeout for the first bytes: gigabytes with a thousand connections.
 const FIRST: Duration = Duration::from_secs(120);
 
 /// Sinks, on a thread of their own.
@@ -36,7 +35,7 @@ pub(crate) struct Sinks {
     thread: JoinHandle<io::Result<Arrived>>,
 }
 
-/// What is expected of a connection.
+/// Bytes expected of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     /// Bytes that come first, of which is told when they have come to all.
@@ -45,12 +44,12 @@ pub(crate) struct Expected {
     pub(crate) enough: Option<u64>,
 }
 
-/// What came.
+/// Received bytes.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     /// Bytes that came to each.
     pub(crate) counts: Vec<u64>,
-    /// What these bytes were, if they were kept.
+    /// Received bytes, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
     /// When the last one ended.
     pub(crate) ended: Instant,

@@ -26,7 +26,7 @@ use crate::test_bed::TestBed;
 /// grown.
 const FIRST: u64 = 2 << 20;
 
-/// What runs of an assessment share.
+/// State that the runs of an assessment share.
 pub(crate) struct Trials<'a> {
     pub(crate) test_bed: &'a TestBed,
     pub(crate) pattern: Arc<Pattern>,
@@ -38,16 +38,16 @@ pub(crate) struct Trials<'a> {
     pub(crate) file: Option<(u64, File)>,
 }
 
-/// What came of a run.
+/// Result of a run.
 pub(crate) struct Outcome {
     pub(crate) run: RelayRun,
     pub(crate) volume: Volume,
-    /// What came to each sink, if it was kept.
+    /// Bytes that came to each sink, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
 }
 
 impl Case {
-    /// What sources send of about so many bytes: whole blocks, and some.
+    /// Volume of sources for about so many bytes: a whole number of blocks.
     pub(crate) fn volume(&self, bytes: u64) -> Volume {
         let (connections, busy) = match self.part {
             Part::FileToSocket => (0, self.links), // each client gets the file
@@ -59,8 +59,8 @@ impl Case {
         Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
     }
 
-    /// What a volume is a multiple of: records, or what is read at a time. Each of a thousand gets few such,
-    /// so of a crowd pages.
+    /// Unit of a volume: a record, or a block that is read at a time. In a crowd, where each stream gets few
+    /// such, a page.
     fn unit(&self) -> u64 {
         self.block.filter(|_| self.part != Part::Crowd).map_or(4096, |block| block as u64)
     }
@@ -186,7 +186,7 @@ impl Trials<'_> {
     }
 }
 
-/// What came of what is timed.
+/// Counts of the timed part.
 fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
     counts.into_iter().map(|count| count.saturating_sub(volume.first)).collect()
 }
@@ -218,7 +218,7 @@ fn run(before: Spent, after: Spent, wall: Duration, bytes: u64, delivered: u64) 
     RelayRun { user_s, system_s, wall_s: wall.as_secs_f64(), bytes, delivered }
 }
 
-/// What was written to files: how much, and what if that is to be kept.
+/// Lengths of the written files, and their contents if `keep`.
 fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error> {
     let doing = "looking at what was written";
     let length = |file: &File| Ok(file.metadata().doing(doing)?.len());

@@ -183,7 +183,7 @@ fn rate(point: &LoanPoint, (seconds, (least, greatest), noisy): Value) -> Option
     (seconds > 0.0).then(|| (rate(seconds), (rate(greatest), rate(least)), noisy))
 }
 
-/// What a send costs besides its copy (t2 of the paper).
+/// Cost of a send besides its copy (t2 of the paper).
 fn without_copy(point: &LoanPoint) -> Option<Value> {
     let ((send, (least, greatest), noisy), (copy, _, copy_noisy)) =
         (quantity(&point.copied_send_s)?, quantity(&point.copy_s)?);

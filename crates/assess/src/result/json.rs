@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Assessment, SCHEMA};
 
-/// Why a text is no result.
+/// Error of reading a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It is JSON of another schema.
@@ -12,7 +12,7 @@ pub enum ReadError {
         "schema {found:?} is not supported, expected {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
     )]
     OtherSchema {
-        /// What it says it is.
+        /// Its schema.
         found: String,
     },
     /// It is not a result at all, or a damaged one.
@@ -20,7 +20,7 @@ pub enum ReadError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// Why a result cannot be written.
+/// Error of writing a result.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// JSON has no word for a figure, which is named.

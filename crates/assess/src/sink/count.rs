@@ -24,7 +24,7 @@ const STREAM_WAKE: u32 = 256 << 10;
 /// Bytes of a stream taken by one call.
 const STREAM_CHUNK: usize = 1 << 20;
 
-/// What data comes from.
+/// Source of data.
 pub(super) enum Source<'a> {
     /// Datagrams of at most `packet` bytes, perhaps several handed over as one.
     Datagrams { socket: &'a UdpSocket, packet: u64 },

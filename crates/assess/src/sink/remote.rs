@@ -103,7 +103,7 @@ impl Remote {
     }
 }
 
-/// What was sent in one run, and what the receiver said that came.
+/// Account of one run: what was sent, and what the receiver reported.
 #[derive(Debug)]
 pub struct Account {
     remote: Remote,
@@ -121,7 +121,7 @@ impl Account {
         self.window
     }
 
-    /// How many reports of the receiver were read: a call each.
+    /// Reports of the receiver that were read: a call each.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
@@ -155,7 +155,7 @@ impl Account {
         Ok(())
     }
 
-    /// What came of all the `sent` bytes.
+    /// Last report on all the `sent` bytes.
     ///
     /// # Errors
     /// [`Error::SinkStopped`].

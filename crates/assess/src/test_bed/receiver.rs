@@ -16,7 +16,7 @@ pub(super) struct Receiver {
     remote: Remote,
 }
 
-/// What a receiver says first on standard output, with its address behind.
+/// First line of a receiver on standard output, without the address behind it.
 pub const LISTENING: &str = "listening on ";
 
 impl Receiver {

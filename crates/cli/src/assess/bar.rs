@@ -16,7 +16,7 @@ const PARTS: u64 = 10_000;
 /// Before so much time has passed, nobody knows how much is left.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// Where there is no terminal, a line says when so much more is done, in percent.
+/// Interval of progress lines in logs, in percent.
 const LINE_EVERY: u32 = 10;
 
 /// A bar for all experiments, with one estimate of the time left. It is gone from the terminal when this is
@@ -108,7 +108,7 @@ impl Drop for Bar {
     }
 }
 
-/// What is left if it goes on as it went.
+/// Estimate of the time left.
 fn time_left(elapsed: Duration, share: f64) -> Option<Duration> {
     let known = elapsed >= KNOWN_AFTER && share > 0.0 && share <= 1.0;
     known.then(|| elapsed.mul_f64((1.0 - share) / share))

@@ -143,8 +143,8 @@ fn tell_the_server(
     keeping(kept.map_err(|source| Error::System { doing, source }), result)
 }
 
-/// What was measured and cannot be kept is in the result all the same, which then says why; the exit code
-/// says that something failed.
+/// A measurement that cannot be kept stays in the result, which then says why; the exit code says that
+/// something failed.
 fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
     let Err(error) = kept else { return Ok(Soundness::Sound) };
     result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });

@@ -29,12 +29,12 @@ pub(crate) struct Measuring {
     #[arg(long)]
     quick: bool,
 
-    /// Where the payload is before it is sent: in the page cache, or on storage
+    /// State of the page cache: warm (payload in memory) or cold (payload on storage)
     #[arg(long, value_enum, default_value_t = Cache::Warm)]
     cache: Cache,
 
-    /// Where packets go: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs
-    /// [default: drop for root where namespaces can be made, else loopback]
+    /// Destination of packets: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess
+    /// sink` runs [default: drop for root where namespaces can be made, else loopback]
     #[arg(long)]
     sink: Option<Sink>,
 
@@ -55,14 +55,13 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
-    /// Where the server finds what its data paths cost, and the path `loan` from which sizes on to lend:
-    /// `stream` and `loan` add that of the sinks that drop and of other hosts, `download` and `profile` read
-    /// it [default: calibration.json in the server's default cache folder]
+    /// Calibration file: the costs of data paths by which the server chooses, and the sizes from which the
+    /// path `loan` lends. `stream` and `loan` add those of the sinks that drop and of other hosts, `download`
+    /// and `profile` read it [default: calibration.json in the server's default cache folder]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
-    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never
-    /// [default: auto]
+    /// Policy of the path `loan`: lend by the calibrated size, always, or never [default: auto]
     #[arg(long, value_enum)]
     loan: Option<Loan>,
 
@@ -94,7 +93,7 @@ impl Measuring {
         self.mtu.unwrap_or(1500)
     }
 
-    /// Where the server finds what its data paths cost.
+    /// Calibration file.
     fn calibration(&self) -> Result<PathBuf> {
         let file = self
             .calibration
@@ -103,8 +102,8 @@ impl Measuring {
         file.context("a place for what data paths cost: name one with --calibration FILE")
     }
 
-    /// Where packets go, and what is left out by that: to a device that drops, if nothing else was said and
-    /// one can be had. Root in a container may lack the capabilities that it takes.
+    /// Destination of packets, and what is left out by that: a device that drops, if none is named and one
+    /// can be had. Root in a container may lack the capabilities that it takes.
     fn sink(&self) -> (Sink, Option<LeftOut>) {
         if let Some(sink) = &self.sink {
             return (sink.clone(), None);

@@ -5,7 +5,7 @@ use super::scene::{Anchor, Item, SERIES, Scene, WIDTH, width_of};
 /// Height of a row of the legend.
 const ROW: f64 = 17.0;
 
-/// How a series is drawn.
+/// Look of a series.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
     /// Marks alone.

@@ -3,7 +3,7 @@
 use super::scene::width_of;
 use crate::number;
 
-/// How figures become places.
+/// Kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Equal ratios are equally far apart. Only figures above nothing have a place.
@@ -12,7 +12,7 @@ pub enum Axis {
     Linear,
 }
 
-/// What figures of an axis are.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Plain figures; the axis' title names the unit.
@@ -35,7 +35,7 @@ pub(super) struct Scale {
     to: f64,
     /// True if no figure is above nothing.
     is_nothing: bool,
-    /// Where these are.
+    /// Their positions.
     begin: f64,
     end: f64,
 }
@@ -84,7 +84,7 @@ impl Scale {
         Some(Scale { kind, unit, from, to, is_nothing: most <= 0.0, begin, end })
     }
 
-    /// Where a figure is, if it has a place.
+    /// Position of a figure, if it has one.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let value = match (self.kind, self.unit) {
             (Axis::Linear, _) => value,

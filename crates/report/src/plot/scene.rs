@@ -1,4 +1,4 @@
-//! What a plot is drawn of, and its SVG.
+//! Items of a plot, and its SVG.
 
 use askama::Template;
 
@@ -19,9 +19,9 @@ const LETTER: f64 = 6.7;
 #[template(path = "scene.svg", escape = "html")]
 pub struct Scene {
     pub(super) height: f64,
-    /// What it is, in one line.
+    /// Title, in one line.
     pub(super) title: String,
-    /// What it says, for those who do not see it.
+    /// Description for readers who do not see it.
     pub(super) description: String,
     pub(super) items: Vec<Item>,
     /// For references inside the page; given by whoever puts the plot there.

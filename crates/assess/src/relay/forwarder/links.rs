@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::Prepared;
 
-/// What a link moves before others have their turn.
+/// Bytes that a link moves in a turn.
 pub(super) const TURN: usize = 256 * 1024;
 
-/// What came of a turn.
+/// Result of a turn.
 pub(super) enum Turn {
     More,
     Blocked,

@@ -1,4 +1,4 @@
-//! Whether what was measured bears a claim out.
+//! Gains measured here against claims of the papers.
 
 use wirepath_report::{Cell, Kind};
 
