@@ -37,7 +37,7 @@ impl Calls {
         Ok(calls)
     }
 
-    /// Does something and counts.
+    /// Counts the calls of `act`.
     pub(crate) fn during<T>(&mut self, act: impl FnOnce() -> T) -> Result<(T, u64), Error> {
         self.counter.reset().doing("resetting the counter of kernel calls")?;
         self.counter.enable().doing("starting the counter of kernel calls")?;

@@ -47,7 +47,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// One whose loans nobody has measured.
+    /// Case with the default loan policy.
     pub(crate) fn new(path: PathKind, transport: Transport, size: Option<u16>) -> Case {
         Case { path, transport, size, loans: LoanPolicy::default(), variant: Variant::Plain }
     }
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    /// The same where a receiver has to have room for all of them: no run is longer than a train.
+    /// Packets at a time for a receiver that must have room for all: no more than a train.
     pub(crate) fn train_packets_received(&self) -> u32 {
         self.train_packets().min(self.a_train())
     }
@@ -136,7 +136,7 @@ impl Case {
         Walk::new(file, self.size.map_or(file, u64::from), volume)
     }
 
-    /// For people: `wire_sendfile, 1460 bytes, UDP`.
+    /// Label: `wire_sendfile, 1460 bytes, UDP`.
     pub(crate) fn label(&self) -> String {
         let size = self.size.map_or("the whole file".to_owned(), |size| format!("{size} bytes"));
         format!("{}, {size}, {}", self.path_variant(), self.transport)

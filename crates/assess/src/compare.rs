@@ -29,14 +29,14 @@ pub struct Comparison {
     pub only_in_second: Vec<Name>,
 }
 
-/// Something that differs besides figures; empty where one of the two does not have it.
+/// Difference besides figures; empty where one of the two does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Name of the fact.
     pub what: String,
-    /// In the first result.
+    /// First result.
     pub first: String,
-    /// In the second result.
+    /// Second result.
     pub second: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Compared {
     pub first: f64,
     /// Median in the second result.
     pub second: f64,
-    /// By how much the second is better, as a share of the first; negative if it is worse.
+    /// Improvement of the second, as a share of the first; negative if it is worse.
     pub improvement: f64,
     /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing
     /// where one of the two has too few runs to know.
@@ -69,11 +69,11 @@ pub enum Verdict {
     Better,
     /// The second is worse.
     Worse,
-    /// They differ by no more than their runs do.
+    /// No difference beyond that of the runs.
     NoDifference,
-    /// They differ, but there are too few runs to say whether that is more than their spread.
+    /// Different, but with too few runs to know the spread.
     TooFewRuns,
-    /// They differ, and neither is better: where time goes.
+    /// Different, and neither is better: shares of time.
     Other,
 }
 

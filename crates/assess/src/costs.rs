@@ -28,9 +28,8 @@ const LARGEST: usize = 32 << 20;
 /// than a microsecond.
 const RUN: Duration = Duration::from_millis(1);
 
-/// Measures both and adds them to `result`, also when it is told to stop: then there are fewer runs, and
-/// points without a run are left out. Where memory is too short for the larger blocks, they are left out and
-/// named.
+/// Measures both and adds them to `result`, also on a request to stop: then there are fewer runs, and points
+/// without a run are left out. Where memory is too short for the larger blocks, they are left out and named.
 ///
 /// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what
 /// it remembers. Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C
@@ -97,13 +96,13 @@ fn too_little_memory(largest: usize, possible: usize) -> Option<LeftOut> {
     })
 }
 
-/// One figure that is measured.
+/// Point of the measurement.
 struct Point {
     cost: CopyCost,
     repetitions: u32,
 }
 
-/// All of them up to this size.
+/// Points up to this size.
 fn points(largest: usize) -> impl Iterator<Item = Point> {
     let sizes =
         std::iter::successors(Some(SMALLEST), |size| Some(size * 2)).take_while(move |size| *size <= largest);

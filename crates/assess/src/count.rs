@@ -25,7 +25,7 @@ use probes::Probes;
 pub use reasons::reasons;
 pub use table::tables;
 
-/// Packets that are sent, where nobody has to have room for them: some hundred of them cross a page.
+/// Packets that are sent without a receiver: some hundred of them cross a page.
 const PACKETS: u64 = 1024;
 
 /// Payload of a whole file over TCP: what a connection has room for.
@@ -61,7 +61,6 @@ pub fn run(
     Ok(soundness)
 }
 
-/// Of the calling thread.
 struct Counters {
     calls: Calls,
     probes: Probes,
@@ -98,7 +97,7 @@ fn on(
     Ok(())
 }
 
-/// One line, whose path is verified before, as when it is timed.
+/// Counts one line, after its path was verified.
 fn of_line(
     rounds: &mut Rounds<'_>,
     line: &Line,

@@ -1,4 +1,4 @@
-//! Which devices the way to a sink stands for in a calibration.
+//! Kinds of devices that a sink stands for in a calibration.
 
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;

@@ -20,12 +20,12 @@ pub enum Error {
     /// The sink went away, or stopped taking anything; the assessment ends.
     #[error("the sink {sink} stopped: {why}")]
     SinkStopped {
-        /// Which one.
+        /// Its address.
         sink: String,
         /// Observed failure.
         why: String,
     },
-    /// This cannot be measured here; the rest can.
+    /// Impossible here; the rest can be measured.
     #[error("{0}")]
     Unable(String),
     /// Wrong or lost bytes: no figure is given, and the assessment fails at its end.
@@ -37,13 +37,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// For a file.
     pub(crate) fn of_file(doing: &str, file: &Path, source: io::Error) -> Error {
         Error::System { doing: format!("cannot {doing} {}", file.display()), source }
     }
 }
 
-/// Says what failed.
+/// Context for errors of calls.
 pub(crate) trait Doing<T> {
     /// The error with what was tried in front of it.
     fn doing(self, doing: &str) -> Result<T, Error>;

@@ -29,7 +29,6 @@ pub enum PathExperiment {
 const SIZES: [u16; 3] = [512, 1024, 2048];
 
 impl PathExperiment {
-    /// As results name it.
     pub(crate) const fn subject(self) -> Experiment {
         match self {
             PathExperiment::Download => Experiment::Download,
@@ -37,7 +36,7 @@ impl PathExperiment {
         }
     }
 
-    /// Makes it, and adds what it finds to `result`, also what it found before an error.
+    /// Runs the experiment, and adds its findings to `result`, also those before an error.
     ///
     /// # Errors
     /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
@@ -121,7 +120,7 @@ impl PathExperiment {
         case.size.is_none_or(|size| full_size(case.path, udp_room) == Some(size))
     }
 
-    /// Says what figures do not contain.
+    /// Records what figures do not contain.
     fn explain(self, options: &Options, test_bed: &TestBed, too_large: &[Case], found: &mut Findings) {
         if let Some(size) = too_large.iter().filter_map(|case| case.size).min() {
             let mut paths: Vec<&str> = too_large.iter().map(|case| case.path.name()).collect();

@@ -33,7 +33,7 @@ pub struct Name {
     pub what: String,
     /// Bytes of a packet, a send or a copy; null for the whole file, or where there is none.
     pub size: Option<u64>,
-    /// True if it is of a file in one call.
+    /// True for a file in one call.
     pub whole: bool,
 }
 
@@ -88,7 +88,7 @@ impl Unit {
         if cost.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
     }
 
-    /// Such a figure, with its unit.
+    /// Text of such a figure, with its unit.
     pub fn text(self, value: f64) -> String {
         match self {
             Unit::SecondsPerGib => format!("{} s/GiB", number::significant(value)),

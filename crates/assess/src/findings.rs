@@ -9,9 +9,9 @@ use crate::result::{Assessment, LeftOut, Measurement};
 /// True if all that was measured sent what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soundness {
-    /// It did.
+    /// All right.
     Sound,
-    /// A path sent a wrong byte or lost a packet; what was left out says which.
+    /// Wrong byte or lost packet, recorded among what was left out.
     Faulty,
 }
 
@@ -33,7 +33,7 @@ impl Findings {
         self.of_label(&case.label(), error)
     }
 
-    /// The same for what is not a case.
+    /// The same with a label.
     ///
     /// # Errors
     /// As [`Findings::of_case`].

@@ -1,4 +1,4 @@
-//! When the path `loan` lends in an experiment: by what was measured on such a device, unless it is told.
+//! Policies of the path `loan` in an experiment: calibrated on such a device, unless forced.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ impl Lending {
         cases.into_iter().map(applied).collect()
     }
 
-    /// Says what `loan` does in what follows.
+    /// Notes the policies.
     pub(crate) fn explain(&self, progress: &mut dyn Progress) {
         for transport in [Transport::Udp, Transport::Tcp] {
             progress.note(&format!("`loan` over {transport} {}", self.rule(transport).in_words()));

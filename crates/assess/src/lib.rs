@@ -1,4 +1,4 @@
-//! Measures what every data path costs on the machine at hand, and says which one to use.
+//! Measurements of what every data path costs on the machine at hand, and advice which one to use.
 
 mod bare;
 mod calibrate;

@@ -107,7 +107,7 @@ fn say_other_mtu(is: u32, wanted: u32, found: &mut Findings) {
     found.leave_out(&format!("loan with an MTU of {wanted} bytes"), &why);
 }
 
-/// A part of an experiment, for whoever watches all of it.
+/// Progress of a part, within that of the whole.
 struct Part<'a> {
     whole: &'a mut dyn Progress,
     from: f64,

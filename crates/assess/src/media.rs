@@ -1,6 +1,6 @@
 //! The files that are sent: payload, and the same payload as ready packets.
 //!
-//! Both are made once and kept for the next assessment. Their bytes are neither zeros, which a file system
+//! Files are made once and kept for the next assessment. Their bytes are neither zeros, which a file system
 //! may keep as a hole without pages, nor compressible.
 
 mod make;
@@ -69,7 +69,7 @@ impl Media {
         Media::open(options, copies_in_memory(cases), largest.into(), progress)
     }
 
-    /// Says how long the file is, if it is shorter than the volume.
+    /// Records the length of the file, if it is shorter than the volume.
     pub(crate) fn explain(&self, options: &Options, found: &mut Findings) {
         if self.length >= options.volume {
             return;
@@ -141,7 +141,7 @@ impl Media {
     /// is what is sent from.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
+    /// [`Error::Unable`] if the page cache cannot be controlled, or there is no ring.
     pub(crate) fn prepared_for(
         &mut self,
         case: &Case,
@@ -174,7 +174,7 @@ impl Media {
     /// A file, in the page cache or not, as was asked for.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the page cache does not do as it is told.
+    /// [`Error::Unable`] if the page cache cannot be controlled.
     pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;

@@ -40,7 +40,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// As the result records them.
+    /// Settings for the result.
     pub fn settings(&self, experiments: Vec<Experiment>) -> Settings {
         Settings {
             experiments,
@@ -60,7 +60,7 @@ impl Options {
 pub enum Sink {
     /// A device that drops, and takes UDP segments and checksums as a network card with these offloads does.
     Drop,
-    /// The same device without these offloads.
+    /// Device that drops, without these offloads.
     DropNoOffload,
     /// A receiver behind the loopback device; the only one that needs no privileges.
     Loopback,

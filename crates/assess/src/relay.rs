@@ -65,7 +65,7 @@ pub fn run(
     outcome.map(|()| soundness)
 }
 
-/// Says what is not as somebody may think.
+/// Records what is not as users may expect.
 fn explain(options: &Options, found: &mut Findings) {
     if options.cache == Cache::Cold {
         found.leave_out("relay from storage", &"the file that is sent is in the page cache");

@@ -1,8 +1,8 @@
 //! The result of an assessment, as it is written to JSON.
 //!
-//! Raw figures of every run are kept; medians, spreads and ratios are computed by whoever shows them
-//! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field
-//! that could not be measured is null, and [`Assessment::left_out`] says why.
+//! Raw figures of every run are kept; renderers compute medians, spreads and ratios ([`crate::statistics`]).
+//! Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
+//! measured is null, and [`Assessment::left_out`] says why.
 
 mod count;
 mod finite;
@@ -95,7 +95,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
-    /// In the page cache.
+    /// Page cache.
     Warm,
     /// On storage.
     Cold,
@@ -175,7 +175,7 @@ pub struct Run {
 }
 
 impl Assessment {
-    /// Marks it as stopped before its end, and says what of it is not there and why.
+    /// Marks it as stopped before its end, and records what is missing and why.
     pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
         self.partial = true;
         self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
@@ -249,7 +249,7 @@ pub struct FunctionShare {
     pub share: f64,
 }
 
-/// Something that was not measured.
+/// Part that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The experiment, or the path, size and transport.

@@ -1,7 +1,7 @@
 //! Sends the volume of one run: the loop that is measured.
 //!
 //! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by
-//! `poll` when the socket is full, and counts. It looks at no clock and allocates nothing.
+//! `poll` when the socket is full, and counts. It reads no clock and allocates nothing.
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
@@ -32,7 +32,7 @@ pub(crate) struct Sending<'a> {
 struct Queue {
     stretches: Vec<Stretch>,
     bytes: u64,
-    /// So much is not queued, but sent: a receiver has room for no more at a time.
+    /// Bytes from which on the queue is flushed: a receiver has room for no more at a time.
     most_bytes: u64,
     /// Stretches that the socket had no room for.
     refused: Vec<Stretch>,
@@ -42,7 +42,8 @@ struct Queue {
 const LONGEST_QUEUE: usize = 1024;
 
 impl<'a> Sending<'a> {
-    /// From a medium whose payload begins at `start`; paths that can queue may do so up to `most_bytes`.
+    /// Sending from a medium whose payload begins at `start`; paths that can queue may do so up to
+    /// `most_bytes`.
     pub(crate) fn new(
         case: &'a Case,
         medium: &'a MappedFile,
@@ -199,7 +200,7 @@ impl<'a> Sending<'a> {
         again
     }
 
-    /// After a send that failed: sends what is queued, or else waits for room in the socket.
+    /// Recovers from a send that failed: sends what is queued, or else waits for room in the socket.
     #[cold]
     fn make_room(&mut self, error: SendError, sent: &mut Sent) -> Result<(), Error> {
         match error {

@@ -65,9 +65,9 @@ pub struct TestBed {
 /// Destination of packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// To a device that drops and counts them.
+    /// Device that drops and counts them.
     Drops(Device),
-    /// To a receiver that counts them.
+    /// Receiver that counts them.
     Receives(Remote),
 }
 
@@ -96,7 +96,7 @@ pub fn within<T: Send>(
     })
 }
 
-/// Sees that the processor may be used.
+/// Checks that the processor may be used.
 ///
 /// # Errors
 /// [`Error::Input`] if not.
@@ -104,7 +104,7 @@ pub fn check_processor(cpu: Option<u32>) -> Result<(), Error> {
     Processors::of_thread(cpu).map(drop)
 }
 
-/// Sees that something listens at a sink that is another host, before minutes are spent on what needs none.
+/// Checks that another host listens as a sink, before minutes are spent on what needs none.
 ///
 /// # Errors
 /// [`Error::Input`] if it has no address or does not listen at any.
@@ -132,7 +132,7 @@ fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
     if found.is_empty() { Err(unknown("the name has no address".to_owned())) } else { Ok(found) }
 }
 
-/// Calls `act` on a thread of its own that stays on one processor, whose number it is told: for what needs no
+/// Calls `act` on a thread of its own that stays on one processor, with its number: for work without a
 /// network.
 ///
 /// # Errors
@@ -195,7 +195,7 @@ impl TestBed {
         TestBed::plain(receiver.remote(), Some(receiver), pair)
     }
 
-    /// Without a device of our own that is measured.
+    /// Test bed without a device of our own that is measured.
     fn plain(
         remote: Remote,
         receiver: Option<Receiver>,
@@ -316,8 +316,8 @@ impl TestBed {
         self.pair.as_ref().err()
     }
 
-    /// While checksums are computed by the kernel, a receiver behind the veth pair checks them; a device that
-    /// says it does so later hides what is wrong with them.
+    /// Chooses where checksums are computed. If by the kernel, a receiver behind the veth pair checks them; a
+    /// device that defers them hides wrong ones.
     pub(crate) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.pair.as_ref().map_or(Ok(()), |pair| pair.compute_checksums(by_device))
     }

@@ -52,7 +52,7 @@ pub(crate) enum Watch {
 }
 
 impl TestSocket {
-    /// For datagrams of this case.
+    /// Socket for datagrams of this case.
     pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
         let opened = match case.path {
             PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {
@@ -67,7 +67,7 @@ impl TestSocket {
         opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
     }
 
-    /// For this case, which goes over TCP.
+    /// Socket for this case over TCP.
     pub(crate) fn stream(case: &Case, socket: std::net::TcpStream) -> Result<TestSocket, Error> {
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
         match case.path {
@@ -259,7 +259,7 @@ impl Watch {
         }
     }
 
-    /// Sees whether all came.
+    /// Checks that all came.
     ///
     /// # Errors
     /// [`Error::Faulty`] if not.

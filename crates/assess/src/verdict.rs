@@ -1,4 +1,4 @@
-//! Which path to use, and why.
+//! Recommended paths, and why.
 
 use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
 use wirepath_datapath::{BlockPath, DataPath};
@@ -37,19 +37,20 @@ pub struct Verdict {
     pub needs: Option<&'static str>,
 }
 
-/// True if it can be said that two medians differ.
+/// Significance of the difference between two medians.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Significance {
-    /// They do.
+    /// Different.
     Significant,
     /// Runs of the two differ by as much as the two do.
     TooNoisy,
-    /// Nothing is known of the spread of one of them.
+    /// Unknown spread of one of them.
     TooFewRuns,
 }
 
 impl Significance {
-    /// Of the difference between two figures: no median is within the distance of the quartiles of the other.
+    /// Significance of the difference between two figures: no median is within the distance of the quartiles
+    /// of the other.
     pub fn of(one: &Summary, other: &Summary) -> Significance {
         match one.distance().zip(other.distance()) {
             None => Significance::TooFewRuns,
@@ -87,7 +88,7 @@ impl Verdict {
     }
 }
 
-/// Something that a path is wanted for.
+/// Purpose of a path.
 struct Purpose {
     name: &'static str,
     experiment: Experiment,
@@ -127,8 +128,8 @@ pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
 }
 
-/// The path that `wirepath serve` takes by what was measured of its own trains, which are shorter than those
-/// that [`verdicts`] goes by, and why, for people.
+/// The path that `wirepath serve` chooses by the costs of its own trains, which are shorter than those of
+/// [`verdicts`], and why, for people.
 pub fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
     let without_memory: Vec<DataPath> =

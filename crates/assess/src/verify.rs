@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Sends and compares.
 ///
 /// # Errors
-/// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if the path does not work here.
+/// [`Error::Faulty`] with the place of a difference; [`Error::Unable`] if the path does not work here.
 pub(crate) fn verify(
     case: &Case,
     test_bed: &TestBed,

@@ -31,7 +31,7 @@ impl Walk {
         Walk { file, packet: packet.min(file), volume }
     }
 
-    /// The same, with no more than so much payload, but for the last packet.
+    /// Limits the volume; the last packet may go beyond it.
     pub(crate) fn up_to(self, volume: u64) -> Walk {
         Walk { volume: self.volume.min(volume), ..self }
     }

@@ -59,9 +59,9 @@ pub enum Kind {
     Code,
     /// A figure that is not to be relied on.
     Noisy,
-    /// Something that went right.
+    /// Success.
     Good,
-    /// Something that went wrong.
+    /// Failure.
     Bad,
     /// The same name as in the row above.
     Again,
@@ -89,7 +89,7 @@ impl Kind {
 }
 
 impl Cell {
-    /// A cell of a kind. Whoever wrote the text: it commands no terminal.
+    /// A cell of a kind. Text of any origin: it commands no terminal.
     pub fn new(text: impl AsRef<str>, kind: Kind) -> Cell {
         Cell { text: visible(text.as_ref()), kind }
     }

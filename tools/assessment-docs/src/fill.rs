@@ -1,8 +1,8 @@
 //! Figures in the documentation, filled in from kept results.
 //!
-//! A document says where and from what: a line `<!-- figure: PATH from RESULT... -->` for a data path, or
-//! `<!-- table: NAME from RESULT... -->`, and a line `<!-- end -->`. What is between them is generated; the
-//! rest is left as it is. Results are named by their place in the folder of results, without `.json`.
+//! A document marks generated parts: a line `<!-- figure: PATH from RESULT... -->` for a data path, or `<!--
+//! table: NAME from RESULT... -->`, and a line `<!-- end -->`. The text between them is generated; the rest
+//! is left as it is. Results are named by their place in the folder of results, without `.json`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ impl<'a> Mark<'a> {
         Ok(Some(Mark { what, sources: sources.split_whitespace().collect() }))
     }
 
-    /// Tables of each result, with a line that says where they come from.
+    /// Tables of each result, with a line on their origin.
     fn generated(&self, results: &mut Results) -> Result<String> {
         let mut text = String::new();
         for source in &self.sources {

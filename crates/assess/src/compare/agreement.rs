@@ -22,11 +22,11 @@ pub struct Agreement {
     pub name: Name,
     /// Base of the ratio, with the same transport, MTU and size.
     pub relative_to: String,
-    /// In the first result.
+    /// First result.
     pub first: f64,
-    /// In the second result.
+    /// Second result.
     pub second: f64,
-    /// By how much the larger is above the smaller.
+    /// Excess of the larger over the smaller.
     pub apart: f64,
     /// True if that is no more than [`AGREEMENT`].
     pub agree: bool,

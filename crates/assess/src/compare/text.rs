@@ -69,7 +69,7 @@ fn are_neighbours(one: &Compared, other: &Compared) -> bool {
     one.name.topic == other.name.topic && place(&one.name) == place(&other.name)
 }
 
-/// As in the papers: what, then by size.
+/// Figures by name, then by size, as in the papers.
 fn figures(figures: &[Compared]) -> Table {
     let mut table = Table::new(figures[0].name.place(), &["", "size", "#A", "#B", "#improvement"]);
     let mut first_places: HashMap<&str, usize> = HashMap::new();

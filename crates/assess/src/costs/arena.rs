@@ -32,8 +32,8 @@ pub(super) fn pair(largest: usize) -> Option<(Arena, Arena)> {
 }
 
 impl Arena {
-    /// Of so many bytes, whole pages, each written to: a page that never was is not there, and reading it
-    /// costs nothing.
+    /// Arena of so many bytes, whole pages, each written to: a page that was never written is not mapped, and
+    /// reading it costs nothing.
     pub(super) fn new(size: usize, fill: u8) -> Arena {
         let memory = vec![fill; size + PAGE];
         let start = memory.as_ptr().align_offset(PAGE);

@@ -8,7 +8,7 @@ use crate::result::{Counted, PathKind};
 /// Reasons for a difference from the papers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reasons {
-    /// In words; none where nothing differs.
+    /// Reasons; none where nothing differs.
     pub reasons: Vec<&'static str>,
     /// True if they account for all of the difference, to the last call and copy.
     pub are_all: bool,
@@ -50,7 +50,7 @@ impl Reasons {
     }
 }
 
-/// By how much calls may differ from the papers', and why.
+/// Possible differences of calls from the papers', and their reasons.
 fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     match papers {
@@ -61,7 +61,7 @@ fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
     }
 }
 
-/// The same of copies.
+/// Possible differences of copies, and their reasons.
 fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     let by = |function| counted.copies_by(function) as i64;

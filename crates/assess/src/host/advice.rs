@@ -4,10 +4,10 @@ use wirepath_datapath::release;
 
 use crate::result::{Advice, Device, Host};
 
-/// A rule looks at the machine and says what it makes of it.
+/// Rule that gives advice on a machine.
 type Rule = fn(&Facts<'_>) -> Vec<Advice>;
 
-/// In the order in which they are shown: what costs most first.
+/// Rules in the order of their output: most expensive findings first.
 const RULES: &[Rule] = &[
     old_kernel,
     no_checksums,

@@ -1,5 +1,4 @@
-//! Which data paths run here. Each is tried over the loopback device: no list of requirements is as right as
-//! that.
+//! Trials of data paths over the loopback device: no list of requirements is as right as that.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,11 +1,10 @@
-//! Reading what the kernel says in files.
+//! Readers of kernel files.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// More than this of a file is not read: the longest that is needed is the first processor's part of
-/// /proc/cpuinfo.
+/// Most bytes that are read: the longest file that is needed is the first processor's part of /proc/cpuinfo.
 const LIMIT: u64 = 64 * 1024;
 
 /// Content of the file, trimmed; nothing if it cannot be read or is empty.

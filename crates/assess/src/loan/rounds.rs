@@ -27,7 +27,7 @@ enum Outcome {
 }
 
 impl Series<'_> {
-    /// As many rounds as runs are asked for. What was measured until an error stays.
+    /// Runs as many rounds as were asked for. Measurements before an error stay.
     pub(super) fn rounds(
         &mut self,
         test_bed: &TestBed,
@@ -52,7 +52,7 @@ impl Series<'_> {
         Ok(())
     }
 
-    /// One run of a point, copied and lent.
+    /// Runs a point once, copied and lent.
     fn once(
         &mut self,
         index: usize,

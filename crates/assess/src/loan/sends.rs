@@ -41,7 +41,7 @@ pub(super) struct Sends {
     pub(super) segment: u16,
 }
 
-/// One run, and what was lent in it.
+/// Result of one run.
 pub(super) struct Made {
     pub(super) run: Run,
     /// Sends.
@@ -91,7 +91,6 @@ impl Sends {
         u64::from(self.size) + if self.aligned { 0 } else { page }
     }
 
-    /// For people.
     pub(super) fn label(&self) -> String {
         let how = if self.how == How::Copied { "copied" } else { "lent" };
         let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
@@ -99,7 +98,7 @@ impl Sends {
         format!("{} bytes {place} {how}, {transport}", self.size)
     }
 
-    /// One run of about so many bytes. With the time goes what taking loans back costs.
+    /// Runs about so many bytes. The time includes taking loans back.
     pub(super) fn run(
         &self,
         volume: u64,

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Sends and compares.
 ///
 /// # Errors
-/// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if it does not work here.
+/// [`Error::Faulty`] with the place of a difference; [`Error::Unable`] if it does not work here.
 pub(super) fn verify(
     sends: &Sends,
     file: u64,

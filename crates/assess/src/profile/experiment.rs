@@ -94,7 +94,7 @@ fn on(
     Ok(())
 }
 
-/// One path, which is verified before as when it is timed.
+/// Profiles one path, after it was verified.
 fn of_case(rounds: &mut Rounds<'_>, case: &Case, profiler: &mut Profiler) -> Result<Profile, Error> {
     rounds.media.want(case.content(), rounds.progress)?;
     verify(case, rounds.test_bed, rounds.media, &mut rounds.scratch)?;

@@ -9,7 +9,7 @@ use crate::host::read;
 /// Name of an address outside of all functions.
 const UNKNOWN: &str = "[unknown]";
 
-/// More than this of /proc/kallsyms is not read; a kernel with all its modules has some 20 MiB.
+/// Most bytes of /proc/kallsyms that are read; a kernel with all its modules has some 20 MiB.
 const LIMIT: u64 = 256 << 20;
 
 /// Address and name of each kernel function, in order.

@@ -61,7 +61,6 @@ impl Case {
         Case { links, ..self }
     }
 
-    /// For people.
     pub(crate) fn label(&self) -> String {
         let Case { part, method, block, links, idle, .. } = self;
         let mut label = format!("{part} by {}", method.name());

@@ -43,7 +43,7 @@ fn block(case: &Case) -> usize {
     case.block.unwrap_or(1)
 }
 
-/// As it arrives.
+/// Bytes as they arrive.
 fn touched(case: &Case, mut bytes: Vec<u8>) -> Vec<u8> {
     if case.touch {
         bytes.iter_mut().for_each(|byte| *byte ^= MASK);

@@ -1,7 +1,7 @@
 //! Datagrams to what is measured, and the receivers behind it.
 //!
-//! Nobody answers a datagram, so the source looks at what waits for the measured socket
-//! (`/proc/PID/net/udp`), and at what receivers have, and sends no more than there is room for: nothing may
+//! Datagrams have no acknowledgement, so the source reads the queue of the measured socket
+//! (`/proc/PID/net/udp`) and the counts of receivers, and sends no more than there is room for: nothing may
 //! be lost, since what is lost costs less.
 
 use std::fs;
@@ -35,7 +35,7 @@ const WINDOW: u64 = 64 << 10;
 /// Room for datagrams that each receiver asks for.
 const ROOM: usize = 1 << 20;
 
-/// After so long without a datagram no more will come.
+/// Timeout behind the last datagram.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Receivers of datagrams.
@@ -58,7 +58,7 @@ pub(crate) struct Received {
 }
 
 impl Receivers {
-    /// So many, each of which expects so many bytes; beside the processor that is measured.
+    /// Opens receivers beside the measured processor, each of which expects so many bytes.
     pub(crate) fn open(
         test_bed: &TestBed,
         number: usize,
@@ -196,8 +196,8 @@ pub(crate) fn send(
     })
 }
 
-/// Looks at what waits for the socket of the process until that is little enough. It is looked at again and
-/// again because nobody tells, on a processor that has nothing else to do.
+/// Polls the queue of the process' socket until it is short enough: no event tells, and this processor has
+/// nothing else to do.
 fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

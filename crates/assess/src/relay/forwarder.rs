@@ -1,9 +1,9 @@
 //! The side that is measured: a process of its own that moves data from sources to sinks and does nothing
 //! else.
 //!
-//! It is told what to do in one line ([`Task`]), says where it can be reached, makes its connections, says
-//! that it is ready, and begins when it is told to. All that comes before is in no figure. Other programs are
-//! started through it, too, so that they end with whoever started them.
+//! Its protocol is a line of JSON in ([`Task`]), the port out, connections made, “ready” out, “go” in. All
+//! before “go” is in no figure. Other programs are started through it, too, so that they end with the process
+//! that started them.
 
 mod copy;
 mod datagrams;
@@ -40,8 +40,8 @@ pub(crate) struct Ends {
 /// Work of a forwarder that is ready: moves everything, to the end.
 pub(crate) type Prepared = Box<dyn FnOnce() -> io::Result<()>>;
 
-/// The whole of `wirepath assess forwarder`: becomes the program that is named, or moves what standard input
-/// says. Ends with the thread that started it, however that ends.
+/// Runs `wirepath assess forwarder`: becomes the program that is named, or does the task on standard input.
+/// Ends with the thread that started it, however that ends.
 ///
 /// # Errors
 /// If the program cannot be started, if standard input has no task, or if what it asks for fails.
@@ -92,7 +92,7 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
 }
 
 impl Ends {
-    /// Says where it can be reached, and makes all connections, in order.
+    /// Prints the port, and makes all connections, in order.
     fn open(task: &Task) -> io::Result<Ends> {
         if let Shape::Datagrams(_) = &task.shape {
             let socket = UdpSocket::bind((task.listen, 0))?;

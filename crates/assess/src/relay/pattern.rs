@@ -1,7 +1,6 @@
 //! Bytes of which every one is known: what sources send, by the place in a stream.
 //!
-//! They are in memory that is a file, so that sources send them by reference and cost the machine as little
-//! as can be.
+//! Its memory is a file, so that sources send it by reference and cost the machine as little as can be.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,8 +10,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::error::{Doing, Error};
 
-/// After so many bytes they begin again: a prime number of pages, so that blocks, of whatever size, begin
-/// with bytes of their own.
+/// Period of the pattern: a prime number of pages, so that blocks, of whatever size, begin with bytes of
+/// their own.
 const LENGTH: usize = 1021 * 4096;
 
 /// Bytes by which a place in the pattern is recognised.

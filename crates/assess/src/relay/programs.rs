@@ -1,4 +1,4 @@
-//! Programs that people relay TCP with, each set up in a temporary folder as its manual says.
+//! TCP relays of others, each set up in a temporary folder as its manual says.
 
 use std::env;
 use std::fs;
@@ -53,7 +53,7 @@ impl Program {
     }
 }
 
-/// A port that nobody has at the moment.
+/// A free port.
 fn free_port(address: IpAddr) -> Result<u16, Error> {
     let listener = TcpListener::bind((address, 0)).doing("looking for a free port")?;
     Ok(listener.local_addr().doing("looking for a free port")?.port())

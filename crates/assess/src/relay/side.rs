@@ -1,4 +1,4 @@
-//! The side that is measured, as whoever measures it sees it: a process, and the processor time that it used.
+//! The measured side: a process, and the processor time that it used.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use crate::error::{Doing, Error};
 /// A program that has not opened its port by then, or not ended its children, does not.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A forwarder that says nothing for so long has stopped: a run takes seconds.
+/// Timeout for a line of a forwarder: a run takes seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// Polling interval for programs that report nothing.
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 pub(crate) struct Side {
     name: String,
     child: Child,
-    /// Of a forwarder.
+    /// Pipes of a forwarder.
     talk: Option<(ChildStdin, BufReader<ChildStdout>)>,
     /// Listening port.
     pub(crate) port: u16,
@@ -34,7 +34,7 @@ pub(crate) struct Side {
 /// Processor time until now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
-    /// In all, to the nanosecond; of children that have ended, in ticks.
+    /// Processor time, to the nanosecond; of children that have ended, in ticks.
     total: Duration,
     /// The kernel's division of it, in ticks.
     user_ticks: u64,
@@ -89,7 +89,7 @@ impl Side {
         self.expect(words::READY)
     }
 
-    /// Has a forwarder begin.
+    /// Starts a forwarder.
     pub(crate) fn go(&mut self) -> Result<(), Error> {
         match self.talk {
             Some(_) => self.tell(words::GO),
@@ -197,8 +197,8 @@ impl Spent {
     }
 }
 
-/// This program once more. Of the link's name and not of what it points to: the file may have been replaced
-/// since it started.
+/// Command for this program. Its name is that of the link and not of the target: the file may have been
+/// replaced since the start.
 fn ourselves() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["assess", "forwarder"]);
@@ -211,7 +211,7 @@ fn started(command: &mut Command) -> Result<Child, Error> {
     child.doing(&format!("starting {}", command.get_program().display()))
 }
 
-/// Waits until there is something to be heard.
+/// Waits for output.
 fn wait_for(output: &BufReader<ChildStdout>) -> io::Result<()> {
     let patience = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
     if output.buffer().is_empty()
@@ -230,7 +230,7 @@ fn ticks(stat: &str) -> Option<[u64; 4]> {
     Some([next()?, next()?, next()?, next()?])
 }
 
-/// Returns whether somebody listens on this port, in the network namespace of the process.
+/// Returns whether a socket listens on this port, in the network namespace of the process.
 fn listens(process: u32, port: u16) -> Result<bool, Error> {
     let table =
         fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;

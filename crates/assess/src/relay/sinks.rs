@@ -30,7 +30,7 @@ const FIRST: Duration = Duration::from_secs(120);
 
 /// Sinks, on a thread of their own.
 pub(crate) struct Sinks {
-    /// Told when each has got what comes first.
+    /// Signal that each has got its first bytes.
     first: Receiver<()>,
     thread: JoinHandle<io::Result<Arrived>>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Sinks {
 /// Bytes expected of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// Bytes that come first, of which is told when they have come to all.
+    /// First bytes, of which there is a signal when all have come.
     pub(crate) first: u64,
     /// Bytes in all, if connections do not end.
     pub(crate) enough: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct Arrived {
     pub(crate) contents: Vec<Vec<u8>>,
     /// When the last one ended.
     pub(crate) ended: Instant,
-    /// They are closed when this is dropped.
+    /// Connections that are closed when this is dropped.
     _connections: Vec<TcpStream>,
 }
 
@@ -134,7 +134,7 @@ fn take(
     Ok(Arrived { counts, contents, ended: Instant::now(), _connections: connections })
 }
 
-/// Those that something came to.
+/// Indexes of readable connections.
 fn ready(epoll: &OwnedFd, events: &mut [MaybeUninit<Event>]) -> io::Result<Vec<usize>> {
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
     let (ready, _) = epoll::wait(epoll, events, Some(&patience))?;
@@ -154,7 +154,7 @@ struct Taking {
 }
 
 impl Taking {
-    /// Has a connection wake for much, but never for more than will come.
+    /// Sets the low-water mark of a connection: high, but never above what will come.
     fn wake_for(&mut self, connection: &TcpStream, index: usize, expected: Expected) -> io::Result<()> {
         let count = self.counts[index];
         let next = if count < expected.first { Some(expected.first) } else { expected.enough };

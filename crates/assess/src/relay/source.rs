@@ -1,4 +1,4 @@
-//! Sources of data: listen, and send when told to, beside the measured processor.
+//! Sources of data: listen, and send on request, beside the measured processor.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use super::pattern::Pattern;
 use crate::error::{Doing, Error};
 use crate::test_bed::TestBed;
 
-/// Nothing that an experiment waits for takes so long.
+/// Timeout of everything that an experiment waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Distance in the pattern between neighbours' streams: in pages, coprime to the pattern's.

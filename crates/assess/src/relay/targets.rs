@@ -70,7 +70,7 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     targets
 }
 
-/// One cost as a multiple of another.
+/// Cost as a multiple of another.
 fn target(what: String, limit: f64, one: &Summary, other: &Summary) -> Option<Goal> {
     let ratio = Some(one.median / other.median).filter(|ratio| ratio.is_finite())?;
     Some(Goal { what, limit, ratio, significance: Significance::of(one, &scaled(other, limit)) })
@@ -131,7 +131,7 @@ fn scaled(summary: &Summary, by: f64) -> Summary {
     Summary { median: median * by, least: least * by, greatest: greatest * by, ..*summary }
 }
 
-/// Of two figures that are independent of each other: no better known than the worse known of them.
+/// Sum of two independent figures: no better known than the worse known of them.
 fn sum(one: &Summary, other: &Summary) -> Summary {
     let median = one.median + other.median;
     let distance = one.distance().zip(other.distance()).map(|(one, other)| one.max(other));

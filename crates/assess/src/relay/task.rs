@@ -30,7 +30,7 @@ pub(crate) struct Task {
     pub(crate) inputs: usize,
 }
 
-/// By what means.
+/// Method of a forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum How {
     /// `read` and `write`.
@@ -68,7 +68,7 @@ pub(crate) enum Shape {
 
 /// Lines of a forwarder on its standard output.
 pub(crate) mod words {
-    /// With a port behind it: connections and datagrams may come there.
+    /// Prefix of the port for connections and datagrams.
     pub(crate) const LISTENING: &str = "listening ";
     /// All connections are there.
     pub(crate) const READY: &str = "ready";

@@ -1,5 +1,4 @@
-//! One run of a case: everything is set up, moved and counted, and what the measured side used for it is
-//! answered.
+//! One run of a case, from setup to the processor time used.
 
 mod datagrams;
 
@@ -30,9 +29,9 @@ const FIRST: u64 = 2 << 20;
 pub(crate) struct Trials<'a> {
     pub(crate) test_bed: &'a TestBed,
     pub(crate) pattern: Arc<Pattern>,
-    /// For what is written.
+    /// Folder for files that are written.
     pub(crate) scratch: PathBuf,
-    /// For what other programs want written, and gone with this.
+    /// Folder for files of other programs, removed with this.
     pub(crate) folder: &'a Path,
     /// The file that is sent, and how long it is.
     pub(crate) file: Option<(u64, File)>,

@@ -6,13 +6,13 @@ use wirepath_report::{Cell, Kind, Panel, Section, Table, number};
 use crate::result::{Assessment, Loan, LoanPoint, Transport};
 use crate::statistics::Summary;
 
-/// One figure of the paper: what its axis shows, and its lines.
+/// Figure of the paper: axis and lines.
 struct Plot {
     caption: &'static str,
     axis: &'static str,
     kind: Axis,
     unit: Unit,
-    /// True if it is of sends that begin where a page does.
+    /// True for sends that begin where a page does.
     aligned: bool,
     lines: &'static [(&'static str, Derive)],
 }

@@ -50,7 +50,7 @@ fn introduction(group: &Group<'_>) -> String {
     }
 }
 
-/// Which figures of the papers it is like.
+/// Figures of the papers that it is like.
 fn after(group: &Group<'_>) -> &'static str {
     match (group.experiment, group.transport) {
         (Experiment::Stream, _) => {
@@ -109,7 +109,7 @@ pub(super) fn by_size(group: &Group<'_>) -> Table {
     table
 }
 
-/// Ours and bare C, side by side.
+/// Costs beside bare C.
 fn beside_bare(group: &Group<'_>) -> Table {
     let caption =
         "Beside bare C loops that do the same: what measuring itself costs. The goal is 1.25 at most.";

@@ -19,7 +19,7 @@ pub struct Host {
     pub devices: Vec<Device>,
     /// Limits, kernel settings and privileges that matter, by name.
     pub limits: Vec<Setting>,
-    /// Which data paths run here.
+    /// Data paths, and whether they run here.
     pub paths: Vec<PathState>,
     /// Advice.
     pub advice: Vec<Advice>,
@@ -32,15 +32,15 @@ pub struct Host {
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// Driver, where it says.
+    /// Driver, where known.
     pub driver: Option<String>,
     /// True if it is up.
     pub up: bool,
     /// MTU.
     pub mtu: u32,
-    /// Speed in Mb/s, where it says.
+    /// Speed in Mb/s, where known.
     pub speed_mbps: Option<u32>,
-    /// Sizes of its rings, where it says.
+    /// Sizes of its rings, where known.
     pub rings: Option<Rings>,
     /// Features that data paths need, by ethtool's names, and whether they are on.
     pub features: Vec<Feature>,
@@ -49,11 +49,11 @@ pub struct Device {
 /// Rings of a device, in descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
-    /// For packets to be sent.
+    /// Transmit ring.
     pub transmit: u32,
     /// The most that may be set for packets to be sent.
     pub transmit_most: u32,
-    /// For received packets.
+    /// Receive ring.
     pub receive: u32,
     /// The most that may be set for received packets.
     pub receive_most: u32,

@@ -7,7 +7,7 @@ use super::{Assessment, SCHEMA};
 /// Error of reading a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is JSON of another schema.
+    /// JSON of another schema.
     #[error(
         "schema {found:?} is not supported, expected {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
     )]
@@ -15,7 +15,7 @@ pub enum ReadError {
         /// Its schema.
         found: String,
     },
-    /// It is not a result at all, or a damaged one.
+    /// No result, or a damaged one.
     #[error("not a result of `wirepath assess`: {0}")]
     Malformed(#[from] serde_json::Error),
 }
@@ -26,7 +26,7 @@ pub enum WriteError {
     /// JSON has no word for a figure, which is named.
     #[error("a figure is not finite: {0}")]
     NotFinite(String),
-    /// The writer says so.
+    /// Error of the writer.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }

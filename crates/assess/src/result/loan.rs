@@ -30,8 +30,7 @@ impl From<LoanCounts> for Loans {
 pub struct Loan {
     /// One point for each size, alignment, MTU and transport. The runs that they summarise are measurements.
     pub points: Vec<LoanPoint>,
-    /// From which size of a send on lending is cheaper, by MTU and transport. Those of which too little is
-    /// known have none.
+    /// Thresholds by MTU and transport; none where too little is known.
     pub thresholds: Vec<Threshold>,
 }
 

@@ -7,12 +7,12 @@ use super::{Method, Part, Transport};
 /// Bytes of a datagram of the part `udp-mirror`.
 pub const DATAGRAM: u64 = 1316;
 
-/// One method of doing one thing.
+/// Cost of one method of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCost {
     /// Part: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
     pub part: Part,
-    /// How.
+    /// Method.
     #[serde(rename = "way")]
     pub method: Method,
     /// True if every byte is touched on its way, by the paper's dummy handler.

@@ -12,10 +12,10 @@ use wirepath_sys::socket::set_least_to_wake;
 
 use super::protocol::{QUESTION_LENGTH, Report};
 
-/// When nothing is heard for so long, neither data nor a question, the sender is gone.
+/// Timeout for data or a question.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// After the question, data that does not come within this time does not come.
+/// Timeout for data after the question.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Bytes of a stream that are worth being woken for.
@@ -70,8 +70,8 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
 }
 
 impl Source<'_> {
-    /// Has a stream wake us when so many bytes have come. A sender pays for waking its receiver; one that
-    /// receives in earnest is on another machine, and is woken by its own network card now and then.
+    /// Sets the low-water mark of a stream. A sender pays for waking its receiver; a real one is on another
+    /// machine, and is woken by its own network card now and then.
     fn wake_for(&self, bytes: u32) -> io::Result<()> {
         match self {
             Source::Stream(stream) => set_least_to_wake(stream.as_fd(), bytes),

@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"wirepat\x01";
 /// Announcement of what the sender will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// By what.
+    /// Transport protocol.
     pub transport: Transport,
     /// Bytes of a datagram; for TCP of no meaning.
     pub packet: u16,
@@ -29,7 +29,7 @@ impl Request {
     /// Bytes of a request.
     pub const LENGTH: usize = 16;
 
-    /// As it is sent.
+    /// Wire format.
     pub fn write(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -65,7 +65,7 @@ impl Answer {
     /// Bytes of an answer.
     pub const LENGTH: usize = 10;
 
-    /// As it is sent.
+    /// Wire format.
     pub fn write(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..2].copy_from_slice(&self.port.to_be_bytes());
@@ -97,7 +97,7 @@ impl Report {
     /// Bytes of a report.
     pub const LENGTH: usize = 17;
 
-    /// As it is sent.
+    /// Wire format.
     pub fn write(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&self.bytes.to_be_bytes());

@@ -10,7 +10,7 @@ use super::protocol::{Answer, QUESTION_LENGTH, Report, Request};
 use crate::error::Error;
 use crate::result::Transport;
 
-/// A receiver that says nothing for so long has stopped.
+/// Timeout for answers of a receiver.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A receiver.
@@ -126,9 +126,8 @@ impl Account {
         self.reports
     }
 
-    /// Lets less be under way, because its pages are lent: each header and payload is then charged to the
-    /// receiver's buffer as whole pages, three for most packets. Not less than the receiver lets come before
-    /// it reports.
+    /// Lowers the window, because pages are lent: each header and payload is then charged to the receiver's
+    /// buffer as whole pages, three for most packets. Not below what comes before the receiver reports.
     pub(crate) fn expect_lent_pages(&mut self) {
         self.window = (self.window / 4).max(1);
     }

@@ -149,7 +149,7 @@ impl TryFrom<String> for PathKind {
 /// Variant of a path in which it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
-    /// As it is.
+    /// Plain.
     Plain,
     /// A path that takes runs, its packets leaving by themselves and not as trains.
     Single,

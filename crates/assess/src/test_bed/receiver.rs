@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::error::{Doing, Error};
 use crate::sink::Remote;
 
-/// This program once more, as `assess sink`, in the namespace of the thread that starts it. It ends when its
+/// Process of this program as `assess sink`, in the namespace of the thread that starts it. It ends when its
 /// standard input does: when this is dropped, and when this process is killed.
 #[derive(Debug)]
 pub(super) struct Receiver {

@@ -120,12 +120,12 @@ impl Measuring {
         }
     }
 
-    /// Sees that the processor that is named may be used.
+    /// Checks that the named processor may be used.
     pub(crate) fn check_processor(&self) -> Result<(), Error> {
         test_bed::check_processor(self.cpu)
     }
 
-    /// As experiments take them, and what was left out to have them.
+    /// Options for experiments, and what was left out to have them.
     pub(crate) fn options(&self) -> Result<(Options, Option<LeftOut>)> {
         let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
         let scratch = self.scratch.clone().map_or_else(default_cache_folder, Ok);
@@ -161,7 +161,7 @@ fn volume(text: &str) -> Result<ByteSize, String> {
     if volume.as_u64() == 0 { Err("invalid volume 0: expected at least 1 B".to_owned()) } else { Ok(volume) }
 }
 
-/// For `host`, which sends nothing: hides and refuses options of what is sent.
+/// Hides and refuses options of sending, for `host`.
 pub(super) fn without_sending(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "mtu" => option.hide(true).value_parser(means_nothing::<u32>),
@@ -169,7 +169,7 @@ pub(super) fn without_sending(option: Arg) -> Arg {
     }
 }
 
-/// For experiments that measure no data paths: hides and refuses options of these.
+/// Hides and refuses options of data paths, for experiments without any.
 pub(super) fn without_paths(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "bare" => option.hide(true).value_parser(means_nothing::<PathBuf>),
@@ -178,7 +178,7 @@ pub(super) fn without_paths(option: Arg) -> Arg {
     }
 }
 
-/// For experiments that time nothing: hides and refuses options of what is timed.
+/// Hides and refuses options of timing, for experiments that time nothing.
 pub(super) fn without_timing(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "volume" => option.hide(true).value_parser(means_nothing::<ByteSize>),

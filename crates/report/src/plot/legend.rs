@@ -1,4 +1,4 @@
-//! Which mark is which series.
+//! Legend of a plot.
 
 use super::scene::{Anchor, Item, SERIES, Scene, WIDTH, width_of};
 

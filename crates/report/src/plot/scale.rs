@@ -1,4 +1,4 @@
-//! From figures to places, and the figures that are written beside an axis.
+//! Scales and ticks of axes.
 
 use super::scene::width_of;
 use crate::number;
@@ -8,7 +8,7 @@ use crate::number;
 pub enum Axis {
     /// Equal ratios are equally far apart. Only figures above nothing have a place.
     Logarithmic,
-    /// From nothing on, equal differences are equally far apart.
+    /// Equal differences are equally far apart, from zero on.
     Linear,
 }
 
@@ -176,7 +176,7 @@ fn plain(value: f64) -> String {
     }
 }
 
-/// Without the noughts behind the point: `1.00 µs` is `1 µs`.
+/// Removes trailing zeros: `1.00 µs` is `1 µs`.
 fn short(text: String) -> String {
     match text.split_once(' ') {
         Some((figure, unit)) if figure.contains('.') && !figure.contains('e') => {

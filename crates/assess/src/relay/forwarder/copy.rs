@@ -16,7 +16,7 @@ use crate::relay::task::{MASK, Shape, Task};
 struct Copied {
     from: OwnedFd,
     to: OwnedFd,
-    /// Told that nothing more comes.
+    /// Connection to shut down at the end of input.
     connection: Option<TcpStream>,
     buffer: Box<[u8]>,
     /// Range of the buffer still to be written.

@@ -21,9 +21,9 @@ pub(super) enum Turn {
     Ended,
 }
 
-/// From one descriptor to another.
+/// Pair of descriptors that data is moved between.
 pub(super) trait Link {
-    /// Both.
+    /// Its descriptors.
     fn ends(&self) -> [BorrowedFd<'_>; 2];
 
     /// Moves about as much as a turn may.

@@ -1,5 +1,5 @@
-//! A file to many connections by `sendfile` and nothing else: what nobody who sends a file can undercut. One
-//! thread, epoll with edges.
+//! A file to many connections by `sendfile` and nothing else: the lower bound of sending a file. One thread,
+//! epoll with edges.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! One run of datagrams: to receivers, or to a device that drops and counts.
+//! Runs of datagrams: to receivers, or to a device that drops and counts.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ fn settled(counted: impl Fn() -> Result<Counted, Error>, expected: u64) -> Resul
     }
 }
 
-/// Of datagrams over IPv4, and of trains, which have one header each.
+/// Payload of datagrams over IPv4, and of trains, which have one header each.
 fn payload(counted: Counted) -> u64 {
     let headers = ETHERNET + u64::from(headers::UDP_OVER_IPV4);
     counted.bytes.saturating_sub(counted.packets * headers)
