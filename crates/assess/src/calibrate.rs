@@ -43,7 +43,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     })?;
     for (path, error) in &measured.left_out {
         progress.note(&format!(
-            "the server is told nothing of {path}: {error}; it sends from memory that is locked, which RLIMIT_MEMLOCK limits \
+            "{path} is not in the calibration: {error}; it sends from locked memory, which RLIMIT_MEMLOCK limits \
              (`ulimit -l`)"
         ));
     }

@@ -53,15 +53,11 @@ fn tracepoint() -> Result<u64, Error> {
     let file = Path::new(TRACEFS).join("events/raw_syscalls/sys_enter/id");
     if !file.exists() {
         mount_for_this_thread().map_err(|error| {
-            Error::Unable(format!(
-                "the kernel's tracepoints are not to be seen in {TRACEFS} and cannot be mounted ({error})"
-            ))
+            Error::Unable(format!("no tracepoints in {TRACEFS}, and tracefs cannot be mounted ({error})"))
         })?;
     }
     let id = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
-    id.ok_or_else(|| {
-        Error::Unable(format!("the kernel's tracepoints cannot be read in {TRACEFS}: it takes root"))
-    })
+    id.ok_or_else(|| Error::Unable(format!("cannot read the tracepoints in {TRACEFS}: it takes root")))
 }
 
 /// Minimal systems leave tracepoints unmounted. Mounted in a mount namespace of this thread's own, they are

@@ -135,7 +135,7 @@ impl PathExperiment {
         if test_bed.mtu != options.mtu {
             let what = format!("an MTU of {} bytes", options.mtu);
             let why = format!(
-                "the way to the sink has {}; only a test bed of our own, which takes root, can have another",
+                "the route to the sink has {}; only a test bed of our own, which takes root, can have another",
                 test_bed.mtu
             );
             found.leave_out(&what, &why);

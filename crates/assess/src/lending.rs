@@ -69,10 +69,10 @@ impl Rule {
             Some(true) => "lends every send: --loan on".to_owned(),
             Some(false) => "lends nothing: --loan off".to_owned(),
             None => format!(
-                "lends what begins where a page does {}, and other sends {}: {}",
+                "lends page-aligned sends {}, other sends {}: {}",
                 from(self.policy.aligned_bytes),
                 from(self.policy.unaligned_bytes),
-                if self.measured { "measured" } else { "a guess, nothing was measured" }
+                if self.measured { "measured" } else { "default thresholds, not measured" }
             ),
         }
     }

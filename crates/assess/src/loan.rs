@@ -102,7 +102,7 @@ pub fn run(
 
 fn say_other_mtu(is: u32, wanted: u32, found: &mut Findings) {
     let why = format!(
-        "the way to the sink has {is}; only a test bed of our own, which takes root, can have another"
+        "the route to the sink has {is}; only a test bed of our own, which takes root, can have another"
     );
     found.leave_out(&format!("loan with an MTU of {wanted} bytes"), &why);
 }

@@ -78,7 +78,7 @@ impl Media {
             true => "the file is no longer",
             false => "memory does not hold all the files that are sent in that length",
         };
-        let why = format!("{why}: it has {} bytes, and is sent round and round", self.length);
+        let why = format!("{why}: it has {} bytes, and is sent repeatedly", self.length);
         found.leave_out(&format!("a file of {} bytes", options.volume), &why);
     }
 
@@ -150,9 +150,7 @@ impl Media {
         let kind = case.content();
         if case.path.needs_hot_memory() {
             if self.cache == Cache::Cold {
-                return Err(Error::Unable(
-                    "it sends from memory of its own, where nothing is cold".to_owned(),
-                ));
+                return Err(Error::Unable("it sends from registered memory, which is never cold".to_owned()));
             }
             self.prepared(kind)?;
             let Some(Source { medium: Some(medium), hot, .. }) = self.files.get_mut(&kind) else {
@@ -244,8 +242,7 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
     if most >= options.volume {
         return Ok(options.volume);
     }
-    progress
-        .note(&format!("memory holds {files} files of {} MiB, which are sent round and round", most >> 20));
+    progress.note(&format!("memory holds {files} files of {} MiB, which are sent repeatedly", most >> 20));
     Ok(most)
 }
 
@@ -286,7 +283,7 @@ fn chill(file: &File, length: u64) -> Result<(), Error> {
              use another --scratch"
         ))),
         Err(error) => {
-            Err(Error::Unable(format!("whether a file is cold cannot be seen before Linux 6.5: {error}")))
+            Err(Error::Unable(format!("cannot check that the file is cold, which takes Linux 6.5: {error}")))
         }
     }
 }

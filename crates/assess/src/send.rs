@@ -90,7 +90,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         let of_loans = self.socket.finish()?;
         if !self.scratch.drain(PATIENCE) {
-            return Err(Error::Faulty("the network is not done with what was sent".to_owned()));
+            return Err(Error::Faulty("sends of the ring did not complete".to_owned()));
         }
         sent.loans = self.case.path.lends().then(|| self.socket.loans());
         sent.copied = match self.case.path {
@@ -152,7 +152,7 @@ impl<'a> Sending<'a> {
                 sent.longest_train = sent.longest_train.max(stretch.packets as u32);
                 0
             }
-            _ => unreachable!("an socket is made for its case"),
+            _ => unreachable!("a socket is made for its case"),
         };
         sent.packets += stretch.packets;
         sent.bytes += stretch.bytes;

@@ -80,7 +80,7 @@ fn one_run(mut control: TcpStream) -> io::Result<()> {
     let mut bytes = [0; Request::LENGTH];
     control.read_exact(&mut bytes)?;
     let request =
-        Request::read(&bytes).ok_or_else(|| invalid("this is not a request of `wirepath assess`"))?;
+        Request::read(&bytes).ok_or_else(|| invalid("invalid request: expected one of `wirepath assess`"))?;
     match request.transport {
         Transport::Udp => {
             let (socket, window) = udp(here, SocketAddr::new(peer, request.port), request.packet)?;

@@ -126,7 +126,7 @@ pub fn check_sink(sink: &Sink) -> Result<(), Error> {
 
 /// The addresses of another host.
 fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
-    let unknown = |why: String| Error::Input(format!("the sink {name} cannot be found: {why}"));
+    let unknown = |why: String| Error::Input(format!("cannot resolve the sink {name}: {why}"));
     let found: Vec<SocketAddr> =
         name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
     if found.is_empty() { Err(unknown("the name has no address".to_owned())) } else { Ok(found) }

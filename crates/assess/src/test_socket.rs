@@ -64,7 +64,7 @@ impl TestSocket {
                     TestSocket::Blocks(if case.is_single() { sink.without_segmentation() } else { sink })
                 }),
         };
-        opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
+        opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")))
     }
 
     /// Socket for this case over TCP.
@@ -112,7 +112,7 @@ impl TestSocket {
         }
         if !self.wait_for_loans(PATIENCE)? {
             return Err(Error::Faulty(format!(
-                "pages that were lent are not back after {} seconds",
+                "lent pages were not returned within {} seconds",
                 PATIENCE.as_secs()
             )));
         }
@@ -165,7 +165,7 @@ impl TestSocket {
     }
 
     fn stopped(&self) -> Error {
-        let why = format!("it took nothing for {} seconds", PATIENCE.as_secs());
+        let why = format!("no progress for {} seconds", PATIENCE.as_secs());
         Error::SinkStopped { sink: self.peer(), why }
     }
 
@@ -177,7 +177,7 @@ impl TestSocket {
     pub(crate) fn peer(&self) -> String {
         let address =
             socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
-        address.map_or("that is sent to".to_owned(), |address| address.to_string())
+        address.map_or("unknown".to_owned(), |address| address.to_string())
     }
 
     fn socket(&self) -> BorrowedFd<'_> {

@@ -175,15 +175,14 @@ impl Verification<'_> {
             PathKind::Stream(_) => headed(came, index as u32)?,
             PathKind::Block(_) => came,
         };
-        same(payload, came).map_err(|at| {
-            Error::Faulty(format!("packet {index} arrived with a wrong byte, its payload's {at}th"))
-        })
+        same(payload, came)
+            .map_err(|at| Error::Faulty(format!("packet {index} has a wrong byte at payload offset {at}")))
     }
 
     /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
     fn stream(&self, mut receiver: &TcpStream, scratch: &mut SendContext) -> Result<(), Error> {
         let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, self.socket) else {
-            unreachable!("an socket is made for its case")
+            unreachable!("a socket is made for its case")
         };
         let mut room_to_read = vec![0; 1 << 20];
         for start in STARTS {
@@ -212,7 +211,7 @@ impl Verification<'_> {
 }
 
 fn stuck(offset: u64, error: &io::Error) -> Error {
-    Error::Faulty(format!("what was sent from byte {offset} on did not arrive ({error})"))
+    Error::Faulty(format!("bytes from {offset} on did not arrive ({error})"))
 }
 
 /// The payload of an RTP packet whose header is that of packet `index` of the run.

@@ -94,7 +94,7 @@ impl Sends {
     pub(super) fn label(&self) -> String {
         let how = if self.how == How::Copied { "copied" } else { "lent" };
         let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
-        let place = if self.aligned { "from a page on" } else { "from before a page on" };
+        let place = if self.aligned { "page-aligned" } else { "unaligned" };
         format!("{} bytes {place} {how}, {transport}", self.size)
     }
 

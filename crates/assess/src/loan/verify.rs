@@ -102,7 +102,7 @@ fn stream(
     mut receiver: &TcpStream,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let TestSocket::Blocks(sink) = socket else { unreachable!("blocks go to an socket for blocks") };
+    let TestSocket::Blocks(sink) = socket else { unreachable!("blocks go to a socket for blocks") };
     let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
     let mut came = vec![0; sends.size as usize];
     for stretch in sends.stretches(expected.file, expected.volume) {
@@ -111,8 +111,7 @@ fn stream(
             let extent = Extent { offset, length: (end - offset) as usize };
             match path.send(sink, medium, extent, scratch) {
                 Ok(bytes) => {
-                    let wrong =
-                        |what: &str| Error::Faulty(format!("what was sent from byte {offset} on {what}"));
+                    let wrong = |what: &str| Error::Faulty(format!("bytes from {offset} on {what}"));
                     let came = &mut came[..bytes];
                     receiver.read_exact(came).map_err(|error| wrong(&format!("did not arrive ({error})")))?;
                     if *came != expected.bytes[offset as usize..][..bytes] {

@@ -67,7 +67,7 @@ fn in_any_order(contents: &[Vec<u8>], streams: &[Vec<u8>]) -> Result<(), String>
         let stream = missing.remove(key(content)).ok_or_else(unknown)?;
         same(content, stream).map_err(|wrong| format!("sink {place}: {wrong}"))?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("{} streams came nowhere", missing.len())) }
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} streams did not arrive", missing.len())) }
 }
 
 /// Each record is at one sink, those of a sink in the order in which they were sent.
@@ -82,12 +82,12 @@ fn at_random(contents: &[Vec<u8>], all: &[u8], block: usize) -> Result<(), Strin
             let sent = all.chunks(block).nth(number).unwrap_or_default();
             same(record, sent).map_err(|wrong| format!("sink {place}, record {number}: {wrong}"))?;
             if last.is_some_and(|last| last > number) {
-                return Err(format!("sink {place}: record {number} came behind a later one"));
+                return Err(format!("sink {place}: record {number} arrived after a later one"));
             }
             last = Some(number);
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("{} records came nowhere", missing.len())) }
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} records did not arrive", missing.len())) }
 }
 
 fn key(bytes: &[u8]) -> &[u8] {
@@ -96,11 +96,10 @@ fn key(bytes: &[u8]) -> &[u8] {
 
 fn same(came: &[u8], sent: &[u8]) -> Result<(), String> {
     if came.len() != sent.len() {
-        return Err(format!("{} bytes came of {}", came.len(), sent.len()));
+        return Err(format!("received {} of {} bytes", came.len(), sent.len()));
     }
     let differs = came.iter().zip(sent).position(|(one, other)| one != other);
-    differs
-        .map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x} and should be {:#04x}", came[at], sent[at])))
+    differs.map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x}, expected {:#04x}", came[at], sent[at])))
 }
 
 /// Blocks of all inputs, one of each in turn.

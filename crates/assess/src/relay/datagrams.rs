@@ -206,16 +206,17 @@ fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bo
         // again.
         if let Some(Queue { waiting, dropped }) = queue(&table, socket) {
             if dropped > 0 {
-                return Err(io::Error::other(format!(
-                    "{dropped} datagrams were lost before they were taken"
-                )));
+                return Err(io::Error::other(format!("the measured socket dropped {dropped} datagrams")));
             }
             if is_enough(waiting) {
                 return Ok(());
             }
         }
         if Instant::now() > deadline {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "what is measured takes no more datagrams"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the measured process takes no more datagrams",
+            ));
         }
         std::thread::yield_now();
     }

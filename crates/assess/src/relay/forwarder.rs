@@ -58,12 +58,12 @@ pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
     let prepared = prepare(&task, ends)?;
     say(words::READY)?;
     if next()? != words::GO {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "told something else than to go"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line: expected `go`"));
     }
     prepared()?;
     say(words::DONE)?;
     // Connections stay until whoever started this has seen all it wants to see, and closes this end.
-    next().map_or(Ok(()), |_| Err(io::Error::new(io::ErrorKind::InvalidData, "told more than to go")))
+    next().map_or(Ok(()), |_| Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line after `go`")))
 }
 
 fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {

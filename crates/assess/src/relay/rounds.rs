@@ -105,7 +105,7 @@ impl Rounds<'_> {
         let bytes = (VERIFIED * case.part.share()).min(self.options.volume);
         let outcome = trials.run(case, bytes, true)?;
         check(case, &trials.pattern, outcome.volume, &outcome.contents)
-            .map_err(|wrong| Error::Faulty(format!("what arrived is not what was sent: {wrong}")))
+            .map_err(|wrong| Error::Faulty(format!("received data differs: {wrong}")))
     }
 
     fn see_whether_it_is_possible(&self, case: &Case) -> Result<(), Error> {

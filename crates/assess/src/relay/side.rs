@@ -54,7 +54,7 @@ impl Side {
         side.tell(&task)?;
         let line = side.hear()?;
         let port = line.strip_prefix(words::LISTENING).and_then(|port| port.parse().ok());
-        side.port = port.ok_or_else(|| side.failed(&format!("it said {line:?}")))?;
+        side.port = port.ok_or_else(|| side.failed(&format!("unexpected output {line:?}")))?;
         Ok(side)
     }
 
@@ -105,7 +105,7 @@ impl Side {
     /// Processor time until now, with that of its children, ended ones included.
     pub(crate) fn spent(&self) -> Result<Spent, Error> {
         let stat = self.read("stat")?;
-        let unknown = || self.failed("the kernel says nothing of its time");
+        let unknown = || self.failed("cannot parse its /proc/PID/stat");
         let [user, system, child_user, child_system] = ticks(&stat).ok_or_else(unknown)?;
         let of_ended = (child_user + child_system) as f64 / rustix::param::clock_ticks_per_second() as f64;
         let mut total = Duration::from_secs_f64(of_ended);
@@ -154,7 +154,7 @@ impl Side {
             output.read_line(&mut line)
         });
         match heard {
-            Ok(0) => Err(self.failed("it ended; what it said about that stands above")),
+            Ok(0) => Err(self.failed("it ended; its error is above")),
             Ok(_) => Ok(line.trim_end().to_owned()),
             Err(error) => Err(self.failed(&error.to_string())),
         }
@@ -166,7 +166,7 @@ impl Side {
         }
         match self.hear()? {
             line if line == word => Ok(()),
-            line => Err(self.failed(&format!("it said {line:?}, not {word:?}"))),
+            line => Err(self.failed(&format!("unexpected output {line:?}: expected {word:?}"))),
         }
     }
 
@@ -217,7 +217,7 @@ fn wait_for(output: &BufReader<ChildStdout>) -> io::Result<()> {
     if output.buffer().is_empty()
         && poll(&mut [PollFd::new(output.get_ref(), PollFlags::IN)], Some(&patience))? == 0
     {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing"));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no output"));
     }
     Ok(())
 }

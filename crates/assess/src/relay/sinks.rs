@@ -80,7 +80,7 @@ impl Sinks {
     pub(crate) fn wait_first(&self) -> Result<(), Error> {
         self.first
             .recv_timeout(FIRST)
-            .map_err(|_| Error::Faulty("what was to come first did not come".to_owned()))
+            .map_err(|_| Error::Faulty("timed out waiting for the first bytes".to_owned()))
     }
 
     /// Waits until they have ended.
@@ -139,7 +139,7 @@ fn ready(epoll: &OwnedFd, events: &mut [MaybeUninit<Event>]) -> io::Result<Vec<u
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
     let (ready, _) = epoll::wait(epoll, events, Some(&patience))?;
     if ready.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for half a minute"));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no data for 30 seconds"));
     }
     Ok(ready.iter().map(|event| event.data.u64() as usize).collect())
 }

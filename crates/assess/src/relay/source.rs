@@ -86,7 +86,7 @@ impl Source {
     pub(crate) fn wait_accepted(&self) -> Result<(), Error> {
         self.accepted
             .recv_timeout(PATIENCE)
-            .map_err(|_| Error::Faulty("not all connections came that should bring data".to_owned()))
+            .map_err(|_| Error::Faulty("timed out waiting for data connections".to_owned()))
     }
 
     /// Begins to send, or goes on with what is timed.

@@ -238,10 +238,7 @@ fn complete(case: &Case, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let alike = matches!(case.part, Part::FileToSocket | Part::SocketToFile | Part::Mirror | Part::UdpMirror);
     let uneven = alike && counts.iter().any(|count| *count != bytes_each);
     if came != expected || uneven {
-        return Err(Error::Faulty(format!(
-            "{came} bytes came of {expected} that should, to {} sinks",
-            counts.len()
-        )));
+        return Err(Error::Faulty(format!("received {came} of {expected} bytes at {} sinks", counts.len())));
     }
     Ok(())
 }

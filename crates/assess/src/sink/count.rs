@@ -42,7 +42,7 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
     loop {
         let (data, question) = wait(source.socket(), control.as_fd(), IDLE)?;
         if !data && !question {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for a minute"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no data for a minute"));
         }
         while drain.some(&mut came)? {
             if came.bytes - reported >= (window / 4).max(1) {
@@ -144,7 +144,7 @@ fn wait_for_data(data: BorrowedFd<'_>) -> io::Result<bool> {
 
 fn wait_for_question(control: BorrowedFd<'_>) -> io::Result<()> {
     match poll(&mut [PollFd::new(&control, PollFlags::IN)], Some(&time(IDLE)?))? {
-        0 => Err(io::Error::new(io::ErrorKind::TimedOut, "the sender asked no question for a minute")),
+        0 => Err(io::Error::new(io::ErrorKind::TimedOut, "no question from the sender for a minute")),
         _ => Ok(()),
     }
 }

@@ -88,7 +88,7 @@ impl Remote {
         let mut bytes = [0; Answer::LENGTH];
         control.read_exact(&mut bytes)?;
         let Answer { port, window } = Answer::read(&bytes)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense"))?;
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid answer"))?;
         Ok(Account { remote: self.clone(), control, port, window, reported: 0, reports: 0 })
     }
 

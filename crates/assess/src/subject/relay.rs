@@ -174,7 +174,7 @@ impl TryFrom<String> for Method {
 
     fn try_from(name: String) -> Result<Method, String> {
         let found = Method::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| format!("unknown way of moving data {name:?}"))
+        found.ok_or_else(|| format!("unknown method {name:?}"))
     }
 }
 

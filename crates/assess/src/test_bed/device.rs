@@ -57,7 +57,7 @@ impl Device {
         let table =
             std::fs::read_to_string("/proc/thread-self/net/dev").doing("reading a device's counters")?;
         counted(&table, &self.0.to_string())
-            .ok_or_else(|| Error::Unable(format!("the kernel does not say what {} counts", self.0)))
+            .ok_or_else(|| Error::Unable(format!("no counters of {} in /proc/net/dev", self.0)))
     }
 }
 

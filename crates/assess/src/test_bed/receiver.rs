@@ -34,7 +34,7 @@ impl Receiver {
         let receiver = |address| Receiver { remote: Remote { address }, child };
         said.map(receiver).ok_or_else(|| Error::SinkStopped {
             sink: address.to_string(),
-            why: format!("at its start it said {line:?}"),
+            why: format!("unexpected output {line:?} at its start"),
         })
     }
 
