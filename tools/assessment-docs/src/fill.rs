@@ -16,6 +16,9 @@ use wirepath_report::{escaped, markdown_table, number};
 /// End of every generated part.
 const END: &str = "<!-- end -->";
 
+/// Columns of a line of prose.
+const WIDTH: usize = 110;
+
 /// Tables, by their names in marks.
 const TABLES: [(&str, Extract); 10] = [
     ("machine", Extract::Machine),
@@ -123,8 +126,29 @@ impl<'a> Mark<'a> {
             }
             text += &format!("{} (`{source}`)\n\n", origin(assessment));
         }
-        Ok(text)
+        Ok(text.lines().map(wrapped).collect())
     }
+}
+
+/// A line of prose as lines of at most [`WIDTH`] columns; a row of a table as it is.
+fn wrapped(line: &str) -> String {
+    if line.starts_with('|') {
+        return format!("{line}\n");
+    }
+    let (mut text, mut columns) = (String::new(), 0);
+    for word in line.split(' ') {
+        let width = word.chars().count();
+        if columns > 0 && columns + 1 + width > WIDTH {
+            text.push('\n');
+            columns = 0;
+        } else if columns > 0 {
+            text.push(' ');
+            columns += 1;
+        }
+        text.push_str(word);
+        columns += width;
+    }
+    text + "\n"
 }
 
 impl Results {
