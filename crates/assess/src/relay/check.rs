@@ -190,7 +190,7 @@ mod tests {
         let block = block(&case);
         contents[1].rotate_left(block);
         let wrong = check(&case, &pattern, volume, &contents).unwrap_err();
-        assert!(wrong.contains("behind a later one"), "{wrong}");
+        assert!(wrong.contains("arrived after a later one"), "{wrong}");
     }
 
     #[test]
