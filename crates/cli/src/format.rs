@@ -94,7 +94,7 @@ mod tests {
             "10.0 Mbit/s",
             "100 Mbit/s",
             "1.00 Gbit/s",
-            "18,446,744 Tbit/s",
+            "18,400,000 Tbit/s",
         ];
         assert_eq!(shown, expected);
     }
