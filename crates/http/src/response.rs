@@ -99,6 +99,18 @@ impl Response {
         fields.extend(connection.map(|option| (header::CONNECTION, HeaderValue::from_static(option))));
         write_head(&status_line(self.status), &fields)
     }
+
+    /// Writes the head and a body without extents.
+    pub fn into_bytes(self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
+        let mut bytes = self.head(client, keep_alive, now_s);
+        for part in &self.body {
+            match part {
+                BodyPart::Bytes(part) => bytes.extend_from_slice(part),
+                BodyPart::Extent(_) => unreachable!("extents are sent from their file"),
+            }
+        }
+        bytes
+    }
 }
 
 /// A time in seconds since 1970 as an HTTP date (RFC 9110 section 5.6.7), at the latest in the year 9999.

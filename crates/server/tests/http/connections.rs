@@ -1,4 +1,4 @@
-//! How connections live and end: pipelines, pieces, limits, times, clients that leave, draining.
+//! Life and end of connections: pipelines, pieces, limits, times, clients that leave, draining.
 
 use crate::http_support::{OpenDoor, content};
 use crate::{Client, WAIT, open};
