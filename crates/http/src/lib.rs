@@ -20,13 +20,13 @@ mod respond;
 mod response;
 
 pub use accept::{Accept, Listing};
-pub use condition::{Conditions, EntityTag, IfRange, TagList, Verdict};
+pub use condition::{Conditions, EntityTag, Verdict};
 pub use content_type::content_type;
-pub use error::{HEAD_LIMIT, HEADER_LIMIT, HeadError};
+pub use error::{HEAD_LIMIT, HeadError};
 pub use head::{RequestHead, ResponseHead, status_line, write_head};
 pub use path::{AssetPath, PathError, encode_segment};
-pub use range::{ByteRange, Extent, RANGE_LIMIT, RangeSet};
+pub use range::{Extent, RangeSet};
 pub use reader::HeadReader;
-pub use request::{Request, SKIPPED_BODY_LIMIT, Target};
+pub use request::{Request, Target};
 pub use respond::{ALLOWED, Representation, ResponseContext, content, respond, respond_to_method};
 pub use response::{BodyPart, Response, http_date};

@@ -5,7 +5,7 @@ use http::{Method, Version, header};
 use crate::{Accept, AssetPath, Conditions, HeadError, RangeSet, RequestHead, fields};
 
 /// Longest body in bytes that is skipped; after a longer one the connection is closed.
-pub const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
+const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
 
 /// Request to a server of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +53,8 @@ impl Request {
         let host = head.host()?.to_owned();
         let is_expected = head.fields.contains_key(header::EXPECT);
         // Too long to skip, of unknown length, or perhaps not sent at all: the connection ends instead.
-        let skipped = head.body_length()?.filter(|&length| match length {
-            0 => true,
-            length => length <= SKIPPED_BODY_LIMIT && !is_expected,
-        });
+        let is_skippable = |&length: &u64| length == 0 || length <= SKIPPED_BODY_LIMIT && !is_expected;
+        let skipped = head.body_length()?.filter(is_skippable);
         Ok(Self {
             method: head.method.clone(),
             target,

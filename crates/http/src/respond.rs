@@ -33,15 +33,10 @@ pub struct ResponseContext {
 
 /// The response to a request for a file.
 pub fn respond(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
-    if let Some(response) = respond_to_method(&request.method) {
-        return response;
-    }
-    if request.method == Method::HEAD {
-        // A range is defined for GET only (RFC 9110 section 14.2).
-        let request = Request { range: None, ..request.clone() };
-        return get(&request, file, context).without_body();
-    }
-    get(request, file, context)
+    respond_to_method(&request.method).unwrap_or_else(|| {
+        let response = get(request, file, context);
+        if request.method == Method::HEAD { response.without_body() } else { response }
+    })
 }
 
 /// The response to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110
@@ -98,7 +93,9 @@ fn selected(
     context: &ResponseContext,
 ) -> Response {
     let (tag, modified_s) = (Some(&validators.tag), Some(validators.modified_s));
-    let applies = request.conditions.range_applies(tag, modified_s, validators.settled);
+    // A range is defined for GET only (RFC 9110 section 14.2).
+    let applies = request.method == Method::GET
+        && request.conditions.range_applies(tag, modified_s, validators.settled);
     let range = request.range.as_ref().filter(|_| applies);
     content(range, file.size, file.content_type, context.boundary)
 }

@@ -42,6 +42,11 @@ impl ClientLimits {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }
 
+    /// Number of open connections or sessions.
+    pub fn open(&self) -> usize {
+        self.open.lock().total
+    }
+
     /// Admits one more from this address.
     ///
     /// # Errors
@@ -102,6 +107,6 @@ mod tests {
         drop(second);
         assert_eq!(admit("2001:db8::3").err(), Some(Exceeded::Address), "one network has two");
         drop((third, fourth));
-        assert!(limits.open.lock().by_address.is_empty());
+        assert!(limits.open() == 0 && limits.open.lock().by_address.is_empty());
     }
 }

@@ -147,10 +147,10 @@ impl Connection {
 
     /// Waits until the connection is reset. A client that closed only its sending side may still wait for its
     /// answer.
-    pub async fn gone(&self) {
-        // The borrower sees it.
+    pub async fn peer_reset(&self) {
+        // The borrower notices a reset.
         match &self.stream {
-            Some(stream) => broken(stream).await,
+            Some(stream) => wait_for_reset(stream).await,
             None => std::future::pending().await,
         }
     }
@@ -292,8 +292,8 @@ pub fn boundary() -> u128 {
 }
 
 /// Waits until a connection is reset; an orderly end of its receiving side is not that.
-pub async fn broken(stream: &TcpStream) {
-    let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
+pub async fn wait_for_reset(stream: &TcpStream) {
+    let look = || if has_hung_up(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
     if look().is_err() {
         // It fails only if the runtime ends.
         drop(stream.async_io(Interest::ERROR, look).await);
@@ -301,7 +301,7 @@ pub async fn broken(stream: &TcpStream) {
 }
 
 /// Returns whether both directions are closed.
-fn is_broken(stream: &TcpStream) -> bool {
+fn has_hung_up(stream: &TcpStream) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(stream, PollFlags::empty())];
     poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
@@ -402,14 +402,14 @@ mod tests {
             let mut connection = Connection::new(stream, Timeouts::default(), draining);
             (&client).write_all(b"next").expect("it is there");
             client.shutdown(std::net::Shutdown::Write).expect("it ends in order");
-            timeout(SHORT, connection.gone()).await.expect_err("it waits");
+            timeout(SHORT, connection.peer_reset()).await.expect_err("it waits");
             let (lent, _second) = connection.lend().expect("it is there");
-            timeout(SHORT, connection.gone()).await.expect_err("others have it");
+            timeout(SHORT, connection.peer_reset()).await.expect_err("others have it");
             connection.take_back(lent).expect("the runtime takes it");
             SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket");
             // It is waited for already when it breaks off.
-            tokio::join!(connection.gone(), async { drop(client) });
-            connection.gone().await;
+            tokio::join!(connection.peer_reset(), async { drop(client) });
+            connection.peer_reset().await;
         });
     }
 

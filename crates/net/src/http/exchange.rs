@@ -59,7 +59,6 @@ impl<S: Site> Exchanges<S> {
         permit: Permit,
         drain: watch::Receiver<bool>,
     ) -> Self {
-        shared.counters.connections.increment();
         shared.counters.connections_accepted.increment();
         let client = Connection::new(stream, shared.options.timeouts, drain);
         Self { client, peer, shared, _permit: permit }
@@ -159,12 +158,6 @@ impl<S: Site> Exchanges<S> {
             }
         }
         sent
-    }
-}
-
-impl<S> Drop for Exchanges<S> {
-    fn drop(&mut self) {
-        self.shared.counters.connections.decrement();
     }
 }
 

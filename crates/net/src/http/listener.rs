@@ -43,6 +43,7 @@ impl Default for HttpOptions {
 pub struct Listener {
     options: HttpOptions,
     counters: Arc<Counters>,
+    limits: Arc<ClientLimits>,
 }
 
 /// State that all connections share.
@@ -56,17 +57,21 @@ pub(super) struct Shared<S> {
 impl Listener {
     /// A listener with these limits.
     pub fn new(options: HttpOptions) -> Self {
-        Self { options, counters: Arc::default() }
+        let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
+        Self { options, counters: Arc::default(), limits }
     }
 
     /// Adds the listener's counters and limits to metrics and status.
     pub fn register(&self, metrics: &mut Metrics, status: &mut Status) {
-        let counters = Arc::clone(&self.counters);
-        metrics.register("http", Counts::METRICS, move || counters.snapshot());
-        let (counters, options) = (Arc::clone(&self.counters), self.options.clone());
+        let (counters, limits) = (Arc::clone(&self.counters), Arc::clone(&self.limits));
+        metrics.register("http", Counts::METRICS, move || {
+            counters.connections.set(limits.open() as u64);
+            counters.snapshot()
+        });
+        let (limits, options) = (Arc::clone(&self.limits), self.options.clone());
         status.add("http", move || {
             json!({
-                "connections": counters.connections.value(),
+                "connections": limits.open(),
                 "limits": {
                     "connections": options.max_connections,
                     "connections_per_address": options.max_connections_per_address,
@@ -85,9 +90,8 @@ impl Listener {
         engine: Arc<Engine>,
         drain: watch::Receiver<bool>,
     ) {
-        let limits =
-            ClientLimits::new(self.options.max_connections, self.options.max_connections_per_address);
-        let shared = Arc::new(Shared { options: self.options, counters: self.counters, site, engine });
+        let Self { options, counters, limits } = self;
+        let shared = Arc::new(Shared { options, counters, site, engine });
         let for_connections = drain.clone();
         crate::serve("HTTP", listener, drain, |(stream, peer)| {
             let Ok(permit) = limits.admit(peer.ip()) else {

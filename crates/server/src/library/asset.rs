@@ -7,16 +7,16 @@ use wirepath_media::image::Identity;
 
 /// A stored media file, open for reading.
 #[derive(Debug)]
-pub struct Asset {
+pub(crate) struct Asset {
     /// The open file. It is `O_NONBLOCK`, which means nothing for a regular file.
-    pub file: File,
+    pub(crate) file: File,
     /// Which version of which file it was when it was opened.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl Asset {
     /// Metadata of a file of this name for HTTP.
-    pub fn representation(&self, name: &[u8]) -> Representation {
+    pub(crate) fn representation(&self, name: &[u8]) -> Representation {
         let Identity { size, mtime_ns, inode, .. } = self.identity;
         let tag = EntityTag::strong(&format!("{size:x}-{mtime_ns:x}-{inode:x}"));
         Representation { size, modified_s: modified_s(&self.identity), tag, content_type: content_type(name) }

@@ -106,7 +106,7 @@ impl Connection {
             },
             event = self.handler.next_event() => {
                 if let Some(event) = event {
-                    self.handler.follow(&event).await;
+                    self.handler.handle(&event).await;
                 }
                 // If that ended the last session, idling begins now.
                 self.heard = Instant::now();
@@ -198,8 +198,7 @@ impl Connection {
             return;
         }
         if matches!(end, End::Slow) && self.request_begun.is_some() {
-            let refusal =
-                Refusal::new(StatusCode::RequestTimeout, "the request did not come to its end in time");
+            let refusal = Refusal::new(StatusCode::RequestTimeout, "request timed out");
             // It is being closed; whether the client still takes this does not matter.
             _ = self.send(Response::refusal(&Refusal { close: true, ..refusal })).await;
         }
