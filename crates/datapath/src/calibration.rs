@@ -1,4 +1,4 @@
-//! What the paths of a server were measured to cost on this machine, kept in a file.
+//! Calibrations: measured costs of data paths on this machine, kept in a file.
 
 mod file;
 mod loans;
@@ -18,7 +18,7 @@ pub const USUAL_TRAIN: u32 = 8;
 /// Measured packets are of this size: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
 
-/// What paths cost on one machine and kernel, one kind of device and one MTU.
+/// Costs of paths on one machine and kernel, one kind of device and one MTU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The machine and its kernel.
@@ -27,16 +27,16 @@ pub struct Calibration {
     pub device: DeviceKind,
     /// MTU in bytes.
     pub mtu: u32,
-    /// How it was measured, in words.
+    /// Method of measurement.
     pub origin: String,
     /// When, in seconds since 1970 (UTC). Files of programs that did not say have 0.
     #[serde(default)]
     pub unix_s: u64,
-    /// What each path cost.
+    /// Costs of the paths.
     pub costs: Vec<PathCost>,
 }
 
-/// What a machine's costs depend on, so that a copied file says nothing of another machine.
+/// Identity of a machine, so that a copied file says nothing of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Release of the kernel, as `uname -r` says.
@@ -81,7 +81,7 @@ pub enum DeviceKind {
     WithoutChecksums,
 }
 
-/// What one path cost with trains of one length.
+/// Cost of one path with trains of one length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathCost {
     /// Name of the path.
@@ -149,8 +149,8 @@ impl Calibration {
         }
     }
 
-    /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would
-    /// add to them: `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
+    /// Costs of a packet by these paths, the cheapest first, and by those that `--hot-memory` would add:
+    /// `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
     pub fn in_words(&self, paths: &[DataPath]) -> String {
         let hot: Vec<DataPath> = DataPath::SERVING
             .into_iter()
@@ -163,7 +163,7 @@ impl Calibration {
         }
     }
 
-    /// What a packet with headers of a session's own costs by each of these paths, the cheapest first.
+    /// Costs of a packet with headers of a session's own by these paths, the cheapest first.
     pub fn in_words_with_own_headers(&self, paths: &[DataPath]) -> String {
         in_words(&self.by_cost(paths, true))
     }
@@ -187,7 +187,7 @@ pub struct Calibrations {
     /// Version of this format.
     version: u32,
     entries: Vec<Calibration>,
-    /// From which sizes on pages are lent. Files of programs that knew none have none.
+    /// Sizes from which pages are lent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     loan_thresholds: Vec<LoanThreshold>,
 }

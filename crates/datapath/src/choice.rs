@@ -1,5 +1,4 @@
-//! Choice of a data path, by what the host supports, by measured costs, and by what a route turned out not to
-//! do.
+//! Choice of a data path, by support of the host and by measured costs.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,12 +20,11 @@ use crate::{DataPath, SendError};
 pub struct Choice {
     /// The path.
     pub path: DataPath,
-    /// Why this one, in words for the log and the status page.
+    /// Reason, for the log and the status page.
     pub reason: String,
 }
 
-/// Data paths that this host supports, found by trying, their measured costs, and what routes turned out not
-/// to do.
+/// Data paths that this host supports, found by trying, their measured costs, and step-downs of routes.
 ///
 /// ```
 /// use wirepath_datapath::calibration::Calibrations;
@@ -150,9 +148,6 @@ impl Support {
     /// network card with these offloads does; for about `budget`. Later choices use it. Those that need hot
     /// memory are not measured: what is lent to the kernel is copied when a device of the same machine
     /// receives it, and by no network card.
-    ///
-    /// # Errors
-    /// If memory or sockets cannot be had.
     pub fn calibrate(&self, budget: Duration) -> io::Result<Calibration> {
         let receiver = UdpSocket::bind("127.0.0.1:0")?;
         // Whole trains are dropped for want of room, so that receiving costs next to nothing.
@@ -177,14 +172,12 @@ impl Support {
         Ok(calibration)
     }
 
-    /// What later choices use instead of what was known before: the calibrations of a file, to which others
-    /// may have added.
+    /// Replaces the calibrations, by those of a file to which others may have added.
     pub fn adopt(&self, calibrations: Calibrations) {
         *self.calibrations.lock() = calibrations;
     }
 
-    /// What paths of this host were measured to cost, on every kind of device that was measured; any of it
-    /// may decide for a session.
+    /// Calibrations of this host, on every kind of device that was measured.
     pub fn measured_costs(&self) -> Vec<Calibration> {
         self.calibrations.lock().of_host(&self.host).cloned().collect()
     }
@@ -233,13 +226,13 @@ impl Support {
         }
     }
 
-    /// What routes turned out not to do, the last of each local address and path stepped down to.
+    /// Step-downs, the last of each local address and path stepped down to.
     pub fn step_downs(&self) -> Vec<(IpAddr, Choice)> {
         self.noted.lock().iter().map(|((local, _), choice)| (*local, choice.clone())).collect()
     }
 }
 
-/// What sends from an address go through.
+/// Route of sends from an address.
 struct Route {
     /// Kinds of its device whose costs hold for it, most fitting first.
     kinds: Vec<DeviceKind>,
@@ -261,8 +254,7 @@ impl From<IpAddr> for Route {
 /// MTU of Ethernet in bytes.
 const USUAL_MTU: u32 = 1500;
 
-/// Returns whether a device computes checksums; one that does not say is given the benefit of the doubt:
-/// errors step down.
+/// Returns whether a device computes checksums; one that does not say is assumed to: errors step down.
 fn computes_checksums(device: &device::DeviceName) -> bool {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return true };
     device::offloads_checksums(socket.as_fd(), device).unwrap_or(true)

@@ -81,17 +81,17 @@ pub use uring::{RegisterError, RegistrationProgress};
 pub use wirepath_media::rtp;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
-/// A hint, for whoever has many sinks to send to.
+/// Prefetching of sinks.
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
-/// Files and memory that only the kernel looks into.
+/// Mappings of files and memory that only the kernel reads.
 pub use wirepath_sys::mapping::Mapping;
-/// Why the kernel module cannot be asked.
+/// Error of opening the kernel module's device.
 pub use wirepath_sys::module::OpenError;
-/// Memory of a caller's own that can be lent.
+/// Pages of the caller that can be lent.
 pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 /// Memory that a ring sends from.
 pub use wirepath_sys::region::Region;
-/// What sockets have been set to and say.
+/// Socket options.
 pub use wirepath_sys::socket;

@@ -38,19 +38,18 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// A socket that is full so often in turn will not become free.
 const MOST_FULL: u32 = 1000;
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Debug)]
 pub struct Measured {
-    /// What paths cost, two figures of each.
+    /// Costs of paths, two figures of each.
     pub costs: Vec<PathCost>,
-    /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and what the kernel said: that is no fault
-    /// of theirs, and they are not used then.
+    /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and the kernel's error.
     pub left_out: Vec<(DataPath, io::Error)>,
 }
 
 /// Measures each of these paths, those of `own` with headers of a session's own, on sockets that `connect`
 /// makes, for about `budget` altogether. The receiver should drop, or take as much as comes; what a full
-/// socket does not take is passed over.
+/// socket does not take is dropped.
 ///
 /// # Errors
 /// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would
@@ -110,7 +109,7 @@ struct Lane {
     headers: Headers,
     packets: u32,
     sink: UdpSink,
-    /// Where in the file it goes on.
+    /// Next packet in the file.
     next: u32,
     runs: Vec<f64>,
 }

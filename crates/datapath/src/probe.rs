@@ -1,4 +1,4 @@
-//! What this host supports, found by sending to ourselves.
+//! Support of data paths on this host, found by sending to ourselves.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -56,13 +56,13 @@ pub fn release(kernel: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Why a path was not shown to work.
+/// Failed trial of a path.
 #[derive(Debug, thiserror::Error)]
 pub enum Trial {
     /// It does not work. The error has a [`SendError`] inside if sending failed.
     #[error("{0}")]
     Failed(io::Error),
-    /// Nothing can be sent to ourselves now, by any path.
+    /// No path can send to ourselves now.
     #[error("{0}")]
     Impossible(#[from] io::Error),
 }
@@ -71,9 +71,6 @@ pub enum Trial {
 const PACKET_SIZE: usize = HEADER_LENGTH + 188;
 
 /// Sends a train of three small packets to ourselves and compares what arrives.
-///
-/// # Errors
-/// [`Trial`].
 pub fn try_on_loopback(path: DataPath) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
     let (file, train, packets) = three_packets()?;

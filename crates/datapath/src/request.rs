@@ -1,4 +1,4 @@
-//! What a data path is given to send.
+//! Requests to data paths.
 
 use std::os::fd::BorrowedFd;
 

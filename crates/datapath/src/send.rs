@@ -57,9 +57,6 @@ impl DataPath {
     }
 
     /// As `send`, but a train whose path can queue is only queued: see [`TrainPath::enqueue`].
-    ///
-    /// # Errors
-    /// As [`TrainPath::enqueue`].
     #[inline]
     pub fn enqueue(
         self,

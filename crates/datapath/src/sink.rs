@@ -1,4 +1,4 @@
-//! Where trains go: a UDP socket connected to one receiver.
+//! Sinks of trains: a UDP socket connected to one receiver.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -25,7 +25,7 @@ const HEADER_BLOCKS: usize = 64;
 /// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
 ///
 /// # Errors
-/// `ENOTCONN` if it is not connected, else what the calls say.
+/// `ENOTCONN` if it is not connected, else those of the calls.
 pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
     wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
 }
@@ -49,7 +49,7 @@ pub struct UdpSink {
     fits: Cell<bool>,
     /// True if the kernel module may make trains.
     trains: bool,
-    /// There from the first path on that lends.
+    /// Present from the first path on that lends.
     pub(crate) lender: OnceCell<RefCell<HeaderLender>>,
 }
 
@@ -58,7 +58,7 @@ pub struct UdpSink {
 pub(crate) struct HeaderLender {
     pub(crate) loans: Loans<()>,
     pub(crate) blocks: HeaderBlocks,
-    /// Blocks are used in turn: as many as are kept are lent, and this one is next.
+    /// Next block; blocks are used in turn.
     pub(crate) next: usize,
 }
 
@@ -68,7 +68,7 @@ impl HeaderLender {
         Ok(HeaderLender { loans: Loans::new(HEADER_BLOCKS, |()| ()), blocks, next: 0 })
     }
 
-    /// Goes on to the next block.
+    /// Advances to the next block.
     pub(crate) fn advance(&mut self) {
         self.next = (self.next + 1) % HEADER_BLOCKS;
     }
@@ -80,7 +80,7 @@ impl UdpSink {
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
-    /// (524) if it lends and the kernel cannot (before Linux 5.0), else what the calls say.
+    /// (524) if it lends and the kernel cannot (before Linux 5.0), else those of the calls.
     pub fn new(socket: UdpSocket, packet_size: u16, path: DataPath) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
@@ -103,9 +103,6 @@ impl UdpSink {
 
     /// Sets the socket up for another path. The paths that send packet by packet let the network fragment
     /// what is too large for it, so that they work everywhere; those that send segments cannot.
-    ///
-    /// # Errors
-    /// What the calls say.
     pub fn prepare(&self, path: DataPath) -> io::Result<()> {
         if path.lends() && self.lender.get().is_none() {
             zerocopy::enable(self.socket.as_fd())?;
@@ -132,17 +129,13 @@ impl UdpSink {
         if self.fits.get() && self.trains { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
 
-    /// What was lent and what was copied; zeros if no path of this sink's lent. As of the last send or
-    /// [`UdpSink::wait_for_loans`].
+    /// Loans and copies, as of the last send or [`UdpSink::wait_for_loans`]; zeros if no path lent.
     pub fn loans(&self) -> LoanCounts {
         self.lender.get().map(|lender| lender.borrow().loans.counts()).unwrap_or_default()
     }
 
     /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
     /// engine.
-    ///
-    /// # Errors
-    /// What reading the error queue, or waiting for it, says.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match self.lender.get() {
             Some(lender) => lender.borrow_mut().loans.wait(self.socket.as_fd(), timeout),

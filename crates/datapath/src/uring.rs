@@ -26,7 +26,7 @@ const PIECE: usize = 8 << 20;
 /// in.
 const OVERLAP: usize = 1 << 16;
 
-/// The ring does not have what is to be sent.
+/// The extent is not registered with the ring.
 pub(crate) const NOT_REGISTERED: SendError = SendError::Unsupported { call: CALL, errno: Errno::OPNOTSUPP };
 
 /// The token of what is sent alone.
@@ -37,7 +37,7 @@ pub(crate) struct Uring {
     ring: Ring,
     /// By identity.
     regions: Vec<Held>,
-    /// Something is left to do for regions that come or go.
+    /// Some regions are to be registered or unregistered.
     busy: bool,
     /// Answers to what was queued that came while something was sent alone.
     parked: Vec<(u64, Result<u32, Errno>)>,
@@ -50,21 +50,21 @@ struct Held {
     wanted: bool,
 }
 
-/// Where the ring has an extent of a file.
+/// Place of a file's extent in the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     piece: BufferIndex,
     range: Range<usize>,
 }
 
-/// What is left to do for regions that come or go.
+/// Work left for regions that are registered or unregistered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistrationProgress {
     /// Nothing.
     Done,
     /// More, at once.
     More,
-    /// Nothing until the network is done with what was sent: ask again later.
+    /// Nothing while sends are in flight: ask again later.
     Later,
 }
 
@@ -72,9 +72,9 @@ pub enum RegistrationProgress {
 #[derive(Debug, thiserror::Error)]
 #[error("io_uring cannot register memory: {error}{}", hint(.error))]
 pub struct RegisterError {
-    /// Which.
+    /// The region.
     pub region_id: u64,
-    /// Why not.
+    /// Its cause.
     pub error: io::Error,
 }
 
@@ -141,8 +141,8 @@ impl Uring {
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
-    /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram:
-    /// one that is cut here is refused by the kernel (`EMSGSIZE`) as the whole would be.
+    /// Place of an extent, or as much of it as one piece has, if it is held. That is more than any datagram:
+    /// the kernel refuses a cut one (`EMSGSIZE`) like a whole one.
     #[inline]
     pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
         let held = &self.regions[self.position(file.hot()?).ok()?];
@@ -205,7 +205,7 @@ impl Uring {
         self.ring.submit(answer);
     }
 
-    /// What a flush will answer for.
+    /// Number of answers of the next flush.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         self.ring.queued() + self.parked.len()

@@ -20,15 +20,15 @@ pub const MAXIMUM_TRAIN: usize = 65_535;
 /// Bytes of the longest payload of a datagram over IPv4.
 pub const MAXIMUM_PAYLOAD: usize = 65_507;
 
-/// What came in one call.
+/// Datagrams of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of all datagrams, which lie one behind the other.
     pub bytes: usize,
     /// Bytes of each datagram but the last, which may be shorter. None where there is one.
     pub datagram_bytes: Option<usize>,
-    /// There were more bytes than `room`, or more control messages than anybody has asked the kernel for;
-    /// they are lost, and with them perhaps the size of the datagrams.
+    /// More bytes than `room`, or more control messages than there is room for; they are lost, and with them
+    /// perhaps the size of the datagrams.
     pub is_cut: bool,
 }
 
@@ -37,9 +37,8 @@ const CONTROL_SENT: usize =
     // SAFETY: a computation on the length only.
     unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as usize;
 
-/// Room for what the kernel says of a datagram: the size of those it gathered, and whatever else whoever gave
-/// us the socket asked for. All time stamps, addresses, marks and IPv6 headers that `recvmsg` knows take
-/// less.
+/// Room for control messages: the size of datagrams, and others that the socket's owner asked for. All that
+/// `recvmsg` knows take less.
 const CONTROL_RECEIVED: usize = 1024;
 
 /// Control messages begin with numbers of pointer size.
@@ -54,7 +53,7 @@ const BLOCK: usize = 4;
 ///
 /// # Errors
 /// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket;
-/// else what `recvmsg` says.
+/// else those of `recvmsg`.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
     receive_with::<CONTROL_RECEIVED>(socket, buffer, room)
 }
@@ -112,7 +111,7 @@ fn gathered(message: &libc::msghdr) -> Option<usize> {
 ///
 /// # Errors
 /// `EAGAIN` if there is no room; `EMSGSIZE` for what is too long; `EIO`, `EINVAL` or `EMSGSIZE` where the
-/// route cannot cut; else what `sendmsg` or `sendto` says.
+/// route cannot cut; else those of `sendmsg` or `sendto`.
 pub fn send(
     socket: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],

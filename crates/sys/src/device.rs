@@ -1,6 +1,5 @@
-//! Network devices: which there are, which one owns a local address, and what each says of itself (`ioctl`s
-//! of `netdevice(7)` and, in `ethtool`, of `linux/ethtool.h`, which ask within the network namespace of their
-//! socket).
+//! Network devices: list, owner of a local address, flags and MTU (`netdevice(7)`), and in `ethtool` requests
+//! of `linux/ethtool.h`. `ioctl`s ask within the network namespace of their socket.
 
 use std::ffi::CStr;
 use std::io;
@@ -44,9 +43,6 @@ impl DeviceName {
 }
 
 /// The device that has `address`, if one does.
-///
-/// # Errors
-/// What `getifaddrs` says.
 pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: on success the call stores a list in `list`, which is freed below and not used after.
@@ -69,9 +65,6 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
 }
 
 /// All devices of this network namespace, those that are down too.
-///
-/// # Errors
-/// What `if_nameindex` says.
 pub fn all() -> io::Result<Vec<DeviceName>> {
     // SAFETY: the call takes nothing, and answers null or a list, which is freed below and not used after.
     let list = unsafe { libc::if_nameindex() };
@@ -97,7 +90,7 @@ pub fn all() -> io::Result<Vec<DeviceName>> {
 /// The device's MTU in bytes.
 ///
 /// # Errors
-/// What `ioctl` says: `ENODEV` for a device that is gone.
+/// `ENODEV` for a device that is gone.
 pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     let mut request = device.request();
     // SAFETY: the kernel reads the name in `request` and writes the MTU into its union.
@@ -110,9 +103,6 @@ pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
 }
 
 /// Returns whether the device is up: it has been set to send and receive.
-///
-/// # Errors
-/// As [`mtu`].
 pub fn is_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     Ok(libc::c_int::from(flags(socket, device)?) & libc::IFF_UP != 0)
 }

@@ -33,7 +33,7 @@ pub struct Gather {
     vectors: Vectors,
 }
 
-/// Where the kernel finds the bytes of one call.
+/// Vectors and messages of one call.
 struct Vectors {
     vectors: Box<[libc::iovec]>,
     messages: Box<[libc::mmsghdr]>,
@@ -67,7 +67,7 @@ impl Gather {
     /// # Errors
     /// `EINVAL` for more than [`MAXIMUM_DATAGRAMS`] or a range outside the mapping; `EIO`, `EINVAL` and
     /// `EMSGSIZE` where the route cannot segment; `EFAULT` where the mapped file has become shorter; else
-    /// what `sendmsg` says.
+    /// those of `sendmsg`.
     pub fn send_segmented(
         &mut self,
         socket: BorrowedFd<'_>,

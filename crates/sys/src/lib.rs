@@ -1,4 +1,4 @@
-//! System calls that no library offers safely or without allocation: the only room with `unsafe`.
+//! System calls that no library offers safely or without allocation: the only crate with `unsafe`.
 //!
 //! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there
 //! and not wrapped again.

@@ -36,16 +36,13 @@ impl Mapping {
     /// Maps `length` bytes from the start of `file`, to be read; it may be (or become) shorter than that.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, else what `mmap` says.
+    /// `EINVAL` for an empty length, else those of `mmap`.
     pub fn new(file: impl AsFd, length: usize) -> io::Result<Mapping> {
         Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED)
     }
 
     /// The same, with every page of the file mapped at once, read from storage if need be: no send of them
     /// faults then. What cannot be read is left for a send to tell.
-    ///
-    /// # Errors
-    /// As [`Mapping::new`].
     pub fn populated(file: impl AsFd, length: usize) -> io::Result<Mapping> {
         Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
@@ -60,9 +57,6 @@ impl Mapping {
     }
 
     /// Maps memory of no file, zeros, to be read and written. Processes that are forked share it.
-    ///
-    /// # Errors
-    /// As [`Mapping::new`].
     pub fn anonymous(length: usize) -> io::Result<Mapping> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
@@ -89,8 +83,8 @@ impl Mapping {
     /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what
-    /// `send` says.
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else
+    /// those of `send`.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
         send::send(socket, vector, Mode::Copy)
@@ -111,8 +105,8 @@ impl Mapping {
     /// mapped file ends first. May block: what is not in memory is read.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what
-    /// `process_vm_readv` says (`EPERM` or `ENOSYS` where a container's filter forbids it).
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else
+    /// those of `process_vm_readv` (`EPERM` or `ENOSYS` where a container's filter forbids it).
     pub fn read(&self, range: Range<usize>, buffer: &mut BytesMut) -> io::Result<usize> {
         let from = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
         buffer.reserve(from.iov_len);
@@ -178,8 +172,8 @@ impl Mapping {
     /// Reads what a pipe or connection has straight into the range; answers how many bytes. May block.
     ///
     /// # Errors
-    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`], else what
-    /// `read` says.
+    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`], else those of
+    /// `read`.
     pub fn fill(&self, range: Range<usize>, source: BorrowedFd<'_>) -> io::Result<usize> {
         let to = self.writable_vector(range)?;
         // SAFETY: the bytes lie in our own mapping, which is there longer than the call takes.
@@ -191,8 +185,8 @@ impl Mapping {
     /// the pipe, and whatever that was spliced to, changes them.
     ///
     /// # Errors
-    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else what `vmsplice`
-    /// says.
+    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else those of
+    /// `vmsplice`.
     pub fn refer(&self, range: Range<usize>, pipe: BorrowedFd<'_>) -> io::Result<usize> {
         let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long

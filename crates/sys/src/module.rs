@@ -29,7 +29,7 @@ pub use vector::{Part, Vector};
 
 use crate::checked;
 
-/// Where the device is.
+/// Path of the device.
 pub const DEVICE: &str = "/dev/wirepath";
 
 /// The opened device. Any number of threads may use one; each having its own spares them a shared counter.
@@ -38,10 +38,10 @@ pub struct Module {
     device: File,
 }
 
-/// Why the device cannot be used, and what to do.
+/// Error of opening the device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is none.
+    /// No device.
     #[error("needs the kernel module: docs/module.md says how to load it")]
     Missing,
     /// This user may not open it.
@@ -52,25 +52,22 @@ pub enum OpenError {
         "cannot open {DEVICE}: not permitted here: allow it in the container (--device) or the unit (DeviceAllow=)"
     )]
     Barred,
-    /// It is another version's.
+    /// Another version.
     #[error(
         "the kernel module that is loaded speaks version {loaded}, this program version {known}: load its own, see docs/module.md",
         known = layout::VERSION
     )]
     Version {
-        /// What it says of itself.
+        /// Version of the module.
         loaded: u32,
     },
-    /// It is there and does not answer as it should.
+    /// Any other error.
     #[error("{DEVICE}: {0}; {remedy}", remedy = remedy(.0))]
     Other(#[source] io::Error),
 }
 
 impl Module {
     /// Opens the device and asks it for its version.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open() -> Result<Module, OpenError> {
         Module::open_at(DEVICE.as_ref())
     }
@@ -84,10 +81,7 @@ impl Module {
         }
     }
 
-    /// What the module does on this kernel, as it is switched now, and its limits.
-    ///
-    /// # Errors
-    /// What `ioctl` says.
+    /// Version, features and limits of the module on this kernel.
     pub fn query(&self) -> io::Result<Query> {
         let mut query = Query { size: size_of::<Query>() as u32, ..Query::default() };
         // SAFETY: the kernel writes as many bytes as `size` says, all of which are numbers.
@@ -99,7 +93,7 @@ impl Module {
     /// storage; waits for room in the socket unless that is non-blocking.
     ///
     /// # Errors
-    /// As the header says, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and what `send` says.
+    /// As the header says, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and those of `send`.
     /// `EINVAL` for given headers that are too few.
     #[inline]
     pub fn send(&self, socket: BorrowedFd<'_>, run: &mut Run<'_>) -> io::Result<()> {
@@ -167,7 +161,7 @@ impl OpenError {
         }
     }
 
-    /// What the system said, or what it would say of another version's device.
+    /// The error's errno; `EPROTO` for another version.
     pub fn errno(&self) -> Errno {
         match self {
             OpenError::Missing => Errno::NODEV,
@@ -179,7 +173,7 @@ impl OpenError {
     }
 }
 
-/// What to do about an error that is not about the device's being there.
+/// Cure of another error.
 fn remedy(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::MFILE) => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",

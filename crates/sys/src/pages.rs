@@ -34,7 +34,7 @@ impl PageBuffer {
     /// `length` bytes from the start of a page.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, else what `mmap` says.
+    /// `EINVAL` for an empty length, else those of `mmap`.
     pub fn new(length: usize) -> io::Result<PageBuffer> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
         // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
@@ -86,7 +86,7 @@ struct Shared {
     lost: AtomicBool,
 }
 
-/// Why pages cannot be written yet, and the pages.
+/// Pages that cannot be written, and the reason.
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// Somebody else has a share, or a loan is not back yet.
@@ -101,9 +101,6 @@ pub enum ReclaimError {
 
 impl SharedPages {
     /// Gives the buffer back to be written, if this is the only share and no loan is out.
-    ///
-    /// # Errors
-    /// [`ReclaimError`] gives the pages back instead.
     pub fn reclaim(self) -> Result<PageBuffer, ReclaimError> {
         if self.0.lost.load(Relaxed) {
             return Err(ReclaimError::Lost(self));
@@ -120,7 +117,7 @@ impl SharedPages {
     /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the pages, else what `send` says.
+    /// `EINVAL` for a range outside the pages, else those of `send`.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Copy)
     }
@@ -129,7 +126,7 @@ impl SharedPages {
     ///
     /// # Errors
     /// `EINVAL` for a range outside the pages, `ENOBUFS` when too much is lent already
-    /// (`net.core.optmem_max`, RLIMIT_MEMLOCK), else what `send` says.
+    /// (`net.core.optmem_max`, RLIMIT_MEMLOCK), else those of `send`.
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<(usize, Lent)> {
         let taken = send::send(socket, self.vector(range)?, Mode::Lend)?;
         Ok((taken, self.promise()))

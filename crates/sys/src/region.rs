@@ -31,8 +31,7 @@ impl Region {
     /// A region of `length` bytes, zeros at first, with what `fill` writes to it.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, `ENOMEM` if there is not so much memory, what `fill` says, else what the
-    /// calls say.
+    /// `EINVAL` for an empty length, `ENOMEM` without enough memory, else those of `fill` and the calls.
     pub fn new<E: From<io::Error>>(
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
@@ -48,7 +47,7 @@ impl Region {
         Ok(region)
     }
 
-    /// What is in it.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that, and nothing has written to it since `new` was over.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }

@@ -16,7 +16,7 @@ pub(crate) const UDP_GRO: libc::c_int = 104;
 /// Makes the kernel cut each send into datagrams of `size` bytes; 0 turns that off.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 4.18, else what `setsockopt` says.
+/// `ENOPROTOOPT` before Linux 4.18, else those of `setsockopt`.
 pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_SEGMENT, size.into())
 }
@@ -24,24 +24,18 @@ pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
 /// Lets the kernel hand over several datagrams of one size together, as they came.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 5.0, else what `setsockopt` says.
+/// `ENOPROTOOPT` before Linux 5.0, else those of `setsockopt`.
 pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
 /// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has
 /// room for (`SO_RCVLOWAT`).
-///
-/// # Errors
-/// What `setsockopt` says.
 pub fn set_least_to_wake(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
 /// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
-///
-/// # Errors
-/// What `setsockopt` says.
 pub fn set_fragmentation(socket: BorrowedFd<'_>, local: SocketAddr, allowed: bool) -> io::Result<()> {
     match local {
         SocketAddr::V4(_) => {
@@ -58,7 +52,7 @@ pub fn set_fragmentation(socket: BorrowedFd<'_>, local: SocketAddr, allowed: boo
 /// The MTU in bytes that the kernel knows of the path to the address this socket is connected to.
 ///
 /// # Errors
-/// `ENOTCONN` on a socket that is not connected, else what `getsockopt` says.
+/// `ENOTCONN` on a socket that is not connected, else those of `getsockopt`.
 pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
     let (level, option) = match local {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
@@ -75,9 +69,6 @@ pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
 
 /// Has what a socket sends over IPv6 leave in packets of at most `bytes` (at least 1280), whatever its path
 /// takes (`IPV6_MTU`).
-///
-/// # Errors
-/// What `setsockopt` says.
 pub fn set_most_ipv6(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())
 }
@@ -86,7 +77,7 @@ pub fn set_most_ipv6(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
 /// (`SIOCOUTQ`).
 ///
 /// # Errors
-/// `EINVAL` for a socket that listens, else what `ioctl` says.
+/// `EINVAL` for a socket that listens, else those of `ioctl`.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int, and `value`
@@ -100,7 +91,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
 /// (`linux/tcp.h`, since Linux 2.6).
 ///
 /// # Errors
-/// `EOPNOTSUPP` for another socket, else what `getsockopt` says.
+/// `EOPNOTSUPP` for another socket, else those of `getsockopt`.
 pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     /// `TCP_CLOSE` of `net/tcp_states.h`.
     const CLOSE: u8 = 7;

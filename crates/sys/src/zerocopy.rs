@@ -12,7 +12,7 @@ use crate::socket::set;
 /// Lets sends on `socket` lend their pages. Only those that ask for it do.
 ///
 /// # Errors
-/// `ENOTSUPP` (524) for sockets that cannot, else what `setsockopt` says.
+/// `ENOTSUPP` (524) for sockets that cannot, else those of `setsockopt`.
 pub fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
@@ -32,9 +32,6 @@ pub struct Returned {
 }
 
 /// Takes the next notice from the socket's error queue, or nothing if there is none now. Never blocks.
-///
-/// # Errors
-/// What `recvmsg` says.
 pub fn returned(socket: BorrowedFd<'_>) -> io::Result<Option<Returned>> {
     loop {
         match next_error(socket) {

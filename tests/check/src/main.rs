@@ -154,6 +154,7 @@ impl Suite {
     /// Steps that only compute.
     fn when_idle(&self) -> Vec<Lane> {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+        let documentation = ["doc", "--no-deps", "--workspace", "--locked"];
         let examples = ["test", "--workspace", "--doc", "--locked"];
         // A workspace of its own, because its targets need another compiler; replaying the corpus does not.
         let fuzz =
@@ -162,6 +163,10 @@ impl Suite {
         let mut lanes = vec![
             vec![
                 cargo("clippy", &clippy, Count::ExitCode, 20).when_idle(),
+                // Needs the same metadata of dependencies as clippy.
+                cargo("documentation", &documentation, Count::ExitCode, 20)
+                    .with("RUSTDOCFLAGS", "-D warnings")
+                    .when_idle(),
                 cargo("examples", &examples, Count::TestResults, 20).when_idle(),
                 cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20)
                     .when_idle(),

@@ -159,8 +159,7 @@ fn check_member(member: &Member, ours: &BTreeSet<&str>) -> Vec<Finding> {
     };
     let upward = |name: &&String| ours.contains(name.as_str()) && !rule.ours.contains(&name.as_str());
     let foreign = |name: &&String| {
-        !ours.contains(name.as_str())
-            && rule.others.is_some_and(|allowed| !allowed.contains(&name.as_str()))
+        !ours.contains(name.as_str()) && rule.others.is_some_and(|allowed| !allowed.contains(&name.as_str()))
     };
     let is_testkit_of_tests = |name: &String| name == TESTKIT && !member.uses.contains(name);
     let all = member.uses.union(&member.tests_use).filter(|name| !is_testkit_of_tests(name));

@@ -1,5 +1,4 @@
-//! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's
-//! module has.
+//! Calls of the kernel module, which the papers call enhanced.
 //!
 //! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's
 //! RTP engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by
@@ -20,12 +19,12 @@ const CALL: &str = "ioctl(WIREPATH_SEND)";
 /// Packets with timestamps that no fixed step leads to, for one call: the train that the kernel cuts.
 const TABLE: usize = 64;
 
-/// Where the kernel finds payload.
+/// Source of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// In the file.
+    /// The file.
     File,
-    /// In its mapping.
+    /// Its mapping.
     Mapping,
 }
 
@@ -64,7 +63,7 @@ pub(crate) fn send_run(
     }
 }
 
-/// Sorts what the module answers when it has sent nothing.
+/// Classifies errors of the module when it has sent nothing.
 #[cold]
 pub(crate) fn failed(
     call: &'static str,

@@ -1,10 +1,9 @@
 //! `loan`: the page loan of the zero-copy protocol paper (002), today. A send lends its pages where that is
 //! cheaper than a copy, and is copied where it is not: one call, one copy or none.
 //!
-//! What is cheaper is a question of size and alignment ([`crate::LoanPolicy`]) and of the device: one that
-//! neither gathers nor computes checksums is sent copies in any case, and so is, but for a trial now and
-//! then, a route on which the kernel turned the last loans into copies. The pages are a mapped file's, or of
-//! a caller's own ([`BlockSink::send_pages`]).
+//! Size, alignment ([`crate::LoanPolicy`]) and device decide: one that neither gathers nor computes checksums
+//! is always sent copies, and so is, but for a trial now and then, a route on which the kernel turned the
+//! last loans into copies. The pages are those of a mapped file, or the caller's ([`BlockSink::send_pages`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,12 +47,7 @@ impl BlockSink {
     }
 
     /// As [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such
-    /// loans are counted with the others; they come back to the ring, as it sends, in
-    /// [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up with `context` and not
-    /// with the sink.
-    ///
-    /// # Errors
-    /// As [`BlockSink::send_pages`].
+    /// loans are counted with the others; they come back to the ring, and are given up with `context`.
     pub fn send_pages_by_ring(
         &self,
         pages: &SharedPages,

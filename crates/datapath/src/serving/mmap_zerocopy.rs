@@ -1,8 +1,8 @@
 //! `mmap_zerocopy`: a block is sent from a mapping of its file, whose pages the kernel borrows
 //! (MSG_ZEROCOPY): one call, no copy.
 //!
-//! What the papers' `mmap_msend` was added for. To a UDP socket it sends a train of datagrams (UDP_SEGMENT).
-//! When the kernel will not borrow more, the block is copied, and counted as such.
+//! The purpose of the papers' `mmap_msend`. To a UDP socket it sends a train of datagrams (UDP_SEGMENT). When
+//! the kernel will not borrow more, the block is copied, and counted as such.
 
 use super::mmap_send;
 use crate::SendError;

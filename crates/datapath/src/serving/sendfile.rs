@@ -64,8 +64,8 @@ pub(crate) fn to_datagrams(
     }
 }
 
-/// Why `call` took none of an extent. Disks say `EIO`, and so do routes that cannot segment: reading tells
-/// which it was.
+/// Error of a `call` that took none of an extent. Disks answer `EIO`, and so do routes that cannot segment:
+/// reading tells them apart.
 #[cold]
 pub(crate) fn of_nothing(
     call: &'static str,

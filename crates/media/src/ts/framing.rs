@@ -1,15 +1,14 @@
-//! How the packets of a transport stream lie in a file.
+//! Framing of the packets of a transport stream in a file.
 
 use super::packet::{PACKET_LENGTH, SYNC_BYTE};
 
-/// How many bytes of a file are looked through for the first packet.
+/// Bytes of a file that are searched for the first packet.
 pub const DETECTION_BYTES: u64 = 64 * 1024;
 
-/// How many sync bytes in a row prove a framing in an unknown file.
+/// Sync bytes in a row that prove a framing in an unknown file.
 const DETECTION_RUN: usize = 5;
 
-/// How many sync bytes in a row prove that the packets go on after a damaged place. The spacing is known
-/// then, so fewer are enough, and less is lost.
+/// Sync bytes in a row that prove that packets go on after damage. The spacing is known, so fewer suffice.
 const RECOVERY_RUN: usize = 3;
 
 /// The spacing of packets in a file. What lies between them is dropped: it is not part of the stream.
@@ -23,13 +22,13 @@ pub enum Framing {
     Protected,
 }
 
-/// The file is not a transport stream, or one so damaged that no packet can be found at its head.
+/// Fault of a file at whose head no packet is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not an MPEG transport stream: no run of sync bytes 0x47 at 188, 192 or 204 bytes in the first {searched} bytes"
 )]
 pub struct NotTransportStream {
-    /// How many bytes were looked at, from the first.
+    /// Bytes that were searched, from the first.
     pub searched: u64,
 }
 
@@ -53,7 +52,7 @@ impl Framing {
     }
 }
 
-/// What a search for packets came to. Positions count from the first byte searched.
+/// Result of a search for packets. Positions count from the first byte searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The first sync byte of a run.

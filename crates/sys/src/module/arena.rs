@@ -23,9 +23,6 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     /// So many bytes of zeros, in whole pages.
-    ///
-    /// # Errors
-    /// What `mmap` says.
     pub fn new(length: usize) -> io::Result<Arena> {
         let length = length.next_multiple_of(rustix::param::page_size());
         // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
@@ -40,7 +37,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// How many bytes may be used.
+    /// Bytes that may be used.
     pub fn length(&self) -> usize {
         self.length
     }
@@ -107,7 +104,7 @@ impl Arena {
     }
 }
 
-/// What the kernel writes of one structure is at most so long.
+/// Most that the kernel writes of one structure.
 const ROOM: usize = 4096;
 
 /// All of an arena's addresses, with those that may not be used.
@@ -126,9 +123,6 @@ impl Drop for Arena {
 impl Module {
     /// Any request of this device with any argument; answers the run that was started, if one was.
     ///
-    /// # Errors
-    /// What `ioctl` says.
-    ///
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
     pub fn ask(&self, request: u32, arena: &mut Arena, argument: u64) -> io::Result<Option<Started>> {
@@ -139,9 +133,6 @@ impl Module {
 
 impl Started {
     /// Any request of this run with any argument.
-    ///
-    /// # Errors
-    /// What `ioctl` says.
     ///
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
@@ -161,17 +152,11 @@ pub struct CommandRing {
 
 impl CommandRing {
     /// A ring for one request at a time.
-    ///
-    /// # Errors
-    /// What `io_uring_setup` says.
     pub fn new() -> io::Result<CommandRing> {
         Ok(CommandRing { ring: io_uring::IoUring::new(4)? })
     }
 
     /// As [`Module::ask`], by the ring; waits for the completion, and ends the process if there is none.
-    ///
-    /// # Errors
-    /// What the completion or the ring says.
     ///
     /// # Panics
     /// If the kernel might write to memory outside of the arena.

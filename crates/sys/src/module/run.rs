@@ -24,7 +24,7 @@ pub struct Run<'a> {
     borrowed: PhantomData<&'a [u8]>,
 }
 
-/// What was sent of a run.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Packets.
@@ -37,7 +37,7 @@ pub struct Sent {
     pub copied_bytes: u64,
 }
 
-/// Where the headers of the kernel's RTP engine begin, and how they go on.
+/// Headers of the kernel's RTP engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtp<'a> {
     /// Synchronisation source.
@@ -68,7 +68,7 @@ pub enum Marker {
 /// The timestamps of a run's packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Timestamps<'a> {
-    /// That of the first packets, and what is added after each `packets` of them (0 means 1).
+    /// A first one, and a step after each `packets` of them (0 means 1).
     Step {
         /// The first.
         first: u32,
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// What was sent of it, by all calls.
+    /// Progress by all calls.
     pub fn sent(&self) -> Sent {
         let layout::Run { packets, trains, bytes, copied_bytes, .. } = self.raw;
         Sent { packets, trains, bytes, copied_bytes }
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
         self.is_of_bytes
     }
 
-    /// What the kernel is handed; good for as long as `self` stays where it is and borrowed.
+    /// The structure for the kernel, valid while `self` stays in place and borrowed.
     ///
     /// # Errors
     /// `EINVAL` if fewer headers were given than there are packets: the kernel would read what lies behind

@@ -52,19 +52,19 @@ pub struct Started {
     pub(super) run: OwnedFd,
 }
 
-/// How far a run is.
+/// Progress of a paced run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// True if it goes on.
+    /// State of the run.
     pub state: State,
-    /// What was sent, and how punctually; the header says what each means.
+    /// Counts, which the header explains.
     pub counts: layout::Status,
 }
 
-/// True if a run goes on.
+/// State of a paced run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It does.
+    /// It goes on.
     Going,
     /// It has ended by itself: all was sent, or an error says why not.
     Ended(Result<(), Errno>),
@@ -77,10 +77,7 @@ impl Started {
         Started { run }
     }
 
-    /// How far it is.
-    ///
-    /// # Errors
-    /// What `ioctl` says.
+    /// Progress.
     pub fn status(&self) -> io::Result<Status> {
         self.ask(layout::STATUS)
     }
@@ -94,9 +91,6 @@ impl Started {
     }
 
     /// Ends it.
-    ///
-    /// # Errors
-    /// What `ioctl` says.
     pub fn stop(&self) -> io::Result<()> {
         // SAFETY: the request takes no structure.
         checked(unsafe { libc::ioctl(self.run.as_raw_fd(), layout::STOP as _, 0) } as isize).map(drop)

@@ -110,7 +110,7 @@ impl<'a> Vector<'a> {
         self.raw.copied_bytes
     }
 
-    /// What the kernel is handed.
+    /// The structure for the kernel.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> *mut layout::Vector {
         self.raw.socket = socket.as_raw_fd();
         &raw mut self.raw
