@@ -19,7 +19,7 @@ mod request;
 mod respond;
 mod response;
 
-pub use accept::{Accept, Listing};
+pub use accept::Listing;
 pub use condition::{Conditions, EntityTag, Verdict};
 pub use content_type::content_type;
 pub use error::{HEAD_LIMIT, HeadError};

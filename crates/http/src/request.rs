@@ -2,7 +2,7 @@
 
 use http::{Method, Version, header};
 
-use crate::{Accept, AssetPath, Conditions, HeadError, RangeSet, RequestHead, fields};
+use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead, fields};
 
 /// Longest body in bytes that is skipped; after a longer one the connection is closed.
 const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
@@ -26,8 +26,8 @@ pub struct Request {
     pub range: Option<RangeSet>,
     /// Conditions of the response.
     pub conditions: Conditions,
-    /// Media types that the client accepts.
-    pub accept: Accept,
+    /// Form of listings that the client prefers.
+    pub listing: Listing,
     /// Length in bytes of the body that follows and is skipped by the reader of heads.
     pub(crate) skipped_body_length: u64,
 }
@@ -64,8 +64,8 @@ impl Request {
             agent: fields::only(&head.fields, &header::USER_AGENT).map(str::to_owned),
             range: fields::only(&head.fields, &header::RANGE).and_then(RangeSet::parse),
             conditions: Conditions::of(&head.fields),
-            accept: fields::joined(&head.fields, &header::ACCEPT)
-                .map_or_else(Accept::default, |value| Accept::parse(&value)),
+            listing: fields::joined(&head.fields, &header::ACCEPT)
+                .map_or(Listing::Html, |value| Listing::preferred(&value)),
             skipped_body_length: skipped.unwrap_or(0),
         })
     }

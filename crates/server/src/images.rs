@@ -1,8 +1,10 @@
 //! Wire images as files: packed from assets, kept in a folder, played from.
 
+mod error;
 mod hot;
 mod image;
 mod image_folder;
+mod key;
 mod open;
 mod packing;
 mod progress;
@@ -15,11 +17,12 @@ mod summary;
 mod tests;
 mod work_queue;
 
+pub use error::StoreError;
 pub(crate) use hot::{HotCounts, HotMemory, HotSession};
 pub use image::Image;
 pub use image_folder::{FolderError, ImageFolder};
 pub(crate) use progress::SeekResult;
 pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{Store, StoreCounts, StoreError, USUAL_TS_PER_PACKET};
+pub use store::{Store, StoreCounts, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

@@ -218,6 +218,11 @@ fn by_name(served: Vec<Served>) -> Result<BTreeMap<OsString, Served>, LibraryErr
     Ok(named)
 }
 
+/// Returns whether a name is kept from clients.
+fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".")
+}
+
 fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

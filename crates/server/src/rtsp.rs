@@ -16,10 +16,11 @@ mod rtcp;
 mod session;
 mod session_info;
 mod session_state;
+mod shared;
 
 pub(crate) use listener::Listener;
-pub use listener::RtspOptions;
 pub use ports::port_pairs;
+pub use shared::RtspOptions;
 
 #[cfg(test)]
 mod tests;

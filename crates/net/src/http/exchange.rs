@@ -8,12 +8,14 @@ use std::sync::Arc;
 use http::{Method, StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use wirepath_engine::Engine;
 use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
 
 use super::access_log::Access;
 use super::connection::{Connection, End, now_s};
-use super::listener::Shared;
+use super::counters::Counters;
+use super::options::HttpOptions;
 use crate::limits::Permit;
 
 /// Source of the answers to GET and HEAD.
@@ -41,6 +43,14 @@ impl From<Response> for Answer {
     fn from(response: Response) -> Self {
         Self { response, file: None }
     }
+}
+
+/// State that all connections share.
+pub(super) struct Shared<S> {
+    pub(super) options: HttpOptions,
+    pub(super) counters: Arc<Counters>,
+    pub(super) site: S,
+    pub(super) engine: Arc<Engine>,
 }
 
 /// A client of a listener.

@@ -7,51 +7,19 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_engine::Engine;
 
-use super::access_log::AccessLog;
-use super::connection::{Timeouts, reject};
+use super::connection::reject;
 use super::counters::{Counters, Counts};
-use super::exchange::{Exchanges, Site};
+use super::exchange::{Exchanges, Shared, Site};
+use super::options::HttpOptions;
 use crate::limits::ClientLimits;
 use crate::metrics::Metrics;
 use crate::status::Status;
-
-/// Limits of an HTTP listener.
-#[derive(Clone, Debug)]
-pub struct HttpOptions {
-    /// Most connections.
-    pub max_connections: usize,
-    /// Most connections from one address; of IPv6, from one /64 network.
-    pub max_connections_per_address: usize,
-    /// Time limits for clients.
-    pub timeouts: Timeouts,
-    /// Form of the access log; none for no such log.
-    pub access_log: Option<AccessLog>,
-}
-
-impl Default for HttpOptions {
-    fn default() -> Self {
-        Self {
-            max_connections: 4096,
-            max_connections_per_address: 256,
-            timeouts: Timeouts::default(),
-            access_log: None,
-        }
-    }
-}
 
 /// HTTP listener that does not listen yet.
 pub struct Listener {
     options: HttpOptions,
     counters: Arc<Counters>,
     limits: Arc<ClientLimits>,
-}
-
-/// State that all connections share.
-pub(super) struct Shared<S> {
-    pub(super) options: HttpOptions,
-    pub(super) counters: Arc<Counters>,
-    pub(super) site: S,
-    pub(super) engine: Arc<Engine>,
 }
 
 impl Listener {

@@ -18,7 +18,7 @@ use rustix::fs::{Access, FallocateFlags, access, fallocate};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::open::Key;
+use super::key::Key;
 use super::read::is_lost;
 
 /// Ending of finished images.

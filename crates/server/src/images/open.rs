@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wirepath_media::image::{Identity, Recipe};
+use wirepath_media::image::Identity;
 
+use super::error::StoreError;
 use super::image::Image;
-use super::store::StoreError;
+use super::key::Key;
 
 /// Most idle images, which are kept open so that they need not be checked again.
 const MAX_IDLE: usize = 32;
@@ -22,14 +23,6 @@ const FAILURE_TTL: Duration = Duration::from_secs(10);
 /// Time after the last request for which an image is packed though nobody holds it: between DESCRIBE and
 /// SETUP nobody does.
 const ABANDON_DELAY: Duration = Duration::from_secs(10);
-
-/// Key of an image: one version of a file has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    pub(super) recipe: Recipe,
-}
 
 /// Open images. Methods return the images that they remove, to be dropped where files may be closed.
 pub(super) struct OpenImages {
@@ -50,33 +43,6 @@ struct Failure {
     identity: Identity,
     error: StoreError,
     at: Instant,
-}
-
-impl Key {
-    pub(super) fn of(identity: Identity, recipe: Recipe) -> Key {
-        Key { device: identity.device, inode: identity.inode, recipe }
-    }
-
-    /// Name in the cache.
-    pub(super) fn name(&self) -> String {
-        let Recipe { ts_per_packet, burst_us } = self.recipe;
-        format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
-    }
-
-    /// Returns whether `name` is such a name.
-    pub(super) fn is_name(name: &str) -> bool {
-        let numbers = || {
-            let (device, rest) = name.split_once('-')?;
-            let (inode, recipe) = rest.split_once('-')?;
-            let (ts_per_packet, burst_us) = recipe.split_once('x')?;
-            let recipe =
-                Recipe { ts_per_packet: ts_per_packet.parse().ok()?, burst_us: burst_us.parse().ok()? };
-            let hex = |digits| u64::from_str_radix(digits, 16).ok();
-            Some(Key { device: hex(device)?, inode: hex(inode)?, recipe })
-        };
-        // A number may be written in other ways (`+7`, `07`); only ours is.
-        numbers().is_some_and(|key| key.name() == name)
-    }
 }
 
 impl OpenImages {
@@ -192,7 +158,7 @@ mod tests {
     use super::*;
     use crate::images::{Failure as ImageFailure, Summary};
     use wirepath_engine::{BlockingPool, Priority};
-    use wirepath_media::image::Plan;
+    use wirepath_media::image::{Plan, Recipe};
 
     const RECIPE: Recipe = Recipe { ts_per_packet: 7, burst_us: 20_000 };
 

@@ -10,9 +10,9 @@ use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
 use wirepath_media::ts::PACKET_LENGTH;
 
+use super::error::{StoreError, identity, io_error};
 use super::image::Image;
 use super::image_folder::Draft;
-use super::store::{StoreError, identity, io_error};
 use super::summary::Summary;
 
 /// Bytes of the asset that are read at a time.

@@ -15,15 +15,16 @@ use wirepath_datapath::MappedFile;
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
 use wirepath_media::image::{Identity, Plan, Recipe};
 
+use super::error::{StoreError, identity, io_error};
 use super::image::{Damage, Image};
 use super::image_folder::{Draft, FolderError, ImageFolder};
-use super::open::{IDLE_TTL, Key, OpenImages};
+use super::key::Key;
+use super::open::{IDLE_TTL, OpenImages};
 use super::packing;
 use super::progress::Failure;
 use super::read::read_image;
 use super::summary::Summary;
 use super::work_queue::WorkQueue;
-use crate::library;
 
 mod job;
 
@@ -72,46 +73,6 @@ counters! {
     cache_used_bytes: Gauge,
     /// Room that wire images may take.
     cache_budget_bytes: Gauge,
-}
-
-/// An asset cannot be played.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Its image cannot be kept.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// A call on the asset or its image failed.
-    #[error("{0}: {1}")]
-    Io(&'static str, Arc<io::Error>),
-    /// It is not a transport stream with a clock; the text says why.
-    #[error("{0}")]
-    NotPlayable(String),
-    /// Too many assets are waiting to be packed.
-    #[error("too many assets are waiting to be packed; try again later")]
-    Busy,
-    /// [`Store::stop_packing`] was called, or nobody needs the image any more.
-    #[error("packing was stopped")]
-    Stopped,
-    /// The path is too narrow for even one transport stream packet.
-    #[error("a path MTU of {0} bytes is too small for one transport stream packet")]
-    Mtu(u32),
-}
-
-impl StoreError {
-    /// Text for clients: names no folder of this machine.
-    pub fn public(&self) -> String {
-        match self {
-            StoreError::Folder(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
-                "no space for its wire image; see the server's log".to_owned()
-            }
-            StoreError::Folder(FolderError::Io(..)) | StoreError::Io(..) => {
-                "it or its wire image cannot be read or written; see the server's log".to_owned()
-            }
-            StoreError::NotPlayable(_) | StoreError::Busy | StoreError::Stopped | StoreError::Mtu(_) => {
-                self.to_string()
-            }
-        }
-    }
 }
 
 impl Store {
@@ -370,14 +331,4 @@ fn run_expiry(store: &Weak<Store>, ended: &Receiver<()>) {
             return;
         }
     }
-}
-
-/// Version and file of an open asset.
-pub(super) fn identity(asset: &File) -> Result<Identity, StoreError> {
-    let stat = rustix::fs::fstat(asset).map_err(|errno| io_error("fstat of the asset", errno.into()))?;
-    Ok(library::identity(&stat))
-}
-
-pub(super) fn io_error(what: &'static str, source: io::Error) -> StoreError {
-    StoreError::Io(what, source.into())
 }

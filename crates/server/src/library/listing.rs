@@ -1,8 +1,7 @@
 //! Contents of folders.
 
 use super::asset::{identity, modified_s};
-use super::resolve::is_hidden;
-use super::{FindError, Served};
+use super::{FindError, Served, is_hidden};
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Paths below a served folder, resolved by the kernel.
 
 use super::asset::identity;
-use super::{Asset, FindError, FolderListing, Found, listing};
+use super::{Asset, FindError, FolderListing, Found, is_hidden, listing};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -76,11 +76,6 @@ impl ServedFolder {
         }
         Err(Errno::AGAIN)
     }
-}
-
-/// Returns whether a name is kept from clients.
-pub(super) fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".")
 }
 
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {

@@ -1,11 +1,11 @@
 //! Request handler of a connection: the methods are in `methods`, their shared parts here.
 
 use super::counters::EndReason;
-use super::listener::Shared;
 use super::player::{OpenError, Presentation};
 use super::ports::canonical;
 use super::session::{EventKind, EventSender, Session, SessionEvent};
 use super::session_state::PlayRange;
+use super::shared::Shared;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -120,10 +120,9 @@ impl RequestHandler {
     /// Ends the sessions that have been silent for too long.
     pub(super) async fn expire(&mut self, now: Instant) {
         let limit = self.shared.options.session_timeout;
-        let silent = |session: &&Session| session.info.heard() + limit <= now;
-        let ids: Vec<String> =
-            self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
-        end(ids.iter().filter_map(|id| self.sessions.remove(id)).collect(), EndReason::Timeout).await;
+        let silent = self.sessions.extract_if(|_, session| session.info.heard() + limit <= now);
+        let silent = silent.map(|(_, session)| session).collect();
+        end(silent, EndReason::Timeout).await;
     }
 
     pub(super) async fn end_all(&mut self, reason: EndReason) {

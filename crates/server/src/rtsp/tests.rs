@@ -6,8 +6,9 @@ mod methods;
 mod rtcp;
 mod survival;
 
+use super::Listener;
 use super::counters::Counts;
-use super::{Listener, RtspOptions};
+use super::shared::RtspOptions;
 
 use client::Client;
 use fake::FakePlayer;

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::{Store, StoreError};
+use super::Store;
+use crate::images::error::StoreError;
 use crate::images::image::Image;
 use crate::images::image_folder::is_full;
-use crate::images::open::Key;
+use crate::images::key::Key;
 use crate::images::packing::{self, Packed, Packing, Step};
 use crate::images::summary::Summary;
 use crate::images::work_queue::Work;
