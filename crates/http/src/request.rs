@@ -45,9 +45,6 @@ pub enum Target {
 
 impl Request {
     /// Reads a head.
-    ///
-    /// # Errors
-    /// [`HeadError`].
     pub fn read(head: &RequestHead) -> Result<Self, HeadError> {
         let target = Target::of(head)?;
         let host = head.host()?.to_owned();

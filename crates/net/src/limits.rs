@@ -48,9 +48,6 @@ impl ClientLimits {
     }
 
     /// Admits one more from this address.
-    ///
-    /// # Errors
-    /// [`Exceeded`].
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Exceeded> {
         let address = client(address);
         let mut open = self.open.lock();

@@ -25,9 +25,6 @@ pub fn any_address() -> IpAddr {
 }
 
 /// Listens on an address; on `::` also for IPv4. Must be called on a tokio runtime.
-///
-/// # Errors
-/// An error of `bind` or another call on the socket.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;

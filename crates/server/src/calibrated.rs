@@ -15,9 +15,6 @@ const BUDGET: Duration = Duration::from_secs(2);
 /// Support of this host, with the calibrations of `file`, and with hot memory or without. If none is of this
 /// host, paths are measured in the background, and added to the file. A file of another format is left as it
 /// is.
-///
-/// # Errors
-/// If no thread can be had.
 pub(crate) fn support(forced: Option<DataPath>, file: &Path, hot_memory: bool) -> io::Result<Arc<Support>> {
     let calibrations = Calibrations::load(file).unwrap_or_else(|error| {
         tracing::warn!(

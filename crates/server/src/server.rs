@@ -83,9 +83,6 @@ pub struct Server {
 
 impl Server {
     /// Opens everything; must be called on a tokio runtime, as `run`.
-    ///
-    /// # Errors
-    /// [`StartError`].
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
@@ -128,17 +125,11 @@ impl Server {
     }
 
     /// Address that RTSP listens on.
-    ///
-    /// # Errors
-    /// An error of `getsockname`.
     pub fn rtsp_address(&self) -> io::Result<SocketAddr> {
         self.rtsp.1.local_addr()
     }
 
     /// Address that HTTP listens on.
-    ///
-    /// # Errors
-    /// An error of `getsockname`.
     pub fn http_address(&self) -> io::Result<SocketAddr> {
         self.http.1.local_addr()
     }

@@ -100,17 +100,11 @@ impl Connection {
     }
 
     /// Local address of the connection.
-    ///
-    /// # Errors
-    /// An error of `getsockname`.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.stream.as_ref().ok_or_else(gone)?.local_addr()
     }
 
     /// Waits for the next head, as `read` returns it.
-    ///
-    /// # Errors
-    /// [`End`].
     pub async fn next<T>(
         &mut self,
         mut read: impl FnMut(&mut HeadReader) -> Result<Option<T>, HeadError>,
@@ -167,9 +161,6 @@ impl Connection {
 
     /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing
     /// is reset: an orderly end could be taken for that of the answer.
-    ///
-    /// # Errors
-    /// Reason for which the answer is incomplete.
     pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
         let (stream, socket) = match self.lend() {
             Ok(lent) => lent,
@@ -209,18 +200,12 @@ impl Connection {
     }
 
     /// Takes back the connection.
-    ///
-    /// # Errors
-    /// An error of `epoll_ctl`.
     pub fn take_back(&mut self, stream: BlockingStream) -> io::Result<()> {
         self.stream = Some(TcpStream::from_std(stream)?);
         Ok(())
     }
 
     /// Sets whether closing the connection resets it.
-    ///
-    /// # Errors
-    /// An error of `setsockopt`.
     pub fn reset_when_closed(&mut self, resets: bool) -> io::Result<()> {
         SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
     }
@@ -234,17 +219,11 @@ impl Connection {
     }
 
     /// Shuts down the sending side. What the client sends can still be read.
-    ///
-    /// # Errors
-    /// An error of `shutdown`.
     pub async fn finish(&mut self) -> io::Result<()> {
         self.stream()?.shutdown().await
     }
 
     /// Shuts down the sending side, and waits a little for the client to close.
-    ///
-    /// # Errors
-    /// An error of `shutdown` or `read`.
     pub async fn linger(&mut self) -> io::Result<()> {
         self.finish().await?;
         let stream = self.stream()?;

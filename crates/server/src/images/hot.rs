@@ -89,9 +89,6 @@ enum Copy {
 impl HotMemory {
     /// Hot memory of at most `budget` bytes for `playbacks`, whose threads have io_urings. A task of this
     /// tokio runtime maintains it.
-    ///
-    /// # Errors
-    /// An error of starting a thread.
     pub(crate) fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
         let memory = HotMemory::new(budget, playbacks)?;
         tokio::spawn(maintain(Arc::downgrade(&memory)));

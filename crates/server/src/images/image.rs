@@ -127,9 +127,6 @@ impl Image {
     }
 
     /// Contents by now.
-    ///
-    /// # Errors
-    /// An error of `fstat`.
     pub fn contents(&self) -> io::Result<Contents> {
         let state = self.state.lock();
         let entries = || state.slots.iter().map(|slot| &slot.entry);

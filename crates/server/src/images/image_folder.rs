@@ -78,9 +78,6 @@ struct UsedBytes {
 impl ImageFolder {
     /// Makes the folder if need be, and removes unfinished files of killed processes. The images in it may take
     /// `budget` bytes.
-    ///
-    /// # Errors
-    /// [`FolderError::Io`].
     pub fn open(folder: &Path, budget: u64) -> Result<ImageFolder, FolderError> {
         let (making_room, used) = (Mutex::default(), Arc::<UsedBytes>::default());
         let images = ImageFolder { path: folder.to_owned(), budget, making_room, used };
@@ -118,9 +115,6 @@ impl ImageFolder {
     }
 
     /// Opens a finished image and marks it as used, now and for as long as the file is open.
-    ///
-    /// # Errors
-    /// [`FolderError::Io`].
     pub fn find(&self, name: &str) -> Result<Option<File>, FolderError> {
         let open = || -> io::Result<Option<File>> {
             let file = match File::open(self.path_of(name)) {
@@ -152,18 +146,12 @@ impl ImageFolder {
     }
 
     /// Begins an image of at most `length` bytes: makes room for it, and reserves the space.
-    ///
-    /// # Errors
-    /// [`FolderError`].
     pub fn begin(&self, name: &str, length: u64) -> Result<Draft, FolderError> {
         self.begin_with(name, length, reserve)
     }
 
     /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Users
     /// of the image keep their file.
-    ///
-    /// # Errors
-    /// [`FolderError::Io`].
     pub fn remove(&self, name: &str, damaged: &File) -> Result<(), FolderError> {
         let path = self.path_of(name);
         let remove = || -> io::Result<()> {

@@ -44,9 +44,6 @@ pub(super) fn is_lost(error: &io::Error) -> bool {
 }
 
 /// Reads and checks the header and the table of an image.
-///
-/// # Errors
-/// [`ReadImageError`].
 pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
     let format = |offset| move |error| ReadImageError::Format(offset, error);
     let length = file.metadata()?.len();

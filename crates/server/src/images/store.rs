@@ -78,9 +78,6 @@ counters! {
 impl Store {
     /// A store over `folder` that packs trains of at most `burst_us`; `readers` read the segments that are
     /// played.
-    ///
-    /// # Errors
-    /// An error of starting a thread.
     pub fn new(
         folder: ImageFolder,
         burst_us: u32,
@@ -119,9 +116,6 @@ impl Store {
     }
 
     /// The recipe for a path of `mtu` bytes with IP headers of `ip_header` bytes.
-    ///
-    /// # Errors
-    /// [`StoreError::Mtu`].
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let recipe = Recipe::for_mtu(capped, ip_header, self.burst_us).ok_or(StoreError::Mtu(mtu))?;
@@ -135,9 +129,6 @@ impl Store {
 
     /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the folder, or
     /// one that is being packed from now on. A failure of a few seconds ago is returned again.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
         let identity = identity(&asset)?;
         let key = Key::of(identity, recipe);

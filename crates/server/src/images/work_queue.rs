@@ -45,9 +45,6 @@ struct Queue<W> {
 
 impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
-    ///
-    /// # Errors
-    /// An error of starting a thread.
     pub(super) fn start(name: &str, threads: usize) -> io::Result<WorkQueue<W>> {
         let queue = Queue {
             new: VecDeque::new(),
