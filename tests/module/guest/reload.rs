@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::system::{delete_module, finit_module};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
-use wirepath_sys::module::{Departures, Module, OpenError, Run};
+use wirepath_sys::module::{Module, OpenError, Run};
 use wirepath_tests::kernel_memory::KernelMemory;
 use wirepath_tests::{Deadline, require, trials};
 
@@ -81,7 +81,7 @@ fn a_module_in_use_does_not_unload() -> Result<()> {
     let bed = TestBed::new()?;
     let module = Module::open()?;
     ensure!(delete() == Err(Errno::AGAIN), "with its device open, it answered {:?}", delete());
-    let run = module.start(bed.sender.as_fd(), &mut bed.run(), Departures::by_rate(1000))?;
+    let run = module.start(bed.sender.as_fd(), &mut bed.run(), 1000)?;
     drop(module);
     ensure!(delete() == Err(Errno::AGAIN), "with a run that goes, it answered {:?}", delete());
     ensure!(run.status()?.counts.error == 0, "{:?}", run.status()?);
@@ -137,7 +137,7 @@ fn loading_races_with_use() -> Result<()> {
             match Module::open() {
                 Ok(module) => {
                     bed.send(&module)?;
-                    let rate = Departures::by_rate(1_000_000);
+                    let rate = 1_000_000;
                     drop(module.start(bed.sender.as_fd(), &mut bed.run(), rate).context("starting")?);
                     opened.fetch_add(1, Ordering::Relaxed);
                 }

@@ -144,6 +144,7 @@ impl<S: Site> Exchanges<S> {
         counters.responses.increment(status.into());
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
+        counters.bodies.increment();
         let sent = match file {
             // Only the parts hold the file from here on, and whoever has the parts discards them.
             Some(file) if of_file => {
@@ -158,6 +159,7 @@ impl<S: Site> Exchanges<S> {
                 self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }
         };
+        counters.bodies.decrement();
         match &sent {
             Ok(()) => counters.body_bytes.add(length),
             Err(error) => {
