@@ -1,4 +1,4 @@
-//! Heads as values: what a request or a response says of itself (RFC 9112 sections 2 to 6).
+//! Heads of requests and responses as values (RFC 9112 sections 2 to 6).
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};

@@ -8,7 +8,7 @@ const RANGE_LIMIT: usize = 32;
 /// section 15.3.7.2).
 const PART_OVERHEAD: u64 = 80;
 
-/// One range of bytes as asked for (RFC 9110 section 14.1.2).
+/// A requested range of bytes (RFC 9110 section 14.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ByteRange {
     /// `first-last`, both included.

@@ -78,7 +78,7 @@ fn get(request: &Request, file: &Representation, context: &ResponseContext) -> R
     response.header(header::ETAG, &tag.to_string()).header(header::LAST_MODIFIED, &http_date(modified_s))
 }
 
-/// The response to GET for so many bytes of this type, of which perhaps some ranges are asked for; `boundary`
+/// The response to GET for `size` bytes of this type, or for ranges of them; `boundary`
 /// is as in [`ResponseContext`].
 pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: u128) -> Response {
     let response = match range.map(|range| range.resolve(size)).as_deref() {

@@ -37,7 +37,7 @@ pub enum Exceeded {
 }
 
 impl ClientLimits {
-    /// Limits with nobody there yet.
+    /// Limits in total, and for each address.
     pub fn new(most: usize, most_per_address: usize) -> Arc<Self> {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }

@@ -38,7 +38,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Source of connections. Dropping it closes it.
 pub trait Listen {
-    /// A connection, with what is known of it.
+    /// A connection, with its addresses.
     type Connection;
 
     /// Waits for a connection; nothing is lost if the wait is cancelled.

@@ -143,7 +143,7 @@ impl SessionPlayback for ImagePlayback {
                 *self.waiting.lock() = Some(waiting);
                 tokio::spawn(async move {
                     let cursor = tokio::select! {
-                        biased; // What was cancelled before must not start, though its place is there now.
+                        biased; // A cancelled request must not start, though its place is there now.
                         _ = cancelled => Err(PlayError::Superseded),
                         cursor = locate(&image, from_us) => cursor,
                     };

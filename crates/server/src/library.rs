@@ -1,10 +1,10 @@
 //! The files that are served, as one tree of names.
 //!
 //! One served folder is the root of the tree. Several folders or files stand below the root under their own
-//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link says: every
+//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link names: every
 //! name is resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a
 //! check and a use. Names that begin with a dot are neither listed nor served: they are how people and
-//! programs mark what is not for others (`.git`, half-written downloads, caches).
+//! programs mark private files (`.git`, half-written downloads, caches).
 //!
 //! All functions may wait for a disk: call them where that is allowed.
 
@@ -117,7 +117,7 @@ pub(crate) enum Found {
 }
 
 impl Library {
-    /// Opens what is to be served.
+    /// Opens the folders and files to serve.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LibraryError> {
         let mut served = paths.iter().map(|path| Served::open(path)).collect::<Result<Vec<_>, _>>()?;
         let tree = match &served[..] {
@@ -136,7 +136,7 @@ impl Library {
         }
     }
 
-    /// Finds a file and opens it; a folder counts as not found, and so does a file asked for as a folder.
+    /// Finds a file and opens it; a folder counts as not found, and so does a file requested as a folder.
     pub(crate) fn find_file(&self, path: &AssetPath) -> Result<Asset, FindError> {
         match self.find(path)? {
             Found::File(asset) if !path.names_folder() => Ok(asset),

@@ -176,7 +176,7 @@ impl Connection {
             .output(Object::stream("client", socket)?)
             .output_timeout(self.timeouts.body)
             .build();
-        // Nobody waits any more only when this connection's task was ended, which stops the stream.
+        // Sending fails only if this connection's task was ended, which stops the stream.
         let on_end = Box::new(move |end| drop(on_end.send(end)));
         let sending = body.start(engine, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
         let StreamEnd { result, status } = end.await.map_err(|_| io::Error::other("the engine has ended"))?;

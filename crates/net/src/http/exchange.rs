@@ -108,7 +108,7 @@ impl<S: Site> Exchanges<S> {
         }
     }
 
-    /// Answers one request; says whether the connection stays.
+    /// Answers one request; returns whether the connection stays.
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
@@ -146,7 +146,7 @@ impl<S: Site> Exchanges<S> {
         let engine = &self.shared.engine;
         counters.bodies.increment();
         let sent = match file {
-            // Only the parts hold the file from here on, and whoever has the parts discards them.
+            // Only the parts hold the file from here on; their owner discards them.
             Some(file) if of_file => {
                 let head = response.head(client, keep_alive, now_s());
                 let parts = body_parts(head, response.body, file);

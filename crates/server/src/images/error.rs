@@ -18,13 +18,13 @@ pub enum StoreError {
     /// A call on the asset or its image failed.
     #[error("{0}: {1}")]
     Io(&'static str, Arc<io::Error>),
-    /// It is not a transport stream with a clock; the text says why.
+    /// It is not a transport stream with a clock.
     #[error("{0}")]
     NotPlayable(String),
     /// Too many assets are waiting to be packed.
     #[error("too many assets are waiting to be packed; try again later")]
     Busy,
-    /// [`Store::stop_packing`] was called, or nobody needs the image any more.
+    /// `Store::stop_packing` was called, or nobody needs the image any more.
     #[error("packing was stopped")]
     Stopped,
     /// The path is too narrow for even one transport stream packet.

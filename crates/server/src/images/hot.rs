@@ -1,8 +1,8 @@
 //! Hot memory: copies of the images that sessions play, for engine threads to send from, within a budget.
 //!
 //! A background thread copies an image that is complete, and checks it as a segment is before it is sent.
-//! Sessions go on from the file meanwhile. An image that nobody plays any more stays until its memory is
-//! needed, least recently requested first. An image is held whole or not at all.
+//! Sessions go on from the file meanwhile. An image without sessions stays until its memory is needed, least
+//! recently requested first. An image is held whole or not at all.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -198,14 +198,14 @@ impl HotMemory {
         let before = std::mem::replace(&mut state.entries[index].copy, instead);
         if let Copy::Resident { mapped_file, region } = before {
             mapped_file.set_hot(None);
-            // Of an image that is closed nobody else has it, and this is the control thread.
+            // This may be its last reference, and this is the control thread.
             self.copier.discard(mapped_file);
             self.playbacks.unregister(&region);
             state.releasing.push(region);
         }
     }
 
-    /// Drops regions that nobody else has, where that may take time.
+    /// Drops regions without other references, on the copier's thread.
     fn free_unused(&self, state: &mut State) {
         let unused: Vec<_> =
             state.releasing.extract_if(.., |region| Arc::strong_count(region) == 1).collect();
@@ -247,7 +247,7 @@ impl HotMemory {
         }
     }
 
-    /// Releases images that nobody plays, least recently requested first, until there is room; returns whether
+    /// Releases images without sessions, least recently requested first, until there is room; returns whether
     /// there is now.
     fn make_room(&self, state: &mut State, needed: u64) -> bool {
         // Regions being released are as good as gone: nothing more goes for their sake.
@@ -334,7 +334,7 @@ impl State {
         self.entries.iter().any(|entry| matches!(entry.copy, Copy::Copying(_)))
     }
 
-    /// Returns whether an image fits if all that nobody plays is released.
+    /// Returns whether an image fits if all images without sessions are released.
     fn fits_beside_played(&self, image: &CompleteImage, budget: u64) -> bool {
         let played = self.entries.iter().filter(|entry| entry.sessions > 0);
         played.map(|entry| entry.copy.bytes()).sum::<u64>() + image.length <= budget
@@ -367,7 +367,7 @@ impl CompleteImage {
     }
 
     /// Copies all segments, each checked as it is before it is sent from the file. Should the image start over
-    /// meanwhile, this is a copy of its past, which nobody plays, and is released.
+    /// meanwhile, this is a copy of its past, and is released.
     fn copy(&self) -> Result<Region, ReadImageError> {
         self.mapped_file.copy(self.length, |bytes| {
             let segments = self.image.segments();

@@ -252,8 +252,8 @@ impl Image {
         true
     }
 
-    /// Ends the growth: all segments are there, or the failure says why not. Then the file is closed: an
-    /// image that nobody can play takes no room.
+    /// Ends the growth: all segments are there, or packing failed. The file of a failed image is closed,
+    /// which frees its space.
     pub(super) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
         let mut state = self.state.lock();
         if state.generation != generation {
@@ -283,7 +283,7 @@ impl Image {
         let Some(job) = self.to_load(index) else { return };
         let result = segment::read(&job.mapped_file, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state.lock();
-        // The image may have started over meanwhile; then nobody needs this segment.
+        // The image may have started over meanwhile; then this segment is not needed.
         if state.generation != job.generation {
             return;
         }

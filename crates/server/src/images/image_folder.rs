@@ -150,8 +150,8 @@ impl ImageFolder {
         self.begin_with(name, length, reserve)
     }
 
-    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Users
-    /// of the image keep their file.
+    /// Removes an image whose file is `damaged`. Another file that has its name by now stays. Users of the
+    /// image keep their file.
     pub fn remove(&self, name: &str, damaged: &File) -> Result<(), FolderError> {
         let path = self.path_of(name);
         let remove = || -> io::Result<()> {
@@ -271,7 +271,7 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
         let path = item.path();
         match fs::symlink_metadata(&path) {
             Ok(facts) if facts.is_file() => {
-                // An unfinished image counts with what was reserved for it.
+                // An unfinished image counts with its reserved space.
                 let length = facts.len().max(facts.blocks() * 512);
                 entries.push(Entry { path, length, used: facts.modified()?, finished });
             }

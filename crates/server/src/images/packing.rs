@@ -52,7 +52,7 @@ pub(super) struct Packing {
     packer: Packer,
     /// Bytes of the asset that have been read.
     offset: u64,
-    /// Its first segment is there: somebody can begin to play.
+    /// True if its first segment is there: playbacks can begin.
     has_segment: bool,
 }
 

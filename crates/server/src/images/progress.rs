@@ -43,7 +43,7 @@ pub struct Failure {
 pub(crate) enum SeekResult {
     /// The place to begin.
     At(Cursor),
-    /// The image has not grown so far; see [`Image::progress`].
+    /// The image has not grown so far; see `Image::progress`.
     NotYet,
     /// The image ends before.
     BeyondEnd,

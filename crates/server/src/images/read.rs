@@ -23,8 +23,7 @@ pub enum ReadImageError {
 }
 
 impl ReadImageError {
-    /// Returns whether the file does not give back what was written. Else a limit of this process or machine
-    /// is at fault.
+    /// Returns whether the file has lost its contents. Else a limit of this process or machine is at fault.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             ReadImageError::Format(..) => true,

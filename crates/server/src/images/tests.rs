@@ -248,7 +248,7 @@ fn a_damaged_image_of_an_asset_that_changed_is_not_packed_from_it() {
     fs::write(fixture.folder.path().join("clip.ts"), &fixture.sample.bytes[..188 * 9000]).unwrap();
     File::options().write(true).open(&fixture.cached()[0]).unwrap().set_len(10).unwrap();
     let reason = segment(&image, 0).unwrap_err();
-    assert!(reason.contains("not what it was packed from"), "{reason}");
+    assert!(reason.contains("has changed since it was packed"), "{reason}");
     assert_eq!(fixture.store.counts().packed, 1);
 }
 

@@ -1,4 +1,4 @@
-//! One open file and what is known of it.
+//! An open file with its metadata.
 
 use rustix::fs::Stat;
 use std::fs::File;
@@ -10,7 +10,7 @@ use wirepath_media::image::Identity;
 pub(crate) struct Asset {
     /// The open file. It is `O_NONBLOCK`, which means nothing for a regular file.
     pub(crate) file: File,
-    /// Which version of which file it was when it was opened.
+    /// Identity when it was opened.
     pub(crate) identity: Identity,
 }
 
@@ -23,7 +23,7 @@ impl Asset {
     }
 }
 
-/// Which version of which file the kernel says this is.
+/// Identity of a version of a file.
 pub(crate) fn identity(stat: &Stat) -> Identity {
     let mtime_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add_unsigned(stat.st_mtime_nsec);
     Identity { size: stat.st_size.unsigned_abs(), mtime_ns, inode: stat.st_ino, device: stat.st_dev }

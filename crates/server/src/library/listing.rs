@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
     /// When it was last modified, in seconds since 1970.
     pub(crate) modified_s: u64,
-    /// True if it begins as a transport stream does; none if nobody looked.
+    /// True if it begins as a transport stream does; none if unknown.
     pub(crate) is_stream: Option<bool>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum EntryKind {
     File,
 }
 
-/// Reads a folder. `look` says what a name stands for that is a symbolic link.
+/// Reads a folder. `look` resolves a name that is a symbolic link.
 pub(super) fn read(
     folder: &OwnedFd,
     look: impl Fn(&[u8]) -> Option<Stat>,
@@ -63,7 +63,7 @@ pub(super) fn read(
     Ok(FolderListing::of(entries, false))
 }
 
-/// Lists what is served under names of its own.
+/// Lists the root above several served folders and files.
 pub(super) fn top(named: &BTreeMap<OsString, Served>) -> FolderListing {
     let entries = named.iter().filter_map(|(name, served)| {
         let path = served.file.as_ref().map_or(&b"."[..], |file| file.as_bytes());

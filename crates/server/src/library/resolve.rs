@@ -20,7 +20,7 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXE
 /// To look at only.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// A folder, held open so that renaming it does not move what is served.
+/// A served folder, held open so that renaming it changes nothing.
 #[derive(Debug)]
 pub(super) struct ServedFolder {
     fd: OwnedFd,

@@ -25,7 +25,7 @@ pub(super) struct SessionInfo {
     pub(super) phase: watch::Sender<Phase>,
     /// Socket for RTCP, connected to the client.
     pub(super) socket: UdpSocket,
-    /// Weak: the session's connection ends the playback by dropping it, whoever still looks at this.
+    /// Weak: the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
     pub(super) ssrc: u32,
     pub(super) cname: String,

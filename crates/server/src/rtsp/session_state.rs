@@ -167,7 +167,7 @@ fn start(play: PlayRange, position_us: u64) -> Result<PlayStep, Refusal> {
     }
 }
 
-/// Returns whether an end that was asked for is the end of the presentation.
+/// Returns whether a requested end is the end of the presentation.
 fn is_whole(until_us: Option<u64>, duration_us: Option<u64>) -> bool {
     until_us.is_none_or(|until_us| duration_us.is_some_and(|duration_us| until_us >= duration_us))
 }
