@@ -120,7 +120,8 @@ fn what_is_not_http_is_refused_and_closed() {
 
 #[test]
 fn limits_of_connections() {
-    let listener = RunningListener::new(HttpOptions { max_connections_per_address: 2, ..HttpOptions::default() });
+    let listener =
+        RunningListener::new(HttpOptions { max_connections_per_address: 2, ..HttpOptions::default() });
     listener.file("a.txt", b"a");
     let mut first = Client::new(&listener);
     let mut second = Client::new(&listener);
