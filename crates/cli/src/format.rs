@@ -46,12 +46,12 @@ pub(crate) fn bit_rate(bits_per_second: u64) -> String {
     if unit == "bit/s" { format!("{value} {unit}") } else { format!("{} {unit}", number::significant(value)) }
 }
 
-/// Bytes as `30.5 MiB`.
+/// A number of bytes: `30.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }
 
-/// A number with the noun for it, for instance `1 train` or `1,234 trains`.
+/// A number with its noun: `1 train`, `1,234 trains`.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }

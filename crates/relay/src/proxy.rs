@@ -78,24 +78,14 @@ pub struct ProxyOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Endpoint.
-        address: Endpoint,
-        /// Error of the system.
-        source: io::Error,
-    },
+    #[error("cannot listen on {0}: {1}")]
+    Listen(Endpoint, #[source] io::Error),
     /// A backend is one of the proxy's own listeners.
     #[error("backend {0} is a listener of this proxy; name the server behind it")]
     Loop(Endpoint),
     /// A backend cannot be resolved.
-    #[error("cannot resolve the backend {address}: {source}")]
-    Resolve {
-        /// Backend.
-        address: Endpoint,
-        /// Error of the resolver.
-        source: io::Error,
-    },
+    #[error("cannot resolve the backend {0}: {1}")]
+    Resolve(Endpoint, #[source] io::Error),
     /// The descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
@@ -124,12 +114,12 @@ impl Proxy {
         let mut backends = Vec::new();
         for address in options.backends.clone() {
             let backend = Backend::new(address.clone(), options.health).await;
-            backends.push(Arc::new(backend.map_err(|source| ProxyError::Resolve { address, source })?));
+            backends.push(Arc::new(backend.map_err(|error| ProxyError::Resolve(address, error))?));
         }
         let mut listeners = Vec::new();
         for address in options.listen.clone() {
             let opened = Listener::open(&address).await;
-            listeners.extend(opened.map_err(|source| ProxyError::Listen { address, source })?);
+            listeners.extend(opened.map_err(|error| ProxyError::Listen(address, error))?);
         }
         let is_own = |backend: &&Arc<Backend>| listeners.iter().any(|listener| backend.is_at(listener));
         if let Some(own) = backends.iter().find(is_own) {

@@ -69,7 +69,7 @@ impl Outcome {
         let name = format::name(&self.file);
         match &self.result {
             PackResult::Packed(packed) | PackResult::AlreadyPacked(packed) => {
-                warnings::lines(&name, &packed.warnings)
+                warnings::lines(&format!("{name}: warning: "), &format!("{name}: "), &packed.warnings)
             }
             PackResult::Skipped { reason } => format!("{name}: skipped: {reason}\n"),
             PackResult::Failed { reason } => format!("{name}: error: {reason}\n"),

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
+
 use super::query::Query;
 use super::{Existing, Kind, Udp};
 use crate::advice::{MAX_SOCKET_PATH, too_long};
@@ -48,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Kind, String> {
                 port,
                 interface: query.value("iface")?,
                 ttl: query.number("ttl", 255)?.map(|ttl| ttl as u32),
-                packet_bytes: query.number("packet", 65_507)?.map(|bytes| bytes as usize),
+                packet_bytes: query.number("packet", MAXIMUM_PAYLOAD as u64)?.map(|bytes| bytes as usize),
             };
             // A name is checked when it is resolved.
             match udp.host.parse::<IpAddr>() {

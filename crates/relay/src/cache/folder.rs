@@ -43,13 +43,8 @@ pub enum FolderError {
     #[error("{} is not a folder; name a new or an empty folder", .0.display())]
     NotADirectory(PathBuf),
     /// It cannot be created, read or written.
-    #[error("cannot use the cache folder {}: {source}", folder.display())]
-    Io {
-        /// The folder.
-        folder: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    #[error("cannot use the cache folder {path}: {1}", path = .0.display())]
+    Io(PathBuf, #[source] io::Error),
 }
 
 /// Folder of a cache, locked until this is dropped.
@@ -74,7 +69,7 @@ pub(super) struct Found {
 impl Folder {
     /// Creates the folder if it does not exist, and locks it.
     pub(super) fn open(path: &Path) -> Result<Folder, FolderError> {
-        let failed = |source| FolderError::Io { folder: path.to_owned(), source };
+        let failed = |error| FolderError::Io(path.to_owned(), error);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => FolderError::NotADirectory(path.to_owned()),
             _ => failed(source),
@@ -100,7 +95,7 @@ impl Folder {
     /// Entries, oldest first, and the number of damaged ones. Removes damaged and unfinished files; files with
     /// other names stay.
     pub(super) fn scan(&self) -> Result<(Vec<Found>, u64), FolderError> {
-        let failed = |source| FolderError::Io { folder: self.path.clone(), source };
+        let failed = |error| FolderError::Io(self.path.clone(), error);
         let (mut found, mut bodies, mut damaged) = (Vec::new(), Vec::new(), 0);
         for item in fs::read_dir(&self.path).map_err(failed)? {
             let Ok(name) = item.map_err(failed)?.file_name().into_string() else { continue };

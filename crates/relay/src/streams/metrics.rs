@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use wirepath_counters::Metric;
 use wirepath_counters::Value::{Counter, Counters, Gauge, Sum};
+use wirepath_counters::{FamilyCounts, Metric};
 use wirepath_engine::Sharing;
 use wirepath_net::metrics::{Labels, Metrics};
 use wirepath_net::status::Status;
-use wirepath_streams::{EndedOutput, OutputStatus};
+use wirepath_streams::OutputStatus;
 
 use super::json::stream_report;
 use super::snapshot::{LatestSnapshots, StreamSnapshot, StreamState};
 use crate::metrics::metrics;
 
-/// Number of streams in each state, in the order of [`StreamState::ALL`].
-struct Totals([u64; 5]);
+/// Number of streams in each state.
+type Totals = FamilyCounts<StreamState>;
 
 /// Output that is open or gone.
 struct Output {
@@ -36,7 +36,7 @@ struct ClassSum {
 const RELAY: &[Metric<Totals>] = metrics! {
     "streams_opening", "Streams that open their addresses.", |totals| Gauge(totals.of(StreamState::Opening));
     "streams", "Streams that run.", |totals| Gauge(totals.of(StreamState::Running));
-    "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", totals.ended());
+    "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", ended(totals));
 };
 
 const STREAM: &[Metric<StreamSnapshot>] = metrics! {
@@ -97,7 +97,7 @@ pub(super) fn register(
     status: &mut Status,
 ) {
     let load = loader(latest);
-    metrics.register("relay", RELAY, move || Totals::new(&load()));
+    metrics.register("relay", RELAY, move || totals(&load()));
     let load = loader(latest);
     let names: Vec<String> = sharing.classes.iter().map(|class| class.name.clone()).collect();
     let classes = move || {
@@ -141,20 +141,15 @@ fn labels(stream: &StreamSnapshot) -> Labels {
     vec![("stream", stream.name.clone()), ("class", stream.class.clone())]
 }
 
-impl Totals {
-    fn new(streams: &[StreamSnapshot]) -> Totals {
-        let count = |state| streams.iter().filter(|stream| stream.state == state).count() as u64;
-        Totals(StreamState::ALL.map(count))
-    }
+fn totals(streams: &[StreamSnapshot]) -> Totals {
+    let mut totals = Totals::default();
+    streams.iter().for_each(|stream| totals.add(stream.state, 1));
+    totals
+}
 
-    fn of(&self, state: StreamState) -> u64 {
-        self.0[state as usize]
-    }
-
-    fn ended(&self) -> Vec<(&'static str, u64)> {
-        let states = [StreamState::Ended, StreamState::Failed, StreamState::Stopped];
-        states.map(|state| (state.name(), self.of(state))).into()
-    }
+fn ended(totals: &Totals) -> Vec<(&'static str, u64)> {
+    let states = [StreamState::Ended, StreamState::Failed, StreamState::Stopped];
+    states.map(|state| (state.name(), totals.of(state))).into()
 }
 
 /// Outputs of a stream; the port tells those of one name apart.
@@ -166,21 +161,7 @@ fn outputs(stream: &StreamSnapshot) -> impl Iterator<Item = (Labels, Output)> {
         }
     };
     let open = stream.status.outputs.iter().cloned().map(row(false));
-    open.chain(stream.status.ended_outputs.iter().map(final_status).map(row(true)))
-}
-
-/// Final status of an ended output: its counters stay, so that drops do not vanish.
-fn final_status(ended: &EndedOutput) -> OutputStatus {
-    OutputStatus {
-        port: ended.port,
-        name: ended.name.clone(),
-        bytes: ended.bytes,
-        waiting_bytes: 0,
-        dropped: ended.dropped,
-        lost_bytes: ended.lost_bytes,
-        icmp_errors: ended.icmp_errors,
-        reports: Vec::new(),
-    }
+    open.chain(stream.status.ended_outputs.iter().map(|ended| ended.status.clone()).map(row(true)))
 }
 
 /// Reports of a stream's handlers, its order, and the handlers of each output. A number tells handlers of one

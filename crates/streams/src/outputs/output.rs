@@ -88,22 +88,12 @@ pub struct OutputStatus {
     pub reports: Vec<(&'static str, &'static str, u64)>,
 }
 
-/// What an output did that is gone.
+/// Final status of an output that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedOutput {
-    /// Its port.
-    pub port: Port,
-    /// Its name.
-    pub name: String,
-    /// Bytes that it took.
-    pub bytes: u64,
-    /// What was dropped because it was full, and what waited for it when it went.
-    pub dropped: Dropped,
-    /// As [`OutputStatus::lost_bytes`].
-    pub lost_bytes: u64,
-    /// As [`OutputStatus::icmp_errors`].
-    pub icmp_errors: u64,
-    /// Why it is gone.
+    /// Its counters; what waited for it was dropped.
+    pub status: OutputStatus,
+    /// Reason for which it is gone.
     pub why: String,
 }
 
@@ -158,15 +148,8 @@ impl Output {
     }
 
     pub(super) fn ended_status(&self, why: String) -> EndedOutput {
-        EndedOutput {
-            port: self.port,
-            name: self.object.name.clone(),
-            bytes: self.bytes,
-            dropped: self.undelivered(),
-            lost_bytes: self.lost_bytes,
-            icmp_errors: self.object.icmp_errors(),
-            why,
-        }
+        let dropped = self.undelivered();
+        EndedOutput { status: OutputStatus { dropped, waiting_bytes: 0, ..self.status() }, why }
     }
 
     /// Returns whether nothing waits for it.
