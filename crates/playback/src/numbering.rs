@@ -6,7 +6,7 @@ use wirepath_datapath::Headers;
 /// A packet's sequence number and timestamp.
 type Numbers = (u16, u32);
 
-/// Conversion of stored numbers to those that are sent.
+/// Offset between stored and sent numbers.
 #[derive(Debug)]
 pub(crate) struct Numbering {
     headers: Headers,
@@ -23,12 +23,11 @@ impl Default for Numbering {
 }
 
 impl Numbering {
-    /// Headers of the next packet.
     pub(crate) fn headers(&self) -> Headers {
         self.headers
     }
 
-    /// Notes that the next packet is stored elsewhere. Before anything was sent there is nothing to continue.
+    /// Notes that the next packet is stored elsewhere. Before the first packet there is nothing to continue.
     pub(crate) fn seek(&mut self) {
         self.rebase = self.next.is_some();
     }
@@ -46,7 +45,6 @@ impl Numbering {
         true
     }
 
-    /// Converts stored numbers.
     pub(crate) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
         match self.headers {
             Headers::Stored | Headers::Generated => (sequence, timestamp),

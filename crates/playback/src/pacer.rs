@@ -1,4 +1,4 @@
-//! The pacer: sends the trains of all playbacks of one engine thread when they are due.
+//! The pacer: a task that sends the trains of all playbacks of one engine thread when they are due.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +17,17 @@ use crate::sending::Sending;
 use crate::slots::Slots;
 use crate::source::Cursor;
 
-/// The playbacks of one engine thread: a task that is driven by its timer.
 pub(crate) struct Pacer {
     sending: Sending,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
-    /// When each playback is due.
+    /// Due times of playbacks.
     wheel: TimerWheel,
-    /// Results for trains that were queued: the playback's key, and what became of its train.
+    /// Results of queued trains, by the playback's key.
     results: Vec<(u64, Result<u32, SendError>)>,
     opens_ring: bool,
-    /// When to ask again whether the network is done with memory that is to be unregistered.
+    /// Time of the next poll of memory that is being unregistered, while the network may still use it.
     poll_at_us: Option<u64>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
 }
@@ -41,7 +40,7 @@ struct Entry {
 /// Playbacks that are brought into the caches together: some 15 KiB.
 const BATCH: usize = 32;
 
-/// Time between two questions whether the network is done with memory that is to be unregistered.
+/// Time between two polls of memory that is being unregistered.
 const POLL_US: u64 = 100_000;
 
 impl Pacer {
@@ -119,11 +118,11 @@ impl Pacer {
         self.keys.remove(&id);
     }
 
-    /// Sends what is due now. What becomes due meanwhile waits until commands and events were looked at, or
-    /// an overloaded thread would never hear that it may stop.
+    /// Sends what is due now. What becomes due meanwhile waits until commands and events are handled, or an
+    /// overloaded thread would never hear that it may stop.
     ///
-    /// Playbacks rest between their trains and have left the processor's caches by then, so those of a batch
-    /// are requested together before the first is looked at.
+    /// Playbacks have left the processor's caches between their trains, so those of a batch are prefetched
+    /// together.
     fn send_due(&mut self) {
         let now = now_us();
         loop {
@@ -142,7 +141,7 @@ impl Pacer {
             let playbacks = || batch.iter().filter_map(|key| Some(&*self.playbacks.get(*key)?.playback));
             playbacks().for_each(prefetch);
             playbacks().for_each(|playback| prefetch(playback.progress()));
-            // The clock is read for each, so that lateness is what it really was.
+            // The clock is read for each, for a true lateness.
             batch.iter().for_each(|key| self.step(*key, now_us()));
             if self.sending.context.queued() > 0 && self.sending.context.room() < BATCH {
                 self.flush();
@@ -150,7 +149,6 @@ impl Pacer {
         }
     }
 
-    /// Sends or queues what is due of one playback.
     fn step(&mut self, key: usize, now_us: u64) {
         if let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) {
             let step = playback.step(&mut self.sending, now_us, key as u64);
@@ -158,7 +156,7 @@ impl Pacer {
         }
     }
 
-    /// Sends what was queued, in one call, and tells each playback the result. Some may have more that is due
+    /// Sends what was queued, in one call, and gives each playback its result. Some may have more that is due
     /// and queue again; after some rounds they wait until others had their turn.
     fn flush(&mut self) {
         let mut round = 0;
@@ -198,7 +196,7 @@ impl Pacer {
         }
     }
 
-    /// Does a piece of what is to be done for memory that comes or goes.
+    /// Continues to register and unregister memory.
     fn poll_registrations(&mut self, context: &mut Context<'_>) {
         let progress = self.sending.context.poll_registrations().unwrap_or_else(|failed| {
             self.registration_failures.lock().push(failed);
@@ -214,7 +212,6 @@ impl Pacer {
         };
     }
 
-    /// Sets the task's timer for what is due next.
     fn set_timer(&self, context: &mut Context<'_>) {
         match [self.wheel.next_us(), self.poll_at_us].into_iter().flatten().min() {
             Some(at_us) => context.set_timer(at_us),
@@ -246,7 +243,7 @@ impl Task for Pacer {
         self.set_timer(context);
     }
 
-    /// A source has news of a segment. Playbacks that wait for the same are due together then, and go on as a
+    /// A segment is ready, or is not to be had. Playbacks that wait for the same are due together then, as a
     /// batch.
     fn wake(&mut self, token: u64, context: &mut Context<'_>) {
         if let Some((key, playback)) = self.find(token)

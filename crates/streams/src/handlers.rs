@@ -1,5 +1,4 @@
-//! Handlers that come with the service. An application's own are written like these: see the example in
-//! `docs/streams.md`.
+//! Handlers that come with the service. For an application's own see the example in `docs/streams.md`.
 
 mod checksum;
 mod filter;

@@ -1,12 +1,11 @@
 //! Streams: data on its way from sources through handlers to sinks (KStreams).
 //!
 //! A [`Stream`] reads records from inputs in an [`InputOrder`], has a chain of [`Handler`]s see them, and
-//! spreads them over outputs by an [`OutputPattern`]. Bytes that no handler sees move between descriptors
-//! without being copied to the program. It runs on the caller's thread ([`Stream::run`]), or as a task of an
-//! engine ([`Stream::start`]).
+//! spreads them over outputs by an [`OutputPattern`]. Large or undivided records that no handler sees may
+//! move between descriptors without being copied to the program. It runs on the caller's thread
+//! ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
 
-// In the order in which they build on each other; the four parts of a stream are intake, chain, spread and
-// outputs.
+// In the order of their dependencies; the four parts of a stream are intake, chain, spread and outputs.
 mod chain;
 mod error;
 mod event;
@@ -48,7 +47,7 @@ pub use stream::{Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use write_progress::WriteProgress;
 
-/// The crate below, for its types that pass through this one.
+/// The engine, for its types in this crate's interface.
 pub use wirepath_engine as engine;
 
 /// Compiles and runs the examples of the documentation.

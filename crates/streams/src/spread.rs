@@ -1,7 +1,7 @@
-//! Spread, the third part of a stream: which outputs get the next bytes, by the pattern.
+//! Spread, the third part of a stream: the outputs of the next bytes, by the pattern.
 //!
-//! [`Spread::target`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
-//! copies ([`Spread::place`]) and the zero-copy route alike.
+//! [`Spread::recipients`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
+//! copies ([`Spread::distribute`]) and the zero-copy route alike.
 
 mod pattern;
 
@@ -18,11 +18,10 @@ use crate::shared::Shared;
 use crate::turns::Turns;
 pub use pattern::OutputPattern;
 
-/// Parts of stripes that are smaller than this are copied: many leave in one call then, which costs less than
-/// two calls for each.
+/// Parts of stripes, and records of fixed size, that are smaller than this are copied: many leave in one call
+/// then, which costs less than two calls for each.
 const LARGE: usize = 32 * 1024;
 
-/// Runs that wait for room, and the state of the pattern.
 pub(crate) struct Spread {
     state: State,
     /// Handled, and waiting for room.
@@ -32,7 +31,7 @@ pub(crate) struct Spread {
     dropped_bytes: u64,
 }
 
-/// Where a stream is in its pattern.
+/// State of the pattern.
 #[derive(Debug)]
 enum State {
     Turns(Turns),
@@ -42,7 +41,7 @@ enum State {
         left: usize,
     },
     Mirror,
-    /// The output that got the beginning of the record that goes by.
+    /// The output that got the beginning of the current record.
     Capacity {
         chosen: Option<Port>,
     },
@@ -54,7 +53,7 @@ enum State {
 pub(crate) struct Target {
     /// Their places.
     pub(crate) outputs: Range<usize>,
-    /// So many bytes are theirs at most.
+    /// Most bytes for them.
     pub(crate) bytes: usize,
 }
 
@@ -91,7 +90,7 @@ impl Spread {
         matches!(self.state, State::Shares(_))
     }
 
-    /// How often each byte leaves.
+    /// Number of outputs that get each byte.
     pub(crate) fn copies(&self, outputs: &Outputs) -> usize {
         if self.is_mirror() { outputs.len() } else { 1 }
     }
@@ -101,7 +100,6 @@ impl Spread {
         self.dropped_bytes
     }
 
-    /// Bytes that wait for room.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.iter().map(|run| run.bytes.len()).sum()
     }
@@ -123,8 +121,8 @@ impl Spread {
         Some(Target { outputs, bytes })
     }
 
-    /// The target gets so many bytes. `record_ends` says whether a record of the input ends with them; None
-    /// if it has no records. Returns the same of what the outputs get.
+    /// Notes bytes for the recipients. `record_ends` says whether a record of the input ends with them; None
+    /// if it has no records. Returns the same for the outputs.
     pub(crate) fn advance(
         &mut self,
         target: &Target,
@@ -151,14 +149,15 @@ impl Spread {
         record_ends
     }
 
-    /// Hears of outputs that are gone since it last did.
+    /// Handles outputs that are gone since the last call.
     pub(crate) fn follow(&mut self, outputs: &mut Outputs) {
         for removed in outputs.take_removed() {
             self.note_removed(&removed);
         }
     }
 
-    /// The rest of a record that the output alone had the beginning of is of no use to another.
+    /// Handles one that is gone. The rest of a record of which it alone had the beginning is of no use to
+    /// another.
     fn note_removed(&mut self, removed: &Removed) {
         let Removed { place, port, within_record } = *removed;
         match &mut self.state {
@@ -175,7 +174,7 @@ impl Spread {
         self.is_skipping |= within_record && !matches!(self.state, State::Mirror | State::Bytes { .. });
     }
 
-    /// Gives what is pending to outputs as far as they have room. Returns whether anything was done.
+    /// Gives pending runs to outputs as far as they have room. Returns whether anything was done.
     pub(crate) fn place(&mut self, outputs: &mut Outputs, shared: &mut Shared, now_us: u64) -> bool {
         let mut progressed = false;
         while let Some(run) = self.pending.pop_front() {
@@ -190,7 +189,7 @@ impl Spread {
         progressed
     }
 
-    /// Gives a run to outputs; returns what had no room.
+    /// Gives a run to outputs; returns the rest that had no room.
     fn place_run(
         &mut self,
         mut run: Run,
@@ -223,7 +222,7 @@ impl Spread {
         }
     }
 
-    /// Takes from a run what the target gets, which has had its turn then.
+    /// Takes the part of a run for the recipients, which have had their turn then.
     fn take_part(&mut self, run: &mut Run, target: &Target, outputs: &Outputs) -> Run {
         if let State::Bytes { unit, .. } = &self.state {
             let begins = target.bytes == *unit;
@@ -246,7 +245,7 @@ impl Spread {
             self.dropped_bytes += run.bytes.len() as u64; // the outputs that had its beginning are gone
         }
         for place in (0..outputs.len()).rev() {
-            // One that came in the middle of a record waits for the next.
+            // An output that came within a record waits for the next.
             if run.begins || outputs.is_within_record(place) {
                 outputs.offer(place, run.clone(), shared);
             }
@@ -271,12 +270,12 @@ impl Spread {
         }
     }
 
-    /// Returns whether bytes may go to the outputs without being copied.
+    /// Returns whether the pattern allows the zero-copy route.
     pub(crate) fn can_zero_copy(&mut self, outputs: &mut Outputs, going_by: GoingBy) -> bool {
         self.follow(outputs);
         let GoingBy { is_unframed, is_within } = going_by;
         let as_they_come = match &self.state {
-            // One that came in the middle of a record must not get the rest of it.
+            // One that came within a record must not get the rest of it.
             State::Mirror if !is_unframed => outputs.all_within_record(is_within),
             State::Mirror => true,
             State::Turns(_) | State::Capacity { .. } => !is_unframed || outputs.len() == 1,

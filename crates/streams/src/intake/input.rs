@@ -1,4 +1,4 @@
-//! One input: runs of records, made of what its object gives.
+//! One input: its object's bytes as runs of records.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,18 +17,16 @@ use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
 use crate::write_progress::WriteProgress;
 
-/// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
+/// Bytes requested by a call: a few calls a megabyte, and within the processor's caches.
 const READ: usize = 128 * 1024;
 
-/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of
-/// the room there is now, so a few large calls cost the network less than many that stay within the
-/// processor's nearest cache.
+/// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
+/// peer, so a few large calls cost the network less than many that stay within the nearest cache.
 const MOST_READ: usize = 1024 * 1024;
 
-/// Calls that take waiting datagrams in a row: as many as the kernel lets leave in one (UDP_MAX_SEGMENTS).
+/// Calls in a row that read waiting datagrams (`UDP_MAX_SEGMENTS`).
 const MOST_DATAGRAM_CALLS: usize = 64;
 
-/// An input of a stream.
 pub(crate) struct Input {
     pub(crate) port: Port,
     pub(crate) object: Object,
@@ -50,24 +48,22 @@ pub(crate) struct Input {
     pub(crate) records: u64,
     /// Of shares: the next share of a stream of bytes is of this record, or of a later one.
     pub(super) next_share: u64,
-    /// Datagrams that were dropped because they are malformed.
     pub(crate) malformed: Dropped,
-    /// What is wrong with the first of them, until that is told.
+    /// Reason of the first malformed datagram, until it is reported.
     pub(super) first_error: Option<String>,
 }
 
-/// What is still to come of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supply {
-    /// There may be more.
+    /// More may come.
     Open,
-    /// It has come to its end.
+    /// The end has come.
     Ended,
-    /// Nothing more is read of it, whatever it has.
+    /// Nothing more is read.
     Cut,
 }
 
-/// What an input did so far.
+/// Status of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputStatus {
     /// Its port.
@@ -78,19 +74,18 @@ pub struct InputStatus {
     pub bytes: u64,
     /// Records that were begun, as in [`StreamStatus::records_in`](crate::StreamStatus::records_in).
     pub records: u64,
-    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what
-    /// says how they were gathered.
+    /// Datagrams that were dropped: they do not fit the framing, are no shares, or came without the control
+    /// message that divides them.
     pub malformed: Dropped,
 }
 
-/// What an input has.
+/// Result of reading an input.
 pub(crate) enum Pulled {
     Run(Run),
-    /// Nothing but datagrams that cannot be used; there may be more.
+    /// Only unusable datagrams; more may come.
     Dropped,
-    /// Nothing now.
     Nothing,
-    /// Nothing any more.
+    /// At the end.
     Gone,
 }
 
@@ -120,7 +115,6 @@ impl Input {
         InputStatus { port, name: self.object.name.clone(), bytes, records, malformed }
     }
 
-    /// Returns whether more may come.
     pub(crate) fn is_open(&self) -> bool {
         self.supply == Supply::Open
     }
@@ -135,19 +129,18 @@ impl Input {
         self.splitter.is_whole() && !self.object.has_records()
     }
 
-    /// Ends the record without end, if that is what goes by.
+    /// Ends the record without end, if that is current.
     pub(super) fn cut(&mut self) {
         if self.is_unframed() {
             self.ready.extend(self.splitter.cut());
         }
     }
 
-    /// Bytes that were read and not handed on.
     pub(super) fn kept(&self) -> usize {
         self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
     }
 
-    /// Returns whether nothing of a record was handed on that is not whole, and nothing whole waits.
+    /// Returns whether all of the last record was handed on, and no other waits.
     pub(super) fn is_between_records(&self) -> bool {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
@@ -162,7 +155,7 @@ impl Input {
         self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()
     }
 
-    /// The next run. Of what its object has, about as much is taken as the turn has room for.
+    /// The next run. A call reads about as much as the turn has room for.
     pub(crate) fn next_run(&mut self, shared: &mut Shared) -> Result<Pulled, StreamError> {
         loop {
             if let Some(run) = self.ready.pop_front() {
@@ -171,7 +164,7 @@ impl Input {
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
                 return Ok(Pulled::Nothing);
             }
-            // Nor may a framing that is wrong whatever comes say so again.
+            // A framing that fails whatever comes is not called again.
             if self.supply == Supply::Cut && self.buffer.is_empty() {
                 return Ok(Pulled::Gone);
             }
@@ -212,10 +205,7 @@ impl Input {
         Ok(())
     }
 
-    /// The file is read as far as it is written: waits until more is.
-    ///
-    /// # Errors
-    /// Without an engine, which is what wakes the stream.
+    /// Waits until more of the file is written; an error without an engine, which wakes the stream.
     pub(crate) fn await_writer(
         &mut self,
         progress: &WriteProgress,
@@ -229,7 +219,7 @@ impl Input {
         Ok(())
     }
 
-    /// What one call gives, counted.
+    /// Reads by one call, and counts.
     fn take(&mut self, room: usize) -> Result<Fill, StreamError> {
         let asked = self.splitter.awaited().min(room).clamp(READ, MOST_READ);
         let fill = self.object.fill(&mut self.buffer, asked)?;
@@ -245,15 +235,15 @@ impl Input {
     }
 
     /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait
-    /// behind them, up to about `room` bytes. What is of one size becomes one run, which an output sends in
-    /// one call, whether the kernel gathered it or not.
+    /// behind them, up to about `room` bytes. Those of one size become one run, which an output sends in one
+    /// call, whether the kernel gathered it or not.
     fn gather(&mut self, bytes: usize, mut size: usize, room: usize) -> Result<(), StreamError> {
         let room = room.min(datagrams::MAXIMUM_PAYLOAD);
         let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
         let mut may_grow = is_full(bytes, size);
         let (mut taken, mut calls) = (bytes, 1);
-        // By what was taken and not by what joined: datagrams of many sizes, or empty ones, may come as fast
-        // as they are read.
+        // Limited by what was read and not by what joined: datagrams of many sizes, or empty ones, may come
+        // as fast as they are read.
         while taken + size <= room && calls < MOST_DATAGRAM_CALLS {
             let before = self.buffer.len();
             let took = self.take(room);
@@ -285,7 +275,7 @@ impl Input {
         Ok(())
     }
 
-    /// Makes records of datagrams that lie together: each is one, or is divided into some.
+    /// Makes records of contiguous datagrams: each is one, or is divided into some.
     fn divide(&mut self, mut datagrams: Bytes, datagram_bytes: usize) {
         if self.splitter.is_whole() {
             let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
@@ -297,8 +287,7 @@ impl Input {
         }
     }
 
-    /// Makes records of one datagram: all of it, or, if it does not fit the framing, nothing. Anybody may
-    /// send one.
+    /// Makes records of one datagram: of all of it, or, if it does not fit the framing, none.
     fn divide_one(&mut self, mut datagram: Bytes) {
         let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
         loop {
@@ -319,7 +308,7 @@ impl Input {
         }
     }
 
-    /// A datagram is malformed and dropped. What is wrong with the first is told.
+    /// Counts a malformed datagram; the first is reported.
     pub(super) fn note_malformed(&mut self, bytes: usize, why: &dyn fmt::Display) {
         if self.malformed.records == 0 {
             self.first_error = Some(why.to_string());

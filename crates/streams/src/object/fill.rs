@@ -1,4 +1,4 @@
-//! Taking what an object has.
+//! Reading from an object.
 
 use std::fs::File;
 use std::ops::Range;
@@ -15,47 +15,43 @@ use wirepath_datapath::{Mapping, PageCache, datagrams};
 use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
 use crate::write_progress::WriteProgress;
 
-/// What came of it.
+/// Result of a read.
 #[derive(Debug)]
 pub(crate) enum Fill {
-    /// So many bytes of a stream were put behind what was in the buffer.
+    /// Bytes of a stream, behind those in the buffer.
     Bytes(usize),
-    /// Datagrams were put there.
+    /// Datagrams, behind those in the buffer.
     Datagrams {
         /// Their bytes.
         bytes: usize,
         /// Bytes of each but the last, which may be shorter.
         datagram_bytes: usize,
     },
-    /// Datagrams that came, and cannot be used.
+    /// Datagrams that cannot be used.
     Unusable {
         /// Their bytes.
         bytes: usize,
         /// Why.
         why: &'static str,
     },
-    /// There is nothing now.
+    /// Nothing now.
     Nothing,
-    /// There will be nothing any more.
+    /// The end.
     End,
-    /// This must be brought into memory first, or an engine would wait for storage.
+    /// These pages must be read first, on a storage thread.
     Cold(Cold),
-    /// No more than so many bytes of the file are written yet.
+    /// No more than this many bytes of the file are written yet.
     Unwritten(Arc<WriteProgress>, u64),
 }
 
-/// What of a file or mapping can be read now.
 #[derive(Debug)]
 pub(crate) enum Available {
-    /// So many bytes, 0 at the end.
     Bytes(usize),
-    /// Nothing before this is brought into memory.
     Cold(Cold),
-    /// Nothing before more than so many bytes of the file are written.
     Unwritten(Arc<WriteProgress>, u64),
 }
 
-/// What is not known to be in memory.
+/// Pages that may not be in memory.
 #[derive(Debug)]
 pub(crate) enum Cold {
     File(Arc<File>, Range<u64>),
@@ -63,7 +59,7 @@ pub(crate) enum Cold {
 }
 
 impl Cold {
-    /// Brings it into memory; answers up to where. May block.
+    /// Brings the pages into memory; returns up to where. May block.
     pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
         match self {
             Cold::File(file, range) => (range.end, warm(&file, range)),
@@ -72,7 +68,7 @@ impl Cold {
     }
 }
 
-/// Reads a range of a file, so that it is in memory afterwards; ends early where the file does. May block.
+/// Reads a range of a file into the page cache; ends early where the file does. May block.
 fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     let mut offset = range.start;
@@ -86,14 +82,11 @@ fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// How much of a file is looked up in the page cache, or brought in, at a time.
+/// Bytes of a file that are looked up in the page cache, or read ahead, at a time.
 pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
 
 impl Object {
-    /// Puts up to `room` bytes (of datagrams: what came together) behind what is in `buffer`.
-    ///
-    /// # Errors
-    /// What the system says.
+    /// Appends up to `room` bytes (of datagrams: those that came together) to `buffer`.
     pub(crate) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Result<Fill, ObjectError> {
         if !self.unread.is_empty() {
             let bytes = self.unread.len();
@@ -118,7 +111,7 @@ impl Object {
         filled.map_err(|(call, errno)| self.error(call, errno))
     }
 
-    /// What was cold is in memory, up to this byte.
+    /// Notes that a cold range is in memory, up to this byte.
     pub(crate) fn warmed(&mut self, until: u64) {
         match &mut self.kind {
             Kind::File(file) => file.warm_until = until,
@@ -156,10 +149,7 @@ impl StoredFile {
         Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
     }
 
-    /// How many of `room` bytes can be read without waiting.
-    ///
-    /// # Errors
-    /// If it follows a writer that has failed.
+    /// Number of `room` bytes that can be read without blocking.
     pub(crate) fn available(&mut self, room: usize) -> Result<Available, (&'static str, Errno)> {
         let mut end = self.end;
         if let Some(progress) = self.follows.as_ref().filter(|_| self.offset < self.end) {
@@ -184,7 +174,7 @@ impl StoredFile {
 }
 
 impl Connection {
-    /// How many of `room` bytes are still to be read.
+    /// Number of `room` bytes that are still to be read.
     pub(crate) fn room(&self, room: usize) -> usize {
         room.min(usize::try_from(self.left).unwrap_or(room))
     }
@@ -215,7 +205,7 @@ impl Datagrams {
         loop {
             let received = datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN);
             match received.map_err(|error| errno_of(&error)) {
-                // Where one datagram ends and the next begins is not known.
+                // The boundaries of the datagrams are unknown.
                 Ok(received) if received.is_cut => {
                     buffer.truncate(buffer.len() - received.bytes);
                     let why = "there was no room for all that the kernel says of a datagram";
@@ -226,8 +216,7 @@ impl Datagrams {
                     return Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes });
                 }
                 Err(Errno::AGAIN) => return Ok(Fill::Nothing),
-                // An ICMP message about what was sent before says nothing about what waits here. It is told
-                // once.
+                // An ICMP error for datagrams that were sent before, reported once.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(errno) => return Err(("recvmsg", errno)),
             }

@@ -1,4 +1,4 @@
-//! Giving an object what waits for it.
+//! Writing to an object.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -15,35 +15,31 @@ use crate::record::Run;
 /// Most pieces of memory in one call.
 pub(crate) const PARTS: usize = 64;
 
-/// Most datagrams of a train: what the kernel cuts in one call before Linux 6.9 (`UDP_MAX_SEGMENTS`).
 const DATAGRAMS: usize = 64;
 
-/// Most pieces of memory that a datagram is sent from (`UIO_MAXIOV`).
+/// Most slices of a datagram (`UIO_MAXIOV`).
 const MOST_PARTS: usize = 1024;
 
-/// Most bytes that are handed to whoever writes a file at a time.
+/// Most bytes of a storage job.
 const BATCH: usize = 1024 * 1024;
 
-/// What came of it.
+/// Result of a write.
 #[derive(Debug)]
 pub(crate) enum Take {
-    /// It took so many bytes, at least one record or one byte of what was there.
+    /// Bytes taken: at least one record or one byte.
     Taken(usize),
-    /// So many bytes are lost, as datagrams may be: nobody can be reached, or they are too long.
+    /// Bytes of datagrams that are lost: no route, or too long.
     Lost(usize),
-    /// It takes nothing now.
+    /// No room now.
     Full,
-    /// What waits is not yet a whole datagram.
+    /// No whole datagram waits yet.
     Incomplete,
-    /// This is to be written elsewhere, because that may take long.
+    /// To be written by a storage job.
     Write(Batch),
 }
 
 impl Object {
-    /// Takes of what is in front of `outbox`, which is not empty, as much as one call does.
-    ///
-    /// # Errors
-    /// What the system says.
+    /// Writes from the front of `outbox`, which is not empty, as much as one call does.
     pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Result<Take, ObjectError> {
         if let Some(target) = self.target() {
             return Ok(Take::Write(Batch::new(target, outbox.take(BATCH))));
@@ -106,9 +102,9 @@ impl Datagrams {
         self.take_records(run, outbox)
     }
 
-    /// One datagram of the parts of one record.
+    /// Sends one record that is in pieces as one datagram.
     fn take_one(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> Taken {
-        // Where it is full, the rest would wait for room for ever.
+        // If it is full, the rest would wait for room for ever.
         if !(first.ends || outbox.has_end() || is_full) {
             outbox.push_front(first);
             return Ok(Take::Incomplete);
@@ -138,8 +134,8 @@ impl Datagrams {
         }
     }
 
-    /// Sends datagrams, cut into such of `cut` bytes if that is said. What an ICMP message says of earlier
-    /// ones is told once, in place of sending: it is counted, and these are sent.
+    /// Sends datagrams, segmented into such of `cut` bytes if given. An ICMP error for earlier ones, which
+    /// the socket reports once in place of sending, is counted, and these are sent.
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
         let send = || {
             let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
@@ -154,7 +150,7 @@ impl Datagrams {
         second
     }
 
-    /// A train of records.
+    /// Sends a train of records.
     fn take_records(&mut self, mut run: Run, outbox: &mut Outbox) -> Taken {
         let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
         let datagram_bytes = run.record_bytes * per_datagram;
@@ -183,8 +179,8 @@ impl Datagrams {
         }
     }
 
-    /// A datagram is longer than the path takes, or than any can be. Nobody is to be cut off by what somebody
-    /// else sends: it is lost, and the first is told.
+    /// Loses a datagram that is longer than the path or any datagram can be; the first is reported. The
+    /// output stays: its input may be anybody's.
     fn too_long(&mut self, bytes: usize) -> Take {
         if !std::mem::replace(&mut self.had_too_long, true) {
             self.first_error = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
@@ -193,17 +189,17 @@ impl Datagrams {
     }
 }
 
-/// What it means that datagrams were not sent, and are not lost.
+/// Result for datagrams that were neither sent nor lost.
 fn not_sent(errno: Errno) -> Taken {
     match errno {
         Errno::AGAIN => Ok(Take::Full),
-        // Nothing says so of what is being sent: yet another message came about earlier ones.
+        // Never about these datagrams: another ICMP error for earlier ones.
         Errno::CONNREFUSED => Ok(Take::Taken(0)),
         errno => Err(("sendmsg", errno)),
     }
 }
 
-/// What a socket may say of datagrams that were sent before: what Linux makes of ICMP messages
+/// Returns whether a socket may report this for datagrams that were sent before: the ICMP errors of Linux
 /// (`icmp_err_convert`, and `icmpv6_err_convert`).
 fn may_be_of_earlier(errno: Errno) -> bool {
     matches!(
@@ -221,7 +217,7 @@ fn may_be_of_earlier(errno: Errno) -> bool {
     )
 }
 
-/// One piece of memory of many, so that each byte is copied once.
+/// Joins runs by one copy.
 fn joined(parts: &[Run], length: usize) -> Run {
     let mut bytes = BytesMut::with_capacity(length);
     parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
@@ -229,18 +225,18 @@ fn joined(parts: &[Run], length: usize) -> Run {
     Run::single(bytes.freeze(), begins, parts.last().is_some_and(|part| part.ends))
 }
 
-/// Most bytes of datagrams that a route may still cut which did not cut those of `datagram_bytes`. Two errors
+/// Most bytes of datagrams that a route may still segment after it failed for `datagram_bytes`. Two errors
 /// may be about their length.
 fn longest_cut(errno: Errno, datagram_bytes: usize) -> usize {
     if matches!(errno, Errno::MSGSIZE | Errno::INVAL) { datagram_bytes - 1 } else { 0 }
 }
 
-/// What a route says that does not cut trains; which of these differs between kernels.
+/// Returns whether a route reports this if it does not segment trains; kernels differ.
 fn cannot_cut(errno: Errno) -> bool {
     matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP)
 }
 
-/// What says that a datagram did not get far.
+/// Returns whether a datagram is lost by this error.
 fn is_loss(errno: Errno) -> bool {
     matches!(errno, Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::PERM | Errno::NOBUFS)
 }

@@ -1,4 +1,4 @@
-//! Where something is written that may take long: files and mappings. Not on an engine thread.
+//! Writes that may block, for storage threads: files and mappings.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -11,29 +11,28 @@ use wirepath_datapath::{Mapping, Pipe};
 use super::{Kind, Object, PARTS, Provisional};
 use crate::record::Run;
 
-/// Runs to be written where that may take long.
 #[derive(Debug)]
 pub(crate) struct Batch {
     target: Target,
     runs: Vec<Run>,
 }
 
-/// Where something is written that may take long.
+/// A file or mapping to write.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// At this offset, or where the descriptor is. It is not to be removed before this is done.
+    /// At this offset, or at that of the descriptor.
     File {
         file: Arc<File>,
         offset: Option<u64>,
-        /// Only to be dropped.
+        /// Keeps the file from being removed before the write is done.
         _provisional: Option<Arc<Provisional>>,
     },
-    /// What is left of a mapping.
+    /// The rest of a mapping's range.
     Mapping(Arc<Mapping>, Range<usize>),
 }
 
 impl Object {
-    /// Where it is written, if that may take long.
+    /// The target of writes that may block; None for others.
     pub(crate) fn target(&self) -> Option<Target> {
         match &self.kind {
             Kind::File(file) => {
@@ -49,7 +48,6 @@ impl Object {
         }
     }
 
-    /// So many bytes were written elsewhere.
     pub(crate) fn note_written(&mut self, bytes: usize) {
         match &mut self.kind {
             Kind::File(file) => file.offset += bytes as u64,
@@ -64,13 +62,11 @@ impl Batch {
         Batch { target, runs }
     }
 
-    /// Bytes of all of it.
     pub(crate) fn bytes(&self) -> usize {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// Writes all of it; answers how many bytes were written, and what went wrong if that is not all. May
-    /// block.
+    /// Writes all; returns the bytes written, and the error if that is not all. May block.
     pub(crate) fn write(self) -> (u64, io::Result<()>) {
         let mut slices: Vec<IoSlice<'_>> = self.runs.iter().map(|run| IoSlice::new(&run.bytes)).collect();
         self.target.write(&mut slices)
@@ -78,8 +74,8 @@ impl Batch {
 }
 
 impl Target {
-    /// Writes all of it, of a file that is only appended to behind its end; answers how many bytes were
-    /// written, and what went wrong if that is not all. May block.
+    /// Writes all, to a file in append mode at its end; returns the bytes written, and the error if that is
+    /// not all. May block.
     fn write(&self, mut slices: &mut [IoSlice<'_>]) -> (u64, io::Result<()>) {
         let mut total = 0;
         IoSlice::advance_slices(&mut slices, 0); // what is empty would look like a file that takes nothing
@@ -97,7 +93,7 @@ impl Target {
         (total, Ok(()))
     }
 
-    /// As much as one call does, behind so many bytes.
+    /// Writes by one call, `behind` bytes after the beginning.
     fn write_some(&self, behind: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(match self {
             Target::File { file, offset: Some(offset), .. } => {
@@ -108,14 +104,13 @@ impl Target {
         })
     }
 
-    /// Writes all that is in a pipe; answers how many bytes were written, and what went wrong if that is not
-    /// all. May block.
+    /// Writes all of a pipe; returns the bytes written, and the error if that is not all. May block.
     pub(crate) fn drain(&self, pipe: &mut Pipe) -> (u64, io::Result<()>) {
         let mut total = 0;
         while pipe.held() > 0 {
             match self.drain_some(total, pipe) {
                 Ok(bytes) => total += bytes as u64,
-                // A file that is only appended to, or of a file system that takes only what is copied.
+                // A file in append mode, or a file system without `splice`.
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                     let (written, result) = match (pipe.take(), self) {
                         (Ok(bytes), Target::File { file, offset, .. }) => {
@@ -134,7 +129,7 @@ impl Target {
         (total, Ok(()))
     }
 
-    /// As much as one call does, behind so many bytes.
+    /// Writes by one call, `behind` bytes after the beginning.
     fn drain_some(&self, behind: u64, pipe: &mut Pipe) -> io::Result<usize> {
         Ok(match self {
             Target::File { file, offset, .. } => {
@@ -146,7 +141,7 @@ impl Target {
     }
 }
 
-/// What of a range is behind so many bytes.
+/// The rest of a range after `behind` bytes.
 fn left(range: &Range<usize>, behind: u64) -> io::Result<Range<usize>> {
     let left = range.start + behind as usize..range.end;
     if left.is_empty() { Err(Errno::NOSPC.into()) } else { Ok(left) }

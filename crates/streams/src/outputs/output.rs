@@ -1,4 +1,4 @@
-//! One output: its handlers, what waits for it, and its object.
+//! One output: its handlers, its outbox and its object.
 
 use wirepath_datapath::Pipe;
 use wirepath_engine::StallDetector;
@@ -13,17 +13,17 @@ use crate::shared::{OnDetached, Shared, WRITING};
 use crate::storage::{Job, StorageJob};
 use crate::throughput::Throughput;
 
-/// Bytes that wait for an output, unless said otherwise.
+/// Default of [`OutputOptions::waiting_bytes`].
 const WAITING: usize = 256 * 1024;
 
-/// What holds for one output.
+/// Options of an output.
 #[derive(Debug)]
 pub struct OutputOptions {
     /// Handlers of records for this output, behind those of the stream.
     pub handlers: Vec<Handler>,
-    /// What happens when the output takes nothing.
+    /// Handling of records when the outbox is full.
     pub when_full: WhenFull,
-    /// Most bytes that wait for it, except for the run that goes over.
+    /// Most bytes in the outbox, except for the run that exceeds it.
     pub waiting_bytes: usize,
 }
 
@@ -33,37 +33,34 @@ impl Default for OutputOptions {
     }
 }
 
-/// An output of a stream.
 pub(crate) struct Output {
     pub(crate) port: Port,
     pub(crate) object: Object,
     pub(crate) chain: Chain,
     pub(crate) outbox: Outbox,
-    /// What moves to it without copies.
+    /// For the zero-copy route.
     pub(crate) pipe: Option<Pipe>,
-    /// It takes only what is copied.
+    /// Its descriptor does not take `splice`.
     pub(super) copies: bool,
     /// May take something: no call has said otherwise since.
     pub(crate) writable: bool,
-    /// Its descriptor is watched.
     is_watched: bool,
     /// Waits for storage.
     pub(crate) busy: bool,
-    /// Bytes that are being written elsewhere, or could not be.
+    /// Bytes that a storage job writes, or could not.
     pub(crate) storing: usize,
-    /// Did not keep up.
     pub(super) is_disconnected: bool,
     /// Got the beginning of a record and not yet its end.
     pub(crate) within_record: bool,
     pub(super) detach: Option<OnDetached>,
-    /// Of what it took and its peer acknowledged, once that is looked at.
+    /// Of bytes that its peer acknowledged.
     pub(super) stall_detector: StallDetector<u64>,
     pub(super) throughput: Throughput,
     pub(crate) bytes: u64,
     pub(crate) lost_bytes: u64,
 }
 
-/// What an output did so far.
+/// Status of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputStatus {
     /// Its port.
@@ -72,23 +69,21 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it, if only for the rest of a record that a handler of its takes whole, or that it
+    /// Bytes that wait for it, also for the rest of a record that one of its handlers takes whole, or that it
     /// failed to take.
     pub waiting_bytes: u64,
-    /// What was dropped because it was full.
+    /// Dropped because it was full.
     pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long
-    /// for it.
+    /// Bytes of datagrams that did not leave: no route, a filter, or too long.
     pub lost_bytes: u64,
-    /// How often the network reported (ICMP) that datagrams which the output had taken were not delivered:
-    /// usually because nobody listens. They are among [`OutputStatus::bytes`], since nothing says which they
-    /// were, and one report may be of several.
+    /// ICMP errors for datagrams that the output had taken, mostly because nobody listens. The datagrams are
+    /// among [`OutputStatus::bytes`], since nothing says which they were, and one error may be for several.
     pub icmp_errors: u64,
-    /// What its own handlers report: the handler, what, and how much.
+    /// Reports of its own handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
 }
 
-/// What an output did that is gone.
+/// Status of an output that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedOutput {
     /// Its port.
@@ -97,13 +92,13 @@ pub struct EndedOutput {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// What was dropped because it was full, and what waited for it when it went.
+    /// Dropped because it was full, or waited for it when it went.
     pub dropped: Dropped,
     /// As [`OutputStatus::lost_bytes`].
     pub lost_bytes: u64,
     /// As [`OutputStatus::icmp_errors`].
     pub icmp_errors: u64,
-    /// Why it is gone.
+    /// Reason why it is gone.
     pub why: String,
 }
 
@@ -139,7 +134,6 @@ impl Output {
         }
     }
 
-    /// Returns whether its descriptor is watched.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }
@@ -169,7 +163,6 @@ impl Output {
         }
     }
 
-    /// Returns whether nothing waits for it.
     pub(crate) fn is_idle(&self) -> bool {
         self.outbox.is_empty() && !self.busy && self.held() == 0
     }
@@ -179,7 +172,7 @@ impl Output {
         self.held() + self.storing + self.chain.gathered()
     }
 
-    /// What was dropped, and what would be if the output went now.
+    /// Dropped, and to be dropped if the output went now.
     fn undelivered(&self) -> Dropped {
         let Dropped { records, bytes } = self.outbox.dropped();
         Dropped { records, bytes: bytes + self.bytes_beyond() as u64 }
@@ -218,7 +211,7 @@ impl Output {
         offered
     }
 
-    /// Takes of what waits; returns how many bytes, or None if nothing could be done.
+    /// Sends what waits; returns how many bytes, or None if nothing could be done.
     pub(super) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<Option<usize>, ObjectError> {
         if self.held() > 0 {
             return self.drain_pipe(shared, now_us);
@@ -248,7 +241,6 @@ impl Output {
         }
     }
 
-    /// It took so many bytes.
     pub(crate) fn note_taken(&mut self, bytes: usize, now_us: u64) {
         self.bytes += bytes as u64;
         self.throughput.add(bytes, now_us);
@@ -257,7 +249,6 @@ impl Output {
         }
     }
 
-    /// Watches it from the beginning of a run on an engine.
     pub(super) fn watch(&mut self, shared: &Shared) -> Result<(), ObjectError> {
         self.is_watched = is_always_watched(&self.object) || !self.writable;
         if self.is_watched { shared.watch(self.port, &self.object, WRITING) } else { Ok(()) }
@@ -272,7 +263,6 @@ impl Output {
         shared.watch(self.port, &self.object, WRITING)
     }
 
-    /// It may have room again.
     pub(super) fn note_room(&mut self, shared: &Shared) {
         self.writable = true;
         if self.is_watched && !is_always_watched(&self.object) {
@@ -281,22 +271,22 @@ impl Output {
         }
     }
 
-    /// Nobody waits for it any more. Whoever does next is not told what was ready before, so all is tried.
+    /// Forgets readiness and stalls, for the next engine or caller.
     pub(super) fn forget_readiness(&mut self) {
         self.writable = true;
         self.stall_detector = StallDetector::default();
     }
 
-    /// Returns whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`.
-    /// For what is being written to a file, its storage answers.
+    /// Returns whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`. A
+    /// storage job does not stall.
     pub(super) fn has_stalled(&mut self, stall_us: u64, now_us: u64) -> bool {
-        // What a connection has taken may be long on its way, to a peer that reads slowly.
+        // A connection may take long to send to a peer that reads slowly.
         let unacknowledged = self.object.unacknowledged();
         let delivered = (self.bytes + self.lost_bytes).wrapping_sub(unacknowledged.into());
         !self.busy && !self.writable && self.stall_detector.sample(delivered, now_us) > stall_us
     }
 
-    /// Returns whether the peer has acknowledged all that the connection took.
+    /// Returns whether the peer has acknowledged all; an error after `stall_us` without progress.
     pub(crate) fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.undelivered()?;
         if self.stall_detector.sample(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {

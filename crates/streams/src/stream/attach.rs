@@ -1,4 +1,4 @@
-//! Adding inputs and outputs, to a stream that is being built or one that runs.
+//! Adding inputs and outputs, to a stream that is being built or runs.
 
 use super::Stream;
 use crate::error::StreamError;
@@ -11,7 +11,7 @@ use crate::shared::{READING, WRITING};
 
 use super::build::longest_whole;
 
-/// A stream has come to the end of its inputs, or failed: it takes no more inputs. The object is given back.
+/// The stream has come to its end, or failed, and takes no more inputs. The object is given back.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
 pub struct TooLate(pub Box<Object>);
@@ -53,11 +53,10 @@ impl Stream {
         }
     }
 
-    /// Attaches an output, behind the others. It gets records that come from now on, none if the stream has
-    /// come to its end; of a stream of bytes without framing, bytes. If it needs what others did not, whole
-    /// records or datagrams, inputs are divided so from their next record on. With
-    /// [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
-    /// stream.
+    /// Attaches an output, behind the others. It gets records that come from now on; of a stream of bytes
+    /// without framing, bytes. If it needs whole records or datagrams and others did not, inputs are divided
+    /// so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than
+    /// [`MOST_SHARES`] outputs end the stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         if !object.is_listening() {
             return self.add_output(object, options);
@@ -81,7 +80,7 @@ impl Stream {
     /// Inserts an output that is watched already if it is to be.
     pub(super) fn insert_output(&mut self, mut output: Output) {
         self.meet_needs(&output);
-        // A record without end has no other place to begin at than here.
+        // A record without end has no other place to begin.
         let is_awaited = self.outputs.is_empty()
             && self.intake.last_is_unframed()
             && self.spread.pending.front().is_some_and(|run| !run.begins);
@@ -97,7 +96,7 @@ impl Stream {
         self.keep_datagrams();
     }
 
-    /// Has outputs of datagrams leave records as they are, if such come as datagrams.
+    /// Has outputs of datagrams leave records as they are, if inputs have datagrams.
     fn keep_datagrams(&mut self) {
         for output in &mut self.outputs.current {
             if let Kind::Datagrams(datagrams) = &mut output.object.kind {
@@ -106,7 +105,7 @@ impl Stream {
         }
     }
 
-    /// Has handlers drop the records that they refuse, and count them, if inputs have datagrams.
+    /// Has handlers drop the records that they refuse, if inputs have datagrams.
     pub(super) fn drop_refused_records(&mut self) {
         if self.takes_datagrams {
             self.chain.drop_refused();
@@ -114,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Has inputs divided as an output needs it.
+    /// Divides inputs as an output needs it.
     fn meet_needs(&mut self, output: &Output) {
         let packet_bytes = match &output.object.kind {
             Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),

@@ -1,7 +1,7 @@
-//! Connections that are awaited: inputs and outputs that listen become the connection that is accepted.
+//! Inputs and outputs that listen and become the accepted connection.
 //!
-//! A stream begins when all have come that it was built with. Those that were attached later are expected:
-//! until somebody has connected they have no turn and no record, and nobody waits for them.
+//! A stream begins when all are connected that it was built with. Those that were attached later are
+//! expected: until they are connected they have no turn and no record, and nothing waits for them.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -18,30 +18,29 @@ use crate::outputs::{Output, OutputOptions, OutputStatus};
 use crate::port::Port;
 use crate::shared::{OnDetached, READING, Shared, WRITING};
 
-/// When a connection is accepted again for which there was no descriptor or memory, in microseconds.
+/// Time until the next attempt to accept a connection for which there was no descriptor or memory, in
+/// microseconds.
 const ACCEPT_AGAIN_US: u64 = 1_000_000;
 
-/// Connections that a stream awaits.
 #[derive(Default)]
 pub(super) struct Listening {
-    /// All have come that the stream was built with.
+    /// All are connected that the stream was built with.
     has_begun: bool,
     /// Attached later.
     expected: Vec<Expected>,
-    /// When to accept again after there was no descriptor.
+    /// Time of the next attempt after there was no descriptor.
     again_us: Option<u64>,
 }
 
-/// An input or output that was attached later and awaits a connection.
+/// An input or output that was attached later and listens.
 struct Expected {
     port: Port,
     object: Object,
-    /// Somebody may have connected: no call has said otherwise since.
+    /// A connection may have come: no call has said otherwise since.
     readable: bool,
     role: Role,
 }
 
-/// What it will be.
 enum Role {
     Input(Framing),
     Output(OutputOptions),
@@ -52,7 +51,7 @@ impl Listening {
         self.has_begun
     }
 
-    /// How soon to accept again whatever becomes ready.
+    /// Time until the next attempt, if one is due.
     pub(super) fn accept_again_us(&self) -> Option<u64> {
         self.again_us.map(|_| ACCEPT_AGAIN_US)
     }
@@ -73,7 +72,6 @@ impl Listening {
         !self.expected.iter().all(Expected::is_input)
     }
 
-    /// The options of an output that is expected.
     pub(super) fn output_options(&mut self, port: Port) -> Option<&mut OutputOptions> {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
         match &mut expected.role {
@@ -82,7 +80,7 @@ impl Listening {
         }
     }
 
-    /// Somebody may have connected. False if nobody is expected there.
+    /// Notes that a connection may have come. Returns false if none is expected there.
     pub(super) fn note_ready(&mut self, port: Port) -> bool {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port);
         expected.map(|expected| expected.readable = true).is_some()
@@ -92,12 +90,11 @@ impl Listening {
         self.expected.iter_mut().for_each(|expected| expected.readable = true);
     }
 
-    /// The objects that are expected.
     pub(super) fn objects(&self) -> impl Iterator<Item = (Port, &Object)> {
         self.expected.iter().map(|expected| (expected.port, &expected.object))
     }
 
-    /// The objects that no connection was seen at.
+    /// The objects that are to be watched for a connection.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (Port, &Object)> {
         let awaited = self.expected.iter().filter(|expected| !expected.readable);
         awaited.map(|expected| (expected.port, &expected.object))
@@ -151,7 +148,7 @@ impl Stream {
         Ok(self.accept_expected(now_us)? | have_come)
     }
 
-    /// Those that the stream was built with.
+    /// Accepts those of the inputs and outputs that the stream was built with.
     fn accept_awaited(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = false;
         for place in 0..self.intake.inputs.len() {
@@ -197,7 +194,7 @@ impl Stream {
         Ok(progressed)
     }
 
-    /// Those that were attached later.
+    /// Accepts those of inputs and outputs that were attached later.
     fn accept_expected(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let (mut place, mut progressed) = (0, false);
         while let Some(expected) = self.listening.expected.get_mut(place) {
@@ -244,7 +241,7 @@ impl Stream {
         }
     }
 
-    /// Has an input or output that was expected take part.
+    /// Has an input or output take part that was expected.
     fn insert_expected(&mut self, place: usize) -> Port {
         let Expected { port, object, role, .. } = self.listening.expected.remove(place);
         match role {
@@ -254,8 +251,8 @@ impl Stream {
         port
     }
 
-    /// Gives one back that nobody has connected to: an input now, an output in the next turn, as any that has
-    /// nothing to send. False if none of this port and kind is expected.
+    /// Gives one back that is not connected: an input now, an output in the next turn, as any that has
+    /// nothing to send. Returns false if none of this port and kind is expected.
     pub(super) fn detach_expected(&mut self, port: Port, is_input: bool, on_detached: OnDetached) -> bool {
         let is_it = |expected: &Expected| expected.port == port && expected.is_input() == is_input;
         let Some(place) = self.listening.expected.iter().position(is_it) else { return false };
@@ -274,9 +271,8 @@ impl Stream {
     }
 }
 
-/// The result of accepting.
 struct Accepted {
-    /// What listened, if somebody has connected.
+    /// Set if a connection was accepted.
     listener: Option<Listener>,
     event: Option<StreamEvent>,
     /// Descriptors or memory are missing now.
@@ -294,7 +290,7 @@ impl Accepted {
     }
 }
 
-/// Has an object become the connection that has come, to be watched in place of its listener.
+/// Has an object become the accepted connection, which is watched in place of its listener.
 fn accept(
     port: Port,
     object: &mut Object,
@@ -315,8 +311,7 @@ fn accept(
     Ok(Accepted { listener: Some(listener), event, is_short: false })
 }
 
-/// Nobody has connected, or can be accepted: tells where a connection is awaited, the first time, or why that
-/// is in vain.
+/// Result without a connection: the first time with the listening event, later with that of a shortage.
 fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) -> Accepted {
     let mut accepted = Accepted { listener: None, event: None, is_short: shortage.is_some() };
     let Kind::Listening(listener) = &mut object.kind else { return accepted };
@@ -329,8 +324,7 @@ fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) 
     accepted
 }
 
-/// Returns whether there is no descriptor or memory now for a connection, which waits on in the socket's
-/// queue.
+/// Returns whether there is no descriptor or memory now; the connection waits in the socket's queue.
 fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }

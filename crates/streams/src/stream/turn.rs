@@ -1,4 +1,4 @@
-//! A turn: moving what can be moved, about as much as is allowed.
+//! A turn: moving about as many bytes as are allowed.
 
 use wirepath_engine::catch_panic;
 
@@ -9,11 +9,12 @@ use crate::object::PARTS;
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
 
-/// So much leaves for an output before more is taken for it, to find it in the processor's caches.
+/// An output sends this much before more is taken for it, to find it in the processor's caches.
 const ENOUGH: usize = 64 * 1024;
 
 impl Stream {
-    /// Moves about `allowance` bytes, in and out counted alike. Returns the result, and how many bytes moved.
+    /// Moves about `allowance` bytes, in and out counted alike. Returns the result and the number of bytes
+    /// moved.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         self.shared.turn.begin(allowance);
         let acted = match catch_panic(|| self.take_turn(now_us)) {
@@ -24,7 +25,7 @@ impl Stream {
         (acted, self.shared.turn.charge())
     }
 
-    /// What the stream ends with, now that `error` ends it: what failed first.
+    /// The first error, now that `error` ends the stream.
     pub(super) fn first_cause(&mut self, error: StreamError) -> StreamError {
         self.shared.failing.take().unwrap_or(error)
     }
@@ -71,7 +72,7 @@ impl Stream {
         Ok(Acted::More)
     }
 
-    /// Takes from inputs what outputs have room for. Returns whether anything was done.
+    /// Takes what outputs have room for from inputs. Returns whether anything was done.
     fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
         if self.parts().can_zero_copy() {
             return self.parts().move_bytes(now_us);
@@ -82,7 +83,7 @@ impl Stream {
         Ok(self.take_copied(now_us))
     }
 
-    /// Takes some records, so that outputs get many of the small ones in one call.
+    /// Takes some records, so that outputs get many small ones in one call.
     fn take_copied(&mut self, now_us: u64) -> bool {
         for taken in 0..PARTS {
             let placed = self.place(now_us);
@@ -97,15 +98,14 @@ impl Stream {
         true
     }
 
-    /// Gives outputs what waits for room. Returns whether anything was done.
+    /// Gives pending runs to outputs. Returns whether anything was done.
     fn place(&mut self, now_us: u64) -> bool {
         let placed = self.spread.place(&mut self.outputs, &mut self.shared, now_us);
         self.intake.cut_if_failing(&self.shared);
         placed
     }
 
-    /// Takes from inputs, unless what was taken before still waits for room. Returns whether anything was
-    /// done.
+    /// Reads from inputs, unless earlier runs still wait for room. Returns whether anything was done.
     pub(super) fn pull(&mut self) -> bool {
         let may_pull = self.spread.pending.is_empty() && !self.outputs.is_empty();
         let pulled = may_pull && self.with_intake(|intake, shared, hand_on| intake.pull(shared, hand_on));
@@ -116,7 +116,7 @@ impl Stream {
         self.with_intake(|intake, shared, hand_on| intake.remove_detached(shared, hand_on))
     }
 
-    /// Does something with the intake, whose records go through the chain.
+    /// Calls `act` with the intake, whose records go through the chain.
     fn with_intake(
         &mut self,
         act: impl FnOnce(
@@ -131,8 +131,8 @@ impl Stream {
         acted
     }
 
-    /// How soon the stream must have a turn again, whatever becomes ready, in microseconds: no event tells
-    /// that an output has stalled, or that there are descriptors again.
+    /// Time until the stream needs a turn without an event, in microseconds: for stalls, and for descriptors
+    /// that were missing.
     pub(crate) fn look_again_us(&self) -> Option<u64> {
         let may_stall = || {
             self.shared.is_failing()
@@ -142,8 +142,8 @@ impl Stream {
         self.listening.accept_again_us().or_else(|| may_stall().then(|| self.stall_sample_us()))
     }
 
-    /// Has outputs fail that have stalled: of a stream that fails, or limits stalls at any time, all; else
-    /// those that leave, when nothing else is waited for.
+    /// Fails outputs that have stalled: of a stream that fails, or limits stalls at any time, all; else those
+    /// that leave, when nothing else is waited for.
     fn fail_stalled(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let of_all = self.shared.is_failing() || self.shared.settings.limits_stalls;
         if !of_all && !self.waits_for_leaving() {
@@ -153,7 +153,7 @@ impl Stream {
         self.outputs.fail_stalled(of_all, sample_us, &mut self.shared, now_us)
     }
 
-    /// Returns whether nothing is left to do but to let outputs that leave send what they have.
+    /// Returns whether nothing is left but outputs that leave and still send.
     pub(super) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else = || {
             let are_idle = self.outputs.current.iter().all(crate::outputs::Output::is_idle);
@@ -164,8 +164,7 @@ impl Stream {
     }
 
     /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what
-    /// they had, for they have failed in nothing. An output that is awaited is waited for as long as there is
-    /// something to give.
+    /// they had. An expected output is waited for as long as there is something to send.
     pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
         self.outputs.end_idle(&mut self.shared);
         if self.outputs.last_gone.is_none() {
@@ -177,7 +176,7 @@ impl Stream {
         gone.map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
     }
 
-    /// Returns whether there is no input, and none that is awaited will come in time.
+    /// Returns whether there is no input, and none that is expected will come in time.
     pub(super) fn has_no_input(&self) -> bool {
         self.intake.is_empty() && (self.shared.is_failing() || !self.listening.expects_input())
     }
@@ -194,7 +193,6 @@ impl Stream {
         is_given && self.outputs.are_idle()
     }
 
-    /// What a stream that is over has failed with, if it has.
     fn failure(&mut self) -> Option<StreamError> {
         let of_all = self.intake.failure_of_all();
         self.shared.failing.take().or(of_all)

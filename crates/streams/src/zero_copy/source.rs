@@ -1,4 +1,4 @@
-//! Moving bytes of one input without copies: into a pipe, or straight to a connection.
+//! The zero-copy route of one input: into a pipe, or straight to a connection.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::intake::Input;
 use crate::object::{Available, Cold, Connection, Kind, Object, ObjectError, Source, StoredFile, TRUNCATED};
 use crate::write_progress::WriteProgress;
 
-/// What came of moving.
+/// Result of moving bytes.
 pub(super) enum Moved {
     Bytes(usize),
     /// The input has nothing now.
@@ -21,17 +21,17 @@ pub(super) enum Moved {
     Full,
     /// The output has to send first what it has.
     Wait,
-    /// From now on everything is copied.
+    /// The bytes have to be copied from now on.
     Copied,
     End,
-    /// This must be brought into memory first.
+    /// These pages must be read first.
     Cold(Cold),
-    /// No more than so many bytes of the file are written yet.
+    /// No more than this many bytes of the file are written yet.
     Unwritten(Arc<WriteProgress>, u64),
 }
 
 impl Input {
-    /// Up to `room` bytes into a pipe.
+    /// Moves up to `room` bytes into a pipe.
     pub(super) fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<Moved, ObjectError> {
         let room = room.min(pipe.room());
         let filled = match &mut self.object.kind {
@@ -71,7 +71,7 @@ impl Input {
         }
     }
 
-    /// From a file straight to a connection, the output at `place`, up to `room` bytes.
+    /// Sends up to `room` bytes of a file straight to a connection, the output at `place`.
     pub(super) fn send_file(&mut self, to: &Object, place: usize, room: usize) -> Result<Moved, Fault> {
         let Kind::Stream(connection) = &to.kind else { return Ok(Moved::Nothing) };
         let moved = match &mut self.object.kind {
@@ -99,14 +99,14 @@ impl Input {
     }
 }
 
-/// Who failed, by which call.
+/// The side that failed, and its call.
 enum Side {
     Input(&'static str, Errno),
     Output(&'static str, Errno),
 }
 
 impl StoredFile {
-    /// Straight to a connection, up to `room` bytes.
+    /// Sends up to `room` bytes straight to a connection.
     fn send_to(&mut self, connection: &Connection, room: usize) -> Result<Moved, Side> {
         let room = match self.available(room).map_err(|(call, errno)| Side::Input(call, errno))? {
             Available::Bytes(0) => return Ok(Moved::End),
@@ -133,7 +133,7 @@ impl StoredFile {
 }
 
 impl Connection {
-    /// Up to `room` bytes; 0 at the end, or before something urgent.
+    /// Moves up to `room` bytes; 0 at the end, or before urgent data.
     fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Errno> {
         let room = self.room(room);
         if room == 0 {
@@ -145,8 +145,8 @@ impl Connection {
         Ok(filled)
     }
 
-    /// Returns whether the peer has ended, where `splice` says so: it also says so before what came as
-    /// urgent, when the peer has ended behind.
+    /// Returns whether the peer has ended when `splice` says so: it also says so before urgent data, when the
+    /// peer has ended behind it.
     fn has_ended(&self) -> Result<bool, Errno> {
         if !self.is_socket {
             return Ok(true);
