@@ -74,7 +74,7 @@ pub use send::TrainPath;
 pub use send_context::{SendContext, SendOutcome};
 pub use serving::sendfile;
 pub use sink::{UdpSink, path_mtu};
-pub use splice::Pipe;
+pub use splice::{Pipe, errno_of};
 pub use train::{Headers, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
@@ -85,6 +85,8 @@ pub use wirepath_sys::append;
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
+/// Most datagrams of a train.
+pub use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 /// Files and memory that only the kernel looks into.
 pub use wirepath_sys::mapping::Mapping;
 /// Why the kernel module cannot be asked.

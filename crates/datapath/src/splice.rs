@@ -159,7 +159,8 @@ impl Pipe {
     }
 }
 
-fn errno_of(error: std::io::Error) -> Errno {
+/// Error number of a system call's failure.
+pub fn errno_of(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 

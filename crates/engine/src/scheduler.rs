@@ -39,11 +39,11 @@ impl From<u64> for Cost {
 
 /// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// Give this task a turn, and report its cost with [`Scheduler::acted`].
     Act {
         /// The task.
-        stream: usize,
+        task: usize,
         /// Most bytes to move. What is moved beyond that is charged to later turns, and so is processor time
         /// beyond what is left of the round, which is known only after the turn.
         allowance: u64,
@@ -56,12 +56,12 @@ pub enum Next {
 
 /// Decides which task has the next turn. Tasks have small numbers that the caller gives, as from a slab.
 #[derive(Debug)]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     policy: Policy,
     turn: u64,
     classes: Vec<Queue>,
     shares: Shares,
-    streams: Vec<Option<Stream>>,
+    tasks: Vec<Option<TaskState>>,
     /// Tasks that a rate holds back, by the time when it lets them continue.
     held: BinaryHeap<Reverse<(u64, usize)>>,
     /// Numbers what becomes ready, for first come, first served.
@@ -82,7 +82,7 @@ struct Queue {
 type Entry = (u64, u64, usize);
 
 #[derive(Debug)]
-struct Stream {
+struct TaskState {
     class: usize,
     bucket: Option<Bucket>,
     state: State,
@@ -107,7 +107,7 @@ const NEVER: u64 = u64::MAX;
 impl Scheduler {
     /// Scheduler of `classes` (without any: one class without limits), with allowances of at most `turn`
     /// bytes, so that others do not wait long.
-    pub fn new(policy: Policy, mut classes: Vec<Class>, turn: u64) -> Scheduler {
+    pub(crate) fn new(policy: Policy, mut classes: Vec<Class>, turn: u64) -> Scheduler {
         if classes.is_empty() {
             classes.push(Class { name: "default".to_owned(), priority: 0, share: 1, rate: None });
         }
@@ -125,116 +125,116 @@ impl Scheduler {
                 ready: BinaryHeap::new(),
             })
             .collect();
-        let (streams, held) = (Vec::new(), BinaryHeap::new());
-        Scheduler { policy, turn: turn.max(1), classes, shares, streams, held, arrivals: 0 }
+        let (tasks, held) = (Vec::new(), BinaryHeap::new());
+        Scheduler { policy, turn: turn.max(1), classes, shares, tasks, held, arrivals: 0 }
     }
 
     /// Adds a task that is not ready. A class beyond the end stands for the last.
-    pub fn add(&mut self, stream: usize, class: usize, rate: Option<Rate>) {
-        if stream >= self.streams.len() {
-            self.streams.resize_with(stream + 1, || None);
+    pub(crate) fn add(&mut self, task: usize, class: usize, rate: Option<Rate>) {
+        if task >= self.tasks.len() {
+            self.tasks.resize_with(task + 1, || None);
         }
         let class = class.min(self.classes.len() - 1);
         let bucket = rate.map(Bucket::new);
-        self.streams[stream] = Some(Stream { class, bucket, state: State::Idle });
+        self.tasks[task] = Some(TaskState { class, bucket, state: State::Idle });
     }
 
     /// Gives a task another rate, or none. Of what it spent, no more than the new burst counts against the
     /// new rate.
-    pub fn set_rate(&mut self, stream: usize, rate: Option<Rate>, now_us: u64) {
-        let Some(Some(known)) = self.streams.get_mut(stream) else { return };
+    pub(crate) fn set_rate(&mut self, task: usize, rate: Option<Rate>, now_us: u64) {
+        let Some(Some(known)) = self.tasks.get_mut(task) else { return };
         let before = known.bucket.take();
         known.bucket =
             rate.map(|rate| before.map_or_else(|| Bucket::new(rate), |bucket| bucket.with(rate, now_us)));
         // A raised rate wakes tasks that waited for the old one.
         if let State::Held { deadline_us, .. } = known.state {
-            self.held.retain(|Reverse((_, held))| *held != stream);
-            self.queue(stream, deadline_us);
+            self.held.retain(|Reverse((_, held))| *held != task);
+            self.queue(task, deadline_us);
         }
     }
 
     /// Removes a task; its number may be used again.
-    pub fn remove(&mut self, stream: usize) {
-        if let Some(entry) = self.streams.get_mut(stream) {
+    pub(crate) fn remove(&mut self, task: usize) {
+        if let Some(entry) = self.tasks.get_mut(task) {
             *entry = None;
         }
     }
 
     /// Marks a task ready. Without effect on one that is ready already or has its turn, which says so when it
     /// has [acted](Scheduler::acted).
-    pub fn ready(&mut self, stream: usize) {
-        self.ready_by(stream, NEVER);
+    pub(crate) fn ready(&mut self, task: usize) {
+        self.ready_by(task, NEVER);
     }
 
     /// As [`Scheduler::ready`], with a deadline in microseconds for [`Policy::Deadline`].
-    pub fn ready_by(&mut self, stream: usize, deadline_us: u64) {
-        if matches!(self.streams.get(stream), Some(Some(known)) if known.state == State::Idle) {
-            self.queue(stream, deadline_us);
+    pub(crate) fn ready_by(&mut self, task: usize, deadline_us: u64) {
+        if matches!(self.tasks.get(task), Some(Some(known)) if known.state == State::Idle) {
+            self.queue(task, deadline_us);
         }
     }
 
     /// Next action at `now_us`.
-    pub fn next(&mut self, now_us: u64) -> Next {
+    pub(crate) fn next(&mut self, now_us: u64) -> Next {
         self.let_go_on(now_us);
         loop {
             let Some(class) = self.choose(now_us) else { return self.wait(now_us) };
-            let Some((deadline_us, stream)) = self.take(class) else { continue };
-            let until_us = self.streams[stream]
+            let Some((deadline_us, task)) = self.take(class) else { continue };
+            let until_us = self.tasks[task]
                 .as_ref()
                 .and_then(|known| known.bucket.as_ref())
                 .map(|bucket| bucket.open_us());
             if let Some(until_us) = until_us.filter(|until_us| *until_us > now_us) {
-                self.set_state(stream, State::Held { deadline_us, until_us });
-                self.held.push(Reverse((until_us, stream)));
+                self.set_state(task, State::Held { deadline_us, until_us });
+                self.held.push(Reverse((until_us, task)));
                 continue;
             }
-            self.set_state(stream, State::Acting);
-            return Next::Act { stream, allowance: self.allowance(stream, class, now_us) };
+            self.set_state(task, State::Acting);
+            return Next::Act { task, allowance: self.allowance(task, class, now_us) };
         }
     }
 
     /// Charges a task for its turn; `more` says that it is still ready. Call it before the task is removed,
     /// or its class is not charged.
-    pub fn acted(&mut self, stream: usize, cost: impl Into<Cost>, more: bool, now_us: u64) {
+    pub(crate) fn acted(&mut self, task: usize, cost: impl Into<Cost>, more: bool, now_us: u64) {
         let Cost { shared, rated } = cost.into();
-        let Some(Some(known)) = self.streams.get_mut(stream) else { return };
+        let Some(Some(known)) = self.tasks.get_mut(task) else { return };
         known.state = State::Idle;
         self.shares.spend(known.class, shared);
         let buckets = [known.bucket.as_mut(), self.classes[known.class].bucket.as_mut()];
         buckets.into_iter().flatten().for_each(|bucket| bucket.spend(rated, now_us));
         if more {
-            self.ready(stream);
+            self.ready(task);
         }
     }
 
-    fn queue(&mut self, stream: usize, deadline_us: u64) {
+    fn queue(&mut self, task: usize, deadline_us: u64) {
         let deadline_us = if self.policy == Policy::Deadline { deadline_us } else { NEVER };
         let arrival = self.arrivals;
         self.arrivals += 1;
-        if let Some(Some(known)) = self.streams.get_mut(stream) {
+        if let Some(Some(known)) = self.tasks.get_mut(task) {
             known.state = State::Ready(arrival);
-            self.classes[known.class].ready.push(Reverse((deadline_us, arrival, stream)));
+            self.classes[known.class].ready.push(Reverse((deadline_us, arrival, task)));
         }
     }
 
-    fn set_state(&mut self, stream: usize, state: State) {
-        if let Some(Some(known)) = self.streams.get_mut(stream) {
+    fn set_state(&mut self, task: usize, state: State) {
+        if let Some(Some(known)) = self.tasks.get_mut(task) {
             known.state = state;
         }
     }
 
     /// Puts tasks whose rate allows them to continue back into their queues.
     fn let_go_on(&mut self, now_us: u64) {
-        while let Some(Reverse((until_us, stream))) = self.held.peek().copied() {
+        while let Some(Reverse((until_us, task))) = self.held.peek().copied() {
             if until_us > now_us {
                 return;
             }
             self.held.pop();
-            let state = self.streams[stream].as_ref().map(|known| known.state);
+            let state = self.tasks[task].as_ref().map(|known| known.state);
             if let Some(State::Held { deadline_us, until_us: held_until_us }) = state
                 && held_until_us == until_us
             {
-                self.queue(stream, deadline_us);
+                self.queue(task, deadline_us);
             }
         }
     }
@@ -267,8 +267,8 @@ impl Scheduler {
 
     /// Drops stale entries in front of a class's queue.
     fn forget_stale(&mut self, class: usize) {
-        while let Some(Reverse((_, arrival, stream))) = self.classes[class].ready.peek() {
-            let state = self.streams[*stream].as_ref().map(|known| known.state);
+        while let Some(Reverse((_, arrival, task))) = self.classes[class].ready.peek() {
+            let state = self.tasks[*task].as_ref().map(|known| known.state);
             if state == Some(State::Ready(*arrival)) {
                 return;
             }
@@ -277,12 +277,12 @@ impl Scheduler {
     }
 
     fn take(&mut self, class: usize) -> Option<(u64, usize)> {
-        self.classes[class].ready.pop().map(|Reverse((deadline_us, _, stream))| (deadline_us, stream))
+        self.classes[class].ready.pop().map(|Reverse((deadline_us, _, task))| (deadline_us, task))
     }
 
-    fn allowance(&self, stream: usize, class: usize, now_us: u64) -> u64 {
-        let of_stream = self.streams[stream].as_ref().and_then(|known| known.bucket.as_ref());
-        let buckets = [of_stream, self.classes[class].bucket.as_ref()];
+    fn allowance(&self, task: usize, class: usize, now_us: u64) -> u64 {
+        let of_task = self.tasks[task].as_ref().and_then(|known| known.bucket.as_ref());
+        let buckets = [of_task, self.classes[class].bucket.as_ref()];
         let allowed = buckets.iter().flatten().map(|bucket| bucket.level(now_us)).fold(self.turn, u64::min);
         let of_round = match self.policy {
             Policy::FairShare { round: Round::Volume(_), .. } => self.shares.left(class),

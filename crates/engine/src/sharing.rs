@@ -1,7 +1,7 @@
 use crate::scheduler::{Class, Policy, Round};
 
 /// Sharing of a thread by tasks, in turns. Each thread has a scheduler of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sharing {
     /// Division of turns between classes. Volume is the bytes that tasks move.
     pub policy: Policy,
@@ -15,11 +15,5 @@ impl Sharing {
     /// Returns whether classes share processor time: only then are turns measured.
     pub fn is_of_processor_time(&self) -> bool {
         matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
-    }
-}
-
-impl Default for Sharing {
-    fn default() -> Sharing {
-        Sharing { policy: Policy::BestEffort, classes: Vec::new() }
     }
 }

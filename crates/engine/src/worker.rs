@@ -93,7 +93,7 @@ impl Worker {
     fn run_turns(&mut self) -> Option<u64> {
         for _ in 0..TURNS {
             match self.core.scheduler.next(now_us()) {
-                Next::Act { stream, allowance } => self.run_turn(stream, allowance),
+                Next::Act { task, allowance } => self.run_turn(task, allowance),
                 Next::At(at_us) => return Some(at_us),
                 Next::Nothing => return None,
             }

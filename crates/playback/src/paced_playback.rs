@@ -10,8 +10,8 @@ use crate::numbering::Numbering;
 use crate::playback::{PlayError, PlaybackEvent, PlaybackOptions, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
-use crate::sending::{Place, Sending};
 use crate::source::{Cursor, Departure};
+use crate::thread_state::{Place, ThreadState};
 
 /// Next step of a playback.
 pub(crate) enum Step {
@@ -41,13 +41,13 @@ pub(crate) struct PacedPlayback {
     /// The departure that was queued, and when it was due.
     queued: Option<(Departure, u64)>,
     numbering: Numbering,
-    waits_for_source: bool,
+    pub(crate) waits_for_source: bool,
     burst_us: u64,
     /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
     origin_us: Option<i64>,
     /// Reply to the last request to play, until it is known.
     reply: Option<Reply<Position>>,
-    progress: Arc<SharedProgress>,
+    pub(crate) progress: Arc<SharedProgress>,
     on_event: Box<dyn Fn(PlaybackEvent) + Send>,
     _place: Place,
 }
@@ -104,14 +104,6 @@ impl PacedPlayback {
         self.origin_us = None;
     }
 
-    pub(crate) fn progress(&self) -> &SharedProgress {
-        &self.progress
-    }
-
-    pub(crate) fn waits_for_source(&self) -> bool {
-        self.waits_for_source
-    }
-
     /// Pauses. Returns the departure of the next packet.
     pub(crate) fn pause(&mut self) -> u64 {
         if let Some(reply) = self.reply.take() {
@@ -126,7 +118,7 @@ impl PacedPlayback {
     }
 
     /// Sends what is due at `now_us`, or queues it under `token`.
-    pub(crate) fn step(&mut self, thread: &mut Sending, now_us: u64, token: u64) -> Step {
+    pub(crate) fn step(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
         for _ in 0..TRAINS_PER_STEP {
             let departure = match self.playhead.next() {
                 Next::Due(departure) => {
@@ -176,7 +168,7 @@ impl PacedPlayback {
     pub(crate) fn note_result(
         &mut self,
         result: Result<u32, SendError>,
-        thread: &mut Sending,
+        thread: &mut ThreadState,
         now_us: u64,
     ) -> Step {
         let Some((departure, due_us)) = self.queued.take() else { return Step::At(now_us) };
@@ -201,7 +193,7 @@ impl PacedPlayback {
     }
 
     /// Counts a wait for the source, once.
-    fn note_stall(&mut self, thread: &Sending) {
+    fn note_stall(&mut self, thread: &ThreadState) {
         thread.counters.io_stalls.add(u64::from(!self.waits_for_source));
         self.waits_for_source = true;
     }
@@ -254,14 +246,14 @@ impl PacedPlayback {
     fn send(
         &mut self,
         departure: &Departure,
-        thread: &mut Sending,
+        thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
             let Some(file) = self.playhead.mapped_file() else { break };
             let context = &mut thread.context;
-            let headers = self.numbering.headers();
+            let headers = self.numbering.headers;
             let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
             let path = path.for_train(&train, headers, file, context);
             let result = path.enqueue(&self.sink, file, &train, headers, context, token);
@@ -283,7 +275,7 @@ impl PacedPlayback {
         &mut self,
         train: &Train,
         result: Result<u32, SendError>,
-        thread: &Sending,
+        thread: &ThreadState,
     ) -> Result<u32, SendError> {
         let passed = match result {
             Ok(packets) => {
@@ -305,7 +297,7 @@ impl PacedPlayback {
         Ok(passed)
     }
 
-    fn note_departure(&self, departure: &Departure, thread: &Sending) {
+    fn note_departure(&self, departure: &Departure, thread: &ThreadState) {
         thread.counters.trains.increment();
         self.progress.set_position(departure.at_us);
     }
@@ -317,8 +309,8 @@ impl PacedPlayback {
         }
     }
 
-    fn count(&self, train: &Train, packets: u32, thread: &Sending) {
-        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers()).into();
+    fn count(&self, train: &Train, packets: u32, thread: &ThreadState) {
+        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
         self.progress.packets.add(packets.into());
@@ -332,7 +324,7 @@ impl PacedPlayback {
     }
 
     /// Steps down to another path when the route does not support the last one.
-    fn step_down(&mut self, error: SendError, thread: &Sending) -> Result<(), SendError> {
+    fn step_down(&mut self, error: SendError, thread: &ThreadState) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
         let path = self.used.next().ok_or(error)?;
         thread.support.note_step_down(local, self.used, path, error);
@@ -364,7 +356,7 @@ impl PacedPlayback {
     }
 }
 
-fn after_error(error: SendError, thread: &Sending, now_us: u64) -> Step {
+fn after_error(error: SendError, thread: &ThreadState, now_us: u64) -> Step {
     match error {
         SendError::Full { .. } => {
             thread.counters.sockets_full.increment();

@@ -13,12 +13,12 @@ use wirepath_engine::{Context, Cost, EndContext, Task, TimerWheel, now_us};
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, Position, Reply};
-use crate::sending::Sending;
 use crate::slots::Slots;
 use crate::source::Cursor;
+use crate::thread_state::ThreadState;
 
 pub(crate) struct Pacer {
-    sending: Sending,
+    thread: ThreadState,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
@@ -51,7 +51,12 @@ impl Pacer {
         registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     ) -> Pacer {
         Pacer {
-            sending: Sending { context: SendContext::default(), counters, support, slots: Slots::default() },
+            thread: ThreadState {
+                context: SendContext::default(),
+                counters,
+                support,
+                slots: Slots::default(),
+            },
             playbacks: Slab::new(),
             keys: HashMap::new(),
             wheel: TimerWheel::new(now_us()),
@@ -98,12 +103,12 @@ impl Pacer {
     }
 
     pub(crate) fn register(&mut self, region: Arc<Region>, context: &mut Context<'_>) {
-        self.sending.context.register(region);
+        self.thread.context.register(region);
         context.request_turn();
     }
 
     pub(crate) fn unregister(&mut self, region_id: u64, context: &mut Context<'_>) {
-        self.sending.context.unregister(region_id);
+        self.thread.context.unregister(region_id);
         context.request_turn();
     }
 
@@ -140,10 +145,10 @@ impl Pacer {
             }
             let playbacks = || batch.iter().filter_map(|key| Some(&*self.playbacks.get(*key)?.playback));
             playbacks().for_each(prefetch);
-            playbacks().for_each(|playback| prefetch(playback.progress()));
+            playbacks().for_each(|playback| prefetch(&*playback.progress));
             // The clock is read for each, for a true lateness.
             batch.iter().for_each(|key| self.step(*key, now_us()));
-            if self.sending.context.queued() > 0 && self.sending.context.room() < BATCH {
+            if self.thread.context.queued() > 0 && self.thread.context.room() < BATCH {
                 self.flush();
             }
         }
@@ -151,7 +156,7 @@ impl Pacer {
 
     fn step(&mut self, key: usize, now_us: u64) {
         if let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) {
-            let step = playback.step(&mut self.sending, now_us, key as u64);
+            let step = playback.step(&mut self.thread, now_us, key as u64);
             self.conclude(key, step);
         }
     }
@@ -160,14 +165,14 @@ impl Pacer {
     /// and queue again; after some rounds they wait until others had their turn.
     fn flush(&mut self) {
         let mut round = 0;
-        while self.sending.context.queued() > 0 {
+        while self.thread.context.queued() > 0 {
             round += 1;
             self.send_queued();
             let now_us = now_us();
             for index in 0..self.results.len() {
                 let (key, result) = (self.results[index].0 as usize, self.results[index].1);
                 let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) else { continue };
-                match playback.note_result(result, &mut self.sending, now_us) {
+                match playback.note_result(result, &mut self.thread, now_us) {
                     Step::At(at_us) if at_us <= now_us && round < TRAINS_PER_STEP => self.step(key, now_us),
                     step => self.conclude(key, step),
                 }
@@ -176,10 +181,10 @@ impl Pacer {
     }
 
     fn send_queued(&mut self) {
-        let Pacer { sending, results, .. } = self;
+        let Pacer { thread, results, .. } = self;
         results.clear();
-        sending.context.flush(|key, result| results.push((key, result)));
-        sending.counters.batches.increment();
+        thread.context.flush(|key, result| results.push((key, result)));
+        thread.counters.batches.increment();
     }
 
     fn conclude(&mut self, key: usize, step: Step) {
@@ -198,7 +203,7 @@ impl Pacer {
 
     /// Continues to register and unregister memory.
     fn poll_registrations(&mut self, context: &mut Context<'_>) {
-        let progress = self.sending.context.poll_registrations().unwrap_or_else(|failed| {
+        let progress = self.thread.context.poll_registrations().unwrap_or_else(|failed| {
             self.registration_failures.lock().push(failed);
             RegistrationProgress::More
         });
@@ -226,8 +231,8 @@ impl Task for Pacer {
         if !self.opens_ring {
             return;
         }
-        match self.sending.context.open_ring() {
-            Ok(()) => self.results.reserve(self.sending.context.room()),
+        match self.thread.context.open_ring() {
+            Ok(()) => self.results.reserve(self.thread.context.room()),
             Err(error) => {
                 tracing::warn!(%error, "cannot open an io_uring; this thread sends by other data paths");
             }
@@ -247,7 +252,7 @@ impl Task for Pacer {
     /// batch.
     fn wake(&mut self, token: u64, context: &mut Context<'_>) {
         if let Some((key, playback)) = self.find(token)
-            && playback.waits_for_source()
+            && playback.waits_for_source
         {
             self.wheel.set(key, 0);
             self.set_timer(context);

@@ -80,22 +80,13 @@ pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 /// Replies to requests, and events, come in the order in which things happen. If the engine ends before a
 /// request was handled, its reply is dropped without being called.
 pub struct Playback {
-    id: u64,
-    pacer: Handle<Pacer>,
-    progress: Arc<SharedProgress>,
-    reason: String,
+    pub(crate) id: u64,
+    pub(crate) pacer: Handle<Pacer>,
+    pub(crate) progress: Arc<SharedProgress>,
+    pub(crate) reason: String,
 }
 
 impl Playback {
-    pub(crate) fn new(
-        id: u64,
-        pacer: Handle<Pacer>,
-        progress: Arc<SharedProgress>,
-        reason: String,
-    ) -> Playback {
-        Playback { id, pacer, progress, reason }
-    }
-
     /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
     /// the start of the source. The first request uses the headers stored in the source; after a request with
     /// a place, packets have headers that continue where the last ones ended (RFC 2326 appendix B). The reply

@@ -13,7 +13,7 @@ use crate::paced_playback::{DataPaths, PacedPlayback};
 use crate::pacer::Pacer;
 use crate::playback::{Playback, PlaybackOptions};
 use crate::progress::SharedProgress;
-use crate::sending::Place;
+use crate::thread_state::Place;
 
 /// Settings of all playbacks of an engine.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Playbacks {
         )?;
         let paced = Box::new(paced);
         pacer.with(move |pacer, _| pacer.add(id, paced));
-        Ok(Playback::new(id, pacer.clone(), progress, reason))
+        Ok(Playback { id, pacer: pacer.clone(), progress, reason })
     }
 
     /// Has all threads register a region with their io_urings. A thread that has done so sends a file that

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::handler::{Frame, Handler, HandlerError, Part, Reach, Read, Select, Verdict};
+use crate::handler::{Frame, FramePart, Handler, HandlerError, Reach, Read, Select, Verdict};
 use crate::record::{Piece, Run};
 use gate::Gate;
 use rewrite::rewrite;
@@ -23,9 +23,9 @@ pub(crate) struct Chain {
     /// Output of a link while it works on a run; empty otherwise.
     made: Vec<Run>,
     /// A handler failed: nothing is sent behind the record at which it did.
-    has_failed: bool,
+    pub(crate) has_failed: bool,
     /// Bytes that came after a handler had failed, or that it did not pass on when it failed.
-    dropped_bytes: u64,
+    pub(crate) dropped_bytes: u64,
 }
 
 /// Failure of a handler.
@@ -46,7 +46,7 @@ struct Link {
     gathered: BytesMut,
     /// Buffer of a rewriting handler.
     block: BytesMut,
-    parts: Vec<Part>,
+    parts: Vec<FramePart>,
 }
 
 impl Chain {
@@ -69,10 +69,6 @@ impl Chain {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
     }
 
     /// Bytes of pieces that are gathered for handlers that take whole records.
@@ -99,12 +95,8 @@ impl Chain {
     /// Reason of the first refusal, once.
     pub(crate) fn take_refusal(&mut self) -> Option<ChainError> {
         self.links.iter_mut().find_map(|link| {
-            link.gate.take_first().map(|error| ChainError { handler: link.handler.name(), error })
+            link.gate.first.take().map(|error| ChainError { handler: link.handler.name(), error })
         })
-    }
-
-    pub(crate) fn dropped_bytes(&self) -> u64 {
-        self.dropped_bytes
     }
 
     /// As [`Chain::apply`], and counts what is dropped because a handler failed, now or before.
@@ -198,7 +190,7 @@ impl Link {
     fn reports(&self) -> Vec<Report> {
         let name = self.handler.name();
         let mut reports = self.handler.report();
-        match (self.gate.refused(), reports.iter_mut().find(|(what, _)| *what == "refused")) {
+        match (self.gate.refused, reports.iter_mut().find(|(what, _)| *what == "refused")) {
             (0, _) => {}
             (refused, Some((_, by_itself))) => *by_itself += refused,
             (refused, None) => reports.push(("refused", refused)),
@@ -241,7 +233,7 @@ fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) 
 fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<FramePart>,
     run: &Run,
     out: &mut Vec<Run>,
 ) -> Result<(), HandlerError> {
@@ -255,7 +247,7 @@ fn select(
             put(run, kept.clone(), out);
         }
         let selected = judged?;
-        if let (Some(()), [Part::Kept(all)]) = (selected, &parts[..])
+        if let (Some(()), [FramePart::Kept(all)]) = (selected, &parts[..])
             && all.len() == piece.bytes.len()
             && !all.is_empty()
         {
@@ -280,15 +272,15 @@ fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run>) {
 
 /// The parts of one record, or of a piece of one, that begins at `at`. A record in pieces needs a beginning
 /// and an end even if nothing of it is kept.
-fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<Part>, out: &mut Vec<Run>) {
+fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<FramePart>, out: &mut Vec<Run>) {
     if parts.len() > 1 {
         parts.retain(|part| !part.is_empty());
     }
     let count = parts.len();
     for (index, part) in parts.drain(..).enumerate() {
         let bytes = match part {
-            Part::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
-            Part::Made(bytes) => bytes,
+            FramePart::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
+            FramePart::Made(bytes) => bytes,
         };
         out.push(Run::single(bytes, piece.begins && index == 0, piece.ends && index + 1 == count));
     }

@@ -4,6 +4,8 @@
 
 mod splitter;
 
+use wirepath_media::ts::PACKET_LENGTH;
+
 pub(crate) use splitter::Splitter;
 
 /// Division of an input into records.
@@ -62,19 +64,16 @@ pub enum FramingError {
 /// Most bytes of a record that is kept until all of it has come, where whole ones are needed.
 pub(crate) const LONGEST: usize = 16 << 20;
 
-/// Bytes of a packet of an MPEG transport stream (ISO/IEC 13818-1).
-const TS_PACKET: usize = 188;
-
 impl Framing {
     /// Packets of an MPEG transport stream, each checked for its sync byte (ISO/IEC 13818-1).
     pub fn transport_stream() -> Framing {
         let measure = |bytes: &[u8], _| match bytes[0] {
-            0x47 => Ok(Some(TS_PACKET)),
+            0x47 => Ok(Some(PACKET_LENGTH)),
             other => Err(FramingError::Wrong(format!(
                 "a packet of a transport stream begins with 0x47, this one with {other:#04x}"
             ))),
         };
-        Framing::With { limit: TS_PACKET, measure: Box::new(measure) }
+        Framing::With { limit: PACKET_LENGTH, measure: Box::new(measure) }
     }
 
     /// Packets behind their length in two bytes, most significant first, as RTP and RTCP have it over TCP

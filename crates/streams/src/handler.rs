@@ -128,28 +128,28 @@ pub trait Rewrite: Common {
 /// Parts of a piece that a [`Select`] handler keeps or adds, in order.
 pub struct Frame<'a> {
     length: usize,
-    parts: &'a mut Vec<Part>,
+    parts: &'a mut Vec<FramePart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FramePart {
     /// A range of the piece.
     Kept(Range<usize>),
     /// Bytes that the handler made.
     Made(Bytes),
 }
 
-impl Part {
+impl FramePart {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Part::Kept(range) => range.is_empty(),
-            Part::Made(bytes) => bytes.is_empty(),
+            FramePart::Kept(range) => range.is_empty(),
+            FramePart::Made(bytes) => bytes.is_empty(),
         }
     }
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(length: usize, parts: &'a mut Vec<Part>) -> Frame<'a> {
+    pub(crate) fn new(length: usize, parts: &'a mut Vec<FramePart>) -> Frame<'a> {
         parts.clear();
         Frame { length, parts }
     }
@@ -161,8 +161,8 @@ impl<'a> Frame<'a> {
             return;
         }
         match self.parts.last_mut() {
-            Some(Part::Kept(last)) if last.end == range.start => last.end = range.end,
-            _ => self.parts.push(Part::Kept(range)),
+            Some(FramePart::Kept(last)) if last.end == range.start => last.end = range.end,
+            _ => self.parts.push(FramePart::Kept(range)),
         }
     }
 
@@ -176,13 +176,13 @@ impl<'a> Frame<'a> {
 
     /// Lets the record go on, as an empty one if nothing is kept or added.
     pub fn pass_empty(&mut self) {
-        self.parts.push(Part::Kept(0..0));
+        self.parts.push(FramePart::Kept(0..0));
     }
 
     /// Adds bytes that the handler made.
     pub fn add(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.parts.push(Part::Made(bytes));
+            self.parts.push(FramePart::Made(bytes));
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_frame_joins_what_lies_together_and_keeps_nothing_beyond_the_end() {
-        let mut parts = vec![Part::Kept(0..1)];
+        let mut parts = vec![FramePart::Kept(0..1)];
         let mut frame = Frame::new(10, &mut parts);
         frame.keep(0..2);
         frame.keep(2..4);
@@ -232,7 +232,8 @@ mod tests {
         frame.add(Bytes::new());
         frame.keep(8..20);
         frame.keep(30..40);
-        let expected = [Part::Kept(0..4), Part::Made(Bytes::from_static(b"x")), Part::Kept(8..10)];
+        let expected =
+            [FramePart::Kept(0..4), FramePart::Made(Bytes::from_static(b"x")), FramePart::Kept(8..10)];
         assert_eq!(parts, expected);
     }
 }

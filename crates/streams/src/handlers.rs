@@ -2,16 +2,16 @@
 
 mod checksum;
 mod filter;
-mod frame;
 mod meter;
+mod prefix;
 mod seal;
 mod touch;
 mod transport_stream;
 
 pub use checksum::Checksum;
 pub use filter::Filter;
-pub use frame::{Prefix, Unprefix};
 pub use meter::Meter;
+pub use prefix::{Prefix, Unprefix};
 pub use seal::{Key, Open, Seal};
 pub use touch::Touch;
 pub use transport_stream::TransportStreamFilter;

@@ -29,8 +29,8 @@ pub(crate) use input::{Input, Pulled};
 pub use merge::{Late, MergeCounts};
 pub(crate) use order::Order;
 pub use order::{InputOrder, Tag};
-pub(crate) use zero_copy::GoingBy;
 use zero_copy::ZeroCopyCheck;
+pub(crate) use zero_copy::{GoingBy, LARGE};
 
 pub(crate) type HandOn<'a> = dyn FnMut(Run, &mut Shared) + 'a;
 
@@ -49,8 +49,8 @@ pub(crate) struct Intake {
     /// An input came to its end, or was detached.
     has_input_ended: bool,
     /// The last run is of a stream of bytes without framing.
-    last_is_unframed: bool,
-    counts: Counts,
+    pub(crate) last_is_unframed: bool,
+    pub(crate) counts: Counts,
 }
 
 /// Needs of handlers, order and outputs.
@@ -246,17 +246,8 @@ impl Intake {
         self.inputs.iter().any(|input| !input.splitter.at_boundary())
     }
 
-    /// Returns whether the last run is of a stream of bytes without framing, which may have ended since.
-    pub(crate) fn last_is_unframed(&self) -> bool {
-        self.last_is_unframed
-    }
-
     pub(crate) fn waits_for_storage(&self) -> bool {
         self.inputs.iter().any(|input| input.busy)
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
     }
 
     pub(crate) fn malformed(&self) -> Dropped {
@@ -265,21 +256,21 @@ impl Intake {
 
     /// Bytes that were dropped, malformed datagrams and shares of lost records too.
     pub(crate) fn dropped_bytes(&self) -> u64 {
-        let lost_shares = self.collector().map_or(0, Collector::lost_bytes);
+        let lost_shares = self.collector().map_or(0, |collector| collector.lost_bytes);
         self.counts.dropped_bytes + self.malformed().bytes + lost_shares
     }
 
     pub(crate) fn pending_bytes(&self) -> usize {
         let ordered = match &self.order {
-            Order::Tags { merge, .. } => merge.bytes(),
-            Order::Shares(collector) => collector.bytes(),
+            Order::Tags { merge, .. } => merge.bytes,
+            Order::Shares(collector) => collector.bytes,
             Order::Turns(_) | Order::Arrival(_) => 0,
         };
         self.inputs.iter().map(Input::kept).sum::<usize>() + ordered
     }
 
     pub(crate) fn merge_counts(&self) -> Option<MergeCounts> {
-        if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None }
+        if let Order::Tags { merge, .. } = &self.order { Some(merge.counts) } else { None }
     }
 
     pub(crate) fn collector(&self) -> Option<&Collector> {

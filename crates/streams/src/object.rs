@@ -9,13 +9,13 @@
 //! | `waitdata`, `waitspace`, `dataready`, `spaceready`, `statechange` | readiness of the descriptor, which an engine waits for |
 
 mod collected;
-mod fill;
 mod listener;
 mod mapped;
 mod parts;
 mod provisional;
-mod take;
+mod read;
 mod target;
+mod write;
 
 use std::fmt;
 use std::fs::File;
@@ -28,19 +28,19 @@ use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, ipproto, sockopt};
-use wirepath_datapath::{datagrams, socket};
+use wirepath_datapath::{datagrams, errno_of, socket};
 
 use crate::write_progress::WriteProgress;
 
 pub use collected::Collected;
-pub(crate) use fill::{Available, Cold, Fill};
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
-pub use parts::Part;
-pub(crate) use parts::{Parts, Source, TRUNCATED};
+pub use parts::ObjectPart;
+pub(crate) use parts::{ObjectParts, Source, TRUNCATED};
 pub(crate) use provisional::Provisional;
-pub(crate) use take::{PARTS, Take};
-pub(crate) use target::{Batch, Target};
+pub(crate) use read::{Awaited, Cold, ReadOutcome, Unread};
+pub(crate) use target::{Batch, WriteTarget};
+pub(crate) use write::{MOST_SLICES, WriteOutcome};
 
 /// A source or sink of bytes. Bytes that were read and not used stay with it, so an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     Datagrams(Datagrams),
     Mapping(Mapped),
     Memory(Bytes),
-    Parts(Parts),
+    Parts(ObjectParts),
     Collected(Collected),
 }
 
@@ -142,7 +142,7 @@ impl Object {
         Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
-    /// A file to write, which others send [meanwhile](crate::BodyPart::Following): `progress` is the number
+    /// A file to write, which others send [meanwhile](crate::ObjectPart::Following): `progress` is the number
     /// of bytes written, and the offset where this begins. Streams may write it one after the other.
     pub fn written(name: &str, file: Arc<File>, progress: Arc<WriteProgress>) -> Object {
         let offset = progress.bytes();
@@ -318,10 +318,10 @@ impl Object {
         let Some(descriptor) = self.tcp() else { return Ok(0) };
         let failed = |errno| self.error("shutdown", errno);
         sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
-        let errno_of = |error: io::Error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(errno_of)?;
+        let io_failed = |error| failed(errno_of(error));
+        let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(io_failed)?;
         // A reader of the connection may have been told of the reset instead.
-        if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(errno_of)? {
+        if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(io_failed)? {
             return Err(failed(Errno::CONNRESET));
         }
         Ok(unacknowledged)

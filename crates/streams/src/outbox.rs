@@ -56,7 +56,7 @@ pub(crate) enum Offered {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     runs: VecDeque<Run>,
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Runs that end a record.
     ends: usize,
     limit: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Outbox {
     later: Option<(usize, WhenFull)>,
     /// The rest of a record whose beginning was dropped is dropped, too.
     dropping: bool,
-    dropped: Dropped,
+    pub(crate) dropped: Dropped,
 }
 
 impl Outbox {
@@ -106,14 +106,6 @@ impl Outbox {
     /// Returns whether the end of a record waits, and so all of the one in front.
     pub(crate) fn has_end(&self) -> bool {
         self.ends > 0
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) fn dropped(&self) -> Dropped {
-        self.dropped
     }
 
     /// Returns whether the stream should wait rather than offer more.

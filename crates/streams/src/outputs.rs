@@ -1,7 +1,7 @@
 //! Outputs, the last part of a stream: their outboxes and writes.
 //!
 //! An output gets more while it is current. When it is detached or disconnected it is leaving: it gets
-//! nothing more and still sends what it has. [`EndedOutput`] is the record of one that is gone.
+//! nothing more and still sends what it has. Of one that is gone the last status is kept.
 
 mod output;
 mod pipe;
@@ -20,7 +20,7 @@ use crate::port::Port;
 use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 pub(crate) use output::Output;
-pub use output::{EndedOutput, OutputOptions, OutputStatus};
+pub use output::{OutputOptions, OutputStatus};
 
 /// Most outputs that are gone and remembered; the first are forgotten first.
 const ENDED: usize = 64;
@@ -42,9 +42,9 @@ pub(crate) struct Outputs {
     /// Get more.
     pub(crate) current: Vec<Output>,
     /// Get nothing more and still have something to send.
-    leaving: Vec<Output>,
+    pub(crate) leaving: Vec<Output>,
     /// Are gone, in the order in which they went.
-    ended: VecDeque<EndedOutput>,
+    pub(crate) ended: VecDeque<OutputStatus>,
     /// Are no longer current, until the spread has heard of it.
     removed: Vec<Removed>,
     /// Reason why the last current output is gone, while those that leave still send.
@@ -55,8 +55,8 @@ pub(crate) struct Outputs {
     sample_again_us: u64,
     /// Output of an output's handlers for a run; empty otherwise.
     made: Vec<Run>,
-    taken_bytes: u64,
-    gone: GoneOutputs,
+    pub(crate) taken_bytes: u64,
+    pub(crate) gone: GoneOutputs,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,10 +86,6 @@ impl Outputs {
         self.current.iter_mut().chain(&mut self.leaving)
     }
 
-    pub(crate) fn port(&self, place: usize) -> Port {
-        self.current[place].port
-    }
-
     pub(crate) fn place_of(&self, port: Port) -> Option<usize> {
         self.current.iter().position(|output| output.port == port)
     }
@@ -105,21 +101,11 @@ impl Outputs {
         if place < current { self.current.get_mut(place) } else { self.leaving.get_mut(place - current) }
     }
 
-    pub(crate) fn push(&mut self, output: Output) {
+    /// Adds a current output: in the order of ports, or behind the others.
+    pub(crate) fn insert(&mut self, output: Output, in_order: bool) {
         self.last_gone = None;
-        self.current.push(output);
-    }
-
-    pub(crate) fn taken_bytes(&self) -> u64 {
-        self.taken_bytes
-    }
-
-    pub(crate) fn gone(&self) -> GoneOutputs {
-        self.gone
-    }
-
-    pub(crate) fn ended(&self) -> impl Iterator<Item = &EndedOutput> {
-        self.ended.iter()
+        let sorted = self.current.partition_point(|other| other.port < output.port);
+        self.current.insert(if in_order { sorted } else { self.current.len() }, output);
     }
 
     /// Takes the outputs that are no longer current, in the order in which they went.
@@ -132,22 +118,10 @@ impl Outputs {
         self.current[places.clone()].iter().any(|output| output.outbox.blocks())
     }
 
-    pub(crate) fn is_within_record(&self, place: usize) -> bool {
-        self.current[place].within_record
-    }
-
-    pub(crate) fn any_within_record(&self) -> bool {
-        self.current.iter().any(|output| output.within_record)
-    }
-
-    pub(crate) fn all_within_record(&self, within: bool) -> bool {
-        self.current.iter().all(|output| output.within_record == within)
-    }
-
     /// The output with the shortest wait, of those that have room; if none has, of those that drop records.
     pub(crate) fn least_loaded(&self, now_us: u64) -> Option<usize> {
         let rank = |output: &Output| {
-            (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes(), now_us))
+            (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes, now_us))
         };
         let outputs = self.current.iter().enumerate();
         let open = outputs.filter(|(_, output)| !output.outbox.blocks() && output.held() == 0);
@@ -263,7 +237,7 @@ impl Outputs {
     pub(crate) fn end_idle(&mut self, shared: &mut Shared) {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
-            let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped());
+            let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped);
             let (event, why) = if output.is_disconnected {
                 self.gone.disconnected += 1;
                 (StreamEvent::OutputDisconnected { port, name, dropped }, "it did not keep up")
@@ -283,7 +257,7 @@ impl Outputs {
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
-        self.ended.push_back(output.ended_status(why));
+        self.ended.push_back(output.last_status(why));
         let Output { object, chain, detach, .. } = output;
         shared.deferred_drops.push(Box::new(chain));
         shared.hand_over(object, detach);
@@ -307,18 +281,6 @@ impl Outputs {
         self.gone.detached += 1;
         self.end(output, "its stream ended before it was detached".to_owned(), shared);
         true
-    }
-
-    pub(crate) fn are_leaving(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-
-    pub(crate) fn are_idle(&self) -> bool {
-        self.all().all(Output::is_idle)
-    }
-
-    pub(crate) fn are_writing(&self) -> bool {
-        self.all().any(|output| output.busy)
     }
 
     /// Sends what waits, until the turn is over. In the next turn, outputs that were left out are first.
@@ -454,18 +416,9 @@ impl Outputs {
         Ok(progressed)
     }
 
-    /// Returns whether a current output was full when it was last tried.
-    pub(crate) fn any_full(&self) -> bool {
-        self.current.iter().any(|output| !output.writable)
-    }
-
     pub(crate) fn can_zero_copy(&self) -> bool {
         let count = self.current.len();
         count > 0 && self.current.iter().all(|output| output.can_zero_copy(count))
-    }
-
-    pub(crate) fn outboxes_are_empty(&self) -> bool {
-        self.current.iter().all(|output| output.outbox.is_empty())
     }
 
     /// Ends the current record in outboxes. Returns whether there was any.

@@ -31,7 +31,7 @@ pub enum ShareError {
 
 #[derive(Debug)]
 pub(crate) struct SecretSplitter {
-    threshold: u8,
+    pub(crate) threshold: u8,
     next: u64,
 }
 
@@ -39,10 +39,6 @@ impl SecretSplitter {
     /// Splitter with a threshold of at least 1.
     pub(crate) fn new(threshold: u8) -> SecretSplitter {
         SecretSplitter { threshold: threshold.max(1), next: 0 }
-    }
-
-    pub(crate) fn threshold(&self) -> u8 {
-        self.threshold
     }
 
     /// Shares of the next record, `count` of them, at most [`MOST_SHARES`].
@@ -69,16 +65,16 @@ pub(crate) struct Collector {
     /// Shares of incomplete records, by the number of the record.
     open: BTreeMap<u64, Vec<Bytes>>,
     /// Their bytes.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Most records that wait for shares.
     window: usize,
     /// Most bytes that wait.
     most_bytes: usize,
     /// The number of the record that goes next.
     next: u64,
-    counts: ShareCounts,
+    pub(crate) counts: ShareCounts,
     /// Bytes of shares whose records were given up.
-    lost_bytes: u64,
+    pub(crate) lost_bytes: u64,
 }
 
 /// Counts of combining shares.
@@ -98,10 +94,6 @@ impl Collector {
         Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts, lost_bytes: 0 }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The first record of which a share waits.
     pub(crate) fn first(&self) -> Option<u64> {
         self.open.first_key_value().map(|(number, _)| *number)
@@ -117,15 +109,6 @@ impl Collector {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
-    }
-
-    pub(crate) fn counts(&self) -> ShareCounts {
-        self.counts
-    }
-
-    /// Bytes of shares whose records were given up.
-    pub(crate) fn lost_bytes(&self) -> u64 {
-        self.lost_bytes
     }
 
     /// Adds a share; returns the number of its record.

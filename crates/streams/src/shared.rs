@@ -21,7 +21,7 @@ pub(crate) const READING: EventFlags =
 pub(crate) const WRITING: EventFlags = EventFlags::OUT.union(EventFlags::ET);
 
 /// Settings for all inputs and outputs, from the builder.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     /// Outputs are told the end when the stream has ended well.
     pub(crate) finishes_outputs: bool,
@@ -94,7 +94,6 @@ impl Shared {
     /// Watches an object, on an engine, unless it is always ready.
     pub(crate) fn watch(&self, port: Port, object: &Object, flags: EventFlags) -> Result<(), ObjectError> {
         let (Some(watcher), Some(descriptor)) = (&self.watcher, object.descriptor()) else { return Ok(()) };
-        let flags = if object.is_listening() { READING } else { flags };
         watcher.add(descriptor, port.token(), flags).map_err(|errno| object.error("epoll_ctl", errno))
     }
 

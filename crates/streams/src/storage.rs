@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use wirepath_datapath::Pipe;
 use wirepath_engine::catch_panic;
 
-use crate::object::{Batch, Cold, Target};
+use crate::object::{Batch, Cold, WriteTarget};
 use crate::port::Port;
 
 /// A job that may block, and the input or output that waits for it.
@@ -20,7 +20,7 @@ pub(crate) enum Job {
     Write(Batch),
     Drain {
         pipe: Pipe,
-        target: Target,
+        target: WriteTarget,
     },
     #[cfg(test)]
     Panic,

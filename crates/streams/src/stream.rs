@@ -37,7 +37,7 @@ use crate::record::Run;
 use crate::shared::{DeferredDrop, READING, Shared};
 use crate::spread::Spread;
 use crate::storage::{Failure, StorageJob, Stored};
-use crate::zero_copy::Parts;
+use crate::zero_copy::StreamParts;
 
 /// Data on its way from inputs through handlers to outputs.
 pub struct Stream {
@@ -75,9 +75,9 @@ pub(crate) enum Acted {
 }
 
 impl Stream {
-    fn parts(&mut self) -> Parts<'_> {
+    fn parts(&mut self) -> StreamParts<'_> {
         let Stream { intake, chain, spread, outputs, shared, .. } = self;
-        Parts { intake, chain, spread, outputs, shared }
+        StreamParts { intake, chain, spread, outputs, shared }
     }
 
     /// Passes a run from the intake through the handlers to the spread. Nothing follows a record at which a
@@ -118,7 +118,7 @@ impl Stream {
 
     /// Bytes that were read, and bytes that outputs took.
     pub(crate) fn moved_bytes(&self) -> (u64, u64) {
-        (self.intake.counts().bytes, self.outputs.taken_bytes())
+        (self.intake.counts.bytes, self.outputs.taken_bytes)
     }
 
     pub(crate) fn note_processor_ns(&mut self, used_ns: u64) {
@@ -167,7 +167,7 @@ impl Stream {
     }
 
     pub(crate) fn is_writing(&self) -> bool {
-        self.outputs.are_writing()
+        self.outputs.all().any(|output| output.busy)
     }
 
     /// Watches all descriptors, also those that are attached later.

@@ -115,12 +115,8 @@ impl RunningStream {
     /// Waits until the stream has ended (`waitstream`).
     pub fn wait(&self) -> StreamEnd {
         let mut end = self.ending.end.lock();
-        loop {
-            if let Some(end) = &*end {
-                return end.clone();
-            }
-            self.ending.has_ended.wait(&mut end);
-        }
+        self.ending.has_ended.wait_while(&mut end, |end| end.is_none());
+        end.clone().expect("the end was waited for")
     }
 
     /// Waits until the stream has ended, at most `limit`.

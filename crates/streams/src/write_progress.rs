@@ -1,6 +1,5 @@
 //! Write progress of a file, for readers that follow the writer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,10 +7,10 @@ use parking_lot::Mutex;
 use wirepath_engine::Waker;
 
 /// Write progress of a file. A stream that [writes the file](crate::Object::written) advances it; every
-/// [`BodyPart::Following`](crate::BodyPart::Following) is sent up to there, waits, and continues when there
+/// [`ObjectPart::Following`](crate::ObjectPart::Following) is sent up to there, waits, and continues when there
 /// is more. Any number of readers follow one writer, each from any offset and at its own speed. No reader
 /// delays the writer or another reader.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct WriteProgress {
     bytes: AtomicU64,
     has_failed: AtomicBool,
@@ -60,16 +59,5 @@ impl WriteProgress {
 
     fn wake_readers(&self) {
         self.waiting.lock().drain(..).for_each(|waker| waker.wake());
-    }
-}
-
-impl fmt::Debug for WriteProgress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, has_failed) = (self.bytes(), self.has_failed());
-        formatter
-            .debug_struct("WriteProgress")
-            .field("bytes", &bytes)
-            .field("has_failed", &has_failed)
-            .finish()
     }
 }

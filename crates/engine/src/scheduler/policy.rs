@@ -1,9 +1,10 @@
 //! Settings of a scheduler: policy, classes, rates.
 
 /// Division of turns between classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// First come, first served; classes are only names.
+    #[default]
     BestEffort,
     /// The class with the highest priority that has something to do.
     Priority,

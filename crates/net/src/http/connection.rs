@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_engine::Engine;
 use wirepath_http::{HeadError, HeadReader};
-use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamEnd, StreamOptions};
+use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
@@ -170,7 +170,7 @@ impl Connection {
     ///
     /// # Errors
     /// Reason for which the answer is incomplete.
-    pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
+    pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
         let (stream, socket) = match self.lend() {
             Ok(lent) => lent,
             Err(error) => {

@@ -10,9 +10,9 @@ pub(super) struct Gate {
     pub(super) drops_refused: bool,
     /// The record that goes by was dropped: its other pieces are not shown.
     pub(super) is_dropping: bool,
-    refused: u64,
+    pub(super) refused: u64,
     /// Reason of the first refusal, until it is taken.
-    first: Option<HandlerError>,
+    pub(super) first: Option<HandlerError>,
 }
 
 impl Gate {
@@ -66,13 +66,5 @@ impl Gate {
             self.first = Some(error);
         }
         Ok(())
-    }
-
-    pub(super) fn refused(&self) -> u64 {
-        self.refused
-    }
-
-    pub(super) fn take_first(&mut self) -> Option<HandlerError> {
-        self.first.take()
     }
 }

@@ -1,15 +1,13 @@
 //! Parts of an MPEG transport stream (ISO/IEC 13818-1): some PIDs, or one programme.
 
 use bytes::Bytes;
+use wirepath_datapath::datagrams;
 use wirepath_media::ts::{PACKET_LENGTH, Packet, Psi, association};
 
 use crate::handler::{Common, Frame, HandlerError, Reach, Select};
 use crate::record::Piece;
 
 const ASSOCIATION: u16 = 0;
-
-/// Bytes of the longest record: the longest datagram.
-const LONGEST: usize = 65_507;
 
 const PIDS: usize = 1 << 13;
 
@@ -113,7 +111,7 @@ impl Common for TransportStreamFilter {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Records { limit: LONGEST }
+        Reach::Records { limit: datagrams::MAXIMUM_PAYLOAD } // the longest datagram
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {

@@ -5,17 +5,16 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::io::Errno;
-use wirepath_datapath::datagrams;
+use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams};
 
 use crate::error::StreamError;
 use crate::framing::Splitter;
-use crate::object::{Fill, Object, ObjectError};
+use crate::object::{Awaited, Object, ObjectError, ReadOutcome};
 use crate::outbox::Dropped;
 use crate::port::Port;
 use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
-use crate::write_progress::WriteProgress;
 
 /// Bytes requested by a call: a few calls a megabyte, and within the processor's caches.
 const READ: usize = 128 * 1024;
@@ -23,9 +22,6 @@ const READ: usize = 128 * 1024;
 /// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
 /// peer, so a few large calls cost the network less than many that stay within the nearest cache.
 const MOST_READ: usize = 1024 * 1024;
-
-/// Calls in a row that read waiting datagrams (`UDP_MAX_SEGMENTS`).
-const MOST_DATAGRAM_CALLS: usize = 64;
 
 pub(crate) struct Input {
     pub(crate) port: Port,
@@ -79,6 +75,13 @@ pub struct InputStatus {
     pub malformed: Dropped,
 }
 
+impl InputStatus {
+    pub(crate) fn new(port: Port, object: &Object) -> InputStatus {
+        let name = object.name.clone();
+        InputStatus { port, name, bytes: 0, records: 0, malformed: Dropped::default() }
+    }
+}
+
 /// Result of reading an input.
 pub(crate) enum Pulled {
     Run(Run),
@@ -111,8 +114,8 @@ impl Input {
     }
 
     pub(crate) fn status(&self) -> InputStatus {
-        let Input { port, bytes, records, malformed, .. } = *self;
-        InputStatus { port, name: self.object.name.clone(), bytes, records, malformed }
+        let Input { bytes, records, malformed, .. } = *self;
+        InputStatus { bytes, records, malformed, ..InputStatus::new(self.port, &self.object) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -191,47 +194,47 @@ impl Input {
 
     fn fill(&mut self, shared: &mut Shared) -> Result<(), StreamError> {
         let room = shared.turn.room();
-        match self.take(room)? {
-            Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
-            Fill::Nothing => self.readable = false,
-            Fill::End => self.supply = Supply::Ended,
-            Fill::Cold(cold) => {
-                self.busy = true;
-                shared.storage.push(StorageJob { port: self.port, job: Job::Warm(cold) });
-            }
-            Fill::Unwritten(progress, known) => self.await_writer(&progress, known, shared)?,
-            Fill::Bytes(_) | Fill::Unusable { .. } => {} // counted
+        match self.read(room)? {
+            ReadOutcome::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
+            ReadOutcome::Nothing => self.readable = false,
+            ReadOutcome::End => self.supply = Supply::Ended,
+            ReadOutcome::Blocked(awaited) => self.wait_for(awaited, shared)?,
+            ReadOutcome::Bytes(_) | ReadOutcome::Unusable { .. } => {} // counted
         }
         Ok(())
     }
 
-    /// Waits until more of the file is written; an error without an engine, which wakes the stream.
-    pub(crate) fn await_writer(
-        &mut self,
-        progress: &WriteProgress,
-        known: u64,
-        shared: &Shared,
-    ) -> Result<(), ObjectError> {
-        let Some(watcher) = &shared.watcher else {
-            return Err(self.object.error("waiting for the writer without an engine", Errno::OPNOTSUPP));
-        };
-        self.readable = !progress.wake_beyond(known, watcher.waker(self.port.0));
+    /// Waits for storage, or for the writer of a file: an error without an engine, which wakes the stream.
+    pub(crate) fn wait_for(&mut self, awaited: Awaited, shared: &mut Shared) -> Result<(), ObjectError> {
+        match (awaited, &shared.watcher) {
+            (Awaited::Pages(cold), _) => {
+                self.busy = true;
+                shared.storage.push(StorageJob { port: self.port, job: Job::Warm(cold) });
+            }
+            (Awaited::Writer(progress, known), Some(watcher)) => {
+                self.readable = !progress.wake_beyond(known, watcher.waker(self.port.0));
+            }
+            (Awaited::Writer(..), None) => {
+                let call = "waiting for the writer without an engine";
+                return Err(self.object.error(call, Errno::OPNOTSUPP));
+            }
+        }
         Ok(())
     }
 
     /// Reads by one call, and counts.
-    fn take(&mut self, room: usize) -> Result<Fill, StreamError> {
+    fn read(&mut self, room: usize) -> Result<ReadOutcome, StreamError> {
         let asked = self.splitter.awaited().min(room).clamp(READ, MOST_READ);
-        let fill = self.object.fill(&mut self.buffer, asked)?;
-        match &fill {
-            Fill::Bytes(bytes) | Fill::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
-            Fill::Unusable { bytes, why } => {
+        let outcome = self.object.read_into(&mut self.buffer, asked)?;
+        match &outcome {
+            ReadOutcome::Bytes(bytes) | ReadOutcome::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
+            ReadOutcome::Unusable { bytes, why } => {
                 self.bytes += *bytes as u64;
                 self.note_malformed(*bytes, why);
             }
-            Fill::Nothing | Fill::End | Fill::Cold(..) | Fill::Unwritten(..) => {}
+            ReadOutcome::Nothing | ReadOutcome::End | ReadOutcome::Blocked(_) => {}
         }
-        Ok(fill)
+        Ok(outcome)
     }
 
     /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait
@@ -244,15 +247,15 @@ impl Input {
         let (mut taken, mut calls) = (bytes, 1);
         // Limited by what was read and not by what joined: datagrams of many sizes, or empty ones, may come
         // as fast as they are read.
-        while taken + size <= room && calls < MOST_DATAGRAM_CALLS {
+        while taken + size <= room && calls < MAXIMUM_DATAGRAMS {
             let before = self.buffer.len();
-            let took = self.take(room);
-            if took.is_err() {
+            let outcome = self.read(room);
+            if outcome.is_err() {
                 let last = self.buffer.split().freeze();
                 self.divide(last, size);
             }
-            match took? {
-                Fill::Datagrams { bytes, datagram_bytes } => {
+            match outcome? {
+                ReadOutcome::Datagrams { bytes, datagram_bytes } => {
                     (taken, calls) = (taken + bytes, calls + 1);
                     let is_one = bytes <= datagram_bytes;
                     let joins = may_grow && bytes > 0 && (datagram_bytes == size || is_one && bytes < size);
@@ -263,7 +266,7 @@ impl Input {
                     }
                     may_grow = is_full(bytes, size);
                 }
-                Fill::Nothing => {
+                ReadOutcome::Nothing => {
                     self.readable = false;
                     break;
                 }

@@ -40,10 +40,10 @@ pub(crate) struct Merge<T> {
     inputs: Vec<Waiting<T>>,
     waiting: usize,
     /// Bytes of what waits.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// The greatest tag that has gone.
     gone: Option<u64>,
-    counts: MergeCounts,
+    pub(crate) counts: MergeCounts,
 }
 
 /// Counts of a merge by tag.
@@ -97,10 +97,6 @@ impl<T: Length> Merge<T> {
 
     pub(crate) fn is_done(&self) -> bool {
         self.waiting == 0
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Returns whether nothing of the input at `place` waits.
@@ -161,10 +157,6 @@ impl<T: Length> Merge<T> {
     fn is_awaiting(&self) -> bool {
         self.inputs.iter().any(|input| input.records.is_empty() && !input.has_ended)
     }
-
-    pub(crate) fn counts(&self) -> MergeCounts {
-        self.counts
-    }
 }
 
 #[cfg(test)]
@@ -209,7 +201,7 @@ mod tests {
         assert_eq!(taken(&mut merge), [9]);
         merge.end_input(1);
         assert_eq!(taken(&mut merge), [11, 12]);
-        assert_eq!(merge.counts(), MergeCounts { late: 1, untagged: 1, unawaited: 2 });
+        assert_eq!(merge.counts, MergeCounts { late: 1, untagged: 1, unawaited: 2 });
     }
 
     /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
@@ -219,11 +211,11 @@ mod tests {
         (1..=2).for_each(|tag| merge.offer(0, Some(tag), tag));
         assert!(merge.has_room() && taken(&mut merge).is_empty());
         merge.offer(0, Some(3), 3);
-        assert_eq!((merge.has_room(), merge.bytes()), (false, 24));
+        assert_eq!((merge.has_room(), merge.bytes), (false, 24));
         assert_eq!(taken(&mut merge), [1], "the window of 20 bytes was full");
-        assert_eq!((merge.has_room(), merge.bytes(), merge.counts().unawaited), (true, 16, 1));
+        assert_eq!((merge.has_room(), merge.bytes, merge.counts.unawaited), (true, 16, 1));
         assert_eq!(merge.remove_input(0).count(), 2);
-        assert_eq!(merge.bytes(), 0);
+        assert_eq!(merge.bytes, 0);
     }
 
     #[test]
@@ -233,7 +225,7 @@ mod tests {
         assert_eq!(taken(&mut merge), [5]);
         merge.offer(1, Some(3), 3);
         assert_eq!(taken(&mut merge), [3]);
-        assert_eq!(merge.counts().late, 1);
+        assert_eq!(merge.counts.late, 1);
     }
 
     proptest! {
@@ -269,7 +261,7 @@ mod tests {
             let mut expected = tags.concat();
             expected.sort_unstable();
             prop_assert_eq!(output, expected);
-            prop_assert_eq!(merge.counts(), MergeCounts::default());
+            prop_assert_eq!(merge.counts, MergeCounts::default());
         }
 
         /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
@@ -289,12 +281,12 @@ mod tests {
                 merge.offer(*place, Some(*tag), *tag);
                 output.extend(taken(&mut merge));
                 let waits: usize = merge.inputs.iter().map(|input| input.records.len()).sum();
-                prop_assert_eq!((merge.waiting, merge.bytes()), (waits, waits * size_of::<u64>()));
+                prop_assert_eq!((merge.waiting, merge.bytes), (waits, waits * size_of::<u64>()));
             }
             (0..3).for_each(|place| merge.end_input(place));
             output.extend(taken(&mut merge));
             prop_assert!(output.is_sorted());
-            prop_assert_eq!(output.len() as u64 + merge.counts().late, records.len() as u64);
+            prop_assert_eq!(output.len() as u64 + merge.counts.late, records.len() as u64);
         }
     }
 }

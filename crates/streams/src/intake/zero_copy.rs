@@ -3,8 +3,8 @@
 use super::{Input, Intake, Order};
 use crate::object::Kind;
 
-/// Records of fixed size that are smaller than this are copied: many leave in one call then, which costs less
-/// than two calls for each.
+/// Records of fixed size, and parts of stripes, that are smaller than this are copied: many leave in one call
+/// then, which costs less than two calls for each.
 pub(crate) const LARGE: usize = 32 * 1024;
 
 /// The last answer to whether all inputs may move without copies. Thousands of inputs are not checked for
@@ -104,7 +104,7 @@ impl Input {
     fn can_zero_copy(&self, is_alone: bool) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(connection) => !connection.has_urgent,
-            Kind::Listening(_) | Kind::Mapping(_) | Kind::Parts(_) => true,
+            Kind::Mapping(_) | Kind::Parts(_) => true,
             Kind::File(file) => !file.shares_place,
             _ => false,
         };

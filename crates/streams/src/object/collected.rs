@@ -28,10 +28,10 @@ impl Collected {
     /// Takes all that waits; returns how many bytes.
     pub(super) fn take(&self, outbox: &mut Outbox) -> Result<usize, Errno> {
         let mut kept = self.lock();
-        if kept.bytes + outbox.bytes() > self.limit {
+        if kept.bytes + outbox.bytes > self.limit {
             return Err(Errno::NOSPC);
         }
-        let bytes = outbox.bytes();
+        let bytes = outbox.bytes;
         kept.runs.extend(outbox.take(usize::MAX));
         kept.bytes += bytes;
         Ok(bytes)

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustix::io::Errno;
-use wirepath_datapath::Mapping;
+use wirepath_datapath::{Mapping, errno_of};
 
-use super::fill::{Available, Fill, Filled, WINDOW};
-use super::{Cold, Kind, Object};
+use super::read::{Awaited, Cold, ReadOutcome, ReadResult, Unread, WINDOW};
+use super::{Kind, Object};
 
 pub(crate) struct Mapped {
     pub(crate) mapping: Arc<Mapping>,
@@ -52,26 +52,25 @@ impl Mapped {
         self.offset..self.end
     }
 
-    /// Number of `room` bytes that can be read without blocking, 0 at the end; or the pages to bring in
-    /// first, for each window, because nothing tells which pages of a mapping are in memory.
-    pub(crate) fn available(&mut self, room: usize) -> Available {
+    /// Number of `room` bytes that can be read without blocking, 0 at the end. Pages are brought in first, for
+    /// each window, because nothing tells which pages of a mapping are in memory.
+    pub(crate) fn available(&mut self, room: usize) -> Result<usize, Unread> {
         if self.warm_until <= self.offset && self.offset < self.end {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);
-            return Available::Cold(Cold::Mapping(Arc::clone(&self.mapping), self.offset..until));
+            let cold = Cold::Mapping(Arc::clone(&self.mapping), self.offset..until);
+            return Err(Unread::Blocked(Awaited::Pages(cold)));
         }
-        Available::Bytes(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
+        Ok(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
     }
 
-    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
-        let room = match self.available(room) {
-            Available::Bytes(0) | Available::Unwritten(..) => return Ok(Fill::End), // nobody follows a mapping
-            Available::Bytes(room) => room,
-            Available::Cold(cold) => return Ok(Fill::Cold(cold)),
-        };
+    pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
+        let room = self.available(room)?;
+        if room == 0 {
+            return Ok(ReadOutcome::End);
+        }
         let read = self.mapping.read(self.offset..self.offset + room, buffer);
-        let read =
-            read.map_err(|error| ("process_vm_readv", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let read = read.map_err(|error| ("process_vm_readv", errno_of(error)))?;
         self.offset += read;
-        Ok(Fill::Bytes(read))
+        Ok(ReadOutcome::Bytes(read))
     }
 }

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use super::fill::{Fill, Filled};
+use super::read::{ReadOutcome, ReadResult, Unread};
 use super::{Connection, Kind, Object, StoredFile};
 use crate::write_progress::WriteProgress;
 
@@ -18,7 +18,7 @@ pub(crate) const TRUNCATED: &str = "reading a truncated file";
 
 /// A part of an [`Object::parts`].
 #[derive(Debug)]
-pub enum Part {
+pub enum ObjectPart {
     /// These bytes.
     Bytes(Bytes),
     /// An extent of a file.
@@ -39,7 +39,7 @@ pub enum Part {
     },
 }
 
-pub(crate) struct Parts {
+pub(crate) struct ObjectParts {
     waiting: VecDeque<Source>,
     /// Kept until the stream is dropped: closing a file may block.
     done: Vec<Source>,
@@ -53,22 +53,22 @@ pub(crate) enum Source {
 impl Object {
     /// Parts of files and bytes in memory, read one after the other. They go to a connection by `sendfile`,
     /// without being copied to the program.
-    pub fn parts(name: &str, parts: Vec<Part>) -> Object {
+    pub fn parts(name: &str, parts: Vec<ObjectPart>) -> Object {
         let waiting = parts.into_iter().map(Source::from).collect();
-        Object::new(name, Kind::Parts(Parts { waiting, done: Vec::new() }))
+        Object::new(name, Kind::Parts(ObjectParts { waiting, done: Vec::new() }))
     }
 }
 
-impl From<Part> for Source {
-    fn from(part: Part) -> Source {
+impl From<ObjectPart> for Source {
+    fn from(part: ObjectPart) -> Source {
         let file = |file, range: Range<u64>, follows| {
             let Range { start: offset, end } = range;
             Source::File(StoredFile { offset, end, follows, ..StoredFile::new(file) })
         };
         match part {
-            Part::Bytes(bytes) => Source::Bytes(bytes),
-            Part::Extent { file: of, range } => file(of, range, None),
-            Part::Following { file: of, range, progress } => file(of, range, Some(progress)),
+            ObjectPart::Bytes(bytes) => Source::Bytes(bytes),
+            ObjectPart::Extent { file: of, range } => file(of, range, None),
+            ObjectPart::Following { file: of, range, progress } => file(of, range, Some(progress)),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Source {
     }
 }
 
-impl Parts {
+impl ObjectParts {
     /// The next part, and whether bytes follow it that need not be waited for.
     pub(crate) fn next(&mut self) -> Option<(&mut Source, bool)> {
         while self.waiting.front().is_some_and(Source::is_read) {
@@ -96,18 +96,18 @@ impl Parts {
         self.waiting.front_mut().map(|front| (front, is_followed))
     }
 
-    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         match self.next() {
-            None => Ok(Fill::End),
+            None => Ok(ReadOutcome::End),
             Some((Source::Bytes(bytes), _)) => {
                 let length = room.min(bytes.len());
                 buffer.extend_from_slice(&bytes[..length]);
                 bytes.advance(length);
-                Ok(Fill::Bytes(length))
+                Ok(ReadOutcome::Bytes(length))
             }
-            Some((Source::File(file), _)) => match file.fill(buffer, room)? {
-                Fill::End => Err((TRUNCATED, Errno::NODATA)),
-                fill => Ok(fill),
+            Some((Source::File(file), _)) => match file.read_into(buffer, room)? {
+                ReadOutcome::End => Err(Unread::Failed(TRUNCATED, Errno::NODATA)),
+                outcome => Ok(outcome),
             },
         }
     }

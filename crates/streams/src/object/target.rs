@@ -8,18 +8,18 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wirepath_datapath::{Mapping, Pipe};
 
-use super::{Kind, Object, PARTS, Provisional};
+use super::{Kind, MOST_SLICES, Object, Provisional};
 use crate::record::Run;
 
 #[derive(Debug)]
 pub(crate) struct Batch {
-    target: Target,
+    target: WriteTarget,
     runs: Vec<Run>,
 }
 
 /// A file or mapping to write.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum WriteTarget {
     /// At this offset, or at that of the descriptor.
     File {
         file: Arc<File>,
@@ -33,17 +33,17 @@ pub(crate) enum Target {
 
 impl Object {
     /// The target of writes that may block; None for others.
-    pub(crate) fn target(&self) -> Option<Target> {
+    pub(crate) fn target(&self) -> Option<WriteTarget> {
         match &self.kind {
             Kind::File(file) => {
                 let offset = (!file.shares_place).then_some(file.offset);
-                Some(Target::File {
+                Some(WriteTarget::File {
                     file: Arc::clone(&file.file),
                     offset,
                     _provisional: file.provisional.clone(),
                 })
             }
-            Kind::Mapping(mapped) => Some(Target::Mapping(Arc::clone(&mapped.mapping), mapped.rest())),
+            Kind::Mapping(mapped) => Some(WriteTarget::Mapping(Arc::clone(&mapped.mapping), mapped.rest())),
             _ => None,
         }
     }
@@ -58,7 +58,7 @@ impl Object {
 }
 
 impl Batch {
-    pub(super) fn new(target: Target, runs: Vec<Run>) -> Batch {
+    pub(super) fn new(target: WriteTarget, runs: Vec<Run>) -> Batch {
         Batch { target, runs }
     }
 
@@ -73,14 +73,14 @@ impl Batch {
     }
 }
 
-impl Target {
+impl WriteTarget {
     /// Writes all, to a file in append mode at its end; returns the bytes written, and the error if that is
     /// not all. May block.
     fn write(&self, mut slices: &mut [IoSlice<'_>]) -> (u64, io::Result<()>) {
         let mut total = 0;
         IoSlice::advance_slices(&mut slices, 0); // what is empty would look like a file that takes nothing
         while !slices.is_empty() {
-            match self.write_some(total, &slices[..slices.len().min(PARTS)]) {
+            match self.write_some(total, &slices[..slices.len().min(MOST_SLICES)]) {
                 Ok(0) => return (total, Err(io::ErrorKind::WriteZero.into())),
                 Ok(bytes) => {
                     total += bytes as u64;
@@ -96,11 +96,11 @@ impl Target {
     /// Writes by one call, `behind` bytes after the beginning.
     fn write_some(&self, behind: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(match self {
-            Target::File { file, offset: Some(offset), .. } => {
+            WriteTarget::File { file, offset: Some(offset), .. } => {
                 rustix::io::pwritev(file, slices, offset + behind)?
             }
-            Target::File { file, offset: None, .. } => rustix::io::writev(file, slices)?,
-            Target::Mapping(mapping, range) => mapping.write(left(range, behind)?, slices)?,
+            WriteTarget::File { file, offset: None, .. } => rustix::io::writev(file, slices)?,
+            WriteTarget::Mapping(mapping, range) => mapping.write(left(range, behind)?, slices)?,
         })
     }
 
@@ -113,12 +113,12 @@ impl Target {
                 // A file in append mode, or a file system without `splice`.
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                     let (written, result) = match (pipe.take(), self) {
-                        (Ok(bytes), Target::File { file, offset, .. }) => {
+                        (Ok(bytes), WriteTarget::File { file, offset, .. }) => {
                             let behind = offset.map(|offset| offset + total);
-                            (Target::File { file: Arc::clone(file), offset: behind, _provisional: None })
+                            (WriteTarget::File { file: Arc::clone(file), offset: behind, _provisional: None })
                                 .write(&mut [IoSlice::new(&bytes)])
                         }
-                        (Ok(_), Target::Mapping(..)) => (0, Err(error)),
+                        (Ok(_), WriteTarget::Mapping(..)) => (0, Err(error)),
                         (Err(errno), _) => (0, Err(errno.into())),
                     };
                     return (total + written, result);
@@ -132,11 +132,11 @@ impl Target {
     /// Writes by one call, `behind` bytes after the beginning.
     fn drain_some(&self, behind: u64, pipe: &mut Pipe) -> io::Result<usize> {
         Ok(match self {
-            Target::File { file, offset, .. } => {
+            WriteTarget::File { file, offset, .. } => {
                 let mut offset = offset.map(|offset| offset + behind);
                 pipe.drain(file, offset.as_mut(), false)?
             }
-            Target::Mapping(mapping, range) => pipe.drain_to(mapping, left(range, behind)?)?,
+            WriteTarget::Mapping(mapping, range) => pipe.drain_to(mapping, left(range, behind)?)?,
         })
     }
 }

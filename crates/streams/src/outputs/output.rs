@@ -5,7 +5,7 @@ use wirepath_engine::StallDetector;
 
 use crate::chain::Chain;
 use crate::handler::Handler;
-use crate::object::{Kind, Object, ObjectError, StoredFile, Take};
+use crate::object::{Kind, Object, ObjectError, StoredFile, WriteOutcome};
 use crate::outbox::{Dropped, Offered, Outbox, WhenFull};
 use crate::port::Port;
 use crate::record::Run;
@@ -44,7 +44,7 @@ pub(crate) struct Output {
     pub(super) copies: bool,
     /// May take something: no call has said otherwise since.
     pub(crate) writable: bool,
-    is_watched: bool,
+    pub(crate) is_watched: bool,
     /// Waits for storage.
     pub(crate) busy: bool,
     /// Bytes that a storage job writes, or could not.
@@ -81,25 +81,24 @@ pub struct OutputStatus {
     pub icmp_errors: u64,
     /// Reports of its own handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
+    /// Reason why it is gone; None while it is not. What waited for it then was dropped.
+    pub why_gone: Option<String>,
 }
 
-/// Status of an output that is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndedOutput {
-    /// Its port.
-    pub port: Port,
-    /// Its name.
-    pub name: String,
-    /// Bytes that it took.
-    pub bytes: u64,
-    /// Dropped because it was full, or waited for it when it went.
-    pub dropped: Dropped,
-    /// As [`OutputStatus::lost_bytes`].
-    pub lost_bytes: u64,
-    /// As [`OutputStatus::icmp_errors`].
-    pub icmp_errors: u64,
-    /// Reason why it is gone.
-    pub why: String,
+impl OutputStatus {
+    pub(crate) fn new(port: Port, object: &Object) -> OutputStatus {
+        OutputStatus {
+            port,
+            name: object.name.clone(),
+            bytes: 0,
+            waiting_bytes: 0,
+            dropped: Dropped::default(),
+            lost_bytes: 0,
+            icmp_errors: object.icmp_errors(),
+            reports: Vec::new(),
+            why_gone: None,
+        }
+    }
 }
 
 /// Returns whether an output is watched from the beginning. One of datagrams is watched only while it is
@@ -134,32 +133,25 @@ impl Output {
         }
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
-    }
-
     pub(crate) fn status(&self) -> OutputStatus {
         OutputStatus {
-            port: self.port,
-            name: self.object.name.clone(),
             bytes: self.bytes,
-            waiting_bytes: (self.outbox.bytes() + self.bytes_beyond()) as u64,
-            dropped: self.outbox.dropped(),
+            waiting_bytes: (self.outbox.bytes + self.bytes_beyond()) as u64,
+            dropped: self.outbox.dropped,
             lost_bytes: self.lost_bytes,
-            icmp_errors: self.object.icmp_errors(),
             reports: self.chain.reports(),
+            ..OutputStatus::new(self.port, &self.object)
         }
     }
 
-    pub(super) fn ended_status(&self, why: String) -> EndedOutput {
-        EndedOutput {
-            port: self.port,
-            name: self.object.name.clone(),
+    /// Status of an output that is gone: what waited for it was dropped.
+    pub(super) fn last_status(&self, why_gone: String) -> OutputStatus {
+        OutputStatus {
             bytes: self.bytes,
             dropped: self.undelivered(),
             lost_bytes: self.lost_bytes,
-            icmp_errors: self.object.icmp_errors(),
-            why,
+            why_gone: Some(why_gone),
+            ..OutputStatus::new(self.port, &self.object)
         }
     }
 
@@ -174,7 +166,7 @@ impl Output {
 
     /// Dropped, and to be dropped if the output went now.
     fn undelivered(&self) -> Dropped {
-        let Dropped { records, bytes } = self.outbox.dropped();
+        let Dropped { records, bytes } = self.outbox.dropped;
         Dropped { records, bytes: bytes + self.bytes_beyond() as u64 }
     }
 
@@ -191,7 +183,7 @@ impl Output {
         if self.chain.is_empty() {
             return self.outbox.offer(run);
         }
-        if self.chain.has_failed() {
+        if self.chain.has_failed {
             self.outbox.note_lost(run.bytes.len());
             return Offered::Done;
         }
@@ -219,21 +211,21 @@ impl Output {
         if self.outbox.is_empty() || !self.writable || self.busy {
             return Ok(None);
         }
-        match self.object.take(&mut self.outbox)? {
-            Take::Taken(bytes) => {
+        match self.object.write_from(&mut self.outbox)? {
+            WriteOutcome::Written(bytes) => {
                 self.note_taken(bytes, now_us);
                 Ok(Some(bytes))
             }
-            Take::Lost(bytes) => {
+            WriteOutcome::Lost(bytes) => {
                 self.lost_bytes += bytes as u64;
                 Ok(Some(bytes))
             }
-            Take::Full => {
+            WriteOutcome::Full => {
                 self.writable = false;
                 Ok(None)
             }
-            Take::Incomplete => Ok(None),
-            Take::Write(batch) => {
+            WriteOutcome::Incomplete => Ok(None),
+            WriteOutcome::Write(batch) => {
                 (self.busy, self.storing) = (true, batch.bytes());
                 shared.storage.push(StorageJob { port: self.port, job: Job::Write(batch) });
                 Ok(Some(0))

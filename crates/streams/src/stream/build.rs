@@ -15,20 +15,17 @@ use crate::shared::{Settings, Shared};
 use crate::spread::{OutputPattern, Spread};
 
 /// Default of [`StreamBuilder::stall`].
-const STALL: Duration = Duration::from_secs(60);
+const STALL_US: u64 = 60_000_000;
 
 /// Builder of a stream.
+#[must_use]
 pub struct StreamBuilder {
     order: Order,
     pattern: OutputPattern,
     handlers: Vec<Handler>,
     inputs: Vec<(Object, Framing)>,
     outputs: Vec<(Object, OutputOptions)>,
-    finish_outputs: bool,
-    survives_inputs: bool,
-    ends_with_connections: bool,
-    stall: Duration,
-    limits_stalls: bool,
+    settings: Settings,
     on_event: Option<Box<OnEvent>>,
 }
 
@@ -40,11 +37,7 @@ impl Default for StreamBuilder {
             handlers: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            finish_outputs: false,
-            survives_inputs: false,
-            ends_with_connections: false,
-            stall: STALL,
-            limits_stalls: false,
+            settings: Settings { stall_us: STALL_US, ..Settings::default() },
             on_event: None,
         }
     }
@@ -52,7 +45,6 @@ impl Default for StreamBuilder {
 
 impl StreamBuilder {
     /// Sets the order of inputs; round robin by default.
-    #[must_use]
     pub fn order(mut self, order: InputOrder) -> StreamBuilder {
         self.order = Order::of(order);
         self
@@ -61,7 +53,6 @@ impl StreamBuilder {
     /// Orders records by the tag that each has. At most `window` records of about `waiting_bytes` wait for
     /// others; one for each input may exceed it. When the window is full, the record with the smallest tag
     /// goes, whatever may still come, and is [counted](crate::MergeCounts::unawaited). See [`Late`].
-    #[must_use]
     pub fn order_by_tag(
         mut self,
         window: usize,
@@ -81,65 +72,56 @@ impl StreamBuilder {
     /// is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes that have
     /// not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when
     /// more waits than may.
-    #[must_use]
     pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
         self.order = Order::of_shares(window, waiting_bytes);
         self
     }
 
     /// Sets the pattern of outputs; stripe by default.
-    #[must_use]
     pub fn pattern(mut self, pattern: OutputPattern) -> StreamBuilder {
         self.pattern = pattern;
         self
     }
 
     /// Adds a handler, behind the others.
-    #[must_use]
     pub fn handler(mut self, handler: Handler) -> StreamBuilder {
         self.handlers.push(handler);
         self
     }
 
     /// Adds an input, behind the others.
-    #[must_use]
     pub fn input(mut self, object: Object, framing: Framing) -> StreamBuilder {
         self.inputs.push((object, framing));
         self
     }
 
     /// Adds an output, behind the others.
-    #[must_use]
     pub fn output(self, object: Object) -> StreamBuilder {
         self.output_with(object, OutputOptions::default())
     }
 
     /// Adds an output with options, behind the others.
-    #[must_use]
     pub fn output_with(mut self, object: Object, options: OutputOptions) -> StreamBuilder {
         self.outputs.push((object, options));
         self
     }
 
     /// Tells connections the end (`shutdown`) when the stream has ended well.
-    #[must_use]
     pub fn finish_outputs(mut self) -> StreamBuilder {
-        self.finish_outputs = true;
+        self.settings.finishes_outputs = true;
         self
     }
 
     /// Survives inputs that fail. If all do, the stream has failed.
-    #[must_use]
     pub fn survive_inputs(mut self) -> StreamBuilder {
-        self.survives_inputs = true;
+        self.settings.survives_inputs = true;
         self
     }
 
     /// Ends the stream as soon as a connection fails, on either side and whatever it waits for, when all that
     /// could be moved has been. Bytes without room are lost. Only on an engine.
-    #[must_use]
     pub fn end_with_connections(mut self) -> StreamBuilder {
-        self.ends_with_connections = true;
+        self.settings.ends_with_connections = true;
         self
     }
 
@@ -148,22 +130,19 @@ impl StreamBuilder {
     /// peer acknowledges nothing; for detached ones that have something to send, after the last of the others
     /// has failed or has everything; and, of a stream that fails, for any with something to send. Then the
     /// output has failed as well.
-    #[must_use]
     pub fn stall(mut self, limit: Duration) -> StreamBuilder {
-        self.stall = limit;
+        self.settings.stall_us = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         self
     }
 
     /// Fails outputs that take nothing for this time, whatever else the stream has to do: for answers to
     /// clients. Only on an engine.
-    #[must_use]
     pub fn output_timeout(mut self, limit: Duration) -> StreamBuilder {
-        (self.stall, self.limits_stalls) = (limit, true);
-        self
+        self.settings.limits_stalls = true;
+        self.stall(limit)
     }
 
     /// Sets the receiver of events, called on the thread that runs the stream; must not block.
-    #[must_use]
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
         self.on_event = Some(Box::new(on_event));
         self
@@ -172,14 +151,8 @@ impl StreamBuilder {
     /// The stream.
     pub fn build(self) -> Stream {
         let whole = self.whole_records();
-        let settings = Settings {
-            finishes_outputs: self.finish_outputs,
-            survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
-            survives_inputs: self.survives_inputs,
-            ends_with_connections: self.ends_with_connections,
-            stall_us: u64::try_from(self.stall.as_micros()).unwrap_or(u64::MAX),
-            limits_stalls: self.limits_stalls,
-        };
+        let survives_outputs = matches!(self.pattern, OutputPattern::Mirror);
+        let settings = Settings { survives_outputs, ..self.settings };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
         let mut stream = Stream {
@@ -198,10 +171,10 @@ impl StreamBuilder {
             made: Vec::new(),
         };
         for (object, options) in self.outputs {
-            stream.add_output(object, options);
+            stream.add_output(object, options, true);
         }
         for (object, framing) in self.inputs {
-            stream.add_input(object, framing);
+            stream.add_input(object, framing, true);
         }
         stream
     }
@@ -211,7 +184,7 @@ impl StreamBuilder {
         let of_order = self.order.needs_whole_records();
         let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
         // If an input fails, others must not get a part of a record to join theirs to.
-        let of_stream = (of_order || of_pattern || self.survives_inputs).then_some(LONGEST);
+        let of_stream = (of_order || of_pattern || self.settings.survives_inputs).then_some(LONGEST);
         longest_whole(self.handlers.iter()).into_iter().chain(of_stream).min()
     }
 }

@@ -118,10 +118,11 @@ impl Stream {
             let flags = if is_known { PollFlags::IN } else { PollFlags::IN | PollFlags::PRI };
             Some((input.port, flags, input.object.descriptor()?))
         });
-        let outputs = self.outputs.all().filter(|output| !output.writable).filter_map(|output| {
-            let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };
-            Some((output.port, flags, output.object.descriptor()?))
-        });
+        let outputs = self
+            .outputs
+            .all()
+            .filter(|output| !output.writable)
+            .filter_map(|output| Some((output.port, PollFlags::OUT, output.object.descriptor()?)));
         let expected = self.listening.awaited();
         let expected =
             expected.filter_map(|(port, object)| Some((port, PollFlags::IN, object.descriptor()?)));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Stream;
 use crate::intake::{Input, InputStatus, MergeCounts};
 use crate::outbox::Dropped;
-use crate::outputs::{EndedOutput, GoneOutputs, Output, OutputStatus};
-use crate::secret::{Collector, ShareCounts};
+use crate::outputs::{GoneOutputs, Output, OutputStatus};
+use crate::secret::ShareCounts;
 
 /// Status of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct StreamStatus {
     /// Its outputs, without those that are gone.
     pub outputs: Vec<OutputStatus>,
     /// The last 64 outputs that are gone, in the order in which they went.
-    pub ended_outputs: Vec<EndedOutput>,
+    pub ended_outputs: Vec<OutputStatus>,
     /// Number of all outputs that are gone, by reason.
     pub gone_outputs: GoneOutputs,
     /// Reports of the stream's handlers: the handler's name, and the name and value.
@@ -60,25 +60,25 @@ impl Stream {
     /// Status so far.
     pub fn status(&self) -> StreamStatus {
         let Stream { intake, chain, spread, outputs, listening, .. } = self;
-        let counts = intake.counts();
+        let counts = intake.counts;
         let pending_bytes = intake.pending_bytes() + chain.gathered() + spread.pending_bytes();
         StreamStatus {
             bytes_in: counts.bytes,
             records_in: counts.records,
             zero_copy_bytes: counts.zero_copy_bytes,
-            bytes_out: outputs.taken_bytes(),
+            bytes_out: outputs.taken_bytes,
             bytes_pending: pending_bytes as u64,
-            bytes_dropped: intake.dropped_bytes() + chain.dropped_bytes() + spread.dropped_bytes(),
+            bytes_dropped: intake.dropped_bytes() + chain.dropped_bytes + spread.dropped_bytes,
             bytes_returned: counts.returned_bytes,
             processor_time: self.processor_ns.map(Duration::from_nanos),
             malformed: intake.malformed(),
             inputs: intake.inputs.iter().map(Input::status).chain(listening.input_statuses()).collect(),
             outputs: outputs.all().map(Output::status).chain(listening.output_statuses()).collect(),
-            ended_outputs: outputs.ended().cloned().collect(),
-            gone_outputs: outputs.gone(),
+            ended_outputs: outputs.ended.iter().cloned().collect(),
+            gone_outputs: outputs.gone,
             reports: chain.reports(),
             merge: intake.merge_counts(),
-            shares: intake.collector().map(Collector::counts),
+            shares: intake.collector().map(|collector| collector.counts),
         }
     }
 }

@@ -4,10 +4,15 @@ use wirepath_engine::catch_panic;
 
 use super::{Acted, Stream};
 use crate::error::StreamError;
-use crate::object::PARTS;
+use crate::intake::{HandOn, Intake};
+use crate::outputs::Output;
+use crate::shared::Shared;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
+
+/// Most runs that are read before outputs send.
+const RUNS: usize = 64;
 
 /// An output sends this much before more is taken for it, to find it in the processor's caches.
 const ENOUGH: usize = 64 * 1024;
@@ -78,19 +83,19 @@ impl Stream {
             return self.parts().move_bytes(now_us);
         }
         if self.parts().allow_zero_copy() {
-            return Ok(self.place(now_us)); // what was read before leaves first, and no more is read
+            return Ok(self.distribute(now_us)); // what was read before leaves first, and no more is read
         }
         Ok(self.take_copied(now_us))
     }
 
     /// Takes some records, so that outputs get many small ones in one call.
     fn take_copied(&mut self, now_us: u64) -> bool {
-        for taken in 0..PARTS {
-            let placed = self.place(now_us);
-            if !(self.pull() | placed) {
+        for taken in 0..RUNS {
+            let distributed = self.distribute(now_us);
+            if !(self.pull() | distributed) {
                 return taken > 0;
             }
-            let is_enough = self.outputs.current.iter().any(|output| output.outbox.bytes() >= ENOUGH);
+            let is_enough = self.outputs.current.iter().any(|output| output.outbox.bytes >= ENOUGH);
             if is_enough || self.shared.turn.is_over() || self.parts().allow_zero_copy() {
                 break;
             }
@@ -99,10 +104,10 @@ impl Stream {
     }
 
     /// Gives pending runs to outputs. Returns whether anything was done.
-    fn place(&mut self, now_us: u64) -> bool {
-        let placed = self.spread.place(&mut self.outputs, &mut self.shared, now_us);
+    fn distribute(&mut self, now_us: u64) -> bool {
+        let distributed = self.spread.distribute(&mut self.outputs, &mut self.shared, now_us);
         self.intake.cut_if_failing(&self.shared);
-        placed
+        distributed
     }
 
     /// Reads from inputs, unless earlier runs still wait for room. Returns whether anything was done.
@@ -117,14 +122,7 @@ impl Stream {
     }
 
     /// Calls `act` with the intake, whose records go through the chain.
-    fn with_intake(
-        &mut self,
-        act: impl FnOnce(
-            &mut crate::intake::Intake,
-            &mut crate::shared::Shared,
-            &mut crate::intake::HandOn<'_>,
-        ) -> bool,
-    ) -> bool {
+    fn with_intake(&mut self, act: impl FnOnce(&mut Intake, &mut Shared, &mut HandOn<'_>) -> bool) -> bool {
         let Stream { intake, chain, spread, shared, made, .. } = self;
         let acted = act(intake, shared, &mut |run, shared| Stream::handle(chain, spread, made, run, shared));
         intake.cut_if_failing(shared);
@@ -136,7 +134,8 @@ impl Stream {
     pub(crate) fn look_again_us(&self) -> Option<u64> {
         let may_stall = || {
             self.shared.is_failing()
-                || self.shared.settings.limits_stalls && self.outputs.any_full()
+                || self.shared.settings.limits_stalls
+                    && self.outputs.current.iter().any(|output| !output.writable)
                 || self.waits_for_leaving()
         };
         self.listening.accept_again_us().or_else(|| may_stall().then(|| self.stall_sample_us()))
@@ -156,11 +155,11 @@ impl Stream {
     /// Returns whether nothing is left but outputs that leave and still send.
     pub(super) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else = || {
-            let are_idle = self.outputs.current.iter().all(crate::outputs::Output::is_idle);
+            let are_idle = self.outputs.current.iter().all(Output::is_idle);
             self.has_no_input() && self.spread.pending.is_empty() && are_idle
         };
         let has_no_output = || self.outputs.last_gone.is_some() && !self.listening.expects_output();
-        self.outputs.are_leaving() && (has_no_output() || has_nothing_else())
+        !self.outputs.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
     /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what
@@ -171,7 +170,7 @@ impl Stream {
             return Ok(());
         }
         let may_get_more = self.listening.expects_output() && !self.shared.is_failing() && !self.is_used_up();
-        let may_go_on = self.outputs.are_leaving() || may_get_more;
+        let may_go_on = !self.outputs.leaving.is_empty() || may_get_more;
         let gone = self.outputs.last_gone.take_if(|_| !may_go_on);
         gone.map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
     }
@@ -190,7 +189,7 @@ impl Stream {
     /// output.
     fn is_over(&self) -> bool {
         let is_given = self.is_used_up() || self.shared.is_failing() && self.outputs.is_empty();
-        is_given && self.outputs.are_idle()
+        is_given && self.outputs.all().all(Output::is_idle)
     }
 
     fn failure(&mut self) -> Option<StreamError> {

@@ -1,7 +1,6 @@
 //! The zero-copy route of one input: into a pipe, or straight to a connection.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -9,8 +8,9 @@ use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::Fault;
 use crate::intake::Input;
-use crate::object::{Available, Cold, Connection, Kind, Object, ObjectError, Source, StoredFile, TRUNCATED};
-use crate::write_progress::WriteProgress;
+use crate::object::{
+    Awaited, Connection, Kind, Mapped, Object, ObjectError, Source, StoredFile, TRUNCATED, Unread,
+};
 
 /// Result of moving bytes.
 pub(super) enum Moved {
@@ -24,10 +24,8 @@ pub(super) enum Moved {
     /// The bytes have to be copied from now on.
     Copied,
     End,
-    /// These pages must be read first.
-    Cold(Cold),
-    /// No more than this many bytes of the file are written yet.
-    Unwritten(Arc<WriteProgress>, u64),
+    /// The input has to wait for this.
+    Blocked(Awaited),
 }
 
 impl Input {
@@ -37,37 +35,18 @@ impl Input {
         let filled = match &mut self.object.kind {
             Kind::Stream(connection) => match connection.fill_pipe(pipe, room) {
                 Ok(0) if connection.has_urgent => return Ok(Moved::Copied),
-                filled => filled,
+                filled => filled.map_err(|errno| Unread::Failed("splice", errno)),
             },
-            Kind::File(file) => match file.available(room) {
-                Ok(Available::Bytes(0)) => Ok(0),
-                Ok(Available::Bytes(room)) => {
-                    let mut offset = file.offset;
-                    let filled = pipe.fill(file.file.as_fd(), Some(&mut offset), room);
-                    file.offset += filled.unwrap_or(0) as u64;
-                    filled
-                }
-                Ok(Available::Cold(cold)) => return Ok(Moved::Cold(cold)),
-                Ok(Available::Unwritten(progress, known)) => return Ok(Moved::Unwritten(progress, known)),
-                Err((call, errno)) => return Err(self.object.error(call, errno)),
-            },
-            Kind::Mapping(mapped) => match mapped.available(room) {
-                Available::Bytes(0) | Available::Unwritten(..) => Ok(0), // nobody follows a mapping
-                Available::Bytes(room) => {
-                    let filled = pipe.fill_from(&mapped.mapping, mapped.offset..mapped.offset + room);
-                    mapped.offset += filled.unwrap_or(0);
-                    filled
-                }
-                Available::Cold(cold) => return Ok(Moved::Cold(cold)),
-            },
-            Kind::Listening(_) => Err(Errno::AGAIN),
-            _ => Err(Errno::INVAL),
+            Kind::File(file) => file.available(room).and_then(|room| file.fill_pipe(pipe, room)),
+            Kind::Mapping(mapped) => mapped.available(room).and_then(|room| mapped.fill_pipe(pipe, room)),
+            _ => Err(Unread::Failed("splice", Errno::INVAL)),
         };
         match filled {
             Ok(0) => Ok(Moved::End),
             Ok(bytes) => Ok(Moved::Bytes(bytes)),
-            Err(Errno::AGAIN) => Ok(Moved::Nothing),
-            Err(errno) => Err(self.object.error("splice", errno)),
+            Err(Unread::Failed(_, Errno::AGAIN)) => Ok(Moved::Nothing),
+            Err(Unread::Failed(call, errno)) => Err(self.object.error(call, errno)),
+            Err(Unread::Blocked(awaited)) => Ok(Moved::Blocked(awaited)),
         }
     }
 
@@ -106,13 +85,23 @@ enum Side {
 }
 
 impl StoredFile {
+    fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Unread> {
+        if room == 0 {
+            return Ok(0);
+        }
+        let mut offset = self.offset;
+        let filled = pipe.fill(self.file.as_fd(), Some(&mut offset), room);
+        self.offset += filled.unwrap_or(0) as u64;
+        filled.map_err(|errno| Unread::Failed("splice", errno))
+    }
+
     /// Sends up to `room` bytes straight to a connection.
     fn send_to(&mut self, connection: &Connection, room: usize) -> Result<Moved, Side> {
-        let room = match self.available(room).map_err(|(call, errno)| Side::Input(call, errno))? {
-            Available::Bytes(0) => return Ok(Moved::End),
-            Available::Bytes(room) => room,
-            Available::Cold(cold) => return Ok(Moved::Cold(cold)),
-            Available::Unwritten(progress, known) => return Ok(Moved::Unwritten(progress, known)),
+        let room = match self.available(room) {
+            Ok(0) => return Ok(Moved::End),
+            Ok(room) => room,
+            Err(Unread::Blocked(awaited)) => return Ok(Moved::Blocked(awaited)),
+            Err(Unread::Failed(call, errno)) => return Err(Side::Input(call, errno)),
         };
         match sendfile::to_stream(connection.descriptor.as_fd(), &self.file, self.offset, room) {
             Ok(bytes) => {
@@ -129,6 +118,17 @@ impl StoredFile {
             ) => Err(Side::Output(call, errno)),
             Err(SendError::Refused { call }) => Err(Side::Output(call, Errno::CONNREFUSED)),
         }
+    }
+}
+
+impl Mapped {
+    fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Unread> {
+        if room == 0 {
+            return Ok(0);
+        }
+        let filled = pipe.fill_from(&self.mapping, self.offset..self.offset + room);
+        self.offset += filled.unwrap_or(0);
+        filled.map_err(|errno| Unread::Failed("splice", errno))
     }
 }
 

@@ -10,45 +10,52 @@ use bytes::{Buf, BytesMut};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
-use wirepath_datapath::{Mapping, PageCache, datagrams};
+use wirepath_datapath::{Mapping, PageCache, datagrams, errno_of};
 
 use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
 use crate::write_progress::WriteProgress;
 
 /// Result of a read.
 #[derive(Debug)]
-pub(crate) enum Fill {
+pub(crate) enum ReadOutcome {
     /// Bytes of a stream, behind those in the buffer.
     Bytes(usize),
     /// Datagrams, behind those in the buffer.
     Datagrams {
-        /// Their bytes.
         bytes: usize,
         /// Bytes of each but the last, which may be shorter.
         datagram_bytes: usize,
     },
     /// Datagrams that cannot be used.
-    Unusable {
-        /// Their bytes.
-        bytes: usize,
-        /// Why.
-        why: &'static str,
-    },
+    Unusable { bytes: usize, why: &'static str },
     /// Nothing now.
     Nothing,
+    /// Nothing before this.
+    Blocked(Awaited),
     /// The end.
     End,
-    /// These pages must be read first, on a storage thread.
-    Cold(Cold),
-    /// No more than this many bytes of the file are written yet.
-    Unwritten(Arc<WriteProgress>, u64),
 }
 
+/// Event that a read waits for.
 #[derive(Debug)]
-pub(crate) enum Available {
-    Bytes(usize),
-    Cold(Cold),
-    Unwritten(Arc<WriteProgress>, u64),
+pub(crate) enum Awaited {
+    /// Pages that a storage thread reads.
+    Pages(Cold),
+    /// The writer of the file, of which no more than this many bytes are written yet.
+    Writer(Arc<WriteProgress>, u64),
+}
+
+/// Reason why nothing was read.
+pub(crate) enum Unread {
+    Blocked(Awaited),
+    /// The call that failed.
+    Failed(&'static str, Errno),
+}
+
+impl From<(&'static str, Errno)> for Unread {
+    fn from((call, errno): (&'static str, Errno)) -> Unread {
+        Unread::Failed(call, errno)
+    }
 }
 
 /// Pages that may not be in memory.
@@ -87,28 +94,35 @@ pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
 
 impl Object {
     /// Appends up to `room` bytes (of datagrams: those that came together) to `buffer`.
-    pub(crate) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Result<Fill, ObjectError> {
+    pub(crate) fn read_into(
+        &mut self,
+        buffer: &mut BytesMut,
+        room: usize,
+    ) -> Result<ReadOutcome, ObjectError> {
         if !self.unread.is_empty() {
             let bytes = self.unread.len();
             buffer.unsplit(self.unread.split());
-            return Ok(Fill::Bytes(bytes));
+            return Ok(ReadOutcome::Bytes(bytes));
         }
-        let filled = match &mut self.kind {
-            Kind::File(file) => file.fill(buffer, room),
-            Kind::Stream(connection) => connection.fill(buffer, room),
-            Kind::Datagrams(datagrams) => datagrams.fill(buffer),
-            Kind::Mapping(mapped) => mapped.fill(buffer, room),
-            Kind::Listening(_) => Ok(Fill::Nothing),
+        let read = match &mut self.kind {
+            Kind::File(file) => file.read_into(buffer, room),
+            Kind::Stream(connection) => connection.read_into(buffer, room),
+            Kind::Datagrams(datagrams) => datagrams.read_into(buffer),
+            Kind::Mapping(mapped) => mapped.read_into(buffer, room),
             Kind::Memory(bytes) => {
                 let length = room.min(bytes.len());
                 buffer.extend_from_slice(&bytes[..length]);
                 bytes.advance(length);
-                Ok(if length == 0 { Fill::End } else { Fill::Bytes(length) })
+                Ok(if length == 0 { ReadOutcome::End } else { ReadOutcome::Bytes(length) })
             }
-            Kind::Parts(parts) => parts.fill(buffer, room),
-            Kind::Collected(_) => Err(("reading", Errno::OPNOTSUPP)),
+            Kind::Parts(parts) => parts.read_into(buffer, room),
+            Kind::Listening(_) | Kind::Collected(_) => Err(Unread::Failed("reading", Errno::OPNOTSUPP)),
         };
-        filled.map_err(|(call, errno)| self.error(call, errno))
+        match read {
+            Err(Unread::Blocked(awaited)) => Ok(ReadOutcome::Blocked(awaited)),
+            Err(Unread::Failed(call, errno)) => Err(self.error(call, errno)),
+            Ok(outcome) => Ok(outcome),
+        }
     }
 
     /// Notes that a cold range is in memory, up to this byte.
@@ -126,50 +140,49 @@ impl Object {
     }
 }
 
-pub(super) type Filled = Result<Fill, (&'static str, Errno)>;
+pub(super) type ReadResult = Result<ReadOutcome, Unread>;
 
 impl StoredFile {
-    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         if self.shares_place {
             self.offset = seek(&self.file, SeekFrom::Current(0)).map_err(|errno| ("lseek", errno))?;
         }
-        let room = match self.available(room)? {
-            Available::Bytes(room) => room,
-            Available::Cold(cold) => return Ok(Fill::Cold(cold)),
-            Available::Unwritten(progress, known) => return Ok(Fill::Unwritten(progress, known)),
-        };
+        let room = self.available(room)?;
         let (from, call) = if self.shares_place {
             (append::From::Stream, "read")
         } else {
             (append::From::File(self.offset), "pread")
         };
         let read = append(from, self.file.as_fd(), buffer, room);
-        let read = read.map_err(|error| (call, errno_of(&error)))?;
+        let read = read.map_err(|error| (call, errno_of(error)))?;
         self.offset += read as u64;
-        Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
+        Ok(if read == 0 { ReadOutcome::End } else { ReadOutcome::Bytes(read) })
     }
 
     /// Number of `room` bytes that can be read without blocking.
-    pub(crate) fn available(&mut self, room: usize) -> Result<Available, (&'static str, Errno)> {
+    pub(crate) fn available(&mut self, room: usize) -> Result<usize, Unread> {
         let mut end = self.end;
         if let Some(progress) = self.follows.as_ref().filter(|_| self.offset < self.end) {
             if progress.has_failed() {
-                return Err(("waiting for the writer", Errno::CANCELED));
+                return Err(Unread::Failed("waiting for the writer", Errno::CANCELED));
             }
             end = end.min(progress.bytes());
             if end <= self.offset {
-                return Ok(Available::Unwritten(Arc::clone(progress), end));
+                return Err(Unread::Blocked(Awaited::Writer(Arc::clone(progress), end)));
             }
         }
         if self.warm_until <= self.offset && self.offset < end {
             let window = self.offset..end.min((self.offset / WINDOW + 1) * WINDOW);
             match PageCache::of(&self.file, window.clone()) {
                 PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Ok(Available::Cold(Cold::File(Arc::clone(&self.file), window))),
+                PageCache::Cold => {
+                    let cold = Cold::File(Arc::clone(&self.file), window);
+                    return Err(Unread::Blocked(Awaited::Pages(cold)));
+                }
             }
         }
         let there = self.warm_until.min(end).saturating_sub(self.offset);
-        Ok(Available::Bytes(room.min(usize::try_from(there).unwrap_or(room))))
+        Ok(room.min(usize::try_from(there).unwrap_or(room)))
     }
 }
 
@@ -179,51 +192,47 @@ impl Connection {
         room.min(usize::try_from(self.left).unwrap_or(room))
     }
 
-    fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         let (from, call) =
             if self.is_socket { (append::From::Socket, "recv") } else { (append::From::Stream, "read") };
         let room = self.room(room);
         if room == 0 {
-            return Ok(Fill::End);
+            return Ok(ReadOutcome::End);
         }
         match append(from, self.descriptor.as_fd(), buffer, room) {
-            Ok(0) => Ok(Fill::End),
+            Ok(0) => Ok(ReadOutcome::End),
             Ok(read) => {
                 self.left -= read as u64;
-                Ok(Fill::Bytes(read))
+                Ok(ReadOutcome::Bytes(read))
             }
-            Err(error) => match errno_of(&error) {
-                Errno::AGAIN => Ok(Fill::Nothing),
-                errno => Err((call, errno)),
+            Err(error) => match errno_of(error) {
+                Errno::AGAIN => Ok(ReadOutcome::Nothing),
+                errno => Err(Unread::Failed(call, errno)),
             },
         }
     }
 }
 
 impl Datagrams {
-    fn fill(&mut self, buffer: &mut BytesMut) -> Filled {
+    fn read_into(&mut self, buffer: &mut BytesMut) -> ReadResult {
         loop {
             let received = datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN);
-            match received.map_err(|error| errno_of(&error)) {
+            match received.map_err(errno_of) {
                 // The boundaries of the datagrams are unknown.
                 Ok(received) if received.is_cut => {
                     buffer.truncate(buffer.len() - received.bytes);
                     let why = "there was no room for all that the kernel says of a datagram";
-                    return Ok(Fill::Unusable { bytes: received.bytes, why });
+                    return Ok(ReadOutcome::Unusable { bytes: received.bytes, why });
                 }
                 Ok(received) => {
                     let datagram_bytes = received.datagram_bytes.unwrap_or(received.bytes).max(1);
-                    return Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes });
+                    return Ok(ReadOutcome::Datagrams { bytes: received.bytes, datagram_bytes });
                 }
-                Err(Errno::AGAIN) => return Ok(Fill::Nothing),
+                Err(Errno::AGAIN) => return Ok(ReadOutcome::Nothing),
                 // An ICMP error for datagrams that were sent before, reported once.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
-                Err(errno) => return Err(("recvmsg", errno)),
+                Err(errno) => return Err(Unread::Failed("recvmsg", errno)),
             }
         }
     }
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

@@ -6,28 +6,26 @@ use std::os::fd::AsFd;
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use wirepath_datapath::datagrams;
+use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams, errno_of};
 
 use super::{Batch, Connection, Datagrams, Kind, Object, ObjectError};
 use crate::outbox::Outbox;
 use crate::record::Run;
 
 /// Most pieces of memory in one call.
-pub(crate) const PARTS: usize = 64;
-
-const DATAGRAMS: usize = 64;
+pub(crate) const MOST_SLICES: usize = 64;
 
 /// Most slices of a datagram (`UIO_MAXIOV`).
-const MOST_PARTS: usize = 1024;
+const DATAGRAM_SLICES: usize = 1024;
 
 /// Most bytes of a storage job.
 const BATCH: usize = 1024 * 1024;
 
 /// Result of a write.
 #[derive(Debug)]
-pub(crate) enum Take {
+pub(crate) enum WriteOutcome {
     /// Bytes taken: at least one record or one byte.
-    Taken(usize),
+    Written(usize),
     /// Bytes of datagrams that are lost: no route, or too long.
     Lost(usize),
     /// No room now.
@@ -40,74 +38,71 @@ pub(crate) enum Take {
 
 impl Object {
     /// Writes from the front of `outbox`, which is not empty, as much as one call does.
-    pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Result<Take, ObjectError> {
+    pub(crate) fn write_from(&mut self, outbox: &mut Outbox) -> Result<WriteOutcome, ObjectError> {
         if let Some(target) = self.target() {
-            return Ok(Take::Write(Batch::new(target, outbox.take(BATCH))));
+            return Ok(WriteOutcome::Write(Batch::new(target, outbox.take(BATCH))));
         }
-        let taken = match &mut self.kind {
-            Kind::Stream(connection) => connection.take(outbox),
-            Kind::Datagrams(datagrams) => datagrams.take(outbox),
-            Kind::Listening(_) => Ok(Take::Full),
+        let written = match &mut self.kind {
+            Kind::Stream(connection) => connection.write_from(outbox),
+            Kind::Datagrams(datagrams) => datagrams.write_from(outbox),
             Kind::Collected(collected) => {
-                collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
+                collected.take(outbox).map(WriteOutcome::Written).map_err(|errno| ("memory", errno))
             }
-            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Parts(_) => {
-                Err(("writing", Errno::OPNOTSUPP))
-            }
+            _ => Err(("writing", Errno::OPNOTSUPP)),
         };
-        taken.map_err(|(call, errno)| self.error(call, errno))
+        written.map_err(|(call, errno)| self.error(call, errno))
     }
 }
 
-type Taken = Result<Take, (&'static str, Errno)>;
+type WriteResult = Result<WriteOutcome, (&'static str, Errno)>;
 
 impl Connection {
-    fn take(&mut self, outbox: &mut Outbox) -> Taken {
-        let mut slices = [IoSlice::new(&[]); PARTS];
+    fn write_from(&mut self, outbox: &mut Outbox) -> WriteResult {
+        let mut slices = [IoSlice::new(&[]); MOST_SLICES];
         let count = outbox.slices(&mut slices);
         let slices = &slices[..count];
         if slices.is_empty() {
             outbox.consume(0);
-            return Ok(Take::Taken(0));
+            return Ok(WriteOutcome::Written(0));
         }
-        let (call, taken) = if self.is_socket {
+        let (call, written) = if self.is_socket {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             ("sendmsg", sendmsg(&self.descriptor, slices, &mut SendAncillaryBuffer::default(), flags))
         } else {
             ("writev", rustix::io::writev(&self.descriptor, slices))
         };
-        match taken {
-            Ok(taken) => {
-                outbox.consume(taken);
-                Ok(Take::Taken(taken))
+        match written {
+            Ok(bytes) => {
+                outbox.consume(bytes);
+                Ok(WriteOutcome::Written(bytes))
             }
-            Err(Errno::AGAIN) => Ok(Take::Full),
+            Err(Errno::AGAIN) => Ok(WriteOutcome::Full),
             Err(errno) => Err((call, errno)),
         }
     }
 }
 
 impl Datagrams {
-    fn take(&mut self, outbox: &mut Outbox) -> Taken {
+    fn write_from(&mut self, outbox: &mut Outbox) -> WriteResult {
         let is_full = outbox.is_full();
-        let Some(run) = outbox.pop() else { return Ok(Take::Taken(0)) };
+        let Some(run) = outbox.pop() else { return Ok(WriteOutcome::Written(0)) };
         self.is_losing &= !run.begins;
         if self.is_losing {
             self.is_losing = !run.ends;
-            return Ok(Take::Lost(run.bytes.len()));
+            return Ok(WriteOutcome::Lost(run.bytes.len()));
         }
         if !(run.begins && run.ends) {
-            return self.take_one(run, outbox, is_full);
+            return self.write_record(run, outbox, is_full);
         }
-        self.take_records(run, outbox)
+        self.write_train(run, outbox)
     }
 
     /// Sends one record that is in pieces as one datagram.
-    fn take_one(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> Taken {
+    fn write_record(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> WriteResult {
         // If it is full, the rest would wait for room for ever.
         if !(first.ends || outbox.has_end() || is_full) {
             outbox.push_front(first);
-            return Ok(Take::Incomplete);
+            return Ok(WriteOutcome::Incomplete);
         }
         let mut ends = first.ends;
         let mut parts = vec![first];
@@ -116,17 +111,17 @@ impl Datagrams {
             parts.push(part);
         }
         let length = parts.iter().map(|part| part.bytes.len()).sum();
-        if parts.len() > MOST_PARTS && length <= datagrams::MAXIMUM_TRAIN {
+        if parts.len() > DATAGRAM_SLICES && length <= datagrams::MAXIMUM_TRAIN {
             parts = vec![joined(&parts, length)];
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
         match self.send(&slices, None) {
-            Ok(_) => Ok(Take::Taken(length)),
+            Ok(_) => Ok(WriteOutcome::Written(length)),
             Err(Errno::MSGSIZE) => {
                 self.is_losing = !ends;
                 Ok(self.too_long(length))
             }
-            Err(errno) if is_loss(errno) => Ok(Take::Lost(length)),
+            Err(errno) if is_loss(errno) => Ok(WriteOutcome::Lost(length)),
             Err(errno) => {
                 parts.into_iter().rev().for_each(|part| outbox.push_front(part));
                 not_sent(errno)
@@ -139,7 +134,7 @@ impl Datagrams {
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
         let send = || {
             let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
-            sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            sent.map_err(errno_of)
         };
         let first = send();
         if !first.is_err_and(may_be_of_earlier) {
@@ -151,11 +146,11 @@ impl Datagrams {
     }
 
     /// Sends a train of records.
-    fn take_records(&mut self, mut run: Run, outbox: &mut Outbox) -> Taken {
+    fn write_train(&mut self, mut run: Run, outbox: &mut Outbox) -> WriteResult {
         let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
         let datagram_bytes = run.record_bytes * per_datagram;
         let datagrams = if datagram_bytes <= self.longest_cut {
-            DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
+            MAXIMUM_DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
         } else {
             1
         };
@@ -165,14 +160,14 @@ impl Datagrams {
         let sent = self.send(&[IoSlice::new(&train.bytes)], cut);
         outbox.put_rest(run);
         match sent {
-            Ok(_) => Ok(Take::Taken(train.bytes.len())),
-            Err(errno) if is_loss(errno) => Ok(Take::Lost(train.bytes.len())),
+            Ok(_) => Ok(WriteOutcome::Written(train.bytes.len())),
+            Err(errno) if is_loss(errno) => Ok(WriteOutcome::Lost(train.bytes.len())),
             Err(Errno::MSGSIZE) if !is_train => Ok(self.too_long(train.bytes.len())),
             Err(errno) => {
                 outbox.push_front(train);
                 if is_train && cannot_cut(errno) {
                     self.longest_cut = longest_cut(errno, datagram_bytes);
-                    return Ok(Take::Taken(0));
+                    return Ok(WriteOutcome::Written(0));
                 }
                 not_sent(errno)
             }
@@ -181,20 +176,20 @@ impl Datagrams {
 
     /// Loses a datagram that is longer than the path or any datagram can be; the first is reported. The
     /// output stays: its input may be anybody's.
-    fn too_long(&mut self, bytes: usize) -> Take {
+    fn too_long(&mut self, bytes: usize) -> WriteOutcome {
         if !std::mem::replace(&mut self.had_too_long, true) {
             self.first_error = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
         }
-        Take::Lost(bytes)
+        WriteOutcome::Lost(bytes)
     }
 }
 
 /// Result for datagrams that were neither sent nor lost.
-fn not_sent(errno: Errno) -> Taken {
+fn not_sent(errno: Errno) -> WriteResult {
     match errno {
-        Errno::AGAIN => Ok(Take::Full),
+        Errno::AGAIN => Ok(WriteOutcome::Full),
         // Never about these datagrams: another ICMP error for earlier ones.
-        Errno::CONNREFUSED => Ok(Take::Taken(0)),
+        Errno::CONNREFUSED => Ok(WriteOutcome::Written(0)),
         errno => Err(("sendmsg", errno)),
     }
 }

@@ -8,7 +8,7 @@ use wirepath_engine::LoadUnit;
 use crate::counters::ThreadCounters;
 use crate::slots::Slots;
 
-pub(crate) struct Sending {
+pub(crate) struct ThreadState {
     pub(crate) context: SendContext,
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
