@@ -7,7 +7,7 @@ use serde::Serialize;
 use wirepath_tests::Deadline;
 use wirepath_tests::process::{self, Process};
 
-use crate::stage::{self, Stage};
+use crate::test_bed::{self, TestBed};
 
 /// Data paths that there is a loop for.
 pub(crate) const PATHS: [&str; 5] = ["wire_uring", "wire_sendfile", "gso_writev", "sendmmsg", "read_writev"];
@@ -21,7 +21,7 @@ const PAYLOAD: u64 = 1316;
 /// Bytes of the file that is sent round and round: larger than caches, smaller than memory.
 const FILE_BYTES: u64 = 256 << 20;
 
-/// How a loop sends.
+/// Setting of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Setting {
     /// Packets sent to one socket at a time.
@@ -40,7 +40,7 @@ impl Loops {
     /// Compiles them.
     pub(crate) fn build() -> Result<Self> {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/bare.c");
-        let (program, file) = (stage::scratch("bare")?, stage::scratch("payload")?);
+        let (program, file) = (test_bed::scratch("bare")?, test_bed::scratch("payload")?);
         let output = program.to_str().context("the target folder's name is not UTF-8")?;
         process::run("cc", ["-O2", "-Wall", "-Wextra", "-o", output, source], 60.0)
             .context("compiling bare.c")?;
@@ -54,14 +54,14 @@ impl Loops {
     }
 
     /// Runs one; answers user and system seconds per GiB of payload.
-    pub(crate) fn run(&self, stage: &Stage, path: &str, bytes: u64, setting: Setting) -> Result<f64> {
+    pub(crate) fn run(&self, bed: &TestBed, path: &str, bytes: u64, setting: Setting) -> Result<f64> {
         let packets = setting.packets_per_train.clamp(1, MOST_PACKETS).to_string();
-        let mut command = stage.server().command(&self.program);
+        let mut command = bed.server().command(&self.program);
         command.args([path, &bytes.to_string()]).arg(&self.file).args([packets, setting.sockets.to_string()]);
         command.env("LC_ALL", "C");
-        let before = stage.dropped()?;
+        let before = bed.dropped()?;
         let output = limited(Process::start(&command, true)?)?;
-        ensure!(stage.dropped()? > before, "nothing arrived at the sink");
+        ensure!(bed.dropped()? > before, "nothing arrived at the sink");
         let numbers: Vec<f64> = output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [user, system, packets, _] = numbers[..] else { anyhow::bail!("bare printed {output}") };
         Ok((user + system) / (packets * PAYLOAD as f64 / (1u64 << 30) as f64))

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use wirepath_tests::playback::describe;
 use wirepath_tests::rtsp::Client;
 
-/// Where every session expects its media; each has an address of its own.
+/// Transport of every session; each has an address of its own.
 const TRANSPORT: &str = "RTP/AVP;unicast;client_port=5000-5001";
 
 /// Sets so many sessions up and starts them. They last as long as their connections.

@@ -1,4 +1,4 @@
-//! What was measured on: a figure without it says nothing.
+//! Machine of a measurement.
 
 use anyhow::Result;
 use serde::Serialize;

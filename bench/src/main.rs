@@ -1,13 +1,13 @@
 //! Processor time of the server for each client, through each data path, beside bare C loops: `make bench`.
 //!
-//! How it is measured, and why so: README.md in this folder.
+//! Method and reasons: README.md in this folder.
 
 mod bare;
 mod crowd;
 mod machine;
 mod report;
 mod server;
-mod stage;
+mod test_bed;
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use clap::Parser;
 
 use report::{BareRun, Report, ServerRun};
 use server::Load;
-use stage::Stage;
+use test_bed::TestBed;
 
 /// Measures user and system CPU time for each client at 4 Mb/s, for each data path, beside bare C.
 #[derive(Parser, Debug)]
@@ -74,13 +74,13 @@ fn main() -> Result<()> {
     let options = Options::parse();
     ensure!(wirepath_tests::process::is_root(), "network namespaces need root; run: sudo make bench");
     ensure!(options.rounds > 0 && options.window > 0.0, "there must be something to measure");
-    let stage = Stage::new().context("setting the stage")?;
+    let bed = TestBed::new().context("setting up the test bed")?;
     let loops = bare::Loops::build()?;
     let mut report = Report::new(machine::Machine::describe()?, &options);
     for round in 1..=options.rounds {
         for path in &options.paths {
             eprintln!("round {round} of {}: {path}", options.rounds);
-            measure(&options, &stage, &loops, path, &mut report)?;
+            measure(&options, &bed, &loops, path, &mut report)?;
         }
     }
     let folder = report.store(&options.results)?;
@@ -97,20 +97,20 @@ fn main() -> Result<()> {
 /// of sockets and packets in a train.
 fn measure(
     options: &Options,
-    stage: &Stage,
+    bed: &TestBed,
     loops: &bare::Loops,
     path: &str,
     report: &mut Report,
 ) -> Result<()> {
     let full = bare::Setting { packets_per_train: bare::MOST_PACKETS, sockets: 1 };
-    let seconds = loops.run(stage, path, options.bytes, full).context("a bare loop")?;
+    let seconds = loops.run(bed, path, options.bytes, full).context("a bare loop")?;
     report.bare.push(BareRun { path: path.to_owned(), setting: full, seconds_per_gib: seconds });
     for load in options.loads() {
         let context = || format!("{path}, {load}");
-        let run = server::run(stage, path, &load, options).with_context(context)?;
+        let run = server::run(bed, path, &load, options).with_context(context)?;
         let packets_per_train = run.packets_per_train.round() as usize;
         let setting = bare::Setting { packets_per_train, sockets: load.sessions };
-        let seconds = loops.run(stage, path, options.bytes, setting).with_context(context)?;
+        let seconds = loops.run(bed, path, options.bytes, setting).with_context(context)?;
         report.bare.push(BareRun { path: path.to_owned(), setting, seconds_per_gib: seconds });
         report.servers.push(ServerRun { bare_seconds_per_gib: seconds, ..run });
     }

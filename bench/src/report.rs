@@ -131,7 +131,7 @@ impl Report {
         table
     }
 
-    /// What a reader has to know before believing the figures.
+    /// Warnings about noise and step-downs.
     fn warnings(&self) -> String {
         let mut text = String::new();
         for path in &self.paths {

@@ -11,13 +11,13 @@ use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips};
 
 use crate::report::ServerRun;
-use crate::stage::{self, Stage};
+use crate::test_bed::{self, TestBed};
 use crate::{Options, crowd};
 
 /// Payload bytes per second of one session.
 const BYTES_PER_SECOND: f64 = clips::CONSTANT_RATE / 8.0;
 
-/// What a server is given to do.
+/// Load of a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Load {
     /// Sessions at a time.
@@ -33,31 +33,31 @@ impl fmt::Display for Load {
 }
 
 /// Serves a load over a path, and measures a window of it.
-pub(crate) fn run(stage: &Stage, path: &str, load: &Load, options: &Options) -> Result<ServerRun> {
+pub(crate) fn run(bed: &TestBed, path: &str, load: &Load, options: &Options) -> Result<ServerRun> {
     let sessions = load.sessions;
     let clip = clip((options.warm_up + options.window).ceil() as u32 + 30)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
-    let cache = stage::scratch("images")?;
+    let cache = test_bed::scratch("images")?;
     let server = Server::of(folder.path())
         .cache(cache)
         .with(["--path", path, "--burst", &load.burst])
         .with(memory_for(path))
         .with(&options.server_arguments);
-    let server = server.inside(stage.server(), &SERVER.to_string()).start()?;
+    let server = server.inside(bed.server(), &SERVER.to_string()).start()?;
     let address = server.rtsp;
-    let clients = stage.client().enter(|| crowd::play(address, "clip.ts", sessions))?;
+    let clients = bed.client().enter(|| crowd::play(address, "clip.ts", sessions))?;
     wait(options.warm_up);
 
     // Asking for the counters costs the server something, so it happens outside the window.
-    let (counted, dropped) = (Counters::of(stage, &server)?, stage.dropped()?);
+    let (counted, dropped) = (Counters::of(bed, &server)?, bed.dropped()?);
     let (before, start) = (Usage::of(&server)?, Instant::now());
     wait(options.window);
     let (after, seconds) = (Usage::of(&server)?, start.elapsed().as_secs_f64());
-    let arrived = stage.dropped()? - dropped;
-    let sent = Counters::of(stage, &server)?.since(&counted);
+    let arrived = bed.dropped()? - dropped;
+    let sent = Counters::of(bed, &server)?.since(&counted);
 
     ensure!(arrived > 0, "no packet arrived at the sink");
-    let status = stage.client().enter(|| server.status())?;
+    let status = bed.client().enter(|| server.status())?;
     let playing = status["sessions"].as_array().map_or(0, Vec::len);
     ensure!(playing == sessions, "{playing} of {sessions} sessions play after the measurement");
     drop(clients);
@@ -85,8 +85,7 @@ fn path_in_use(status: &serde_json::Value, asked: &str) -> String {
     paths.find(|path| *path != asked).unwrap_or(asked).to_owned()
 }
 
-/// What the server needs for a path: memory for the clip's image, in which it is long before the warm-up is
-/// over.
+/// Arguments for a path: memory for the clip's image, which is there long before the warm-up is over.
 fn memory_for(path: &str) -> &'static [&'static str] {
     if path == "wire_uring" { &["--hot-memory", "256MiB"] } else { &[] }
 }
@@ -96,7 +95,7 @@ fn clip(seconds: u32) -> Result<PathBuf> {
     clips::constant(seconds.max(60))
 }
 
-/// Lets time pass: what is measured is what happens meanwhile.
+/// Waits while the load runs.
 fn wait(seconds: f64) {
     let deadline = Deadline::seconds(seconds);
     while !deadline.has_passed() {
@@ -130,15 +129,15 @@ impl Usage {
     }
 }
 
-/// What the server counted: departures are trains.
+/// Counters of the server: departures are trains.
 struct Counters {
     trains: f64,
     packets: f64,
 }
 
 impl Counters {
-    fn of(stage: &Stage, server: &Server) -> Result<Self> {
-        let status = stage.client().enter(|| server.status())?;
+    fn of(bed: &TestBed, server: &Server) -> Result<Self> {
+        let status = bed.client().enter(|| server.status())?;
         let counters = &status["counters"]["playback"];
         let number = |name: &str| {
             counters[name].as_f64().with_context(|| format!("no {name} in counters: {counters}"))

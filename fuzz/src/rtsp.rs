@@ -17,7 +17,7 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// What came out of a connection's bytes.
+/// Outcome of reading a connection's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     requests: Vec<Request>,

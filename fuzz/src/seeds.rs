@@ -10,7 +10,7 @@ use wirepath_media::ts::{Framing, NULL_PID};
 pub struct Seed {
     /// The target that it is for.
     pub target: &'static str,
-    /// What is special about it.
+    /// Its name, by what is special.
     pub name: &'static str,
     /// The input itself.
     pub bytes: Vec<u8>,

@@ -34,13 +34,13 @@ impl Bare {
         let Some(program) = &options.bare else { return Ok(None) };
         if options.cache == Cache::Cold {
             return Err(Error::Input(
-                "bare loops map all of the file before they send, so nothing of it is cold: use --cache warm, or leave --bare out"
+                "--bare needs a warm cache, since its loops map the whole file before they send: use --cache warm"
                     .to_owned(),
             ));
         }
         if !matches!(test_bed.udp, Target::Drops(_)) {
             return Err(Error::Input(format!(
-                "bare loops send to a device that drops, and the sink is {}: use --sink drop or drop-nooffload",
+                "--bare is not supported with the sink {}: use --sink drop or drop-nooffload",
                 options.sink
             )));
         }

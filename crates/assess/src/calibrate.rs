@@ -1,5 +1,5 @@
-//! What `wirepath serve` is told: the cost of its paths, as it sends, on the kind of device that the sink
-//! stands for.
+//! Calibration for `wirepath serve`: the cost of its paths in its own trains, on the kind of device that the
+//! sink stands for.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::result::Transport;
 use crate::test_bed::{self, Target, TestBed};
 
-/// How long it takes; the server's own measurement takes two seconds.
+/// Time that it takes; the server's own measurement takes two seconds.
 const BUDGET: Duration = Duration::from_secs(8);
 
 /// Measures the paths of a server on the sink. Nothing for sinks that stand for no device: what a receiver on
@@ -26,7 +26,7 @@ const BUDGET: Duration = Duration::from_secs(8);
 /// whose ring finds no memory, with a note.
 ///
 /// # Errors
-/// What ends an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.
+/// Errors that end an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.
 pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Option<Calibration>, Error> {
     let Some(device) = device_kind::stood_for(&options.sink, Transport::Udp)? else { return Ok(None) };
     progress.at(0.0, "what the server's paths cost in its own trains");
@@ -43,7 +43,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     })?;
     for (path, error) in &measured.left_out {
         progress.note(&format!(
-            "the server is told nothing of {path}: {error}; it sends from memory that is locked, which RLIMIT_MEMLOCK limits \
+            "{path} is not in the calibration: {error}; it sends from locked memory, which RLIMIT_MEMLOCK limits \
              (`ulimit -l`)"
         ));
     }

@@ -12,13 +12,13 @@ use crate::error::{Doing, Error};
 
 pub(crate) use table::check;
 
-/// Where tracepoints are found, mounted or not.
+/// Mount point of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
 /// A counter of calls by the thread that made it.
 pub(crate) struct Calls {
     counter: Counter,
-    /// What counting nothing counts: the call that ends it.
+    /// Calls that the counter itself makes: the one that stops it.
     own: u64,
 }
 
@@ -37,7 +37,7 @@ impl Calls {
         Ok(calls)
     }
 
-    /// Does something and counts.
+    /// Counts the calls of `act`.
     pub(crate) fn during<T>(&mut self, act: impl FnOnce() -> T) -> Result<(T, u64), Error> {
         self.counter.reset().doing("resetting the counter of kernel calls")?;
         self.counter.enable().doing("starting the counter of kernel calls")?;
@@ -53,15 +53,11 @@ fn tracepoint() -> Result<u64, Error> {
     let file = Path::new(TRACEFS).join("events/raw_syscalls/sys_enter/id");
     if !file.exists() {
         mount_for_this_thread().map_err(|error| {
-            Error::Unable(format!(
-                "the kernel's tracepoints are not to be seen in {TRACEFS} and cannot be mounted ({error})"
-            ))
+            Error::Unable(format!("no tracepoints in {TRACEFS}, and tracefs cannot be mounted ({error})"))
         })?;
     }
     let id = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
-    id.ok_or_else(|| {
-        Error::Unable(format!("the kernel's tracepoints cannot be read in {TRACEFS}: it takes root"))
-    })
+    id.ok_or_else(|| Error::Unable(format!("cannot read the tracepoints in {TRACEFS}: it takes root")))
 }
 
 /// Minimal systems leave tracepoints unmounted. Mounted in a mount namespace of this thread's own, they are

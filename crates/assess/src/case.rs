@@ -1,4 +1,4 @@
-//! What is measured: one data path with one size over one transport.
+//! Case: one data path with one size over one transport.
 
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_datapath::{Headers, LoanPolicy, Train};
@@ -25,7 +25,7 @@ pub(crate) const RUN: Run = Run {
     step: 176 << 16,
 };
 
-/// What a file has that is sent.
+/// Content of a file that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Content {
     /// Payload alone.
@@ -41,13 +41,13 @@ pub(crate) struct Case {
     pub(crate) transport: Transport,
     /// Payload bytes of a packet or block; nothing for the whole file.
     pub(crate) size: Option<u16>,
-    /// What the path `loan` decides by; of no concern to the others.
+    /// Policy of the path `loan`; ignored by the others.
     pub(crate) loans: LoanPolicy,
     pub(crate) variant: Variant,
 }
 
 impl Case {
-    /// One whose loans nobody has measured.
+    /// Case with the default loan policy.
     pub(crate) fn new(path: PathKind, transport: Transport, size: Option<u16>) -> Case {
         Case { path, transport, size, loans: LoanPolicy::default(), variant: Variant::Plain }
     }
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    /// The same where a receiver has to have room for all of them: no run is longer than a train.
+    /// Packets at a time for a receiver that must have room for all: no more than a train.
     pub(crate) fn train_packets_received(&self) -> u32 {
         self.train_packets().min(self.a_train())
     }
@@ -108,7 +108,7 @@ impl Case {
         }
     }
 
-    /// Where its headers come from: made for each packet if the path can.
+    /// Source of its headers: made for each packet if the path can.
     pub(crate) fn headers(&self) -> Headers {
         match self.path {
             PathKind::Stream(path) if !path.makes_headers() => Headers::Stored,
@@ -136,7 +136,7 @@ impl Case {
         Walk::new(file, self.size.map_or(file, u64::from), volume)
     }
 
-    /// For people: `wire_sendfile, 1460 bytes, UDP`.
+    /// Label: `wire_sendfile, 1460 bytes, UDP`.
     pub(crate) fn label(&self) -> String {
         let size = self.size.map_or("the whole file".to_owned(), |size| format!("{size} bytes"));
         format!("{}, {size}, {}", self.path_variant(), self.transport)

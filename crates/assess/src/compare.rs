@@ -14,10 +14,10 @@ use crate::figures::{Figure, Name, Unit, figures};
 use crate::result::{Assessment, Cache};
 use crate::statistics::Summary;
 
-/// What two results say together.
+/// Comparison of two results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Where the two differ besides their figures: machine, kernel, settings.
+    /// Differences besides figures: machine, kernel, settings.
     pub differences: Vec<Difference>,
     /// Figures that both have.
     pub figures: Vec<Compared>,
@@ -29,39 +29,39 @@ pub struct Comparison {
     pub only_in_second: Vec<Name>,
 }
 
-/// Something that differs besides figures; empty where one of the two does not have it.
+/// Difference besides figures; empty where one of the two does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What it is.
+    /// Name of the fact.
     pub what: String,
-    /// In the first result.
+    /// First result.
     pub first: String,
-    /// In the second result.
+    /// Second result.
     pub second: String,
 }
 
 /// A figure in both results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// What it is a figure of.
+    /// Name of the figure.
     #[serde(flatten)]
     pub name: Name,
-    /// What medians are in.
+    /// Unit of the medians.
     pub unit: Unit,
     /// Median in the first result.
     pub first: f64,
     /// Median in the second result.
     pub second: f64,
-    /// By how much the second is better, as a share of the first; negative if it is worse.
+    /// Improvement of the second, as a share of the first; negative if it is worse.
     pub improvement: f64,
     /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing
     /// where one of the two has too few runs to know.
     pub spread: Option<f64>,
-    /// What to think of it.
+    /// Verdict on the difference.
     pub verdict: Verdict,
 }
 
-/// What to think of a difference.
+/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -69,11 +69,11 @@ pub enum Verdict {
     Better,
     /// The second is worse.
     Worse,
-    /// They differ by no more than their runs do.
+    /// No difference beyond that of the runs.
     NoDifference,
-    /// They differ, but there are too few runs to say whether that is more than their spread.
+    /// Different, but with too few runs to know the spread.
     TooFewRuns,
-    /// They differ, and neither is better: where time goes.
+    /// Different, and neither is better: shares of time.
     Other,
 }
 
@@ -140,7 +140,7 @@ fn compared(first: &Figure, second: &Figure) -> Option<Compared> {
     })
 }
 
-/// What two results differ in besides figures.
+/// Differences of two results besides figures.
 fn differences(first: &Assessment, second: &Assessment) -> Vec<Difference> {
     let (of_first, of_second) = (facts(first), facts(second));
     let find = |facts: &HashMap<String, String>, what: &str| facts.get(what).cloned().unwrap_or_default();

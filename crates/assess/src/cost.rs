@@ -1,4 +1,4 @@
-//! What the measurements of a result say together: medians, and costs relative to a plain way and to bare C.
+//! Costs of the measurements of a result: medians, and ratios to a plain path and to bare C.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub struct Group<'a> {
     pub transport: Transport,
     /// MTU of the sink's device.
     pub mtu: u32,
-    /// What was measured, in the order of the result.
+    /// Costs, in the order of the result.
     pub costs: Vec<Cost<'a>>,
     /// The first place in `costs` of a path and size, and of those with trains of a length.
     places: HashMap<(PathVariant, Option<u64>, Option<u32>), usize>,

@@ -1,8 +1,7 @@
-//! What the machine charges for the two things that data paths try to avoid: entering the kernel and copying
-//! (figure 2 of the conference paper).
+//! Cost of the two things that data paths try to avoid: entering the kernel and copying (figure 2 of the
+//! conference paper).
 //!
-//! What is counted is the thread's processor time, as with data paths: what others do meanwhile on a busy
-//! machine is not.
+//! Figures are processor time of the thread, as with data paths: other load on a busy machine does not count.
 //!
 //! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all
 //! runs of one. Each point is repeated until a run of it takes [`RUN`], found once before the first run.
@@ -25,13 +24,12 @@ use crate::{Error, Options, Progress, Soundness, test_bed};
 const SMALLEST: usize = 8;
 const LARGEST: usize = 32 << 20;
 
-/// How long a point is repeated in a run, at least. The clock is read twice for that, which takes less than a
-/// microsecond.
+/// Least duration of the repetitions of a point in a run. The clock is read twice for that, which takes less
+/// than a microsecond.
 const RUN: Duration = Duration::from_millis(1);
 
-/// Measures both and adds them to `result`, also when it is told to stop: then there are fewer runs, and
-/// points without a run are left out. Where memory is too short for the larger blocks, they are left out and
-/// named.
+/// Measures both and adds them to `result`, also on a request to stop: then there are fewer runs, and points
+/// without a run are left out. Where memory is too short for the larger blocks, they are left out and named.
 ///
 /// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what
 /// it remembers. Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C
@@ -90,7 +88,7 @@ fn measure_up_to(
     costs
 }
 
-/// What is left out if blocks of at most `possible` bytes can be copied.
+/// Sizes left out if blocks of at most `possible` bytes can be copied.
 fn too_little_memory(largest: usize, possible: usize) -> Option<LeftOut> {
     (possible < largest).then(|| LeftOut {
         what: format!("host: copies of more than {possible} bytes"),
@@ -98,13 +96,13 @@ fn too_little_memory(largest: usize, possible: usize) -> Option<LeftOut> {
     })
 }
 
-/// One figure that is measured.
+/// Point of the measurement.
 struct Point {
     cost: CopyCost,
     repetitions: u32,
 }
 
-/// All of them up to this size.
+/// Points up to this size.
 fn points(largest: usize) -> impl Iterator<Item = Point> {
     let sizes =
         std::iter::successors(Some(SMALLEST), |size| Some(size * 2)).take_while(move |size| *size <= largest);
@@ -170,7 +168,7 @@ fn used() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How often something is to be repeated so that it takes [`RUN`].
+/// Number of repetitions that take [`RUN`].
 fn repetitions(mut run: impl FnMut(u32) -> Duration) -> u32 {
     let mut count: u32 = 1;
     while run(count) < RUN && count < 1 << 30 {

@@ -25,7 +25,7 @@ use probes::Probes;
 pub use reasons::reasons;
 pub use table::tables;
 
-/// Packets that are sent, where nobody has to have room for them: some hundred of them cross a page.
+/// Packets that are sent without a receiver: some hundred of them cross a page.
 const PACKETS: u64 = 1024;
 
 /// Payload of a whole file over TCP: what a connection has room for.
@@ -38,7 +38,7 @@ const FILE: u64 = 4 << 20;
 /// there are left out.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,
@@ -61,7 +61,6 @@ pub fn run(
     Ok(soundness)
 }
 
-/// Of the calling thread.
 struct Counters {
     calls: Calls,
     probes: Probes,
@@ -98,7 +97,7 @@ fn on(
     Ok(())
 }
 
-/// One line, whose path is verified before, as when it is timed.
+/// Counts one line, after its path was verified.
 fn of_line(
     rounds: &mut Rounds<'_>,
     line: &Line,
@@ -130,7 +129,7 @@ fn of_line(
 }
 
 impl Line {
-    /// What is sent for it, where a packet has room for so much of UDP's payload.
+    /// Case of the line, where a packet has room for so much of UDP's payload.
     fn case(&self, udp_room: u32) -> Case {
         let size = match self.transport {
             Transport::Udp => crate::experiment::full_size(self.path, udp_room),

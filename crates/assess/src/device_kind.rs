@@ -1,4 +1,4 @@
-//! Which devices the way to a sink stands for in a calibration.
+//! Kinds of devices that a sink stands for in a calibration.
 
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
@@ -46,7 +46,7 @@ fn kind(computes_checksums: bool) -> DeviceKind {
 
 /// The device that owns the address that packets to a host leave from.
 fn on_the_way(host: &str) -> Result<Option<DeviceName>, Error> {
-    let unknown = |why: String| Error::Input(format!("the sink {host} cannot be found: {why}"));
+    let unknown = |why: String| Error::Input(format!("cannot resolve the sink {host}: {why}"));
     let mut found = host.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
     let to = found.next().ok_or_else(|| unknown("the name has no address".to_owned()))?;
     let from = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };

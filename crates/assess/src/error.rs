@@ -1,51 +1,48 @@
-//! Why something was not measured.
+//! Errors of an assessment.
 
 use std::io;
 use std::path::Path;
 
-/// What stops an assessment, or leaves a part of it out.
+/// Error that ends an assessment, or leaves a part of it out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A call failed that has to work; the assessment ends.
     #[error("{doing}: {source}")]
     System {
-        /// What was tried.
+        /// Failed operation.
         doing: String,
-        /// What the call said.
+        /// Error of the call.
         source: io::Error,
     },
-    /// What was asked for makes no sense, or needs something that is not there; the assessment does not
-    /// begin.
+    /// Invalid or impossible request; the assessment does not begin.
     #[error("{0}")]
     Input(String),
     /// The sink went away, or stopped taking anything; the assessment ends.
     #[error("the sink {sink} stopped: {why}")]
     SinkStopped {
-        /// Which one.
+        /// Its address.
         sink: String,
-        /// What was seen of it.
+        /// Observed failure.
         why: String,
     },
-    /// This cannot be measured here; the rest can.
+    /// Impossible here; the rest can be measured.
     #[error("{0}")]
     Unable(String),
-    /// What was to be measured sends wrong bytes or loses them: no figure is given, and the assessment fails
-    /// at its end.
+    /// Wrong or lost bytes: no figure is given, and the assessment fails at its end.
     #[error("{0}")]
     Faulty(String),
-    /// Whoever watches asked to stop.
+    /// Stop requested by the user.
     #[error("stopped")]
     Stopped,
 }
 
 impl Error {
-    /// For a file.
     pub(crate) fn of_file(doing: &str, file: &Path, source: io::Error) -> Error {
         Error::System { doing: format!("cannot {doing} {}", file.display()), source }
     }
 }
 
-/// Says what failed.
+/// Context for errors of calls.
 pub(crate) trait Doing<T> {
     /// The error with what was tried in front of it.
     fn doing(self, doing: &str) -> Result<T, Error>;

@@ -29,7 +29,6 @@ pub enum PathExperiment {
 const SIZES: [u16; 3] = [512, 1024, 2048];
 
 impl PathExperiment {
-    /// As results name it.
     pub(crate) const fn subject(self) -> Experiment {
         match self {
             PathExperiment::Download => Experiment::Download,
@@ -37,10 +36,10 @@ impl PathExperiment {
         }
     }
 
-    /// Makes it, and adds what it finds to `result`, also what it found before an error.
+    /// Runs the experiment, and adds its findings to `result`, also those before an error.
     ///
     /// # Errors
-    /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+    /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
     pub fn run(
         self,
         options: &Options,
@@ -121,7 +120,7 @@ impl PathExperiment {
         case.size.is_none_or(|size| full_size(case.path, udp_room) == Some(size))
     }
 
-    /// Says what figures do not contain.
+    /// Records what figures do not contain.
     fn explain(self, options: &Options, test_bed: &TestBed, too_large: &[Case], found: &mut Findings) {
         if let Some(size) = too_large.iter().filter_map(|case| case.size).min() {
             let mut paths: Vec<&str> = too_large.iter().map(|case| case.path.name()).collect();
@@ -136,7 +135,7 @@ impl PathExperiment {
         if test_bed.mtu != options.mtu {
             let what = format!("an MTU of {} bytes", options.mtu);
             let why = format!(
-                "the way to the sink has {}; only a test bed of our own, which takes root, can have another",
+                "the route to the sink has {}; only a test bed of our own, which takes root, can have another",
                 test_bed.mtu
             );
             found.leave_out(&what, &why);

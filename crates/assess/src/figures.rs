@@ -11,9 +11,9 @@ use crate::result::{Assessment, Experiment, LoanPoint, Measurement, Part, RelayC
 /// A figure and its runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is a figure of.
+    /// Name of the figure.
     pub name: Name,
-    /// What its runs are in.
+    /// Unit of the runs.
     pub unit: Unit,
     /// Its runs, in the order they were made.
     pub runs: Vec<f64>,
@@ -22,7 +22,7 @@ pub struct Figure {
 /// The name of a figure: two results that have it measured the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Name {
-    /// What it was measured for.
+    /// Subject of the measurement.
     #[serde(rename = "experiment")]
     pub topic: Topic,
     /// UDP or TCP, where it is of one of them.
@@ -33,11 +33,11 @@ pub struct Name {
     pub what: String,
     /// Bytes of a packet, a send or a copy; null for the whole file, or where there is none.
     pub size: Option<u64>,
-    /// True if it is of a file in one call.
+    /// True for a file in one call.
     pub whole: bool,
 }
 
-/// What a figure was measured for; written as `stream`, `relay: mirror`, `costs` or `profile of stream`.
+/// Subject of a figure; written as `stream`, `relay: mirror`, `costs` or `profile of stream`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub enum Topic {
@@ -45,9 +45,9 @@ pub enum Topic {
     Paths(Experiment),
     /// A part of the relay experiment.
     Relay(Part),
-    /// What the machine charges.
+    /// Kernel entry and copies.
     Costs,
-    /// Where the time of an experiment goes.
+    /// Profile of an experiment.
     Profile(Experiment),
 }
 
@@ -68,7 +68,7 @@ impl From<Topic> for String {
     }
 }
 
-/// What a figure is in.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -83,12 +83,12 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What the costs of moving data are in.
+    /// Unit of a relay cost.
     pub fn of_relay(cost: &RelayCost) -> Unit {
         if cost.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
     }
 
-    /// Such a figure, with its unit.
+    /// Text of such a figure, with its unit.
     pub fn text(self, value: f64) -> String {
         match self {
             Unit::SecondsPerGib => format!("{} s/GiB", number::significant(value)),
@@ -139,7 +139,7 @@ impl Name {
         }
     }
 
-    /// What it shares with its neighbours: experiment, transport and MTU.
+    /// Name of its group: experiment, transport and MTU.
     pub fn place(&self) -> String {
         let transport = self.transport.map_or_else(String::new, |transport| format!(" over {transport}"));
         let mtu = self.mtu.map_or_else(String::new, |mtu| format!(", MTU {}", number::count(mtu.into())));

@@ -1,4 +1,4 @@
-//! What an experiment found, and whether it can be relied on.
+//! Findings of an experiment, and their soundness.
 
 use wirepath_datapath::SendContext;
 
@@ -9,13 +9,13 @@ use crate::result::{Assessment, LeftOut, Measurement};
 /// True if all that was measured sent what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soundness {
-    /// It did.
+    /// All right.
     Sound,
-    /// A path sent a wrong byte or lost a packet; what was left out says which.
+    /// Wrong byte or lost packet, recorded among what was left out.
     Faulty,
 }
 
-/// What was found until now.
+/// Findings until now.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) measurements: Vec<Measurement>,
@@ -28,12 +28,12 @@ impl Findings {
     /// Notes what concerns one case.
     ///
     /// # Errors
-    /// What concerns more than that.
+    /// Errors that concern more than that.
     pub(crate) fn of_case(&mut self, case: &Case, error: Error) -> Result<(), Error> {
         self.of_label(&case.label(), error)
     }
 
-    /// The same for what is not a case.
+    /// The same with a label.
     ///
     /// # Errors
     /// As [`Findings::of_case`].

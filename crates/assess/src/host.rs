@@ -1,7 +1,7 @@
 //! The machine: what it has, what it lacks for which data path, and how to get it.
 //!
-//! What /proc and /sys say is taken as foreign input: values that are missing or odd are left out or shown as
-//! they are, and none is an error. So looking at a machine always succeeds.
+//! Values of /proc and /sys are foreign input: those that are missing or odd are left out or shown as they
+//! are, and none is an error. So looking at a machine always succeeds.
 
 mod advice;
 mod devices;

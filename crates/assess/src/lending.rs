@@ -1,4 +1,4 @@
-//! When the path `loan` lends in an experiment: by what was measured on such a device, unless it is told.
+//! Policies of the path `loan` in an experiment: calibrated on such a device, unless forced.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ struct Rule {
 }
 
 impl Lending {
-    /// What the calibration file says of the sink's device with this MTU; the policy of those who have
-    /// measured nothing if it says nothing; always or never if that was asked for.
+    /// Policies of the calibration file for the sink's device with this MTU; the default if it has none;
+    /// always or never if that was asked for.
     ///
     /// # Errors
     /// [`Error::Input`] if the file is something else, or the sink is no host.
@@ -49,7 +49,7 @@ impl Lending {
         cases.into_iter().map(applied).collect()
     }
 
-    /// Says what `loan` does in what follows.
+    /// Notes the policies.
     pub(crate) fn explain(&self, progress: &mut dyn Progress) {
         for transport in [Transport::Udp, Transport::Tcp] {
             progress.note(&format!("`loan` over {transport} {}", self.rule(transport).in_words()));
@@ -69,10 +69,10 @@ impl Rule {
             Some(true) => "lends every send: --loan on".to_owned(),
             Some(false) => "lends nothing: --loan off".to_owned(),
             None => format!(
-                "lends what begins where a page does {}, and other sends {}: {}",
+                "lends page-aligned sends {}, other sends {}: {}",
                 from(self.policy.aligned_bytes),
                 from(self.policy.unaligned_bytes),
-                if self.measured { "measured" } else { "a guess, nothing was measured" }
+                if self.measured { "measured" } else { "default thresholds, not measured" }
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! Measures what every data path costs on the machine at hand, and says which one to use.
+//! Measurements of what every data path costs on the machine at hand, and advice which one to use.
 
 mod bare;
 mod calibrate;
@@ -45,7 +45,7 @@ pub use media::remove_made;
 pub use options::{Options, Sink};
 pub use progress::Progress;
 pub use result::Assessment;
-/// What a server is told.
+/// Calibrations for servers.
 pub use wirepath_datapath::calibration;
 
 // The example result of the tests is written for the outside of this crate, too.

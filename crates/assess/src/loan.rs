@@ -7,8 +7,7 @@
 //! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies what it is to
 //! fragment, whatever it is lent.
 //!
-//! What the kernel copied after all is no loan. A size of which one run has such a copy has no figure for
-//! lending.
+//! A copy by the kernel is no loan. A size with such a copy in one run has no figure for lending.
 
 mod arithmetic;
 mod keep;
@@ -33,7 +32,7 @@ use crate::result::{Assessment, Cache, Loan};
 use crate::test_bed;
 use series::Series;
 
-/// That of Ethernet.
+/// MTU of Ethernet.
 const USUAL_MTU: u32 = 1500;
 
 /// The MTU measured beside the one that was asked for: that of the paper, and of networks that carry large
@@ -44,7 +43,7 @@ const LARGE_MTU: u32 = 9000;
 /// before an error.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,
@@ -103,12 +102,12 @@ pub fn run(
 
 fn say_other_mtu(is: u32, wanted: u32, found: &mut Findings) {
     let why = format!(
-        "the way to the sink has {is}; only a test bed of our own, which takes root, can have another"
+        "the route to the sink has {is}; only a test bed of our own, which takes root, can have another"
     );
     found.leave_out(&format!("loan with an MTU of {wanted} bytes"), &why);
 }
 
-/// A part of an experiment, for whoever watches all of it.
+/// Progress of a part, within that of the whole.
 struct Part<'a> {
     whole: &'a mut dyn Progress,
     from: f64,

@@ -1,6 +1,6 @@
 //! The files that are sent: payload, and the same payload as ready packets.
 //!
-//! Both are made once and kept for the next assessment. Their bytes are neither zeros, which a file system
+//! Files are made once and kept for the next assessment. Their bytes are neither zeros, which a file system
 //! may keep as a hole without pages, nor compressible.
 
 mod make;
@@ -35,7 +35,7 @@ const MEMORY_SHARE: f64 = 0.6;
 /// and packets of four sizes.
 pub(crate) const MOST_FILES: u64 = 9;
 
-/// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
+/// Attempts to read a file into memory: hypervisors and others reclaim pages meanwhile.
 const ATTEMPTS: u32 = 10;
 
 /// The files of an assessment.
@@ -69,7 +69,7 @@ impl Media {
         Media::open(options, copies_in_memory(cases), largest.into(), progress)
     }
 
-    /// Says how long the file is, if it is shorter than the volume.
+    /// Records the length of the file, if it is shorter than the volume.
     pub(crate) fn explain(&self, options: &Options, found: &mut Findings) {
         if self.length >= options.volume {
             return;
@@ -78,7 +78,7 @@ impl Media {
             true => "the file is no longer",
             false => "memory does not hold all the files that are sent in that length",
         };
-        let why = format!("{why}: it has {} bytes, and is sent round and round", self.length);
+        let why = format!("{why}: it has {} bytes, and is sent repeatedly", self.length);
         found.leave_out(&format!("a file of {} bytes", options.volume), &why);
     }
 
@@ -122,7 +122,7 @@ impl Media {
     /// Makes sure that there is a file of this kind.
     ///
     /// # Errors
-    /// What reading and writing say; [`Error::Stopped`].
+    /// Errors of reading and writing; [`Error::Stopped`].
     pub(crate) fn want(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
         let (Content::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
         let payload = &self.files[&Content::Payload].file;
@@ -141,7 +141,7 @@ impl Media {
     /// is what is sent from.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
+    /// [`Error::Unable`] if the page cache cannot be controlled, or there is no ring.
     pub(crate) fn prepared_for(
         &mut self,
         case: &Case,
@@ -150,9 +150,7 @@ impl Media {
         let kind = case.content();
         if case.path.needs_hot_memory() {
             if self.cache == Cache::Cold {
-                return Err(Error::Unable(
-                    "it sends from memory of its own, where nothing is cold".to_owned(),
-                ));
+                return Err(Error::Unable("it sends from registered memory, which is never cold".to_owned()));
             }
             self.prepared(kind)?;
             let Some(Source { medium: Some(medium), hot, .. }) = self.files.get_mut(&kind) else {
@@ -174,7 +172,7 @@ impl Media {
     /// A file, in the page cache or not, as was asked for.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the page cache does not do as it is told.
+    /// [`Error::Unable`] if the page cache cannot be controlled.
     pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
@@ -203,8 +201,7 @@ impl Media {
     }
 }
 
-/// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a
-/// ring holds a copy of.
+/// Copies of the file in memory: as payload, as ready packets of each size, and once more for a ring.
 fn copies_in_memory(cases: &[Case]) -> u64 {
     let mut kinds: Vec<(Content, bool)> =
         cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
@@ -245,8 +242,7 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
     if most >= options.volume {
         return Ok(options.volume);
     }
-    progress
-        .note(&format!("memory holds {files} files of {} MiB, which are sent round and round", most >> 20));
+    progress.note(&format!("memory holds {files} files of {} MiB, which are sent repeatedly", most >> 20));
     Ok(most)
 }
 
@@ -287,7 +283,7 @@ fn chill(file: &File, length: u64) -> Result<(), Error> {
              use another --scratch"
         ))),
         Err(error) => {
-            Err(Error::Unable(format!("whether a file is cold cannot be seen before Linux 6.5: {error}")))
+            Err(Error::Unable(format!("cannot check that the file is cold, which takes Linux 6.5: {error}")))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of an assessment.
+//! Options of an assessment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::result::{Cache, Settings};
 use crate::subject::{Experiment, Part};
 
-/// What every experiment is told.
+/// Options of every experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Payload bytes of each run.
@@ -16,9 +16,9 @@ pub struct Options {
     pub runs: u32,
     /// True if less care and less time are wanted.
     pub quick: bool,
-    /// Where the payload is before it is sent.
+    /// State of the page cache before a run.
     pub cache: Cache,
-    /// Where packets go.
+    /// Destination of packets.
     pub sink: Sink,
     /// MTU of the sink's device in bytes.
     pub mtu: u32,
@@ -33,14 +33,14 @@ pub struct Options {
     /// The file of what data paths cost here and from which sizes on pages are lent: it is read, and added
     /// to.
     pub calibration: PathBuf,
-    /// Whether the path `loan` lends: always, never, or by what the calibration says of the size.
+    /// Policy of the path `loan`: lend always, never, or (none) from the calibrated size on.
     pub loans: Option<bool>,
     /// The parts of `relay` that are wanted; none for all.
     pub parts: Vec<Part>,
 }
 
 impl Options {
-    /// As the result records them.
+    /// Settings for the result.
     pub fn settings(&self, experiments: Vec<Experiment>) -> Settings {
         Settings {
             experiments,
@@ -55,12 +55,12 @@ impl Options {
     }
 }
 
-/// Where packets go.
+/// Destination of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
     /// A device that drops, and takes UDP segments and checksums as a network card with these offloads does.
     Drop,
-    /// The same device without these offloads.
+    /// Device that drops, without these offloads.
     DropNoOffload,
     /// A receiver behind the loopback device; the only one that needs no privileges.
     Loopback,

@@ -1,10 +1,9 @@
-//! Where a path spends its time, from samples of where its thread stands (table 1 of the papers).
+//! Profile of a path, from samples of its thread's instruction pointer (table 1 of the papers).
 //!
-//! A sample belongs to the function it stands in, not to those that called it: so the shares of all functions
-//! add up to one, and `copying` is what the copying instructions take. Samples are taken by a timer
-//! (`cpu-clock`), because a virtual machine has no other counter. A timer is not heard while interrupts are
-//! off, so what happens there is charged to the first instruction after; [`kernel_exit`] puts one case of
-//! that right.
+//! A sample belongs to the function of its instruction, not to callers: so the shares of all functions add up
+//! to one, and `copying` is what the copying instructions take. Samples are taken by a timer (`cpu-clock`),
+//! because a virtual machine has no other counter. While interrupts are off, the timer is deferred, so time
+//! there is charged to the first instruction after; [`kernel_exit`] corrects one case of that.
 
 mod classes;
 mod experiment;
@@ -27,10 +26,10 @@ pub use sampling::Sampled;
 use sampling::{Place, Sampling};
 use user_symbols::UserSymbols;
 
-/// How many functions are named.
+/// Number of functions that are named.
 const FUNCTIONS: usize = 5;
 
-/// Where time was spent, in shares of the samples.
+/// Shares of the samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares {
     /// Samples taken.
@@ -49,10 +48,10 @@ pub struct Shares {
     pub user: f64,
 }
 
-/// Why there is no profile.
+/// Reason for a missing profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// This user may not sample the kernel.
+    /// No permission to sample the kernel.
     #[error(
         "sampling the kernel is not permitted (kernel.perf_event_paranoid is {paranoid}): run as root, or `sysctl -w \
          kernel.perf_event_paranoid=1 kernel.kptr_restrict=0`"
@@ -84,7 +83,7 @@ pub enum ProfileError {
 }
 
 impl From<ProfileError> for Error {
-    /// Without a profile all other figures are what they are.
+    /// A missing profile is left out: all other figures stand.
     fn from(error: ProfileError) -> Error {
         Error::Unable(error.to_string())
     }
@@ -100,19 +99,18 @@ impl Profiler {
     /// Reads the kernel's functions, and prepares to sample the calling thread.
     ///
     /// # Errors
-    /// [`ProfileError`] says what is missing and how to get it.
+    /// [`ProfileError`] with the missing permission or option and the remedy.
     pub fn new() -> Result<Profiler, ProfileError> {
         let sampling = Sampling::of_this_thread()?;
         Ok(Profiler { symbols: KernelSymbols::read()?, sampling })
     }
 
     /// Calls `step` again and again, until so much processor time was sampled or ten times as long has
-    /// passed. Of a step is sampled what it does inside [`Sampled::during`]: a piece of the work that takes
-    /// between a millisecond and a second, since the time is looked at between steps. What has to be done
-    /// before and after it is not the work's.
+    /// passed. Only the work inside [`Sampled::during`] is sampled: a piece that takes between a millisecond
+    /// and a second, since the time is checked between steps.
     ///
     /// # Errors
-    /// What `step` says, and [`ProfileError::Sampling`].
+    /// Errors of `step`, and [`ProfileError::Sampling`].
     pub fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,

@@ -1,19 +1,18 @@
-//! How an experiment says how far it is, and hears that it is to stop.
+//! Progress of an experiment, and requests to stop.
 
-/// Whoever watches an experiment.
+/// Observer of an experiment.
 pub trait Progress: Send {
-    /// So large a share of the experiment (0 to 1, in time as far as that is known) is done; this is what is
-    /// done now.
+    /// Reports the share that is done (0 to 1, in time as far as that is known) and the current work.
     fn at(&mut self, share: f64, doing: &str);
 
-    /// Something that the user should know at once.
+    /// Shows a note to the user at once.
     fn note(&mut self, text: &str);
 
     /// Returns whether to stop. Experiments ask between runs; what they have until then is kept.
     fn stopped(&self) -> bool;
 }
 
-/// Nobody watches.
+/// No observer.
 pub struct Unwatched;
 
 impl Progress for Unwatched {

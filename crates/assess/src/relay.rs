@@ -39,7 +39,7 @@ pub use targets::{Goal, targets};
 /// Makes the experiment, and adds what it found to `result`, also before an error.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,
@@ -47,7 +47,7 @@ pub fn run(
 ) -> Result<Soundness, Error> {
     if let Sink::Host(address) = &options.sink {
         return Err(Error::Input(format!(
-            "relay measures what is between two ends, and both are on this machine: not {address}, but veth or loopback"
+            "the sink {address} is not supported by relay, whose ends are both on this machine: use veth or loopback"
         )));
     }
     let descriptors = forwarder::allow_descriptors();
@@ -65,14 +65,14 @@ pub fn run(
     outcome.map(|()| soundness)
 }
 
-/// Says what is not as somebody may think.
+/// Records what is not as users may expect.
 fn explain(options: &Options, found: &mut Findings) {
     if options.cache == Cache::Cold {
         found.leave_out("relay from storage", &"the file that is sent is in the page cache");
     }
     if options.file.is_some() {
-        let why = "sources send bytes of which every one is known, so that what arrives can be compared";
-        found.leave_out("relay of a file of one's own", &why);
+        let why = "sources send a known pattern, which is compared at the sinks";
+        found.leave_out("relay of --file", &why);
     }
     let parts = wanted(options);
     if parts.contains(&Part::UdpMirror) {

@@ -71,7 +71,7 @@ pub fn document(assessment: &Assessment) -> Document {
 /// A part of a report that stands alone, in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extract {
-    /// What was measured on, and what was asked for.
+    /// Machine and settings.
     Machine,
     /// The cheapest path for each purpose.
     Cheapest,
@@ -79,7 +79,7 @@ pub enum Extract {
     BySize(Experiment),
     /// One path in every size and variant.
     Path(PathKind),
-    /// Where the time goes.
+    /// Profiles.
     Profiles,
     /// The page loan.
     Loan,
@@ -120,7 +120,7 @@ pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
     tables
 }
 
-/// What `download` over UDP is called, and so on.
+/// Title of a group, such as “Download over UDP”.
 fn name_of(group: &Group<'_>) -> String {
     let experiment = match group.experiment {
         Experiment::Stream => "Streaming",
@@ -160,7 +160,7 @@ fn warnings(assessment: &Assessment) -> Vec<String> {
     warnings
 }
 
-/// What the papers measured, beside this result.
+/// Figures of the papers, beside this result.
 fn then_and_now(assessment: &Assessment, groups: &[Group<'_>]) -> Section {
     let mut section = Section::new("then-and-now", "Then and now");
     section.table(papers::claims(assessment, groups));

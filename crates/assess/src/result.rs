@@ -1,8 +1,8 @@
 //! The result of an assessment, as it is written to JSON.
 //!
-//! Raw figures of every run are kept; medians, spreads and ratios are computed by whoever shows them
-//! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field
-//! that could not be measured is null, and [`Assessment::left_out`] says why.
+//! Raw figures of every run are kept; renderers compute medians, spreads and ratios ([`crate::statistics`]).
+//! Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
+//! measured is null, and [`Assessment::left_out`] says why.
 
 mod count;
 mod finite;
@@ -38,11 +38,11 @@ pub struct Assessment {
     pub program: String,
     /// When it began: RFC 3339, UTC.
     pub started: String,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Whether it was stopped before its end: by Ctrl-C, or by an error that [`Assessment::left_out`] names.
+    /// True if it was stopped before its end: by Ctrl-C, or by an error that [`Assessment::left_out`] names.
     pub partial: bool,
-    /// What was asked for.
+    /// Settings.
     pub settings: Settings,
     /// The machine.
     pub host: Host,
@@ -50,7 +50,7 @@ pub struct Assessment {
     pub costs: Option<Costs>,
     /// Cost of every data path, size and transport; also for those of the `loan` experiment.
     pub measurements: Vec<Measurement>,
-    /// Where each path spends its time.
+    /// Profile of each path.
     pub profiles: Vec<Profile>,
     /// The page loan.
     pub loan: Option<Loan>,
@@ -61,16 +61,16 @@ pub struct Assessment {
     /// field.
     #[serde(default)]
     pub counts: Vec<Counted>,
-    /// What the data paths of `wirepath serve` cost in its own trains, which its choice goes by. None where
+    /// Cost of the data paths of `wirepath serve` in its own trains, which its choice goes by. None where
     /// streams were not measured, on sinks that stand for no device, and in results that are older than this
     /// field.
     #[serde(default)]
     pub server: Option<Calibration>,
-    /// What was not measured, and why.
+    /// Parts that were not measured, and why.
     pub left_out: Vec<LeftOut>,
 }
 
-/// What was asked for.
+/// Settings of an assessment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Experiments, by the names of the sub-commands.
@@ -81,7 +81,7 @@ pub struct Settings {
     pub runs: u32,
     /// True if it was the quick form.
     pub quick: bool,
-    /// Where packets go: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
+    /// Destination of packets: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
     pub sink: String,
     /// MTU of the sink's device.
     pub mtu: u32,
@@ -91,11 +91,11 @@ pub struct Settings {
     pub cpu: Option<u32>,
 }
 
-/// Where the payload was before it was sent.
+/// Location of the payload before it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
-    /// In the page cache.
+    /// Page cache.
     Warm,
     /// On storage.
     Cold,
@@ -123,8 +123,8 @@ pub struct Measurement {
     /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they
     /// cannot be.
     pub calls_per_packet: Option<f64>,
-    /// What tables 3 and 4 of the papers say of that; null for paths that they do not have, and in results
-    /// that are older than this field.
+    /// The same by tables 3 and 4 of the papers; null for paths that they do not have, and in results that
+    /// are older than this field.
     #[serde(default)]
     pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
@@ -170,13 +170,12 @@ pub struct Run {
     /// Zero-copy sends, by MSG_ZEROCOPY or an io_uring, that the kernel turned into copies; null where the
     /// path makes none, or the kernel does not say (io_uring before Linux 6.2).
     pub copied: Option<u64>,
-    /// What was lent; null where the path lends nothing, and for paths of a ring, which only count what was
-    /// copied.
+    /// Loans; null where the path lends nothing, and for paths of a ring, which only count copies.
     pub loans: Option<Loans>,
 }
 
 impl Assessment {
-    /// Marks it as stopped before its end, and says what of it is not there and why.
+    /// Marks it as stopped before its end, and records what is missing and why.
     pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
         self.partial = true;
         self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
@@ -214,7 +213,7 @@ impl Run {
     }
 }
 
-/// Where a path spends its time (table 1 of the papers).
+/// Profile of a path (table 1 of the papers).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// `stream` or `download`.
@@ -250,7 +249,7 @@ pub struct FunctionShare {
     pub share: f64,
 }
 
-/// Something that was not measured.
+/// Part that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The experiment, or the path, size and transport.

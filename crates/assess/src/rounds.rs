@@ -31,7 +31,7 @@ const WARM_UP: u64 = 16;
 /// room for, so that the receiver is not waited for. (Without privileges it has room for some 40 KiB, and for
 /// a quarter of that if pages are lent.)
 const COUNTED: u64 = 64 << 10;
-/// To a device that drops.
+/// The same to a device that drops.
 const COUNTED_DROPPING: u64 = 16 << 20;
 
 /// Share of the time that goes into what comes before the runs, about.
@@ -44,7 +44,7 @@ pub(crate) struct Rounds<'a> {
     pub(crate) test_bed: &'a TestBed,
     pub(crate) media: &'a mut Media,
     pub(crate) progress: &'a mut dyn Progress,
-    /// Of all cases, with one ring.
+    /// Send context of all cases, with one ring.
     pub(crate) scratch: SendContext,
 }
 
@@ -57,7 +57,7 @@ struct Candidate {
 }
 
 impl<'a> Rounds<'a> {
-    /// None yet. A path that needs a ring is left out by itself where there is none.
+    /// Rounds without cases. Without a ring, paths that need one are left out by themselves.
     pub(crate) fn new(
         experiment: Experiment,
         options: &'a Options,
@@ -76,7 +76,7 @@ impl<'a> Rounds<'a> {
     /// Verifies, warms up, counts and times the cases. What was found until an error is in `found`.
     ///
     /// # Errors
-    /// What ends the assessment; what concerns one case is in `found`.
+    /// Errors that end the assessment; those of one case are in `found`.
     pub(crate) fn run(
         mut self,
         cases: &[Case],
@@ -133,7 +133,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// Says where we are, and whether to go on.
+    /// Reports progress, or ends on a request to stop.
     pub(crate) fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
         self.progress.at(share, doing);
         if self.progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
@@ -170,7 +170,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// One run that is timed.
+    /// Times one run.
     pub(crate) fn time(&mut self, case: &Case, volume: u64) -> Result<(Run, Sent), Error> {
         let usage = || Usage::of_process().doing("asking for the processor time");
         let mut timed = None;
@@ -244,7 +244,7 @@ fn leave(
 }
 
 impl Candidate {
-    /// The bare loop that does the same, which nobody verifies and whose calls nobody counts.
+    /// The bare loop that does the same, neither verified nor counted.
     fn bare(&self) -> Candidate {
         let measurement = Measurement {
             path: self.measurement.path.bare(),

@@ -1,7 +1,7 @@
 //! Sends the volume of one run: the loop that is measured.
 //!
 //! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by
-//! `poll` when the socket is full, and counts. It looks at no clock and allocates nothing.
+//! `poll` when the socket is full, and counts. It reads no clock and allocates nothing.
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
@@ -14,27 +14,27 @@ use crate::subject::PathKind;
 use crate::test_socket::{PATIENCE, TestSocket, Watch};
 use crate::walk::{Stretch, Walk};
 
-/// What is sent from, and where to.
+/// Source and destination of a run.
 pub(crate) struct Sending<'a> {
     case: &'a Case,
     medium: &'a MappedFile,
-    /// Where the payload begins in the medium.
+    /// Offset of the payload in the medium.
     start: u64,
     headers: Headers,
     socket: &'a TestSocket,
     scratch: &'a mut SendContext,
     queue: Queue,
-    /// What the kernel had copied of what rings sent, before this; nothing where it does not say.
+    /// Copies by the kernel of what rings sent, before this; nothing where it does not say.
     copied_before: Option<u64>,
 }
 
-/// What a path has queued, in the order of its tokens.
+/// Queued stretches of a path, in the order of its tokens.
 struct Queue {
     stretches: Vec<Stretch>,
     bytes: u64,
-    /// So much is not queued, but sent: a receiver has room for no more at a time.
+    /// Bytes from which on the queue is flushed: a receiver has room for no more at a time.
     most_bytes: u64,
-    /// What the socket had no room for.
+    /// Stretches that the socket had no room for.
     refused: Vec<Stretch>,
 }
 
@@ -42,7 +42,8 @@ struct Queue {
 const LONGEST_QUEUE: usize = 1024;
 
 impl<'a> Sending<'a> {
-    /// From a medium whose payload begins at `start`; paths that can queue may do so up to `most_bytes`.
+    /// Sending from a medium whose payload begins at `start`; paths that can queue may do so up to
+    /// `most_bytes`.
     pub(crate) fn new(
         case: &'a Case,
         medium: &'a MappedFile,
@@ -89,7 +90,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         let of_loans = self.socket.finish()?;
         if !self.scratch.drain(PATIENCE) {
-            return Err(Error::Faulty("the network is not done with what was sent".to_owned()));
+            return Err(Error::Faulty("sends of the ring did not complete".to_owned()));
         }
         sent.loans = self.case.path.lends().then(|| self.socket.loans());
         sent.copied = match self.case.path {
@@ -115,6 +116,7 @@ impl<'a> Sending<'a> {
                 let mut rest = Some(self.case.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
+                    let path = path.for_train(&train, self.headers, self.medium, self.scratch);
                     match path.enqueue(sink, self.medium, &train, self.headers, self.scratch, token) {
                         Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
@@ -151,7 +153,7 @@ impl<'a> Sending<'a> {
                 sent.longest_train = sent.longest_train.max(stretch.packets as u32);
                 0
             }
-            _ => unreachable!("an socket is made for its case"),
+            _ => unreachable!("a socket is made for its case"),
         };
         sent.packets += stretch.packets;
         sent.bytes += stretch.bytes;
@@ -199,7 +201,7 @@ impl<'a> Sending<'a> {
         again
     }
 
-    /// After a send that failed: sends what is queued, or else waits for room in the socket.
+    /// Recovers from a send that failed: sends what is queued, or else waits for room in the socket.
     #[cold]
     fn make_room(&mut self, error: SendError, sent: &mut Sent) -> Result<(), Error> {
         match error {

@@ -1,8 +1,8 @@
-//! What one run sent.
+//! Counts of one run.
 
 use wirepath_datapath::LoanCounts;
 
-/// What one run sent.
+/// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Payload in bytes, without RTP headers.
@@ -13,15 +13,15 @@ pub(crate) struct Sent {
     pub(crate) transport_bytes: u64,
     /// Most packets that one call of a path took.
     pub(crate) longest_train: u32,
-    /// How often the socket was full and was waited for.
+    /// Waits for room in the socket.
     pub(crate) waits: u64,
     /// Parts of blocks that a path took at once: blocks, where no connection had room for less than one.
     pub(crate) takes: u64,
-    /// How often a queue was sent.
+    /// Flushes of the queue.
     pub(crate) flushes: u64,
     /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel
     /// does not say.
     pub(crate) copied: Option<u64>,
-    /// What was lent and what was copied, of paths that lend.
+    /// Loans and copies, of paths that lend.
     pub(crate) loans: Option<LoanCounts>,
 }

@@ -1,11 +1,11 @@
-//! The receiver: takes what is sent, looks at nothing of it, and says how much came.
+//! Receiver: takes data, ignores its content, and reports how much came.
 //!
 //! It runs as a process of its own (`wirepath assess sink`), so that its processor time is not the sender's:
 //! on another host, or started by the assessment itself behind a pair of veth devices or on loopback. A
-//! control connection tells it what to expect ([`protocol`]); on it the receiver reports what came, by which
-//! the sender paces itself: UDP would lose what does not fit into the receiver's buffer.
+//! control connection announces the data ([`protocol`]); on it the receiver reports what came, by which the
+//! sender paces itself: UDP would lose what does not fit into the receiver's buffer.
 //!
-//! Whoever reaches the control port can make it count datagrams and nothing else: it sends to nobody but on
+//! A client of the control port can make it count datagrams and nothing else: it sends to nobody but on
 //! connections made to it, takes data only from the address that the control connection comes from, keeps
 //! none of it, and has a limit and a deadline for everything.
 
@@ -32,18 +32,18 @@ pub use remote::{Account, Remote};
 /// measures those.
 const MOST_CONNECTIONS: u32 = 32;
 
-/// A control connection that says nothing for so long is closed.
+/// Timeout for a request on a control connection.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 
 /// Room for datagrams that is asked for, in bytes.
 const BUFFER: usize = 16 << 20;
 
-/// What the kernel charges to the buffer for a packet beside its payload, at most, in bytes.
+/// Most bytes that the kernel charges to the buffer for a packet beside its payload.
 const CHARGE: u64 = 2304;
 
 static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Serves control connections for ever; what goes wrong with one is told to `log`.
+/// Serves control connections; their errors go to `log`.
 ///
 /// # Errors
 /// If the listening socket fails.
@@ -71,7 +71,7 @@ pub fn serve(listener: &TcpListener, log: fn(&str)) -> io::Result<()> {
     }
 }
 
-/// One control connection is one run.
+/// Serves one control connection, which is one run.
 fn one_run(mut control: TcpStream) -> io::Result<()> {
     control.set_read_timeout(Some(REQUEST_WITHIN))?;
     control.set_write_timeout(Some(REQUEST_WITHIN))?;
@@ -80,7 +80,7 @@ fn one_run(mut control: TcpStream) -> io::Result<()> {
     let mut bytes = [0; Request::LENGTH];
     control.read_exact(&mut bytes)?;
     let request =
-        Request::read(&bytes).ok_or_else(|| invalid("this is not a request of `wirepath assess`"))?;
+        Request::read(&bytes).ok_or_else(|| invalid("invalid request: expected one of `wirepath assess`"))?;
     match request.transport {
         Transport::Udp => {
             let (socket, window) = udp(here, SocketAddr::new(peer, request.port), request.packet)?;

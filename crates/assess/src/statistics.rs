@@ -1,6 +1,6 @@
 //! Median, spread and outliers of repeated runs.
 
-/// What several runs of one thing say together.
+/// Summary of several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// The run in the middle, or the mean of the two there.
@@ -21,11 +21,11 @@ pub struct Summary {
 /// A figure whose spread is wider than this share of its median is not to be relied on.
 pub const NOISY_SPREAD: f64 = 0.10;
 
-/// With fewer runs than this nothing is known of the spread.
+/// Fewest runs with a spread.
 pub const FEWEST_RUNS: usize = 3;
 
 impl Summary {
-    /// Of these values; nothing if there are none.
+    /// Summary of these values; nothing if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

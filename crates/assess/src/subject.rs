@@ -1,5 +1,5 @@
-//! What figures are of: experiments, transports, data paths and their variants, and how the stream service is
-//! compared.
+//! Subjects of figures: experiments, transports, data paths and their variants, and parts of the relay
+//! experiment.
 //!
 //! Results name all of these in text; that text is written and read here only.
 
@@ -25,7 +25,7 @@ pub enum Experiment {
     Loan,
     /// The machine: kernel entry and copies.
     Host,
-    /// Where each path spends its time.
+    /// Profiles of paths.
     Profile,
     /// Kernel calls and copies, counted.
     Count,

@@ -1,4 +1,4 @@
-//! Where it happens: the network that is sent into.
+//! Test bed: the network that is sent into.
 //!
 //! ```text
 //!   namespace of the measuring thread               namespace of the receiver
@@ -40,15 +40,15 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 /// Somewhere behind the device that drops. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
 
-/// How long one of several addresses of a sink may take to answer before the next is tried.
+/// Connect timeout for each of several addresses of a sink.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A network to send into.
 #[derive(Debug)]
 pub struct TestBed {
-    /// Where UDP goes.
+    /// Destination of UDP.
     pub(crate) udp: Target,
-    /// Where TCP goes: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
+    /// Destination of TCP: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
     pub(crate) tcp: Target,
     /// The veth pair that what is verified goes over, or why there is none.
     pair: Result<Pair, Error>,
@@ -62,12 +62,12 @@ pub struct TestBed {
     _receiver: Option<Receiver>,
 }
 
-/// Where packets go.
+/// Destination of packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// To a device that drops and counts them.
+    /// Device that drops and counts them.
     Drops(Device),
-    /// To a receiver that counts them.
+    /// Receiver that counts them.
     Receives(Remote),
 }
 
@@ -96,7 +96,7 @@ pub fn within<T: Send>(
     })
 }
 
-/// Sees that the processor may be used.
+/// Checks that the processor may be used.
 ///
 /// # Errors
 /// [`Error::Input`] if not.
@@ -104,7 +104,7 @@ pub fn check_processor(cpu: Option<u32>) -> Result<(), Error> {
     Processors::of_thread(cpu).map(drop)
 }
 
-/// Sees that something listens at a sink that is another host, before minutes are spent on what needs none.
+/// Checks that another host listens as a sink, before minutes are spent on what needs none.
 ///
 /// # Errors
 /// [`Error::Input`] if it has no address or does not listen at any.
@@ -126,13 +126,13 @@ pub fn check_sink(sink: &Sink) -> Result<(), Error> {
 
 /// The addresses of another host.
 fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
-    let unknown = |why: String| Error::Input(format!("the sink {name} cannot be found: {why}"));
+    let unknown = |why: String| Error::Input(format!("cannot resolve the sink {name}: {why}"));
     let found: Vec<SocketAddr> =
         name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
     if found.is_empty() { Err(unknown("the name has no address".to_owned())) } else { Ok(found) }
 }
 
-/// Calls `act` on a thread of its own that stays on one processor, whose number it is told: for what needs no
+/// Calls `act` on a thread of its own that stays on one processor, with its number: for work without a
 /// network.
 ///
 /// # Errors
@@ -195,7 +195,7 @@ impl TestBed {
         TestBed::plain(receiver.remote(), Some(receiver), pair)
     }
 
-    /// Without a device of our own that is measured.
+    /// Test bed without a device of our own that is measured.
     fn plain(
         remote: Remote,
         receiver: Option<Receiver>,
@@ -226,7 +226,7 @@ impl TestBed {
         })
     }
 
-    /// What UDP packets are sent to.
+    /// Destination address of UDP packets.
     pub(crate) fn udp_address(&self) -> SocketAddr {
         match &self.udp {
             Target::Drops(_) => DROPPED,
@@ -310,14 +310,14 @@ impl TestBed {
         std::thread::Builder::new().name(name.to_owned()).spawn(act).doing("starting a thread")
     }
 
-    /// Why checksums are not seen on a wire, if they are not: what is verified then goes over loopback only,
+    /// Reason for the lack of checksums on the wire, if they lack: verification then goes over loopback only,
     /// which has none.
     pub(crate) fn no_wire(&self) -> Option<&Error> {
         self.pair.as_ref().err()
     }
 
-    /// While checksums are computed by the kernel, a receiver behind the veth pair checks them; a device that
-    /// says it does so later hides what is wrong with them.
+    /// Chooses where checksums are computed. If by the kernel, a receiver behind the veth pair checks them; a
+    /// device that defers them hides wrong ones.
     pub(crate) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.pair.as_ref().map_or(Ok(()), |pair| pair.compute_checksums(by_device))
     }

@@ -1,4 +1,4 @@
-//! Where one run goes, and whether all of it came.
+//! Sockets of one run, and the count of what came.
 
 use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
@@ -21,9 +21,8 @@ use crate::test_bed::{Counted, Device, Target, TestBed};
 /// A socket that has no room for so long leads nowhere.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before looking again how much of a stream is acknowledged: doubled up to the most, so
-/// that neither a fast network waits nor a receiver that acknowledges late costs processor time. No event
-/// tells of it.
+/// Interval between looks at the unacknowledged bytes of a stream: doubled up to the most, so that neither a
+/// fast network waits nor a receiver that acknowledges late costs processor time. No event tells of it.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 const LATER_LOOKS: Duration = Duration::from_millis(5);
 
@@ -46,14 +45,14 @@ pub(crate) enum TestSocket {
     Blocks(BlockSink),
 }
 
-/// Who counts what comes.
+/// Counter of what comes.
 pub(crate) enum Watch {
     Device(Device, Counted),
     Receiver(Account),
 }
 
 impl TestSocket {
-    /// For datagrams of this case.
+    /// Socket for datagrams of this case.
     pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
         let opened = match case.path {
             PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {
@@ -65,10 +64,10 @@ impl TestSocket {
                     TestSocket::Blocks(if case.is_single() { sink.without_segmentation() } else { sink })
                 }),
         };
-        opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
+        opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")))
     }
 
-    /// For this case, which goes over TCP.
+    /// Socket for this case over TCP.
     pub(crate) fn stream(case: &Case, socket: std::net::TcpStream) -> Result<TestSocket, Error> {
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
         match case.path {
@@ -113,7 +112,7 @@ impl TestSocket {
         }
         if !self.wait_for_loans(PATIENCE)? {
             return Err(Error::Faulty(format!(
-                "pages that were lent are not back after {} seconds",
+                "lent pages were not returned within {} seconds",
                 PATIENCE.as_secs()
             )));
         }
@@ -123,7 +122,7 @@ impl TestSocket {
         })
     }
 
-    /// What was lent and what was copied; zeros for paths that do not lend.
+    /// Loans and copies; zeros for paths that do not lend.
     pub(crate) fn loans(&self) -> LoanCounts {
         match self {
             TestSocket::Trains(sink) => sink.loans(),
@@ -166,7 +165,7 @@ impl TestSocket {
     }
 
     fn stopped(&self) -> Error {
-        let why = format!("it took nothing for {} seconds", PATIENCE.as_secs());
+        let why = format!("no progress for {} seconds", PATIENCE.as_secs());
         Error::SinkStopped { sink: self.peer(), why }
     }
 
@@ -174,11 +173,11 @@ impl TestSocket {
         matches!(self, TestSocket::Blocks(sink) if sink.is_stream())
     }
 
-    /// Where it leads, for people.
+    /// Peer address, for people.
     pub(crate) fn peer(&self) -> String {
         let address =
             socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
-        address.map_or("that is sent to".to_owned(), |address| address.to_string())
+        address.map_or("unknown".to_owned(), |address| address.to_string())
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
@@ -244,7 +243,7 @@ impl Watch {
         }
     }
 
-    /// How much may be under way without waiting.
+    /// Bytes that may be under way without waiting.
     pub(crate) fn window(&self) -> u64 {
         match self {
             Watch::Device(..) => u64::MAX,
@@ -252,7 +251,7 @@ impl Watch {
         }
     }
 
-    /// How much may be sent at once without waiting.
+    /// Bytes that may be sent at once without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
         match self {
             Watch::Device(..) => u64::MAX,
@@ -260,7 +259,7 @@ impl Watch {
         }
     }
 
-    /// Sees whether all came.
+    /// Checks that all came.
     ///
     /// # Errors
     /// [`Error::Faulty`] if not.

@@ -1,4 +1,4 @@
-//! Which path to use, and why.
+//! Recommended paths, and why.
 
 use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
 use wirepath_datapath::{BlockPath, DataPath};
@@ -16,10 +16,10 @@ pub const fn baseline(experiment: Experiment) -> Option<PathKind> {
     }
 }
 
-/// What is recommended for one purpose.
+/// Recommendation for one purpose.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What for, for people.
+    /// Purpose, for people.
     pub purpose: &'static str,
     /// The path.
     pub path: PathKind,
@@ -27,29 +27,30 @@ pub struct Verdict {
     pub size: Option<u64>,
     /// Processor seconds for each GiB.
     pub cost: Summary,
-    /// What the plain path costs, and its name.
+    /// Cost of the plain path, and the path.
     pub plain: Option<(Summary, PathKind)>,
     /// The next best, and what it costs.
     pub next: Option<(PathKind, Summary)>,
     /// The figures of the two differ by less than their runs do: either will do.
     pub close: bool,
-    /// What this path takes that others do not.
+    /// Requirement of this path that others do not have.
     pub needs: Option<&'static str>,
 }
 
-/// True if it can be said that two medians differ.
+/// Significance of the difference between two medians.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Significance {
-    /// They do.
+    /// Different.
     Significant,
     /// Runs of the two differ by as much as the two do.
     TooNoisy,
-    /// Nothing is known of the spread of one of them.
+    /// Unknown spread of one of them.
     TooFewRuns,
 }
 
 impl Significance {
-    /// Of the difference between two figures: no median is within the distance of the quartiles of the other.
+    /// Significance of the difference between two figures: no median is within the distance of the quartiles
+    /// of the other.
     pub fn of(one: &Summary, other: &Summary) -> Significance {
         match one.distance().zip(other.distance()) {
             None => Significance::TooFewRuns,
@@ -58,7 +59,7 @@ impl Significance {
         }
     }
 
-    /// Why nothing can be said, where it cannot.
+    /// Reason why nothing can be said, where it cannot.
     pub fn doubt(self) -> Option<&'static str> {
         match self {
             Significance::Significant => None,
@@ -69,7 +70,7 @@ impl Significance {
 }
 
 impl Verdict {
-    /// How many times as much the plain path costs; nothing where it is the plain path.
+    /// Cost of the plain path as a multiple; nothing where it is the plain path.
     pub fn times(&self) -> Option<f64> {
         let (plain, _) = self.plain.filter(|(_, name)| *name != self.path)?;
         Some(plain.median / self.cost.median).filter(|times| times.is_finite())
@@ -87,7 +88,7 @@ impl Verdict {
     }
 }
 
-/// Something that a path is wanted for.
+/// Purpose of a path.
 struct Purpose {
     name: &'static str,
     experiment: Experiment,
@@ -122,13 +123,13 @@ const PURPOSES: [Purpose; 4] = [
     },
 ];
 
-/// What the figures of a result recommend; nothing for what was not measured.
+/// Recommendations of a result; nothing for what was not measured.
 pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
 }
 
-/// The path that `wirepath serve` takes by what was measured of its own trains, which are shorter than those
-/// that [`verdicts`] goes by, and why, for people.
+/// The path that `wirepath serve` chooses by the costs of its own trains, which are shorter than those of
+/// [`verdicts`], and why, for people.
 pub fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
     let without_memory: Vec<DataPath> =
@@ -140,9 +141,9 @@ pub fn of_server(result: &Assessment) -> Option<(String, String)> {
     };
     let why = format!(
         "over {devices}: cheapest per packet in trains of {USUAL_TRAIN}, as streams of 4 Mb/s leave (streaming above: full trains): {}",
-        costs.in_words(&without_memory)
+        costs.in_words(&without_memory, false)
     );
-    Some((costs.cheapest(&without_memory)?.to_string(), why))
+    Some((costs.cheapest(&without_memory, false)?.to_string(), why))
 }
 
 fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
@@ -178,7 +179,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
     })
 }
 
-/// What a path takes that others do not.
+/// Requirement of a path that others do not have.
 fn needs(path: PathKind) -> Option<&'static str> {
     match path {
         _ if path.needs_module() => Some("it needs the kernel module: docs/module.md"),

@@ -1,9 +1,9 @@
 //! Compares what a path sends with what it should send, byte for byte, before it is timed.
 //!
-//! What is sent arrives at a socket of our own, over loopback and, where there is one, over the veth pair. On
-//! the latter the kernel computes checksums and cuts trains before the device, and checks the sums on the
-//! other side; a wrong one shows as a packet that does not arrive. RTP headers are read by a reader that
-//! others wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
+//! Packets arrive at a socket of our own, over loopback and, where there is one, over the veth pair. On the
+//! latter the kernel computes checksums and cuts trains before the device, and checks the sums on the other
+//! side; a wrong one shows as a packet that does not arrive. RTP headers are read by a reader that others
+//! wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -35,13 +35,13 @@ const VOLUME: u64 = 2 << 20;
 /// page).
 const STARTS: [u64; 2] = [0, 1];
 
-/// What does not arrive at once on this machine does not arrive.
+/// Read timeout of a receiver on this machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends and compares.
 ///
 /// # Errors
-/// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if the path does not work here.
+/// [`Error::Faulty`] with the place of a difference; [`Error::Unable`] if the path does not work here.
 pub(crate) fn verify(
     case: &Case,
     test_bed: &TestBed,
@@ -175,15 +175,14 @@ impl Verification<'_> {
             PathKind::Stream(_) => headed(came, index as u32)?,
             PathKind::Block(_) => came,
         };
-        same(payload, came).map_err(|at| {
-            Error::Faulty(format!("packet {index} arrived with a wrong byte, its payload's {at}th"))
-        })
+        same(payload, came)
+            .map_err(|at| Error::Faulty(format!("packet {index} has a wrong byte at payload offset {at}")))
     }
 
     /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
     fn stream(&self, mut receiver: &TcpStream, scratch: &mut SendContext) -> Result<(), Error> {
         let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, self.socket) else {
-            unreachable!("an socket is made for its case")
+            unreachable!("a socket is made for its case")
         };
         let mut room_to_read = vec![0; 1 << 20];
         for start in STARTS {
@@ -212,7 +211,7 @@ impl Verification<'_> {
 }
 
 fn stuck(offset: u64, error: &io::Error) -> Error {
-    Error::Faulty(format!("what was sent from byte {offset} on did not arrive ({error})"))
+    Error::Faulty(format!("bytes from {offset} on did not arrive ({error})"))
 }
 
 /// The payload of an RTP packet whose header is that of packet `index` of the run.

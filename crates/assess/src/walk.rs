@@ -1,6 +1,6 @@
 //! The packets of a file, sent round and round until the volume is full.
 
-/// How a file is cut into packets, and how many of them are a run.
+/// Division of a file into packets, and the volume of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     /// Bytes of payload in the file.
@@ -16,9 +16,9 @@ pub(crate) struct Walk {
 pub(crate) struct Stretch {
     /// The first, counted from the beginning of the file.
     pub(crate) first: u64,
-    /// Where its payload begins in the file's.
+    /// Offset of its payload in the file's.
     pub(crate) start: u64,
-    /// How many.
+    /// Number of packets.
     pub(crate) packets: u64,
     /// Payload of all of them in bytes.
     pub(crate) bytes: u64,
@@ -31,7 +31,7 @@ impl Walk {
         Walk { file, packet: packet.min(file), volume }
     }
 
-    /// The same, with no more than so much payload, but for the last packet.
+    /// Limits the volume; the last packet may go beyond it.
     pub(crate) fn up_to(self, volume: u64) -> Walk {
         Walk { volume: self.volume.min(volume), ..self }
     }

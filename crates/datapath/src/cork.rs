@@ -1,5 +1,5 @@
-//! A datagram made by two calls: its header waits in the socket (MSG_MORE) for the payload that completes it.
-//! What the papers do with cork and uncork, in two calls less.
+//! Datagrams made by two calls: the header waits in the socket (MSG_MORE) for its payload. The papers cork
+//! and uncork, which takes two calls more.
 //!
 //! A payload that fails must not leave its header waiting, or the next datagram would begin with it.
 
@@ -21,9 +21,8 @@ pub(crate) fn begin(socket: impl AsFd, header: &[u8]) -> Result<(), SendError> {
     }
 }
 
-/// Drops what waits in a UDP socket for the rest of its datagram or train, if something does: a call that
-/// failed, or a `sendfile` that found nothing to go on with, may have left it there. The kernel has no call
-/// for it, but drops what waits when something is added that no datagram has room for.
+/// Drops the begun datagram or train that a failed call or a short `sendfile` may have left in a UDP socket.
+/// The kernel has no call for it, but drops it when more is added than a datagram has room for.
 #[cold]
 pub(crate) fn discard(socket: impl AsFd, buffer: &mut Buffer) {
     let too_much = buffer.first(usize::from(u16::MAX));

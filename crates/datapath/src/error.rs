@@ -1,20 +1,21 @@
-//! Why something was not sent.
+//! Errors of sending.
 
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 
-/// Why a train, or the rest of it, was not sent.
+/// Error of sending a train, or the rest of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The socket has no room now, or the kernel no memory; the same train can be sent a little later.
     #[error("{call}: the socket is full")]
     Full {
-        /// The call that said so.
+        /// The call that failed.
         call: &'static str,
     },
     /// This route cannot do what the path needs; another path can. See [`crate::DataPath::next`].
     #[error("{call}: {errno}; this route needs another data path")]
     Unsupported {
-        /// The call that said so.
+        /// The call that failed.
         call: &'static str,
         /// `EIO`, `EINVAL` or `EMSGSIZE`.
         errno: Errno,
@@ -22,13 +23,13 @@ pub enum SendError {
     /// The receiver's port is closed (ICMP port unreachable).
     #[error("{call}: port unreachable: the client's port is closed")]
     Refused {
-        /// The call that said so.
+        /// The call that failed.
         call: &'static str,
     },
     /// The network is not there at the moment; these packets are lost, later ones may arrive.
     #[error("{call}: {errno}; packets are lost until the network is back")]
     NetworkDown {
-        /// The call that said so.
+        /// The call that failed.
         call: &'static str,
         /// `ENETDOWN`, `ENETUNREACH`, `EHOSTUNREACH`, `EPERM` (a packet filter) or `ENOBUFS`.
         errno: Errno,
@@ -37,9 +38,9 @@ pub enum SendError {
     /// damaged.
     #[error("{call}: {errno}; the stored file was truncated or its storage fails")]
     Storage {
-        /// The call that said so.
+        /// The call that failed.
         call: &'static str,
-        /// What it said; `ENODATA` if the file ends too early.
+        /// Its errno; `ENODATA` if the file ends too early.
         errno: Errno,
     },
     /// A call failed in a way that has no remedy here.
@@ -47,13 +48,13 @@ pub enum SendError {
     Other {
         /// The call that failed.
         call: &'static str,
-        /// What it said.
+        /// Its errno.
         errno: Errno,
     },
 }
 
 impl SendError {
-    /// Sorts what a send to a UDP socket answers. Which errors mean "this route cannot segment" differs
+    /// Classifies errors of sends to a UDP socket. Which errors mean "this route cannot segment" differs
     /// between kernels (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and
     /// 6.12.14 where EMSGSIZE is said today), so they are treated alike.
     pub(crate) fn of_udp(call: &'static str, errno: Errno) -> SendError {
@@ -71,14 +72,14 @@ impl SendError {
         }
     }
 
-    /// As [`SendError::of_udp`], for calls that `std` made.
+    /// As [`SendError::of_udp`], for errors of `std`.
     pub(crate) fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
-        SendError::of_udp(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+        SendError::of_udp(call, errno_of(error))
     }
 }
 
-/// Returns whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An
-/// io_uring says the latter when it has none for a send's second answer.
+/// Returns whether an error is temporary: no room in the socket, or no memory for the moment (an io_uring
+/// that has none for a send's notification).
 pub(crate) fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::NOMEM)
 }

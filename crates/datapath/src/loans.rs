@@ -1,5 +1,4 @@
-//! What a sink has lent to the kernel and not got back: counted, and read back from the socket's error queue
-//! now and then.
+//! Page loans of a socket: counted, and taken back from the socket's error queue now and then.
 //!
 //! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks
 //! but [`Loans::wait`]; reading back costs a call for some dozens of loans that are over, and some more where
@@ -12,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 use wirepath_sys::zerocopy::{self, Returned};
 
 /// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table
 /// has. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
 pub const LOANS_FOR_A_READING: u64 = 32;
 
-/// Sends that lent, and sends that might have.
+/// Counts of sends that lent or might have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoanCounts {
     /// Sends that lent their pages to the kernel.
@@ -40,7 +40,7 @@ pub(crate) struct Loans<T> {
     counts: LoanCounts,
     /// The number that the kernel gives to the next loan.
     next: u32,
-    /// What is kept, by number; nothing where the loan is over but an earlier one is not.
+    /// Kept values by number; `None` where the loan is over but an earlier one is not.
     kept: VecDeque<(u32, Option<T>)>,
     room: usize,
     /// Loans since the error queue was read.
@@ -51,17 +51,17 @@ pub(crate) struct Loans<T> {
     since_last: u64,
     /// Loans made by rings, which count the rest of them.
     by_ring: u64,
-    /// What becomes of what was kept.
+    /// Takes a kept value whose loan is over.
     over: fn(T),
 }
 
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
-/// A pause that is any number of pauses: the kernel takes no time that is beyond its clock's.
+/// Longest pause at a time: the kernel refuses times beyond its clock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// Loans in a row that the kernel must have copied to be believed that it copies all.
+/// Copied loans in a row after which loans are pointless.
 const TRIALS: u64 = 16;
-/// Copies before it is asked again: routes change, and who listened in may be gone.
+/// Copies before the next trial: routes change, and packet captures end.
 const ASK_AGAIN: u64 = 1024;
 
 impl<T> Loans<T> {
@@ -114,7 +114,7 @@ impl<T> Loans<T> {
     /// lent now: a copy is the way.
     ///
     /// # Errors
-    /// `EAGAIN` if the socket is full; else what `send` says.
+    /// `EAGAIN` if the socket is full; else those of `send`.
     #[inline]
     pub(crate) fn lend<S>(
         &mut self,
@@ -143,7 +143,7 @@ impl<T> Loans<T> {
                 Ok(Some(sent))
             }
             Err(error) => {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+                let errno = errno_of(&error);
                 if errno != Errno::AGAIN {
                     // It may have got a number before it failed; if so, its notice is there already.
                     self.read_all(socket)?;
@@ -210,7 +210,7 @@ impl<T> Loans<T> {
         match zerocopy::returned(socket) {
             Ok(Some(returned)) => self.take_back(returned),
             Ok(None) => return Ok(false),
-            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL)),
+            Err(error) => return Err(errno_of(&error)),
         }
         Ok(true)
     }
@@ -242,7 +242,7 @@ impl<T> Loans<T> {
 }
 
 fn is_too_much<S>(sent: &io::Result<S>) -> bool {
-    sent.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::NOBUFS))
+    sent.as_ref().is_err_and(|error| errno_of(error) == Errno::NOBUFS)
 }
 
 fn is_ready(socket: BorrowedFd<'_>) -> io::Result<bool> {

@@ -1,4 +1,4 @@
-//! Storage that trains and extents are taken from.
+//! Mapped files, which trains and extents are taken from.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ impl MappedFile {
     /// sent from while it is still being written.
     ///
     /// # Errors
-    /// What `mmap` says; `EINVAL` for an empty length.
+    /// Those of `mmap`; `EINVAL` for an empty length.
     pub fn new(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::new(&file, in_memory(length)?)?;
         Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
@@ -36,9 +36,6 @@ impl MappedFile {
 
     /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring.
     /// Takes as long as reading what is not in memory.
-    ///
-    /// # Errors
-    /// As [`MappedFile::new`].
     pub fn populated(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::populated(&file, in_memory(length)?)?;
         Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
@@ -53,8 +50,8 @@ impl MappedFile {
     /// See [`MappedFile::set_hot`].
     ///
     /// # Errors
-    /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what
-    /// `check` says.
+    /// `ENOMEM` without enough memory, those of reading the file (which must not be shorter), or those of
+    /// `check`.
     pub fn copy<E: From<io::Error>>(
         &self,
         length: u64,
@@ -67,7 +64,7 @@ impl MappedFile {
         })
     }
 
-    /// Has threads whose ring holds `region`, a copy of this file's start, send from there; or, with none, no
+    /// Has threads whose ring holds `region`, a copy of this file's start, send from it; with `None`, no
     /// longer.
     pub fn set_hot(&self, region: Option<&Region>) {
         // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other
@@ -100,9 +97,9 @@ fn in_memory(length: u64) -> io::Result<usize> {
 /// Bytes of a file, referred to and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where they begin.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How many.
+    /// Length in bytes.
     pub length: usize,
 }
 
@@ -124,18 +121,17 @@ impl Extent {
     }
 }
 
-/// True if a range of a file is in memory.
+/// Presence of a range of a file in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
-    /// All of it is: reading it does not wait for storage.
+    /// All of it: reading does not wait for storage.
     Warm,
-    /// Some of it is not, or the kernel does not tell (before Linux 6.5).
+    /// Not all of it, or unknown (before Linux 6.5).
     Cold,
 }
 
 impl PageCache {
-    /// Asks the kernel; never blocks. An error counts as cold: reading the range tells what is really wrong
-    /// with it, and where the call is forbidden (a container's filter) that is the only way.
+    /// Asks the kernel; never blocks. An error counts as cold: then reading the range tells.
     pub fn of(file: &File, range: Range<u64>) -> PageCache {
         let page = rustix::param::page_size() as u64;
         let first = range.start / page * page;

@@ -1,4 +1,4 @@
-//! What a thread needs to send.
+//! Send context of a thread.
 
 use std::io;
 use std::sync::Arc;
@@ -6,38 +6,34 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::gather::Gather;
-use wirepath_sys::module::OpenError;
+use wirepath_sys::module::{Module, OpenError};
 use wirepath_sys::region::Region;
 
 use crate::buffer::Buffer;
-use crate::module_device::ModuleDevice;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 
-/// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel
-/// module's device if it has them.
+/// Memory for sending, allocated once for each thread, and the thread's ring and kernel module's device if it
+/// has them.
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
     pub(crate) buffer: Buffer,
-    pub(crate) device: ModuleDevice,
+    module: Option<Module>,
     ring: Option<Uring>,
 }
 
-/// What became of what was handed to a path.
+/// Outcome of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOutcome<T> {
-    /// So much of it was sent.
+    /// Packets or bytes that were sent.
     Sent(T),
-    /// It waits for [`SendContext::flush`], which answers for it.
+    /// Queued for [`SendContext::flush`], which answers for it.
     Queued,
 }
 
 impl SendContext {
     /// Opens a ring, which only the calling thread can use from then on. Without one nothing is ever queued.
-    ///
-    /// # Errors
-    /// Why there is none, in words that say what to do.
     pub fn open_ring(&mut self) -> io::Result<()> {
         self.ring = Some(Uring::open()?);
         Ok(())
@@ -45,26 +41,35 @@ impl SendContext {
 
     /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says
     /// in words why not.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open_module(&mut self) -> Result<(), OpenError> {
-        self.device.open().map(drop)
+        self.opened_module().map(drop)
     }
 
-    /// Has the ring hold a region from now on, as far as [`SendContext::poll_registrations`] has come with
-    /// it.
+    fn opened_module(&mut self) -> Result<&Module, OpenError> {
+        match &mut self.module {
+            Some(module) => Ok(module),
+            module => Ok(module.insert(Module::open()?)),
+        }
+    }
+
+    /// The kernel module's device, opened if need be, for a path that is about to send.
+    #[inline]
+    pub(crate) fn module(&mut self) -> Result<&Module, SendError> {
+        self.opened_module()
+            .map_err(|error| SendError::Unsupported { call: "open(/dev/wirepath)", errno: error.errno() })
+    }
+
+    /// Begins to register a region with the ring, which [`SendContext::poll_registrations`] continues.
     pub fn register(&mut self, region: Arc<Region>) {
         if let Some(ring) = &mut self.ring {
             ring.register(region);
         }
     }
 
-    /// As [`SendContext::register`], and does at once all that is to be done for it: for threads that may
-    /// wait.
+    /// Registers a region at once: for threads that may wait.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` without a ring, else what [`RegisterError`] says.
+    /// `EOPNOTSUPP` without a ring, else those of [`RegisterError`].
     pub fn register_now(&mut self, region: Arc<Region>) -> io::Result<()> {
         self.ring().map_err(|_| Errno::OPNOTSUPP)?.register(region);
         while self.poll_registrations().map_err(|failed| io::Error::other(failed.to_string()))?
@@ -73,10 +78,7 @@ impl SendContext {
         Ok(())
     }
 
-    /// Opens a ring if there is none, and has it hold a copy of a file: for threads that may wait.
-    ///
-    /// # Errors
-    /// As `open_ring` and `register_now`, and `ENOMEM` if there is not so much memory.
+    /// Registers a copy of a file, and opens a ring if there is none: for threads that may wait.
     pub fn register_copy(&mut self, file: &MappedFile) -> io::Result<()> {
         if self.ring.is_none() {
             self.open_ring()?;
@@ -87,19 +89,18 @@ impl SendContext {
         self.register_now(region)
     }
 
-    /// Has the ring send nothing more from a region, and lets go of it as [`SendContext::poll_registrations`]
-    /// comes to it and the network is done with what was sent.
+    /// Ends sending from a region; [`SendContext::poll_registrations`] unregisters it when nothing of it is
+    /// in flight.
     pub fn unregister(&mut self, region_id: u64) {
         if let Some(ring) = &mut self.ring {
             ring.unregister(region_id);
         }
     }
 
-    /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds'
-    /// worth.
+    /// Registers or unregisters one piece of a region: at most about 0.2 milliseconds of work.
     ///
     /// # Errors
-    /// [`RegisterError`]: the region is let go of.
+    /// [`RegisterError`]: the region is dropped.
     pub fn poll_registrations(&mut self) -> Result<RegistrationProgress, RegisterError> {
         self.ring.as_mut().map_or(Ok(RegistrationProgress::Done), Uring::poll_registrations)
     }
@@ -110,18 +111,18 @@ impl SendContext {
         self.ring.as_ref().is_some_and(|ring| ring.find(file, extent).is_some())
     }
 
-    /// How much is queued.
+    /// Number of sends that are queued.
     #[inline]
     pub fn queued(&self) -> usize {
         self.ring.as_ref().map_or(0, Uring::queued)
     }
 
-    /// How much can be queued before the next [`SendContext::flush`].
+    /// Number of sends that can be queued before the next [`SendContext::flush`].
     pub fn room(&self) -> usize {
         self.ring.as_ref().map_or(0, Uring::room)
     }
 
-    /// Sends all that is queued, in one call, and hands back for each its token and how many bytes were sent:
+    /// Sends all that is queued, in one call, and answers for each its token and how many bytes were sent:
     /// all or an error.
     pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
         let Some(ring) = &mut self.ring else { return };
@@ -131,25 +132,24 @@ impl SendContext {
         self.drop_failed_ring();
     }
 
-    /// Things sent that the network is not done with, as far as the kernel has told.
+    /// Sends in flight, as far as the kernel has told.
     pub fn in_flight(&self) -> usize {
         self.ring.as_ref().map_or(0, Uring::in_flight)
     }
 
-    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact
-    /// number when nothing is in flight. Nothing without a ring, and where the kernel does not say so (before
-    /// Linux 6.2).
+    /// Sends of the ring that the kernel copied: exact when nothing is in flight. `None` without a ring, and
+    /// before Linux 6.2.
     pub fn copied_by_kernel(&self) -> Option<u64> {
         self.ring.as_ref().and_then(Uring::copied)
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it
-    /// is. For whoever measures; nobody else has a reason to wait.
+    /// Waits until nothing is in flight, but no longer than `limit`; answers whether nothing is. For
+    /// measurements.
     pub fn drain(&mut self, limit: Duration) -> bool {
         self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
     }
 
-    /// Hears from the ring which loans are over. Never blocks; a call if anything is in flight.
+    /// Takes back loans of the ring that are over. Never blocks; a call if anything is in flight.
     pub fn reclaim_loans(&mut self) {
         if let Some(ring) = &mut self.ring {
             ring.reap();
@@ -167,8 +167,7 @@ impl SendContext {
         self.ring.as_mut().ok_or(missing)
     }
 
-    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it
-    /// step down.
+    /// Drops a ring that has failed, once it has answered all: paths that need it step down.
     pub(crate) fn drop_failed_ring(&mut self) {
         if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::failure) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");

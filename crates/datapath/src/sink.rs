@@ -1,4 +1,4 @@
-//! Where trains go: a UDP socket connected to one receiver.
+//! Sinks of trains: a UDP socket connected to one receiver.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::SendFlags;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery as V4, Ipv6PathMtuDiscovery as V6};
+use wirepath_sys::datagrams::payload_room;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::header_blocks::HeaderBlocks;
-use wirepath_sys::socket::{set_fragmentation, set_segment};
+use wirepath_sys::socket::set_segment;
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
@@ -25,17 +27,33 @@ const HEADER_BLOCKS: usize = 64;
 /// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
 ///
 /// # Errors
-/// `ENOTCONN` if it is not connected, else what the calls say.
+/// `ENOTCONN` if it is not connected, else those of the calls.
 pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
-    wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
+    let mtu = match socket.local_addr()? {
+        SocketAddr::V4(_) => sockopt::ip_mtu(socket),
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(socket),
+    };
+    Ok(mtu?)
+}
+
+/// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
+pub(crate) fn set_fragmentation(socket: impl AsFd, local: SocketAddr, allowed: bool) -> io::Result<()> {
+    match local {
+        SocketAddr::V4(_) => {
+            sockopt::set_ip_mtu_discover(socket, if allowed { V4::DONT } else { V4::WANT })?;
+        }
+        SocketAddr::V6(_) => {
+            sockopt::set_ipv6_mtu_discover(socket, if allowed { V6::DONT } else { V6::WANT })?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether packets of this size fit the MTU of the path that the socket is connected to. Where
 /// segments are cut for the sake of checksums only, or by the kernel module, packets may be fragmented if
 /// they do not.
 pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
-    let headers = |local: SocketAddr| if local.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    let room = || Ok::<u32, io::Error>(path_mtu(socket)?.saturating_sub(headers(socket.local_addr()?)));
+    let room = || Ok::<u32, io::Error>(payload_room(path_mtu(socket)?, socket.local_addr()?));
     room().is_ok_and(|room| u32::from(packet_size) <= room)
 }
 
@@ -49,7 +67,7 @@ pub struct UdpSink {
     fits: Cell<bool>,
     /// True if the kernel module may make trains.
     trains: bool,
-    /// There from the first path on that lends.
+    /// Present from the first path on that lends.
     pub(crate) lender: OnceCell<RefCell<HeaderLender>>,
 }
 
@@ -58,7 +76,7 @@ pub struct UdpSink {
 pub(crate) struct HeaderLender {
     pub(crate) loans: Loans<()>,
     pub(crate) blocks: HeaderBlocks,
-    /// Blocks are used in turn: as many as are kept are lent, and this one is next.
+    /// Next block; blocks are used in turn.
     pub(crate) next: usize,
 }
 
@@ -68,7 +86,7 @@ impl HeaderLender {
         Ok(HeaderLender { loans: Loans::new(HEADER_BLOCKS, |()| ()), blocks, next: 0 })
     }
 
-    /// Goes on to the next block.
+    /// Advances to the next block.
     pub(crate) fn advance(&mut self) {
         self.next = (self.next + 1) % HEADER_BLOCKS;
     }
@@ -80,7 +98,7 @@ impl UdpSink {
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
-    /// (524) if it lends and the kernel cannot (before Linux 5.0), else what the calls say.
+    /// (524) if it lends and the kernel cannot (before Linux 5.0), else those of the calls.
     pub fn new(socket: UdpSocket, packet_size: u16, path: DataPath) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
@@ -103,9 +121,6 @@ impl UdpSink {
 
     /// Sets the socket up for another path. The paths that send packet by packet let the network fragment
     /// what is too large for it, so that they work everywhere; those that send segments cannot.
-    ///
-    /// # Errors
-    /// What the calls say.
     pub fn prepare(&self, path: DataPath) -> io::Result<()> {
         if path.lends() && self.lender.get().is_none() {
             zerocopy::enable(self.socket.as_fd())?;
@@ -132,17 +147,13 @@ impl UdpSink {
         if self.fits.get() && self.trains { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
 
-    /// What was lent and what was copied; zeros if no path of this sink's lent. As of the last send or
-    /// [`UdpSink::wait_for_loans`].
+    /// Loans and copies, as of the last send or [`UdpSink::wait_for_loans`]; zeros if no path lent.
     pub fn loans(&self) -> LoanCounts {
         self.lender.get().map(|lender| lender.borrow().loans.counts()).unwrap_or_default()
     }
 
     /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
     /// engine.
-    ///
-    /// # Errors
-    /// What reading the error queue, or waiting for it, says.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match self.lender.get() {
             Some(lender) => lender.borrow_mut().loans.wait(self.socket.as_fd(), timeout),
@@ -158,5 +169,23 @@ impl UdpSink {
     /// The local address that packets come from.
     pub fn local_address(&self) -> SocketAddr {
         self.local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_path_has_an_mtu_once_connected() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = socket.local_addr().unwrap();
+        assert_eq!(path_mtu(&socket).unwrap_err().kind(), io::ErrorKind::NotConnected);
+        socket.connect(local).unwrap();
+        assert!(path_mtu(&socket).unwrap() >= 1280);
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let socket = UdpSocket::bind(address).unwrap();
+            set_fragmentation(&socket, socket.local_addr().unwrap(), true).unwrap();
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::Extent;
 /// each an RTP header and its payload, or ([`Headers::Generated`]) payload only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// Where the first packet begins, in bytes from the start of the file.
+    /// Start of the first packet, in bytes from the start of the file.
     pub offset: u64,
     /// Length of all packets together in bytes.
     pub length: u32,
@@ -24,7 +24,7 @@ pub struct Train {
     pub run: Run,
 }
 
-/// Where the headers of a train come from.
+/// Source of a train's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
     /// They are sent as they are stored.
@@ -59,7 +59,7 @@ impl Train {
         self.length.div_ceil(u32::from(self.packet_size))
     }
 
-    /// Where all of it is in the file.
+    /// Place of all of it in the file.
     pub(crate) fn extent(&self) -> Extent {
         Extent { offset: self.offset, length: self.length as usize }
     }
@@ -89,13 +89,13 @@ impl Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
     }
 
-    /// How long after the first packet the one `packets` later leaves, in microseconds.
+    /// Delay of the packet `packets` after the first, in microseconds.
     pub fn delay_us(&self, packets: u32) -> u64 {
         let ticks = (u64::from(packets) * u64::from(self.run.step)) >> 16;
         ticks * 1_000_000 / u64::from(CLOCK_HZ)
     }
 
-    /// How many packets leave within `us` of the first one, itself counted.
+    /// Number of packets that leave within `us` of the first one, which counts.
     pub fn packets_within(&self, us: u64) -> u32 {
         // No train is a minute long; the bound keeps the product below 2^64.
         let ticks = us.min(60_000_000) * u64::from(CLOCK_HZ) / 1_000_000;
@@ -134,7 +134,7 @@ impl Train {
         header
     }
 
-    /// Where the payload of packet `index` is; the skip is left out.
+    /// Place of packet `index`'s payload, without the skip.
     #[inline]
     pub(crate) fn payload(&self, index: u32, headers: Headers) -> Extent {
         let start = index * u32::from(self.packet_size);

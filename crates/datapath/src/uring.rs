@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
@@ -26,7 +27,7 @@ const PIECE: usize = 8 << 20;
 /// in.
 const OVERLAP: usize = 1 << 16;
 
-/// The ring does not have what is to be sent.
+/// The extent is not registered with the ring.
 pub(crate) const NOT_REGISTERED: SendError = SendError::Unsupported { call: CALL, errno: Errno::OPNOTSUPP };
 
 /// The token of what is sent alone.
@@ -37,7 +38,7 @@ pub(crate) struct Uring {
     ring: Ring,
     /// By identity.
     regions: Vec<Held>,
-    /// Something is left to do for regions that come or go.
+    /// Some regions are to be registered or unregistered.
     busy: bool,
     /// Answers to what was queued that came while something was sent alone.
     parked: Vec<(u64, Result<u32, Errno>)>,
@@ -50,21 +51,21 @@ struct Held {
     wanted: bool,
 }
 
-/// Where the ring has an extent of a file.
+/// Place of a file's extent in the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     piece: BufferIndex,
     range: Range<usize>,
 }
 
-/// What is left to do for regions that come or go.
+/// Work left for regions that are registered or unregistered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistrationProgress {
     /// Nothing.
     Done,
     /// More, at once.
     More,
-    /// Nothing until the network is done with what was sent: ask again later.
+    /// Nothing while sends are in flight: ask again later.
     Later,
 }
 
@@ -72,15 +73,15 @@ pub enum RegistrationProgress {
 #[derive(Debug, thiserror::Error)]
 #[error("io_uring cannot register memory: {error}{}", hint(.error))]
 pub struct RegisterError {
-    /// Which.
+    /// The region.
     pub region_id: u64,
-    /// Why not.
+    /// Its cause.
     pub error: io::Error,
 }
 
 fn hint(error: &io::Error) -> &'static str {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOMEM) => {
+    match errno_of(error) {
+        Errno::NOMEM => {
             "; the limit of locked memory is too low (ulimit -l, LimitMEMLOCK= in a systemd unit): each engine thread needs as \
              much as is held, or CAP_IPC_LOCK"
         }
@@ -141,8 +142,8 @@ impl Uring {
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
-    /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram:
-    /// one that is cut here is refused by the kernel (`EMSGSIZE`) as the whole would be.
+    /// Place of an extent, or as much of it as one piece has, if it is held. That is more than any datagram:
+    /// the kernel refuses a cut one (`EMSGSIZE`) like a whole one.
     #[inline]
     pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
         let held = &self.regions[self.position(file.hot()?).ok()?];
@@ -205,7 +206,7 @@ impl Uring {
         self.ring.submit(answer);
     }
 
-    /// What a flush will answer for.
+    /// Number of answers of the next flush.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         self.ring.queued() + self.parked.len()
@@ -265,13 +266,13 @@ fn piece_end(start: usize) -> usize {
 
 /// Says why there is no ring, and what to do.
 fn explain(error: io::Error) -> io::Error {
-    let words = match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS) => "this kernel was built without io_uring, or a container's filter hides it",
-        Some(Errno::PERM | Errno::ACCESS) => {
+    let words = match errno_of(&error) {
+        Errno::NOSYS => "this kernel was built without io_uring, or a container's filter hides it",
+        Errno::PERM | Errno::ACCESS => {
             "io_uring is not allowed here (sysctl kernel.io_uring_disabled, or a container's filter)"
         }
-        Some(Errno::OPNOTSUPP | Errno::INVAL) => "io_uring sends without a copy from Linux 6.0 on",
-        Some(Errno::NOMEM) => "the limit of locked memory is too low for io_uring (ulimit -l)",
+        Errno::OPNOTSUPP | Errno::INVAL => "io_uring sends without a copy from Linux 6.0 on",
+        Errno::NOMEM => "the limit of locked memory is too low for io_uring (ulimit -l)",
         _ => "io_uring cannot be used",
     };
     io::Error::new(error.kind(), format!("{words}: {error}"))

@@ -252,7 +252,7 @@ fn what_was_not_sent_is_not_counted() {
 
 /// Promise: Lent memory is not written before the kernel returns it.
 ///
-/// What a receiver has not read is still lent when its sink goes.
+/// Pages that a receiver has not read are still lent when the sink is dropped.
 #[test]
 fn a_sink_that_is_dropped_gives_its_loans_up() {
     let (sink, mut receiver) = tcp(BlockPath::Loan);
@@ -319,8 +319,7 @@ fn loans_stay_out_until_the_receiver_reads() {
 
 /// Promise: Where nothing more can be lent, copies are sent.
 ///
-/// What is beyond the sink's memory of loans is copied; and a connection that is cut gives back what was lent
-/// to it.
+/// Sends beyond the sink's table of loans are copied; a reset connection gives its loans back.
 #[test]
 fn more_loans_of_buffers_than_a_sink_remembers_are_copies() {
     let (sink, receiver) = tcp(BlockPath::Loan);

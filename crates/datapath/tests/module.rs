@@ -34,7 +34,7 @@ fn main() -> std::process::ExitCode {
     trial::run_needing(missing, tests)
 }
 
-/// What `statfs` says of a tmpfs (`TMPFS_MAGIC`).
+/// Type of a tmpfs in `statfs` (`TMPFS_MAGIC`).
 const TMPFS: i64 = 0x0102_1994;
 
 fn by_module() -> Delivered {

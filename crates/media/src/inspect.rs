@@ -1,4 +1,4 @@
-//! What is in an asset or an image, for `wirepath inspect`: duration, programmes, PIDs, bit rate over time,
+//! Inspection of assets and images, for `wirepath inspect`: duration, programmes, PIDs, bit rate over time,
 //! trains and random access points.
 
 mod asset;
@@ -21,10 +21,10 @@ pub use image::ImageInspector;
 pub use pids::PidReport;
 pub use trains::{PacketsPerTrain, TrainReport};
 
-/// Everything there is to say about an asset or an image.
+/// Report about an asset or an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What is in it, and what is wrong with it.
+    /// Description, and warnings.
     pub description: Description,
     /// Bytes of transport stream packets.
     pub payload_bytes: u64,

@@ -51,7 +51,7 @@ use cutter::Cutter;
 
 pub use estimate::{Estimate, estimate};
 
-/// The longest input that is worked through at once.
+/// Longest input that is handled at once.
 const PIECE_LENGTH: usize = 1 << 20;
 
 /// Packs one asset.
@@ -61,13 +61,13 @@ pub struct Packer {
     packing: Packing,
 }
 
-/// The asset cannot be packed; the file is at fault.
+/// Fault of an asset that cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is not a transport stream.
+    /// Not a transport stream.
     #[error(transparent)]
     NotTransportStream(#[from] NotTransportStream),
-    /// It has no clock.
+    /// No clock.
     #[error(transparent)]
     NoClock(#[from] NoClock),
 }
@@ -83,7 +83,7 @@ pub struct PackedSegment {
     pub starts: Vec<Start>,
 }
 
-/// What comes after the last segment.
+/// Table and header, which are written after the last segment.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The header: write it at 0 when everything else is on the disk.
@@ -96,9 +96,6 @@ pub struct Summary {
 
 impl Packer {
     /// A packer at the start of an asset.
-    ///
-    /// # Errors
-    /// [`PlanError`] where the recipe is out of range.
     pub fn new(plan: Plan) -> Result<Self, PlanError> {
         plan.recipe.check()?;
         let packing = Packing {
@@ -111,9 +108,6 @@ impl Packer {
     }
 
     /// Takes the next bytes of the asset. Take the segments with [`Packer::pop`] after each call.
-    ///
-    /// # Errors
-    /// [`Error`] as soon as it is clear that the asset cannot be packed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         for mut piece in bytes.chunks(PIECE_LENGTH) {
             while let Some(event) = self.deframer.next(&mut piece)? {
@@ -130,9 +124,6 @@ impl Packer {
     }
 
     /// Ends the asset: the last segments can be taken with [`Packer::pop`] then.
-    ///
-    /// # Errors
-    /// [`Error`] where the asset holds no packets or no clock.
     pub fn finish(&mut self) -> Result<Summary, Error> {
         while let Some(event) = self.deframer.finish()? {
             self.packing.take(event)?;
@@ -143,7 +134,7 @@ impl Packer {
         Ok(self.packing.cutter.finish(&mut self.packing.buffer, description))
     }
 
-    /// What is known about the asset so far.
+    /// Description of the asset, as far as it is known.
     pub fn description(&mut self) -> Description {
         let packing = &mut self.packing;
         packing.warnings.append(packing.survey.take_warnings());

@@ -1,4 +1,4 @@
-//! RTCP (RFC 3550 section 6): the sender's reports to bytes, what clients send to values.
+//! RTCP (RFC 3550 section 6): writes sender reports, reads clients' packets.
 
 mod ntp;
 
@@ -16,7 +16,7 @@ pub const CNAME_LIMIT: usize = 255;
 /// Bytes of a packet's first word, which says how long it is (RFC 3550 section 6.4.1).
 const HEADER_LENGTH: usize = 4;
 
-/// What a sender says of itself (RFC 3550 section 6.4.1).
+/// Contents of a sender report (RFC 3550 section 6.4.1).
 /// ```
 /// use std::time::Duration;
 /// use wirepath_media::rtcp::{self, NtpTime, SenderState};
@@ -31,7 +31,7 @@ const HEADER_LENGTH: usize = 4;
 pub struct SenderState {
     /// Its synchronisation source.
     pub ssrc: u32,
-    /// When this is said.
+    /// Time of the report.
     pub now: NtpTime,
     /// The same moment on the clock of the RTP timestamps.
     pub timestamp: u32,
@@ -41,36 +41,36 @@ pub struct SenderState {
     pub octets: u32,
 }
 
-/// What a receiver says of one source (RFC 3550 section 6.4.2).
+/// Report block about one source (RFC 3550 section 6.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
     /// Packets lost since the report before, in 1/256 of those expected.
     pub fraction_lost: u8,
-    /// Packets lost since the beginning; negative where some came twice.
+    /// Packets lost in all; negative with duplicates.
     pub cumulative_lost: i32,
     /// Highest sequence number received, with the count of its wraps above it.
     pub highest_sequence: u32,
     /// Mean deviation of the packets' spacing, in units of the RTP timestamp.
     pub jitter: u32,
-    /// Middle of the NTP time of the last sender's report that came; 0 where none did.
+    /// Middle of the NTP time of the last sender report; 0 without one.
     pub last_report: u32,
-    /// Time since then in 1/65536 s.
+    /// Time since that report in 1/65536 s.
     pub delay_since: u32,
 }
 
-/// What a datagram from a client says that matters to a sender.
+/// Contents of a client's datagram that matter to a sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Its reports about our source; at most 31 a packet.
+    /// Report blocks about our source; at most 31 a packet.
     pub receptions: Vec<Reception>,
-    /// True if it says it leaves.
+    /// BYE: it leaves.
     pub bye: bool,
 }
 
-/// A datagram that is no RTCP. The peer's fault, or a stranger's: count it and drop it.
+/// Fault of a datagram that is not RTCP.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRtcp {
-    /// The packets' lengths do not add up, or a version is not 2.
+    /// Wrong length or version of a packet.
     #[error("not a compound RTCP packet: {0}")]
     Framing(#[from] rtcp_types::RtcpParseError),
     /// The first packet must be a report (RFC 3550 appendix A.2).
@@ -79,12 +79,12 @@ pub enum NotRtcp {
 }
 
 impl SenderState {
-    /// A sender's report with its source's canonical name. The name is cut at [`CNAME_LIMIT`].
+    /// Sender report with the canonical name, cut at [`CNAME_LIMIT`].
     pub fn report(&self, cname: &str) -> Vec<u8> {
         write(self.compound(cname_that_fits(cname)))
     }
 
-    /// The same, and the farewell (RFC 3550 section 6.6): nothing is sent after it.
+    /// The same with BYE (RFC 3550 section 6.6): nothing is sent after it.
     pub fn bye(&self, cname: &str) -> Vec<u8> {
         write(self.compound(cname_that_fits(cname)).add_packet(Bye::builder().add_source(self.ssrc)))
     }
@@ -125,8 +125,8 @@ impl Reception {
     }
 }
 
-/// Reads a datagram from a client of the source `ssrc`. Packets inside it that are of no interest, or wrong
-/// in themselves, are passed over.
+/// Reads a datagram from a client of the source `ssrc`. Skips packets inside it that do not matter, or are
+/// invalid.
 pub fn read(datagram: &[u8], ssrc: u32) -> Result<Received, NotRtcp> {
     Compound::parse(datagram)?;
     if !matches!(datagram[1], SenderReport::PACKET_TYPE | ReceiverReport::PACKET_TYPE) {

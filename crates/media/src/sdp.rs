@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Name of the track in its URL: `rtsp://host/clip.ts/track1`.
 pub const TRACK: &str = "track1";
 
-/// What a client is told before it sets up a session.
+/// Description of a presentation, which a client reads before it sets up a session.
 /// ```
 /// use wirepath_media::sdp::Description;
 ///
@@ -28,15 +28,15 @@ pub const TRACK: &str = "track1";
 pub struct Description<'a> {
     /// The presentation's name, shown by players.
     pub name: &'a str,
-    /// Tells descriptions apart, with the server's address: the same presentation keeps its number.
+    /// Session id: the same presentation keeps it.
     pub id: u64,
     /// Goes up when the presentation's media change.
     pub version: u64,
     /// The server's address, as the client sees it.
     pub server: IpAddr,
-    /// How long the presentation is; nothing while that is not known.
+    /// Duration of the presentation; `None` while it is unknown.
     pub duration_us: Option<u64>,
-    /// Mean rate of the media with RTP, UDP and IP headers (RFC 3550 section 6.2); nothing while unknown.
+    /// Mean rate of the media with RTP, UDP and IP headers (RFC 3550 section 6.2); `None` while unknown.
     pub bits_per_second: Option<u64>,
 }
 

@@ -49,7 +49,7 @@ pub struct Figure {
 pub struct Panel {
     /// Empty where the figure has but one.
     pub title: String,
-    /// What is drawn.
+    /// Its scene.
     pub scene: Scene,
 }
 

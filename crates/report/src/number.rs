@@ -1,6 +1,6 @@
 //! Figures as people read them: three digits that count, and always a unit.
 
-/// What stands where there is no figure.
+/// Text for a missing figure.
 pub const NOTHING: &str = "–";
 
 /// Three digits that count, thousands apart: `0.0321`, `1.04`, `12,300`.

@@ -5,21 +5,21 @@ use crate::number::{NOTHING, visible};
 /// A table with a caption and a head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows, as a sentence; text between backticks is code.
+    /// Caption, as a sentence; text between backticks is code.
     pub caption: String,
     /// Its columns. The first one names the rows.
     pub columns: Vec<Column>,
     /// Its rows, each as long as there are columns.
     pub rows: Vec<Vec<Cell>>,
-    /// What has to be known to read it.
+    /// Explanations for the reader.
     pub notes: Vec<String>,
-    /// Where it is shown.
+    /// Level of detail.
     pub detail: Detail,
     /// Anchor of references inside a page, which numbers its tables.
     pub(crate) id: String,
 }
 
-/// How much of a document's detail a table is. Markdown has them all.
+/// Level of detail of a table in a document. Markdown has them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Shown everywhere.
@@ -44,13 +44,13 @@ pub struct Column {
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What it says.
+    /// Text.
     pub text: String,
-    /// What kind of thing it says.
+    /// Kind of the content.
     pub kind: Kind,
 }
 
-/// What a cell says.
+/// Kind of a cell's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Words or a figure.
@@ -59,9 +59,9 @@ pub enum Kind {
     Code,
     /// A figure that is not to be relied on.
     Noisy,
-    /// Something that went right.
+    /// Success.
     Good,
-    /// Something that went wrong.
+    /// Failure.
     Bad,
     /// The same name as in the row above.
     Again,
@@ -89,7 +89,7 @@ impl Kind {
 }
 
 impl Cell {
-    /// A cell of a kind. Whoever wrote the text: it commands no terminal.
+    /// A cell of a kind. Text of any origin: it commands no terminal.
     pub fn new(text: impl AsRef<str>, kind: Kind) -> Cell {
         Cell { text: visible(text.as_ref()), kind }
     }

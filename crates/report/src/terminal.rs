@@ -7,7 +7,7 @@ use crate::inline::plain;
 use crate::number::NOTHING;
 use crate::table::{Cell, Detail, Kind, Table};
 
-/// What a terminal can show.
+/// Abilities of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     /// Columns of its lines.

@@ -318,7 +318,7 @@ impl Object {
         let Some(descriptor) = self.tcp() else { return Ok(0) };
         let failed = |errno| self.error("shutdown", errno);
         sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
-        let io_failed = |error| failed(errno_of(error));
+        let io_failed = |error| failed(errno_of(&error));
         let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(io_failed)?;
         // A reader of the connection may have been told of the reset instead.
         if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(io_failed)? {

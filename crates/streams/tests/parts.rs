@@ -86,7 +86,8 @@ fn parts_are_copied_where_a_datagram_socket_takes_them() {
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
-    let parts = vec![ObjectPart::Bytes(Bytes::from_static(b"head")), ObjectPart::Extent { file, range: 1000..4000 }];
+    let parts =
+        vec![ObjectPart::Bytes(Bytes::from_static(b"head")), ObjectPart::Extent { file, range: 1000..4000 }];
     let mut stream = StreamBuilder::default()
         .input(Object::parts("answer", parts), Framing::Whole)
         .output(Object::datagrams("udp", sender.into(), None, Some(1000)).unwrap())
@@ -115,7 +116,8 @@ fn a_file_that_ends_too_early_is_an_error() {
 fn a_client_that_leaves_ends_the_stream() {
     let (file, _) = stored(50_000_000);
     let (server, client) = connection();
-    let end = send(&server, vec![ObjectPart::Extent { file, range: 0..50_000_000 }], PATIENCE, |_| drop(client));
+    let end =
+        send(&server, vec![ObjectPart::Extent { file, range: 0..50_000_000 }], PATIENCE, |_| drop(client));
     assert!(end.status.bytes_out < 50_000_000 && end.result.is_err(), "{end:?}");
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use bytes::{BufMut, BytesMut};
 use rustix::net::RecvFlags;
 
-/// Where bytes come from.
+/// Source of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// A stream socket: what is there, without waiting.
@@ -25,7 +25,7 @@ const LEAST: usize = 16 * 1024;
 /// Reads up to `room` bytes and puts them behind what is in `buffer`; answers how many, 0 at the end.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing yet; else what `recv`, `read` or `pread` says.
+/// `EAGAIN` if there is nothing yet; else those of `recv`, `read` or `pread`.
 pub fn append(
     from: From,
     descriptor: BorrowedFd<'_>,

@@ -27,7 +27,7 @@ impl HeaderBlocks {
     /// `count` blocks.
     ///
     /// # Errors
-    /// `EINVAL` for none, else what `mmap` says.
+    /// `EINVAL` for none, else those of `mmap`.
     pub fn new(count: usize) -> io::Result<HeaderBlocks> {
         PageBuffer::new(count * BLOCK_LENGTH).map(HeaderBlocks)
     }

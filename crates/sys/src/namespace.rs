@@ -9,7 +9,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// last of them.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, else what `unshare` says.
+/// `EPERM` without `CAP_SYS_ADMIN`, else those of `unshare`.
 pub fn leave_network() -> io::Result<()> {
     // SAFETY: descriptors stay shared between threads; only CLONE_FILES would part them.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
@@ -19,7 +19,7 @@ pub fn leave_network() -> io::Result<()> {
 /// from those of the host they have still to be made private.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, else what `unshare` says.
+/// `EPERM` without `CAP_SYS_ADMIN`, else those of `unshare`.
 pub fn leave_mounts() -> io::Result<()> {
     // SAFETY: descriptors stay shared. The thread's working folder and umask become its own, which no
     // borrowed value is about.

@@ -1,4 +1,4 @@
-//! What of a file is in memory.
+//! Presence of files in the page cache.
 
 use std::io;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::checked;
 /// Number of pages of `range` (in bytes) that the page cache holds, by `cachestat` (Linux 6.5). Never blocks.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.5, `EOPNOTSUPP` on hugetlbfs, else what the call says.
+/// `ENOSYS` before Linux 6.5, `EOPNOTSUPP` on hugetlbfs, else those of the call.
 pub fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> io::Result<u64> {
     if range.is_empty() {
         return Ok(0); // a length of 0 means "to the end of the file" to the kernel

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
+use crate::errno_of;
 use crate::pages::SharedPages;
 use crate::region::Region;
 
@@ -46,7 +47,7 @@ pub struct Ring {
     ring: IoUring,
     buffers: Buffers,
     loans: Table,
-    /// What was queued since all was last answered, in order.
+    /// Sends queued since all was last answered, in order.
     queued: Vec<Queued>,
     unanswered: usize,
     /// Sends of all buffers that the network is not done with.
@@ -76,7 +77,7 @@ struct Queued {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferIndex(u16);
 
-/// Why a send was not queued.
+/// Error of queueing a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The queue is full: submit first.
@@ -94,7 +95,7 @@ impl Ring {
     /// `ENOSYS` where the kernel has no io_uring, `EPERM` where it is not allowed
     /// (`kernel.io_uring_disabled`, a container's filter), `EOPNOTSUPP` where it cannot send without a copy
     /// (before Linux 6.0), `ENOMEM` where the limit of locked memory is too low for the ring itself, else
-    /// what the calls say.
+    /// those of the calls.
     pub fn new(entries: u32, buffers: u32) -> io::Result<Ring> {
         let mut ring = open(entries)?;
         let mut probe = Probe::new();
@@ -123,22 +124,18 @@ impl Ring {
     ///
     /// # Errors
     /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full;
-    /// `ENOMEM` if the limit of locked memory is too low; else what the call says.
+    /// `ENOMEM` if the limit of locked memory is too low; else those of the call.
     pub fn register(&mut self, region: &Arc<Region>, range: Range<usize>) -> io::Result<BufferIndex> {
         self.buffers.register(&self.ring, region, range).map(BufferIndex)
     }
 
-    /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is
-    /// done with what was. Never waits.
+    /// Unregisters a buffer: its region is dropped when nothing of it is in flight. Never waits.
     pub fn unregister(&mut self, index: BufferIndex) {
         self.buffers.unregister(&self.ring, index.0);
     }
 
     /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never
     /// waits for room in the socket; nothing happens until [`Ring::submit`].
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn send(
         &mut self,
         socket: Socket,
@@ -235,21 +232,19 @@ impl Ring {
         self.queued.capacity() - self.queued.len()
     }
 
-    /// Sends that the network is not done with, as far as is known: the kernel tells when it is asked to
-    /// submit.
+    /// Sends in flight, as far as the kernel has told.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Buffers that were taken away and still have sends in flight. [`Ring::reap_completions`] lets go of
-    /// them when these are over.
+    /// Unregistered buffers that still have sends in flight. [`Ring::reap_completions`] drops them when these
+    /// are over.
     pub fn unregistering(&self) -> usize {
         self.buffers.unregistering()
     }
 
-    /// Sends that the kernel copied after all, of those that the network is done with; nothing where it does
-    /// not say so (before Linux 6.2). It does for what stays on the host, and for devices that cannot gather
-    /// or compute checksums.
+    /// Finished sends that the kernel copied; `None` before Linux 6.2. It copies for receivers on the host,
+    /// and for devices that cannot gather or compute checksums.
     pub fn copied(&self) -> Option<u64> {
         self.reports.then(|| self.notices.copied.saturating_sub(self.notices.failed))
     }
@@ -281,7 +276,7 @@ impl Ring {
         self.queued.clear();
     }
 
-    /// Hears from the kernel which memory the network is done with. A call, if anything is in flight.
+    /// Takes completions from the kernel. A call, if anything is in flight.
     pub fn reap_completions(&mut self) {
         if self.in_flight() == 0 || self.unanswered > 0 {
             return; // in the second case `submit` does it
@@ -318,10 +313,10 @@ impl Ring {
         // SAFETY: the numbers are within what the queue holds, and there is no argument.
         let entered =
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(submit, wait_for, GET_EVENTS, None) };
-        entered.map(|_| ()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        entered.map(|_| ()).map_err(|error| errno_of(&error))
     }
 
-    /// Takes what the kernel has told.
+    /// Takes completions.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let Ring { ring, buffers, loans, queued, unanswered, in_flight, notices, .. } = self;
         for entry in ring.completion() {
@@ -366,8 +361,8 @@ impl Ring {
     }
 }
 
-/// A wait that is any number of waits: the kernel takes no time that is beyond its clock's.
+/// Longest wait at a time: the kernel refuses times beyond its clock.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// How often the kernel is asked again when it says that it cannot now.
+/// Retries when the kernel cannot now.
 const ATTEMPTS: u32 = 16;

@@ -8,7 +8,7 @@ use crate::checked;
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// What the kernel does with the bytes.
+/// Copy or loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// It copies them.

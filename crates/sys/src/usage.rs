@@ -17,9 +17,6 @@ pub struct Usage {
 
 impl Usage {
     /// Of this process until now (`getrusage` with RUSAGE_SELF).
-    ///
-    /// # Errors
-    /// None that `getrusage` has for these arguments.
     pub fn of_process() -> io::Result<Usage> {
         let mut usage = MaybeUninit::<libc::rusage>::uninit();
         // SAFETY: the kernel fills `usage`, which is as large as it takes it to be.
@@ -51,7 +48,7 @@ impl Usage {
         Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
 
-    /// What was used since `earlier`.
+    /// Use since `earlier`.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
             user: self.user.saturating_sub(earlier.user),

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use wirepath_sys::module::layout::{NUMBERS, STRUCTURES};
 use wirepath_testkit::{trial, trials};
 
-/// Where the header is.
+/// Path of the header.
 const UAPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/module/uapi");
 
 fn main() -> ExitCode {

@@ -303,7 +303,7 @@ fn a_table_that_is_full_says_so_and_has_room_again() {
     assert!(buffer[..100] == pattern(200)[100..]);
 }
 
-/// What a ring of one issuer answers elsewhere, and what a ring that has failed hands back.
+/// Answers of a ring on another thread, and of a ring that has failed.
 fn another_thread_is_refused() {
     let (mut ring, region, index) = ring_with(4096);
     let (socket, _receiver) = udp();

@@ -50,7 +50,7 @@ fn run(length: Length) -> Result<Results> {
     Ok(results)
 }
 
-/// What came of all steps so far.
+/// Results of all steps so far.
 #[derive(Default)]
 struct Results {
     tally: Tally,
@@ -65,7 +65,7 @@ impl Results {
     }
 }
 
-/// What needs nothing that is built.
+/// Steps that need nothing built.
 fn cheap() -> Vec<Step> {
     let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
     vec![
@@ -151,9 +151,10 @@ impl Suite {
         lanes
     }
 
-    /// What only computes.
+    /// Steps that only compute.
     fn when_idle(&self) -> Vec<Lane> {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+        let documentation = ["doc", "--no-deps", "--workspace", "--locked"];
         let examples = ["test", "--workspace", "--doc", "--locked"];
         // A workspace of its own, because its targets need another compiler; replaying the corpus does not.
         let fuzz =
@@ -162,6 +163,10 @@ impl Suite {
         let mut lanes = vec![
             vec![
                 cargo("clippy", &clippy, Count::ExitCode, 20).when_idle(),
+                // Needs the same metadata of dependencies as clippy.
+                cargo("documentation", &documentation, Count::ExitCode, 20)
+                    .with("RUSTDOCFLAGS", "-D warnings")
+                    .when_idle(),
                 cargo("examples", &examples, Count::TestResults, 20).when_idle(),
                 cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20)
                     .when_idle(),

@@ -1,8 +1,8 @@
 //! Figures in the documentation, filled in from kept results.
 //!
-//! A document says where and from what: a line `<!-- figure: PATH from RESULT... -->` for a data path, or
-//! `<!-- table: NAME from RESULT... -->`, and a line `<!-- end -->`. What is between them is generated; the
-//! rest is left as it is. Results are named by their place in the folder of results, without `.json`.
+//! A document marks generated parts: a line `<!-- figure: PATH from RESULT... -->` for a data path, or `<!--
+//! table: NAME from RESULT... -->`, and a line `<!-- end -->`. The text between them is generated; the rest
+//! is left as it is. Results are named by their place in the folder of results, without `.json`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,11 @@ use wirepath_assess::report::{Extract, extract};
 use wirepath_assess::result::Experiment;
 use wirepath_report::{escaped, markdown_table, number};
 
-/// What ends every generated part.
+/// End of every generated part.
 const END: &str = "<!-- end -->";
+
+/// Columns of a line of prose.
+const WIDTH: usize = 110;
 
 /// Tables, by their names in marks.
 const TABLES: [(&str, Extract); 10] = [
@@ -111,7 +114,7 @@ impl<'a> Mark<'a> {
         Ok(Some(Mark { what, sources: sources.split_whitespace().collect() }))
     }
 
-    /// Tables of each result, with a line that says where they come from.
+    /// Tables of each result, with a line on their origin.
     fn generated(&self, results: &mut Results) -> Result<String> {
         let mut text = String::new();
         for source in &self.sources {
@@ -123,8 +126,29 @@ impl<'a> Mark<'a> {
             }
             text += &format!("{} (`{source}`)\n\n", origin(assessment));
         }
-        Ok(text)
+        Ok(text.lines().map(wrapped).collect())
     }
+}
+
+/// A line of prose as lines of at most [`WIDTH`] columns; a row of a table as it is.
+fn wrapped(line: &str) -> String {
+    if line.starts_with('|') {
+        return format!("{line}\n");
+    }
+    let (mut text, mut columns) = (String::new(), 0);
+    for word in line.split(' ') {
+        let width = word.chars().count();
+        if columns > 0 && columns + 1 + width > WIDTH {
+            text.push('\n');
+            columns = 0;
+        } else if columns > 0 {
+            text.push(' ');
+            columns += 1;
+        }
+        text.push_str(word);
+        columns += width;
+    }
+    text + "\n"
 }
 
 impl Results {
@@ -137,7 +161,7 @@ impl Results {
     }
 }
 
-/// Where figures are from, and how far they can be relied on.
+/// Origin of figures, and how far they can be relied on.
 fn origin(assessment: &Assessment) -> String {
     let settings = &assessment.settings;
     let sink = escaped(&number::visible(&settings.sink));

@@ -1,5 +1,5 @@
-//! What the kernel module's paths are to gain over those that need no module, and whether results show it
-//! (section 5 of the papers).
+//! Goals of the kernel module's paths against those that need no module, and results (section 5 of the
+//! papers).
 
 use wirepath_assess::Assessment;
 use wirepath_assess::cost::{self, Group};
@@ -7,16 +7,16 @@ use wirepath_assess::result::{Experiment, PathKind, PathVariant, Variant};
 use wirepath_datapath::DataPath;
 use wirepath_report::{Cell, Kind, Table, number};
 
-/// What a path is held to, with packets that fill the MTU.
+/// Goal of a path, with packets that fill the MTU.
 struct Goal {
-    /// What is meant, where the paths' names do not say it.
+    /// Explanation, where the paths' names do not suffice.
     remark: &'static str,
     path: PathVariant,
     than: PathVariant,
     limit: Limit,
 }
 
-/// How much less a path has to cost than another, or how much more it may.
+/// Least gain over another path, or most cost.
 #[derive(Clone, Copy)]
 enum Limit {
     /// At least such a share less.
@@ -148,7 +148,7 @@ impl<'a> Stream<'a> {
 }
 
 impl Goal {
-    /// What a result says of it.
+    /// Result for the goal.
     fn cell(&self, stream: Option<&Stream<'_>>) -> Cell {
         let cost = |path| stream?.nanoseconds(path);
         let Some((one, other)) = cost(self.path).zip(cost(self.than)) else {

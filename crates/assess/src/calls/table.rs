@@ -17,14 +17,14 @@ const FOR_A_WAIT: u64 = 8;
 /// Calls that a report of the receiver explains: it may come in two pieces.
 const FOR_A_REPORT: u64 = 2;
 
-/// Calls that sending a queue explains, at most: to send, and to hear what became of it.
+/// Most calls that sending a queue explains: to send, and to reap completions.
 const FOR_A_FLUSH: u64 = 2;
 
 /// Calls that come once: readings of the error queue begin and end somewhere.
 const ONCE: u64 = 2;
 
-/// Sees whether a path made as many calls as its table says, beside those that its waits, the receiver's
-/// reports and returned loans explain.
+/// Checks that a path made as many calls as its table says, beside those that waits, reports of the receiver
+/// and returned loans explain.
 ///
 /// # Errors
 /// [`Error::Faulty`] if not.
@@ -50,7 +50,7 @@ pub(crate) fn check(
     )))
 }
 
-/// By the table alone.
+/// Range by the table alone.
 fn expected(case: &Case, stretches: impl Iterator<Item = Stretch>, sent: &Sent) -> RangeInclusive<u64> {
     let is_stream = case.transport == crate::result::Transport::Tcp;
     let headers = case.headers();
@@ -82,7 +82,7 @@ mod tests {
 
     const PACKETS: u64 = 480;
 
-    /// What counting so many calls for 480 packets in trains of 48 says.
+    /// Result of counting so many calls for 480 packets in trains of 48.
     fn counted(path: PathKind, calls: u64, sent: Sent) -> Result<(), Error> {
         let case = Case::new(path, Transport::Udp, Some(1000));
         let walk = case.walk(1000 * PACKETS, 1000 * PACKETS);

@@ -1,4 +1,4 @@
-//! Whether two results agree on what is relative: machines and kernels differ in seconds, good measurements
+//! Agreement of two results on relative figures: machines and kernels differ in seconds, good measurements
 //! not in ratios.
 
 use std::collections::HashMap;
@@ -17,16 +17,16 @@ pub const AGREEMENT: f64 = 0.10;
 /// A relative figure in both results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Agreement {
-    /// What it is a figure of.
+    /// Name of the figure.
     #[serde(flatten)]
     pub name: Name,
-    /// What it is relative to, with the same transport, MTU and size.
+    /// Base of the ratio, with the same transport, MTU and size.
     pub relative_to: String,
-    /// In the first result.
+    /// First result.
     pub first: f64,
-    /// In the second result.
+    /// Second result.
     pub second: f64,
-    /// By how much the larger is above the smaller.
+    /// Excess of the larger over the smaller.
     pub apart: f64,
     /// True if that is no more than [`AGREEMENT`].
     pub agree: bool,

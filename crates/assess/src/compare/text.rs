@@ -9,7 +9,7 @@ use super::{AGREEMENT, Agreement, Compared, Comparison, Verdict};
 use crate::figures::Name;
 
 impl Comparison {
-    /// How many relative figures agree.
+    /// Number of relative figures that agree.
     pub fn statement(&self) -> String {
         let limit = number::percent(AGREEMENT);
         let (all, agree) =
@@ -23,8 +23,8 @@ impl Comparison {
         }
     }
 
-    /// What differs, every figure, what only one has, and the relative figures that do not agree. The results
-    /// are called A and B in them.
+    /// Tables of differences, of every figure, of figures that only one has, and of relative figures that do
+    /// not agree. The results are called A and B in them.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.differences()];
         tables.extend(self.figures.chunk_by(are_neighbours).map(figures));
@@ -69,7 +69,7 @@ fn are_neighbours(one: &Compared, other: &Compared) -> bool {
     one.name.topic == other.name.topic && place(&one.name) == place(&other.name)
 }
 
-/// As in the papers: what, then by size.
+/// Figures by name, then by size, as in the papers.
 fn figures(figures: &[Compared]) -> Table {
     let mut table = Table::new(figures[0].name.place(), &["", "size", "#A", "#B", "#improvement"]);
     let mut first_places: HashMap<&str, usize> = HashMap::new();

@@ -16,7 +16,7 @@ const USUAL_CACHE: usize = 32 << 20;
 /// Memory, and the place where the next block is.
 pub(super) struct Arena {
     memory: Vec<u8>,
-    /// Where the first page begins.
+    /// Offset of the first page.
     start: usize,
     place: usize,
 }
@@ -32,8 +32,8 @@ pub(super) fn pair(largest: usize) -> Option<(Arena, Arena)> {
 }
 
 impl Arena {
-    /// Of so many bytes, whole pages, each written to: a page that never was is not there, and reading it
-    /// costs nothing.
+    /// Arena of so many bytes, whole pages, each written to: a page that was never written is not mapped, and
+    /// reading it costs nothing.
     pub(super) fn new(size: usize, fill: u8) -> Arena {
         let memory = vec![fill; size + PAGE];
         let start = memory.as_ptr().align_offset(PAGE);

@@ -1,4 +1,4 @@
-//! That what is timed really happens.
+//! Tests that the timed work really happens.
 
 use super::*;
 use crate::progress::Unwatched;

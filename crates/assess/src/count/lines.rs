@@ -1,4 +1,4 @@
-//! What tables 3 and 4 of the papers say of each path: calls of the kernel and copies, in packets.
+//! Lines of the papers' tables 3 and 4: kernel calls and copies of each path, in packets.
 
 use wirepath_datapath::{BlockPath, DataPath};
 
@@ -16,7 +16,7 @@ pub(super) struct Line {
     pub(super) copies: Option<Amount>,
 }
 
-/// Where a line stands.
+/// Table of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PaperTable {
     /// Table 3: content download.
@@ -32,7 +32,7 @@ pub(super) enum PaperTable {
 pub(super) enum Amount {
     /// However many packets there are.
     InAll(u32),
-    /// So many times n.
+    /// Multiple of n.
     Each(u32),
 }
 
@@ -77,7 +77,7 @@ const fn streaming(path: DataPath, calls: Amount, copies: Amount) -> Line {
 }
 
 impl Amount {
-    /// For so many packets.
+    /// Number for so many packets.
     pub(super) fn of(self, packets: u64) -> u64 {
         match self {
             InAll(number) => number.into(),
@@ -85,7 +85,7 @@ impl Amount {
         }
     }
 
-    /// As the papers write it: `2n`.
+    /// Notation of the papers: `2n`.
     pub(super) fn text(self) -> String {
         match self {
             InAll(number) => number.to_string(),

@@ -2,7 +2,7 @@
 //! bytes.
 //!
 //! Probes on these functions take a kernel module, `kernel/copies`: the kernel's own probe events refuse
-//! them. What it says is in its source.
+//! them. Its source describes its output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,10 +13,11 @@ use crate::result::Copies;
 
 const DEVICE: &str = "/dev/wirepath_copies";
 
-/// It copies requests and structures too: of its copies only those of a header's length are headers.
+/// Function that also copies requests and structures: of its copies only those of a header's length are
+/// headers.
 const OF_STRUCTURES: &str = "_copy_from_user";
 
-/// Those without which copies would be missed.
+/// Functions without which copies would be missed.
 const NEEDED: [&str; 3] = ["_copy_from_iter", "_copy_to_iter", OF_STRUCTURES];
 
 /// Length of the headers that are sent; no structure that a call on the way has is as long.
@@ -42,10 +43,10 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Does something and answers what was copied meanwhile, by the functions that copied anything.
+    /// Returns the result of `act` and the copies made meanwhile, by function.
     ///
     /// # Errors
-    /// What `act` answers; [`Error::Unable`] if copies were missed.
+    /// Errors of `act`; [`Error::Unable`] if copies were missed.
     pub(super) fn during<T>(
         &self,
         act: impl FnOnce() -> Result<T, Error>,

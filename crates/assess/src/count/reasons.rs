@@ -1,14 +1,14 @@
-//! Why what was counted differs from what the papers say.
+//! Reasons for differences between counts and the papers.
 
 use wirepath_datapath::{BlockPath, DataPath};
 
 use super::lines::{Amount, line_of};
 use crate::result::{Counted, PathKind};
 
-/// Why a count differs from the papers'.
+/// Reasons for a difference from the papers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reasons {
-    /// In words; none where nothing differs.
+    /// Reasons; none where nothing differs.
     pub reasons: Vec<&'static str>,
     /// True if they account for all of the difference, to the last call and copy.
     pub are_all: bool,
@@ -21,7 +21,7 @@ const PAGES: &str = "a read copies page by page: a packet that crosses a page is
 const JOINED: &str = "one copy takes header and payload, which the papers count as two";
 const REFERENCES: &str = "this kernel copies pages that are sent by reference over UDP";
 
-/// What copies into packets.
+/// Functions that copy into packets.
 const INTO_PACKETS: [&str; 4] =
     ["_copy_from_iter", "_copy_from_iter_nocache", "csum_and_copy_from_iter", "csum_and_copy_from_iter_full"];
 
@@ -50,7 +50,7 @@ impl Reasons {
     }
 }
 
-/// By how much calls may differ from the papers', and why.
+/// Possible differences of calls from the papers', and their reasons.
 fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     match papers {
@@ -61,7 +61,7 @@ fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
     }
 }
 
-/// The same of copies.
+/// Possible differences of copies, and their reasons.
 fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     let by = |function| counted.copies_by(function) as i64;

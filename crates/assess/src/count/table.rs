@@ -1,4 +1,4 @@
-//! What was counted, beside what the papers say.
+//! Counts beside those of the papers.
 
 use super::lines::{Amount, PaperTable, line_of};
 use super::reasons::reasons;
@@ -43,7 +43,7 @@ pub fn tables(counts: &[Counted]) -> Vec<Table> {
     [download, streaming].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// What was sent.
+/// Note on the packets that were sent.
 fn sent(counts: &[Counted]) -> Option<String> {
     let one = counts.iter().find(|counted| counted.size.is_some())?;
     Some(format!(
@@ -55,7 +55,7 @@ fn sent(counts: &[Counted]) -> Option<String> {
 
 /// `2n`, `1`, or `1.36n` where it is no whole number of times.
 fn in_packets(count: u64, packets: u64) -> String {
-    /// What is so much less than the packets is not a share of them.
+    /// Counts that are so much less than the packets are shown as they are.
     const FEW: u64 = 64;
     match (count, packets) {
         (0, _) | (_, 0 | 1) => count.to_string(),

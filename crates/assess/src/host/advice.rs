@@ -1,13 +1,13 @@
-//! What could be better, and how: judged from what was found, so that it is tested without such a machine.
+//! Advice from the facts found, so that it is tested without such a machine.
 
 use wirepath_datapath::release;
 
 use crate::result::{Advice, Device, Host};
 
-/// A rule looks at the machine and says what it makes of it.
+/// Rule that gives advice on a machine.
 type Rule = fn(&Facts<'_>) -> Vec<Advice>;
 
-/// In the order in which they are shown: what costs most first.
+/// Rules in the order of their output: most expensive findings first.
 const RULES: &[Rule] = &[
     old_kernel,
     no_checksums,

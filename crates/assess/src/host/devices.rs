@@ -32,7 +32,7 @@ pub(super) fn all() -> Vec<Device> {
     names.iter().filter_map(|name| examine(socket.as_fd(), name)).collect()
 }
 
-/// One device; nothing if it is gone in the meantime.
+/// Facts of one device; nothing if it vanished meanwhile.
 fn examine(socket: BorrowedFd<'_>, name: &DeviceName) -> Option<Device> {
     let rings = device::rings(socket, name).ok().map(|rings| Rings {
         transmit: rings.transmit,
@@ -52,7 +52,7 @@ fn examine(socket: BorrowedFd<'_>, name: &DeviceName) -> Option<Device> {
     })
 }
 
-/// Those that matter, in the order of [`FEATURES`], by ethtool's names.
+/// Features in the order of [`FEATURES`], by ethtool's names.
 fn features(all: &[device::Feature]) -> Vec<Feature> {
     let known = FEATURES.iter().filter_map(|(kernel, ethtool)| {
         let feature = all.iter().find(|feature| feature.name == *kernel)?;

@@ -31,7 +31,7 @@ const CAPABILITIES: &[(&str, CapabilitySet)] = &[
     ("CAP_IPC_LOCK", CapabilitySet::IPC_LOCK),
 ];
 
-/// All of them that can be found out, by name.
+/// Settings that can be found out, by name.
 pub(super) fn all() -> Vec<Setting> {
     let mut settings: Vec<Setting> = SYSCTLS.iter().filter_map(|name| sysctl(name)).collect();
     for (name, resource) in [("RLIMIT_MEMLOCK", Resource::Memlock), ("RLIMIT_NOFILE", Resource::Nofile)] {
@@ -75,7 +75,7 @@ fn huge_pages() -> Vec<Setting> {
         .collect()
 }
 
-/// So many KiB, in the unit that fits.
+/// Size in the unit that fits.
 fn size(kib: u64) -> String {
     match kib {
         kib if kib > 0 && kib.is_multiple_of(1 << 20) => format!("{} GiB", kib >> 20),
@@ -95,7 +95,7 @@ fn counting() -> String {
     }
 }
 
-/// With this option the kernel charges no process for soft interrupts.
+/// Option by which the kernel charges no process for soft interrupts.
 const IRQ_TIME: &str = "CONFIG_IRQ_TIME_ACCOUNTING";
 
 /// An option that the kernel was built with, where that can be found out.
@@ -104,7 +104,7 @@ fn kernel_option(name: &str) -> String {
     kernel_config().map_or("unknown".to_owned(), |config| in_words(&config))
 }
 
-/// From the kernel itself (CONFIG_IKCONFIG_PROC), else from where distributions put it.
+/// Configuration of the kernel: its own (CONFIG_IKCONFIG_PROC), else the one that distributions install.
 fn kernel_config() -> Option<String> {
     let release = machine::kernel();
     let packed = Command::new("gzip").args(["-dc", "/proc/config.gz"]).stdin(Stdio::null()).output();

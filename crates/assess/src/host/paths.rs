@@ -1,5 +1,4 @@
-//! Which data paths run here. Each is tried over the loopback device: no list of requirements is as right as
-//! that.
+//! Trials of data paths over the loopback device: no list of requirements is as right as that.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,7 +19,7 @@ use crate::result::{Experiment, PathKind, PathState, Transport};
 const BLOCK: usize = 3 * DATAGRAM;
 const DATAGRAM: usize = 188;
 
-/// What a receiver waits at most for what was sent to it.
+/// Read timeout of a receiver.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// All paths, those for streaming first, on a kernel of this release.
@@ -43,7 +42,7 @@ pub(super) fn all(kernel: &str) -> Vec<PathState> {
     streams.into_iter().chain(downloads).collect()
 }
 
-/// What a trial says of a path.
+/// State of a path after its trial.
 fn state(
     experiment: Experiment,
     path: PathKind,
@@ -67,7 +66,7 @@ fn state(
     PathState { experiment, path, transport, runs, missing, remedy }
 }
 
-/// What an error says is missing, and how to get it.
+/// Requirement that an error says is missing, and its remedy.
 fn lack(error: &io::Error) -> (String, String) {
     if let Some(module) = error.get_ref().and_then(|inner| inner.downcast_ref::<OpenError>()) {
         let remedy = match module {

@@ -1,14 +1,13 @@
-//! Reading what the kernel says in files.
+//! Readers of kernel files.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// More than this of a file is not read: the longest that is needed is the first processor's part of
-/// /proc/cpuinfo.
+/// Most bytes that are read: the longest file that is needed is the first processor's part of /proc/cpuinfo.
 const LIMIT: u64 = 64 * 1024;
 
-/// What the file holds, without blanks at its ends; nothing if it cannot be read or is empty.
+/// Content of the file, trimmed; nothing if it cannot be read or is empty.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;

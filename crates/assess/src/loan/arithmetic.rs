@@ -1,4 +1,4 @@
-//! What follows from the runs of a point.
+//! Figures derived from the runs of a point.
 
 use crate::result::LoanPoint;
 use crate::statistics::Summary;

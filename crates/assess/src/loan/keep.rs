@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::result::{Loan, Threshold, Transport};
 
-/// What became of thresholds.
+/// Number of thresholds written and not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Written to the file.
@@ -16,9 +16,8 @@ pub struct Kept {
     pub quick: usize,
 }
 
-/// Adds the thresholds of `loan` to the calibration file, for the devices that the sink stands for. Of other
-/// sinks, and of connections but to another host, nobody knows which devices they stand for, so nothing is
-/// kept.
+/// Adds the thresholds of `loan` to the calibration file, for the devices that the sink stands for. Other
+/// sinks, and connections but to another host, stand for no device: nothing is kept.
 ///
 /// # Errors
 /// [`Error::System`] if the file cannot be read or written, or is something else: then it is left as it is.

@@ -1,4 +1,4 @@
-//! One size: its runs, copied and lent.
+//! Runs of one size, copied and lent.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::arithmetic::median;
 use super::sends::{How, Made, Sends};
 use crate::result::{Experiment, LoanPoint, Measurement, PathVariant, Run, Transport};
 
-/// One size over one transport from one place in a page.
+/// Size over one transport from one place in a page.
 pub(super) struct Point {
     pub(super) copy_s: Vec<f64>,
     pub(super) copied: Timed,

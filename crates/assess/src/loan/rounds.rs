@@ -11,7 +11,7 @@ use crate::findings::Findings;
 use crate::progress::Progress;
 use crate::test_bed::TestBed;
 
-/// How far the rounds are, for whoever watches.
+/// Progress of the rounds.
 struct Way<'a> {
     progress: &'a mut dyn Progress,
     doing: String,
@@ -22,12 +22,12 @@ struct Way<'a> {
 /// True if a point goes on.
 enum Outcome {
     Goes,
-    /// What was measured of it before is no figure either.
+    /// Its earlier runs are no figure either.
     Ends,
 }
 
 impl Series<'_> {
-    /// As many rounds as runs are asked for. What was measured until an error stays.
+    /// Runs as many rounds as were asked for. Measurements before an error stay.
     pub(super) fn rounds(
         &mut self,
         test_bed: &TestBed,
@@ -52,7 +52,7 @@ impl Series<'_> {
         Ok(())
     }
 
-    /// One run of a point, copied and lent.
+    /// Runs a point once, copied and lent.
     fn once(
         &mut self,
         index: usize,

@@ -19,7 +19,7 @@ use crate::walk::Stretch;
 /// Most bytes of a UDP datagram (IPv4), and so of a send.
 pub(super) const MOST_OF_DATAGRAM: u32 = 65_507;
 
-/// How the payload comes into the kernel.
+/// Kind of send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// `send` copies it.
@@ -41,7 +41,7 @@ pub(super) struct Sends {
     pub(super) segment: u16,
 }
 
-/// One run, and what was lent in it.
+/// Result of one run.
 pub(super) struct Made {
     pub(super) run: Run,
     /// Sends.
@@ -91,15 +91,14 @@ impl Sends {
         u64::from(self.size) + if self.aligned { 0 } else { page }
     }
 
-    /// For people.
     pub(super) fn label(&self) -> String {
         let how = if self.how == How::Copied { "copied" } else { "lent" };
         let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
-        let place = if self.aligned { "from a page on" } else { "from before a page on" };
+        let place = if self.aligned { "page-aligned" } else { "unaligned" };
         format!("{} bytes {place} {how}, {transport}", self.size)
     }
 
-    /// One run of about so many bytes. With the time goes what taking loans back costs.
+    /// Runs about so many bytes. The time includes taking loans back.
     pub(super) fn run(
         &self,
         volume: u64,

@@ -37,7 +37,7 @@ const OVER_TCP: [u32; 11] = [64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65
 /// The largest send.
 pub(super) const LARGEST: u32 = 1 << 20;
 
-/// Smaller ones are measured from the beginning of a page only: nobody lends them, wherever they begin.
+/// Least size measured from one byte before a page, too: smaller sends are never worth a loan.
 const LEAST_UNALIGNED: u32 = 1024;
 
 /// A run has no more sends: small ones would take minutes for the volume, and say no more.
@@ -50,7 +50,7 @@ const WARM_UP: u64 = 16;
 /// Share of the time that goes into what comes before the runs, about.
 pub(super) const BEFORE: f64 = 0.3;
 
-/// One MTU.
+/// Series of one MTU.
 pub(super) struct Series<'a> {
     pub(super) options: &'a Options,
     pub(super) copies: Option<&'a mut ColdCopies>,
@@ -61,7 +61,7 @@ pub(super) struct Series<'a> {
     pub(super) is_whole: bool,
 }
 
-/// What a series found.
+/// Findings of a series.
 pub(super) struct Taken {
     pub(super) points: Vec<LoanPoint>,
     pub(super) thresholds: Vec<Threshold>,
@@ -77,7 +77,7 @@ impl<'a> Series<'a> {
     /// Verifies, warms up and times. What was measured until an error stays.
     ///
     /// # Errors
-    /// What ends the assessment; what concerns one size is in `found`.
+    /// Errors that end the assessment; those of one size are in `found`.
     pub(super) fn make(
         &mut self,
         test_bed: &TestBed,
@@ -145,7 +145,7 @@ impl<'a> Series<'a> {
         (self.options.volume / size).clamp(1, most) * size
     }
 
-    /// What was found. Why there is no threshold goes to `found`.
+    /// Findings. The reason for a missing threshold goes to `found`.
     pub(super) fn take(self, found: &mut Findings) -> Taken {
         let mtu = self.mtu;
         let measured: Vec<Point> =
@@ -199,7 +199,7 @@ fn all_sends(mtu: u32) -> Vec<Sends> {
         .collect()
 }
 
-/// Says where we are, and whether to go on.
+/// Reports progress, or ends on a request to stop.
 pub(super) fn go_on(
     progress: &mut dyn Progress,
     share: f64,
@@ -210,7 +210,7 @@ pub(super) fn go_on(
     if progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
 }
 
-/// What was made, or nothing if that concerns these sends alone and is noted.
+/// The result, or nothing if its error concerns these sends alone and is noted.
 pub(super) fn of<T>(
     sends: &Sends,
     mtu: u32,

@@ -1,4 +1,4 @@
-//! What sends need beside a test bed: the file, and what paths write into.
+//! File to send, and the send context.
 
 use wirepath_datapath::SendContext;
 
@@ -10,7 +10,7 @@ use crate::media::Media;
 use crate::result::Transport;
 use crate::test_bed::TestBed;
 
-/// One file, in the page cache.
+/// File in the page cache, and the send context.
 pub(super) struct Supplies {
     media: Media,
     scratch: SendContext,

@@ -1,4 +1,4 @@
-//! From which size of a send on lending is cheaper, as far as the runs say.
+//! Threshold of lending, as far as the runs say.
 
 use crate::result::{LoanPoint, Threshold, Transport};
 use crate::statistics::{NOISY_SPREAD, Summary};
@@ -6,13 +6,13 @@ use crate::statistics::{NOISY_SPREAD, Summary};
 /// Lending must be cheaper by this share. It is what figures that are not called noisy may still be off by.
 const MARGIN: f64 = NOISY_SPREAD;
 
-/// Fewer runs have no spread that says anything.
+/// Fewest runs with a spread.
 const FEWEST_RUNS: usize = 3;
 
-/// What the sizes of one alignment say.
+/// Verdict of the sizes of one alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// From this size on it is cheaper.
+    /// Cheaper from this size on.
     From(u64),
     /// The largest is not.
     Never,
@@ -62,8 +62,8 @@ pub(super) fn ignored(points: &[LoanPoint], transport: Transport, mtu: u32) -> V
     sizes
 }
 
-/// The least size from which on all are cheaper. Noisy ones are passed over, and so are those above the
-/// largest that was lent: nobody knows of them. One below that could not be lent is as good as dear.
+/// The least size from which on all are cheaper. Noisy ones are ignored, and so are those above the largest
+/// that was lent, since nothing is known of them. One below that could not be lent counts as dear.
 fn verdict(mut points: Vec<&LoanPoint>) -> Verdict {
     points.sort_unstable_by_key(|point| std::cmp::Reverse(point.size));
     let mut lent = points.into_iter().skip_while(|point| point.lent_send_s.is_empty()).peekable();

@@ -16,7 +16,7 @@ pub(super) fn kernel_copies(turned: &[Turned], transport: Transport) -> bool {
     counts.loans > 0 && counts.copied_by_kernel == counts.loans
 }
 
-/// Says of what sizes loans became copies, a line for each transport.
+/// Records the sizes whose loans became copies, a line for each transport.
 pub(super) fn explain(turned: &[Turned], mtu: u32, found: &mut Findings) {
     for transport in [Transport::Udp, Transport::Tcp] {
         let of: Vec<&Turned> = turned.iter().filter(|turned| turned.sends.transport == transport).collect();

@@ -20,13 +20,13 @@ use crate::test_socket::TestSocket;
 const VOLUME: u64 = 128 << 10;
 const SENDS: u64 = 4;
 
-/// What does not arrive at once on this machine does not arrive.
+/// Read timeout of a receiver on this machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends and compares.
 ///
 /// # Errors
-/// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if it does not work here.
+/// [`Error::Faulty`] with the place of a difference; [`Error::Unable`] if it does not work here.
 pub(super) fn verify(
     sends: &Sends,
     file: u64,
@@ -57,7 +57,7 @@ pub(super) fn verify(
     verified
 }
 
-/// What should come.
+/// Expected bytes.
 struct Expected {
     /// The file's first bytes, as many as are sent.
     bytes: Vec<u8>,
@@ -102,7 +102,7 @@ fn stream(
     mut receiver: &TcpStream,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let TestSocket::Blocks(sink) = socket else { unreachable!("blocks go to an socket for blocks") };
+    let TestSocket::Blocks(sink) = socket else { unreachable!("blocks go to a socket for blocks") };
     let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
     let mut came = vec![0; sends.size as usize];
     for stretch in sends.stretches(expected.file, expected.volume) {
@@ -111,8 +111,7 @@ fn stream(
             let extent = Extent { offset, length: (end - offset) as usize };
             match path.send(sink, medium, extent, scratch) {
                 Ok(bytes) => {
-                    let wrong =
-                        |what: &str| Error::Faulty(format!("what was sent from byte {offset} on {what}"));
+                    let wrong = |what: &str| Error::Faulty(format!("bytes from {offset} on {what}"));
                     let came = &mut came[..bytes];
                     receiver.read_exact(came).map_err(|error| wrong(&format!("did not arrive ({error})")))?;
                     if *came != expected.bytes[offset as usize..][..bytes] {

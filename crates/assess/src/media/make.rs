@@ -17,11 +17,11 @@ pub(super) const VERSION: u32 = 1;
 /// Progress is said and asked for once in so many bytes.
 const STEP: u64 = 16 << 20;
 
-/// What comes next, into the buffer from its start; how much it is. Nothing at the end.
+/// Writes the next bytes into an empty buffer; none at the end.
 pub(crate) trait Writer: FnMut(&mut Vec<u8>) -> io::Result<()> {}
 impl<F: FnMut(&mut Vec<u8>) -> io::Result<()>> Writer for F {}
 
-/// Where a file is kept.
+/// Name of a kept file.
 pub(super) fn name(scratch: &Path, kind: Content, length: u64) -> PathBuf {
     scratch.join(match kind {
         Content::Payload => format!("assess-{VERSION}-{length}.payload"),

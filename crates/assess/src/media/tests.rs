@@ -84,7 +84,7 @@ fn what_cannot_be_sent_is_refused() {
     }
 }
 
-/// Who stops it: an unfinished file is not left behind.
+/// Progress that stops at once: an unfinished file is not left behind.
 struct Stops;
 
 impl Progress for Stops {

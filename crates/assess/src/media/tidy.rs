@@ -1,18 +1,18 @@
-//! Removing files of earlier assessments that nobody will send again.
+//! Removal of files of earlier assessments that are of no more use.
 
 use std::fs;
 use std::path::Path;
 
 use crate::progress::Progress;
 
-/// Removes all that assessments made in this folder, but for what is being made. Whoever sends such a file
-/// now has it open and keeps it.
+/// Removes all that assessments made in this folder, but for what is being made. A process that has such a
+/// file open keeps it.
 pub fn remove_made(folder: &Path, progress: &mut dyn Progress) {
     tidy(folder, 0, progress); // no payload has this length
 }
 
-/// Removes what this program made here for payloads of other lengths, and what makers that were killed left
-/// unfinished. Whoever sends such a file now has it open and keeps it.
+/// Removes files that this program made here for payloads of other lengths, and unfinished ones of makers
+/// that were killed. A process that has such a file open keeps it.
 pub(super) fn tidy(folder: &Path, length: u64, progress: &mut dyn Progress) {
     let Ok(entries) = fs::read_dir(folder) else { return }; // it is made when a file is
     for entry in entries.filter_map(Result::ok) {

@@ -1,13 +1,13 @@
-//! Which functions of the kernel copy, which are the way in and out, and which are the network stack.
+//! Classes of kernel functions: copying, entering and leaving the kernel, the network stack.
 //!
 //! One table, so that a share can be disputed line by line. A name that ends with `*` is the beginning of
-//! names; what the compiler appends (`.constprop.0`, `.isra.0`, `.cold`) is not looked at. The first line
-//! that fits decides. What no line knows (the page cache, the file system, memory, locks, the scheduler)
-//! belongs to none of the three.
+//! names; suffixes of the compiler (`.constprop.0`, `.isra.0`, `.cold`) are ignored. The first line that fits
+//! decides. Functions of no line (the page cache, the file system, memory, locks, the scheduler) belong to
+//! none of the three.
 
 use Class::{Copying, Entering, Network};
 
-/// What a function is for.
+/// Class of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
     /// Copies payload.
@@ -120,7 +120,7 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// What a function of the kernel is for.
+/// Class of a kernel function.
 pub(super) fn of_kernel(name: &str) -> Class {
     let bare = name.split('.').next().unwrap_or(name);
     let rule =
@@ -128,7 +128,7 @@ pub(super) fn of_kernel(name: &str) -> Class {
     rule.map_or(Class::Other, |(class, ..)| *class)
 }
 
-/// Returns whether a name is as the pattern says; `*` stands for any letters, at its end or once within.
+/// Returns whether a name matches the pattern; `*` stands for any letters, at its end or once within.
 fn fits(name: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let start = parts.next().unwrap_or_default();

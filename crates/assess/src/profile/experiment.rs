@@ -36,7 +36,7 @@ const FEWEST_SAMPLES: u64 = 1000;
 /// be sampled they are left out, with the remedy.
 ///
 /// # Errors
-/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+/// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
 pub fn run(
     options: &Options,
     result: &mut Assessment,
@@ -94,7 +94,7 @@ fn on(
     Ok(())
 }
 
-/// One path, which is verified before as when it is timed.
+/// Profiles one path, after it was verified.
 fn of_case(rounds: &mut Rounds<'_>, case: &Case, profiler: &mut Profiler) -> Result<Profile, Error> {
     rounds.media.want(case.content(), rounds.progress)?;
     verify(case, rounds.test_bed, rounds.media, &mut rounds.scratch)?;

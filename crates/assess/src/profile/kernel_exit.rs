@@ -1,16 +1,15 @@
 //! Samples behind a system call's instruction.
 //!
 //! The way out of the kernel has interrupts off, and ends with the instruction that puts them on again and
-//! goes to user space. A timer that went off meanwhile is heard there: the sample stands at the first
-//! instruction after the call, in user space, though the time was spent leaving the kernel. A quarter of the
-//! samples of a loop of `getpid` stand there. They are charged to the kernel's exit; the one instruction that
-//! is really there takes no time.
+//! goes to user space. A timer that expired meanwhile fires there: the sample has the first instruction after
+//! the call, in user space, though the time was spent leaving the kernel. A quarter of the samples of a loop
+//! of `getpid` have it. They are charged to the kernel's exit; the one instruction itself takes no time.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What such samples are called among functions.
+/// Function name of such samples.
 pub(super) const NAME: &str = "[return to user space]";
 
 /// The instruction that enters the kernel.

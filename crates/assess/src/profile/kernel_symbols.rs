@@ -6,13 +6,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::ProfileError;
 use crate::host::read;
 
-/// What an address outside of all functions is called.
+/// Name of an address outside of all functions.
 const UNKNOWN: &str = "[unknown]";
 
-/// More than this of /proc/kallsyms is not read; a kernel with all its modules has some 20 MiB.
+/// Most bytes of /proc/kallsyms that are read; a kernel with all its modules has some 20 MiB.
 const LIMIT: u64 = 256 << 20;
 
-/// Where each function of the kernel begins, in order.
+/// Address and name of each kernel function, in order.
 pub(super) struct KernelSymbols(Vec<(u64, Box<str>)>);
 
 impl KernelSymbols {

@@ -21,32 +21,32 @@ const PERIOD_NS: u64 = 249_989;
 /// step.
 const RING: usize = 1 << 17;
 
-/// How many times as long as the processor time that is wanted it may take.
+/// Limit of the run, as a multiple of the processor time that is wanted.
 const PATIENCE: u32 = 10;
 
-/// Of the word in each record that says where it was taken (`linux/perf_event.h`).
+/// Processor mode, in the `misc` word of each record (`linux/perf_event.h`).
 const MODE: u16 = 7;
 const USER: u16 = 2;
 
-/// Where the thread stood.
+/// Location of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
-    /// At this address in the kernel.
+    /// Address in the kernel.
     Kernel(u64),
-    /// At this address in user space.
+    /// Address in user space.
     User(u64),
 }
 
-/// What was seen.
+/// Samples taken.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// How often it stood where.
+    /// Number of samples at each location.
     pub(super) places: HashMap<Place, u64>,
     /// Samples for which there was no room.
     pub(super) lost: u64,
 }
 
-/// What samples parts of a step.
+/// Sampler of parts of a step.
 pub struct Sampled<'a> {
     sampler: &'a mut Sampler,
     /// Processor time that was sampled.
@@ -58,7 +58,7 @@ pub(super) struct Sampling {
     sampler: Sampler,
     /// Lost until now: the kernel counts from the beginning.
     lost: u64,
-    /// Losses that records told of; what is counted by on kernels that do not count (before 6.0).
+    /// Losses by records of the ring, for kernels that do not count them (before 6.0).
     told_lost: u64,
 }
 
@@ -66,7 +66,7 @@ impl Sampled<'_> {
     /// Samples while it acts.
     ///
     /// # Errors
-    /// What `act` says, and [`ProfileError::Sampling`].
+    /// Errors of `act`, and [`ProfileError::Sampling`].
     pub fn during<T, E: From<ProfileError>>(&mut self, act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.sampler.enable().map_err(ProfileError::Sampling)?;
         let before = used();
@@ -78,7 +78,7 @@ impl Sampled<'_> {
 }
 
 impl Sampling {
-    /// For the calling thread, whatever processor it is on. Nothing is sampled yet.
+    /// Sampling of the calling thread, on any processor, not started.
     pub(super) fn of_this_thread() -> Result<Sampling, ProfileError> {
         // A kernel before 6.0 does not know this word, and says that the request is invalid.
         let counter = build(ReadFormat::LOST).or_else(|error| match Errno::from_io_error(&error) {
@@ -89,9 +89,8 @@ impl Sampling {
         Ok(Sampling { sampler, lost: 0, told_lost: 0 })
     }
 
-    /// Calls `step` again and again, which says what of it is sampled, until so much processor time was
-    /// sampled, or it has been at it [`PATIENCE`] times as long: others may use the processor, and work may
-    /// wait.
+    /// Calls `step` again and again until so much processor time was sampled, or [`PATIENCE`] times as long
+    /// has passed: others may use the processor, and work may wait.
     pub(super) fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,
@@ -150,7 +149,7 @@ fn build(also: ReadFormat) -> io::Result<perf_event::Counter> {
         .build()
 }
 
-/// Why the kernel does not let us sample.
+/// Profile error for a failed `perf_event_open`.
 fn why_not(error: io::Error) -> ProfileError {
     match Errno::from_io_error(&error) {
         Some(Errno::ACCESS | Errno::PERM) => {

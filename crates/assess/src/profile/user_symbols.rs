@@ -5,7 +5,7 @@ use std::io;
 
 use crate::host::read;
 
-/// What an address in no mapped file is called.
+/// Name of an address in no mapped file.
 const UNKNOWN: &str = "[user]";
 
 /// Ranges of addresses and the file mapped there, in order.

@@ -1,9 +1,9 @@
-//! What is measured: parts of the experiment, and in each the ways to do the same.
+//! Cases: parts of the experiment, and the methods of each.
 
 use super::task::DATAGRAM;
 use crate::subject::{Method, Part, Program};
 
-/// What is measured at a time.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) part: Part,
@@ -61,7 +61,6 @@ impl Case {
         Case { links, ..self }
     }
 
-    /// For people.
     pub(crate) fn label(&self) -> String {
         let Case { part, method, block, links, idle, .. } = self;
         let mut label = format!("{part} by {}", method.name());

@@ -1,4 +1,4 @@
-//! Whether every sink got exactly what it should: each byte, once, in order.
+//! Comparison of received with sent bytes: each byte, once, in order.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::result::Part;
 /// Compares what came to the sinks of a case, in order, with what was sent.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// Description of the difference.
 pub(crate) fn check(
     case: &Case,
     pattern: &Pattern,
@@ -43,7 +43,7 @@ fn block(case: &Case) -> usize {
     case.block.unwrap_or(1)
 }
 
-/// As it arrives.
+/// Bytes as they arrive.
 fn touched(case: &Case, mut bytes: Vec<u8>) -> Vec<u8> {
     if case.touch {
         bytes.iter_mut().for_each(|byte| *byte ^= MASK);
@@ -67,7 +67,7 @@ fn in_any_order(contents: &[Vec<u8>], streams: &[Vec<u8>]) -> Result<(), String>
         let stream = missing.remove(key(content)).ok_or_else(unknown)?;
         same(content, stream).map_err(|wrong| format!("sink {place}: {wrong}"))?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("{} streams came nowhere", missing.len())) }
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} streams did not arrive", missing.len())) }
 }
 
 /// Each record is at one sink, those of a sink in the order in which they were sent.
@@ -82,12 +82,12 @@ fn at_random(contents: &[Vec<u8>], all: &[u8], block: usize) -> Result<(), Strin
             let sent = all.chunks(block).nth(number).unwrap_or_default();
             same(record, sent).map_err(|wrong| format!("sink {place}, record {number}: {wrong}"))?;
             if last.is_some_and(|last| last > number) {
-                return Err(format!("sink {place}: record {number} came behind a later one"));
+                return Err(format!("sink {place}: record {number} arrived after a later one"));
             }
             last = Some(number);
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("{} records came nowhere", missing.len())) }
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} records did not arrive", missing.len())) }
 }
 
 fn key(bytes: &[u8]) -> &[u8] {
@@ -96,11 +96,10 @@ fn key(bytes: &[u8]) -> &[u8] {
 
 fn same(came: &[u8], sent: &[u8]) -> Result<(), String> {
     if came.len() != sent.len() {
-        return Err(format!("{} bytes came of {}", came.len(), sent.len()));
+        return Err(format!("received {} of {} bytes", came.len(), sent.len()));
     }
     let differs = came.iter().zip(sent).position(|(one, other)| one != other);
-    differs
-        .map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x} and should be {:#04x}", came[at], sent[at])))
+    differs.map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x}, expected {:#04x}", came[at], sent[at])))
 }
 
 /// Blocks of all inputs, one of each in turn.
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
     use crate::relay::cases::cases;
 
-    /// What sinks of a part should get of so many bytes of each connection.
+    /// Right contents of the sinks of a part for so many bytes of each connection.
     fn right(part: Part, pattern: &Pattern, links: usize) -> (Case, Volume, Vec<Vec<u8>>) {
         let case = cases(part).into_iter().find(|case| case.links == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
@@ -191,7 +190,7 @@ mod tests {
         let block = block(&case);
         contents[1].rotate_left(block);
         let wrong = check(&case, &pattern, volume, &contents).unwrap_err();
-        assert!(wrong.contains("behind a later one"), "{wrong}");
+        assert!(wrong.contains("arrived after a later one"), "{wrong}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Datagrams to what is measured, and the receivers behind it.
 //!
-//! Nobody answers a datagram, so the source looks at what waits for the measured socket
-//! (`/proc/PID/net/udp`), and at what receivers have, and sends no more than there is room for: nothing may
+//! Datagrams have no acknowledgement, so the source reads the queue of the measured socket
+//! (`/proc/PID/net/udp`) and the counts of receivers, and sends no more than there is room for: nothing may
 //! be lost, since what is lost costs less.
 
 use std::fs;
@@ -35,10 +35,10 @@ const WINDOW: u64 = 64 << 10;
 /// Room for datagrams that each receiver asks for.
 const ROOM: usize = 1 << 20;
 
-/// After so long without a datagram no more will come.
+/// Timeout behind the last datagram.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Where datagrams arrive.
+/// Receivers of datagrams.
 pub(crate) struct Receivers {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Bytes that the one that has least has.
@@ -46,19 +46,19 @@ pub(crate) struct Receivers {
     thread: JoinHandle<io::Result<Received>>,
 }
 
-/// What arrived.
+/// Received datagrams.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// Bytes at each receiver.
     pub(crate) counts: Vec<u64>,
-    /// What these were, if they were kept.
+    /// Received bytes, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
     /// When the last came.
     pub(crate) ended: Instant,
 }
 
 impl Receivers {
-    /// So many, each of which expects so many bytes; beside the processor that is measured.
+    /// Opens receivers beside the measured processor, each of which expects so many bytes.
     pub(crate) fn open(
         test_bed: &TestBed,
         number: usize,
@@ -153,7 +153,7 @@ impl Received {
     }
 }
 
-/// What a source of datagrams sends.
+/// Datagrams of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bursts {
     /// Datagrams in all.
@@ -196,8 +196,8 @@ pub(crate) fn send(
     })
 }
 
-/// Looks at what waits for the socket of the process until that is little enough. It is looked at again and
-/// again because nobody tells, on a processor that has nothing else to do.
+/// Polls the queue of the process' socket until it is short enough: no event tells, and this processor has
+/// nothing else to do.
 fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -206,22 +206,23 @@ fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bo
         // again.
         if let Some(Queue { waiting, dropped }) = queue(&table, socket) {
             if dropped > 0 {
-                return Err(io::Error::other(format!(
-                    "{dropped} datagrams were lost before they were taken"
-                )));
+                return Err(io::Error::other(format!("the measured socket dropped {dropped} datagrams")));
             }
             if is_enough(waiting) {
                 return Ok(());
             }
         }
         if Instant::now() > deadline {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "what is measured takes no more datagrams"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the measured process takes no more datagrams",
+            ));
         }
         std::thread::yield_now();
     }
 }
 
-/// What the kernel knows of a UDP socket.
+/// Receive queue of a UDP socket.
 #[derive(Debug, PartialEq, Eq)]
 struct Queue {
     /// Bytes that wait, as it charges them.

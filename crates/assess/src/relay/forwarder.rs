@@ -1,9 +1,9 @@
 //! The side that is measured: a process of its own that moves data from sources to sinks and does nothing
 //! else.
 //!
-//! It is told what to do in one line ([`Task`]), says where it can be reached, makes its connections, says
-//! that it is ready, and begins when it is told to. All that comes before is in no figure. Other programs are
-//! started through it, too, so that they end with whoever started them.
+//! Its protocol is a line of JSON in ([`Task`]), the port out, connections made, “ready” out, “go” in. All
+//! before “go” is in no figure. Other programs are started through it, too, so that they end with the process
+//! that started them.
 
 mod copy;
 mod datagrams;
@@ -27,7 +27,7 @@ use super::task::{How, Shape, Task, words};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// What a forwarder moves between.
+/// Connections of a forwarder.
 pub(crate) struct Ends {
     /// Data comes from them.
     pub(crate) inputs: Vec<TcpStream>,
@@ -37,11 +37,11 @@ pub(crate) struct Ends {
     pub(crate) datagrams: Option<UdpSocket>,
 }
 
-/// What is left to be done when a forwarder is ready. It moves everything, to the end.
+/// Work of a forwarder that is ready: moves everything, to the end.
 pub(crate) type Prepared = Box<dyn FnOnce() -> io::Result<()>>;
 
-/// The whole of `wirepath assess forwarder`: becomes the program that is named, or moves what standard input
-/// says. Ends with the thread that started it, however that ends.
+/// Runs `wirepath assess forwarder`: becomes the program that is named, or does the task on standard input.
+/// Ends with the thread that started it, however that ends.
 ///
 /// # Errors
 /// If the program cannot be started, if standard input has no task, or if what it asks for fails.
@@ -58,12 +58,12 @@ pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
     let prepared = prepare(&task, ends)?;
     say(words::READY)?;
     if next()? != words::GO {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "told something else than to go"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line: expected `go`"));
     }
     prepared()?;
     say(words::DONE)?;
     // Connections stay until whoever started this has seen all it wants to see, and closes this end.
-    next().map_or(Ok(()), |_| Err(io::Error::new(io::ErrorKind::InvalidData, "told more than to go")))
+    next().map_or(Ok(()), |_| Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line after `go`")))
 }
 
 fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
@@ -92,7 +92,7 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
 }
 
 impl Ends {
-    /// Says where it can be reached, and makes all connections, in order.
+    /// Prints the port, and makes all connections, in order.
     fn open(task: &Task) -> io::Result<Ends> {
         if let Shape::Datagrams(_) = &task.shape {
             let socket = UdpSocket::bind((task.listen, 0))?;
@@ -142,7 +142,7 @@ pub(crate) fn allow_descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What the largest crowd takes: a connection for each idle stream, two and a pipe for each busy one, and
+/// Descriptors of the largest crowd: a connection for each idle stream, two and a pipe for each busy one, and
 /// some.
 pub(crate) const DESCRIPTORS: u64 = 1 << 14;
 

@@ -1,7 +1,6 @@
 //! Bytes of which every one is known: what sources send, by the place in a stream.
 //!
-//! They are in memory that is a file, so that sources send them by reference and cost the machine as little
-//! as can be.
+//! Its memory is a file, so that sources send it by reference and cost the machine as little as can be.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,8 +10,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::error::{Doing, Error};
 
-/// After so many bytes they begin again: a prime number of pages, so that blocks, of whatever size, begin
-/// with bytes of their own.
+/// Period of the pattern: a prime number of pages, so that blocks, of whatever size, begin with bytes of
+/// their own.
 const LENGTH: usize = 1021 * 4096;
 
 /// Bytes by which a place in the pattern is recognised.
@@ -48,7 +47,8 @@ impl Pattern {
         &self.file
     }
 
-    /// Where in [`Pattern::file`] the byte at `position` of a stream is, and how many follow in one piece.
+    /// Offset in [`Pattern::file`] of the byte at `position` of a stream, and the number of bytes from there
+    /// to the end.
     pub(crate) fn piece(&self, position: u64) -> (u64, usize) {
         let offset = position % LENGTH as u64;
         (offset, LENGTH - offset as usize)

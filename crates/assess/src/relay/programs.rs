@@ -1,4 +1,4 @@
-//! Programs that people relay TCP with, each set up in a temporary folder as its manual says.
+//! TCP relays of others, each set up in a temporary folder as its manual says.
 
 use std::env;
 use std::fs;
@@ -10,11 +10,11 @@ use super::side::Side;
 use crate::error::{Doing, Error};
 use crate::subject::Program;
 
-/// Where Debian and Ubuntu keep what is no part of the program itself.
+/// Folder of nginx' modules on Debian and Ubuntu.
 const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 impl Program {
-    /// Where it is.
+    /// Path of the program.
     ///
     /// # Errors
     /// [`Error::Unable`] if it is not installed.
@@ -53,7 +53,7 @@ impl Program {
     }
 }
 
-/// A port that nobody has at the moment.
+/// A free port.
 fn free_port(address: IpAddr) -> Result<u16, Error> {
     let listener = TcpListener::bind((address, 0)).doing("looking for a free port")?;
     Ok(listener.local_addr().doing("looking for a free port")?.port())

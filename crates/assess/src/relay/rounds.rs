@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::result::{Method, Part, RelayCost};
 use crate::test_bed::TestBed;
 
-/// What is moved and compared before anything is timed, at most.
+/// Most bytes moved to verify a case.
 const VERIFIED: u64 = 2 << 20;
 
 /// Share of the time that goes into that, about.
@@ -37,7 +37,7 @@ impl Rounds<'_> {
     /// Verifies and times these cases. What was found until an error is in `costs` and `found`.
     ///
     /// # Errors
-    /// What ends the assessment; what concerns one case is in `found`.
+    /// Errors that end the assessment; those of one case are in `found`.
     pub(super) fn run(
         mut self,
         wanted: &[Case],
@@ -105,7 +105,7 @@ impl Rounds<'_> {
         let bytes = (VERIFIED * case.part.share()).min(self.options.volume);
         let outcome = trials.run(case, bytes, true)?;
         check(case, &trials.pattern, outcome.volume, &outcome.contents)
-            .map_err(|wrong| Error::Faulty(format!("what arrived is not what was sent: {wrong}")))
+            .map_err(|wrong| Error::Faulty(format!("received data differs: {wrong}")))
     }
 
     fn see_whether_it_is_possible(&self, case: &Case) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! The side that is measured, as whoever measures it sees it: a process, and the processor time that it used.
+//! The measured side: a process, and the processor time that it used.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,26 +15,26 @@ use crate::error::{Doing, Error};
 /// A program that has not opened its port by then, or not ended its children, does not.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A forwarder that says nothing for so long has stopped: a run takes seconds.
+/// Timeout for a line of a forwarder: a run takes seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// How often a program is looked at that says nothing by itself.
+/// Polling interval for programs that report nothing.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A process that is measured. It is killed when this is dropped.
 pub(crate) struct Side {
     name: String,
     child: Child,
-    /// Of a forwarder.
+    /// Pipes of a forwarder.
     talk: Option<(ChildStdin, BufReader<ChildStdout>)>,
-    /// Where it can be reached.
+    /// Listening port.
     pub(crate) port: u16,
 }
 
 /// Processor time until now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
-    /// In all, to the nanosecond; of children that have ended, in ticks.
+    /// Processor time, to the nanosecond; of children that have ended, in ticks.
     total: Duration,
     /// The kernel's division of it, in ticks.
     user_ticks: u64,
@@ -54,7 +54,7 @@ impl Side {
         side.tell(&task)?;
         let line = side.hear()?;
         let port = line.strip_prefix(words::LISTENING).and_then(|port| port.parse().ok());
-        side.port = port.ok_or_else(|| side.failed(&format!("it said {line:?}")))?;
+        side.port = port.ok_or_else(|| side.failed(&format!("unexpected output {line:?}")))?;
         Ok(side)
     }
 
@@ -89,7 +89,7 @@ impl Side {
         self.expect(words::READY)
     }
 
-    /// Has a forwarder begin.
+    /// Starts a forwarder.
     pub(crate) fn go(&mut self) -> Result<(), Error> {
         match self.talk {
             Some(_) => self.tell(words::GO),
@@ -102,10 +102,10 @@ impl Side {
         self.expect(words::DONE)
     }
 
-    /// What it has used until now, and its children, those that have ended included.
+    /// Processor time until now, with that of its children, ended ones included.
     pub(crate) fn spent(&self) -> Result<Spent, Error> {
         let stat = self.read("stat")?;
-        let unknown = || self.failed("the kernel says nothing of its time");
+        let unknown = || self.failed("cannot parse its /proc/PID/stat");
         let [user, system, child_user, child_system] = ticks(&stat).ok_or_else(unknown)?;
         let of_ended = (child_user + child_system) as f64 / rustix::param::clock_ticks_per_second() as f64;
         let mut total = Duration::from_secs_f64(of_ended);
@@ -154,7 +154,7 @@ impl Side {
             output.read_line(&mut line)
         });
         match heard {
-            Ok(0) => Err(self.failed("it ended; what it said about that stands above")),
+            Ok(0) => Err(self.failed("it ended; its error is above")),
             Ok(_) => Ok(line.trim_end().to_owned()),
             Err(error) => Err(self.failed(&error.to_string())),
         }
@@ -166,7 +166,7 @@ impl Side {
         }
         match self.hear()? {
             line if line == word => Ok(()),
-            line => Err(self.failed(&format!("it said {line:?}, not {word:?}"))),
+            line => Err(self.failed(&format!("unexpected output {line:?}: expected {word:?}"))),
         }
     }
 
@@ -197,8 +197,8 @@ impl Spent {
     }
 }
 
-/// This program once more. Of the link's name and not of what it points to: the file may have been replaced
-/// since it started.
+/// Command for this program. Its name is that of the link and not of the target: the file may have been
+/// replaced since the start.
 fn ourselves() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["assess", "forwarder"]);
@@ -211,13 +211,13 @@ fn started(command: &mut Command) -> Result<Child, Error> {
     child.doing(&format!("starting {}", command.get_program().display()))
 }
 
-/// Waits until there is something to be heard.
+/// Waits for output.
 fn wait_for(output: &BufReader<ChildStdout>) -> io::Result<()> {
     let patience = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
     if output.buffer().is_empty()
         && poll(&mut [PollFd::new(output.get_ref(), PollFlags::IN)], Some(&patience))? == 0
     {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing"));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no output"));
     }
     Ok(())
 }
@@ -230,7 +230,7 @@ fn ticks(stat: &str) -> Option<[u64; 4]> {
     Some([next()?, next()?, next()?, next()?])
 }
 
-/// Returns whether somebody listens on this port, in the network namespace of the process.
+/// Returns whether a socket listens on this port, in the network namespace of the process.
 fn listens(process: u32, port: u16) -> Result<bool, Error> {
     let table =
         fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;

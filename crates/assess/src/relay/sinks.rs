@@ -1,5 +1,4 @@
-//! Where connections go that data arrives on: connects, and takes what comes, beside the processor that is
-//! measured.
+//! Sinks: connect and receive, beside the measured processor.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +12,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use wirepath_sys::socket::set_least_to_wake;
+use wirepath_sys::socket::set_receive_low_watermark;
 
 use super::forwarder;
 use super::source::PATIENCE;
@@ -26,35 +25,35 @@ const WAKE: u32 = 256 << 10;
 /// Bytes taken by one call.
 const CALL: usize = 1 << 20;
 
-/// What comes first is gigabytes, where there are a thousand connections.
+/// Timeout for the first bytes: gigabytes with a thousand connections.
 const FIRST: Duration = Duration::from_secs(120);
 
 /// Sinks, on a thread of their own.
 pub(crate) struct Sinks {
-    /// Told when each has got what comes first.
+    /// Signal that each has got its first bytes.
     first: Receiver<()>,
     thread: JoinHandle<io::Result<Arrived>>,
 }
 
-/// What is expected of a connection.
+/// Bytes expected of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// Bytes that come first, of which is told when they have come to all.
+    /// First bytes, of which there is a signal when all have come.
     pub(crate) first: u64,
     /// Bytes in all, if connections do not end.
     pub(crate) enough: Option<u64>,
 }
 
-/// What came.
+/// Received bytes.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     /// Bytes that came to each.
     pub(crate) counts: Vec<u64>,
-    /// What these bytes were, if they were kept.
+    /// Received bytes, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
     /// When the last one ended.
     pub(crate) ended: Instant,
-    /// They are closed when this is dropped.
+    /// Connections that are closed when this is dropped.
     _connections: Vec<TcpStream>,
 }
 
@@ -81,7 +80,7 @@ impl Sinks {
     pub(crate) fn wait_first(&self) -> Result<(), Error> {
         self.first
             .recv_timeout(FIRST)
-            .map_err(|_| Error::Faulty("what was to come first did not come".to_owned()))
+            .map_err(|_| Error::Faulty("timed out waiting for the first bytes".to_owned()))
     }
 
     /// Waits until they have ended.
@@ -135,12 +134,12 @@ fn take(
     Ok(Arrived { counts, contents, ended: Instant::now(), _connections: connections })
 }
 
-/// Those that something came to.
+/// Indexes of readable connections.
 fn ready(epoll: &OwnedFd, events: &mut [MaybeUninit<Event>]) -> io::Result<Vec<usize>> {
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
     let (ready, _) = epoll::wait(epoll, events, Some(&patience))?;
     if ready.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for half a minute"));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no data for 30 seconds"));
     }
     Ok(ready.iter().map(|event| event.data.u64() as usize).collect())
 }
@@ -155,14 +154,14 @@ struct Taking {
 }
 
 impl Taking {
-    /// Has a connection wake for much, but never for more than will come.
+    /// Sets the low-water mark of a connection: high, but never above what will come.
     fn wake_for(&mut self, connection: &TcpStream, index: usize, expected: Expected) -> io::Result<()> {
         let count = self.counts[index];
         let next = if count < expected.first { Some(expected.first) } else { expected.enough };
         let wake = next.map_or(WAKE, |next| WAKE.min(u32::try_from(next - count).unwrap_or(WAKE)));
         if self.wakes[index] != wake {
             self.wakes[index] = wake;
-            set_least_to_wake(connection.as_fd(), wake)?;
+            set_receive_low_watermark(connection.as_fd(), wake)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Where connections come from that bring data: listens, and sends when it is told to, to whoever takes it.
+//! Sources of data: listen, and send on request, beside the measured processor.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,28 +17,27 @@ use super::pattern::Pattern;
 use crate::error::{Doing, Error};
 use crate::test_bed::TestBed;
 
-/// Nothing that an experiment waits for takes so long.
+/// Timeout of everything that an experiment waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How far apart the places in the pattern are that neighbours' streams begin at: in pages, coprime to the
-/// pattern's.
+/// Distance in the pattern between neighbours' streams: in pages, coprime to the pattern's.
 const APART: u64 = 64 * 4096;
 
-/// What one call of `sendfile` is asked for.
+/// Bytes asked of one call of `sendfile`.
 const CALL: usize = 256 * 1024;
 
-/// What is sent.
+/// Volume of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume {
     /// Connections that come.
     pub(crate) connections: usize,
-    /// How many of them, the first ones, get something.
+    /// Connections that get data, the first ones.
     pub(crate) busy: usize,
     /// Bytes that each of these gets before anything is timed.
     pub(crate) first: u64,
     /// Bytes that each of these gets then.
     pub(crate) bytes_each: u64,
-    /// Whether connections end behind them, or stay open and silent.
+    /// True if connections end behind them; else they stay open and silent.
     pub(crate) ends: bool,
 }
 
@@ -50,7 +49,7 @@ pub(crate) struct Source {
     thread: JoinHandle<io::Result<Vec<TcpStream>>>,
 }
 
-/// Where in the pattern the stream of a connection begins.
+/// Place in the pattern where the stream of a connection begins.
 pub(crate) fn start_of(connection: usize) -> u64 {
     connection as u64 * APART
 }
@@ -87,7 +86,7 @@ impl Source {
     pub(crate) fn wait_accepted(&self) -> Result<(), Error> {
         self.accepted
             .recv_timeout(PATIENCE)
-            .map_err(|_| Error::Faulty("not all connections came that should bring data".to_owned()))
+            .map_err(|_| Error::Faulty("timed out waiting for data connections".to_owned()))
     }
 
     /// Begins to send, or goes on with what is timed.
@@ -126,7 +125,7 @@ impl Volume {
     }
 }
 
-/// What is under way.
+/// State of sending.
 struct Sending<'a> {
     pattern: &'a Pattern,
     busy: &'a [TcpStream],

@@ -1,4 +1,4 @@
-//! What the stream service is held to, and whether it keeps it.
+//! Targets of the stream service, and whether they are met.
 
 use super::cases::{BURST, BUSY, FEW, IDLE, LINKS};
 use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCost};
@@ -8,7 +8,7 @@ use crate::verdict::Significance;
 /// A target and what was measured of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// What is held to what, for people.
+    /// The two that are compared, for people.
     pub what: String,
     /// The ratio that it may have at most.
     pub limit: f64,
@@ -25,14 +25,13 @@ impl Goal {
     }
 }
 
-/// What a rewriting handler may cost, as a multiple of a careful loop at user level.
+/// Limit for a rewriting handler, as a multiple of a careful loop at user level.
 const HANDLER: f64 = 1.0 / 0.85;
 
-/// What the stream service may cost where a loop without policies, records and counters does the same by the
-/// same calls.
+/// Limit where a loop without policies, records and counters does the same by the same calls.
 const BARE: f64 = 1.1;
 
-/// What a further sink of a mirror may cost, as a share of one copy by `read` and `write`.
+/// Limit for a further sink of a mirror, as a share of one copy by `read` and `write`.
 const FURTHER_SINK: f64 = 0.4;
 
 /// The targets of which everything was measured that they are made of.
@@ -71,7 +70,7 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     targets
 }
 
-/// One cost as a multiple of another.
+/// Cost as a multiple of another.
 fn target(what: String, limit: f64, one: &Summary, other: &Summary) -> Option<Goal> {
     let ratio = Some(one.median / other.median).filter(|ratio| ratio.is_finite())?;
     Some(Goal { what, limit, ratio, significance: Significance::of(one, &scaled(other, limit)) })
@@ -111,8 +110,8 @@ impl Costs<'_> {
         self.find(Part::Crowd, Method::Streams, false, FEW, None)
     }
 
-    /// What each sink of sixteen costs beyond the first, as a share of what a loop pays for reading and
-    /// writing once.
+    /// Cost of each sink of sixteen beyond the first, as a share of what a loop pays for reading and writing
+    /// once.
     fn further_sink(&self) -> Option<Goal> {
         let of = |method, links| self.find(Part::Mirror, method, false, links, None);
         let (one, many, copy) =
@@ -132,7 +131,7 @@ fn scaled(summary: &Summary, by: f64) -> Summary {
     Summary { median: median * by, least: least * by, greatest: greatest * by, ..*summary }
 }
 
-/// Of two figures that are independent of each other: no better known than the worse known of them.
+/// Sum of two independent figures: no better known than the worse known of them.
 fn sum(one: &Summary, other: &Summary) -> Summary {
     let median = one.median + other.median;
     let distance = one.distance().zip(other.distance()).map(|(one, other)| one.max(other));

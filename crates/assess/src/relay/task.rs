@@ -1,17 +1,17 @@
-//! What a forwarder is told, in one line of JSON on its standard input.
+//! Task of a forwarder: one line of JSON on its standard input.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the handler that touches everything combines each byte with.
+/// Mask that the handler combines each byte with.
 pub(crate) const MASK: u8 = 0x20;
 
 /// Bytes of a datagram: seven packets of a transport stream.
 pub(crate) const DATAGRAM: usize = crate::result::RELAY_DATAGRAM as usize;
 
-/// What is to be moved from where to where, and how.
+/// Task of a forwarder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) how: How,
@@ -20,17 +20,17 @@ pub(crate) struct Task {
     pub(crate) touch: bool,
     /// Bytes that are read at a time; of merges and of what spreads records, the bytes of a record.
     pub(crate) block_bytes: usize,
-    /// Where connections come to, or datagrams.
+    /// Listen address for connections or datagrams.
     pub(crate) listen: IpAddr,
     /// Connections to wait for, which data goes to.
     pub(crate) outputs: usize,
-    /// Where to connect to, for data.
+    /// Address to connect to, for data.
     pub(crate) source: Option<SocketAddr>,
-    /// How often.
+    /// Connections to it.
     pub(crate) inputs: usize,
 }
 
-/// By what means.
+/// Method of a forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum How {
     /// `read` and `write`.
@@ -45,7 +45,7 @@ pub(crate) enum How {
     Streams,
 }
 
-/// What goes where.
+/// Arrangement of inputs and outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Shape {
     /// All of a file to each output.
@@ -66,14 +66,14 @@ pub(crate) enum Shape {
     Datagrams(Vec<SocketAddr>),
 }
 
-/// What a forwarder says on its standard output, each in a line.
+/// Lines of a forwarder on its standard output.
 pub(crate) mod words {
-    /// With a port behind it: connections and datagrams may come there.
+    /// Prefix of the port for connections and datagrams.
     pub(crate) const LISTENING: &str = "listening ";
     /// All connections are there.
     pub(crate) const READY: &str = "ready";
     /// Everything was moved.
     pub(crate) const DONE: &str = "done";
-    /// What it waits for on its standard input before it moves anything.
+    /// Line that it waits for on its standard input before it moves anything.
     pub(crate) const GO: &str = "go";
 }

@@ -1,5 +1,4 @@
-//! One run of a case: everything is set up, moved and counted, and what the measured side used for it is
-//! answered.
+//! One run of a case, from setup to the processor time used.
 
 mod datagrams;
 
@@ -26,28 +25,28 @@ use crate::test_bed::TestBed;
 /// grown.
 const FIRST: u64 = 2 << 20;
 
-/// What runs of an assessment share.
+/// State that the runs of an assessment share.
 pub(crate) struct Trials<'a> {
     pub(crate) test_bed: &'a TestBed,
     pub(crate) pattern: Arc<Pattern>,
-    /// For what is written.
+    /// Folder for files that are written.
     pub(crate) scratch: PathBuf,
-    /// For what other programs want written, and gone with this.
+    /// Folder for files of other programs, removed with this.
     pub(crate) folder: &'a Path,
     /// The file that is sent, and how long it is.
     pub(crate) file: Option<(u64, File)>,
 }
 
-/// What came of a run.
+/// Result of a run.
 pub(crate) struct Outcome {
     pub(crate) run: RelayRun,
     pub(crate) volume: Volume,
-    /// What came to each sink, if it was kept.
+    /// Bytes that came to each sink, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
 }
 
 impl Case {
-    /// What sources send of about so many bytes: whole blocks, and some.
+    /// Volume of sources for about so many bytes: a whole number of blocks.
     pub(crate) fn volume(&self, bytes: u64) -> Volume {
         let (connections, busy) = match self.part {
             Part::FileToSocket => (0, self.links), // each client gets the file
@@ -59,8 +58,8 @@ impl Case {
         Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
     }
 
-    /// What a volume is a multiple of: records, or what is read at a time. Each of a thousand gets few such,
-    /// so of a crowd pages.
+    /// Unit of a volume: a record, or a block that is read at a time. In a crowd, where each stream gets few
+    /// such, a page.
     fn unit(&self) -> u64 {
         self.block.filter(|_| self.part != Part::Crowd).map_or(4096, |block| block as u64)
     }
@@ -186,7 +185,7 @@ impl Trials<'_> {
     }
 }
 
-/// What came of what is timed.
+/// Counts of the timed part.
 fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
     counts.into_iter().map(|count| count.saturating_sub(volume.first)).collect()
 }
@@ -218,7 +217,7 @@ fn run(before: Spent, after: Spent, wall: Duration, bytes: u64, delivered: u64) 
     RelayRun { user_s, system_s, wall_s: wall.as_secs_f64(), bytes, delivered }
 }
 
-/// What was written to files: how much, and what if that is to be kept.
+/// Lengths of the written files, and their contents if `keep`.
 fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error> {
     let doing = "looking at what was written";
     let length = |file: &File| Ok(file.metadata().doing(doing)?.len());
@@ -239,10 +238,7 @@ fn complete(case: &Case, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let alike = matches!(case.part, Part::FileToSocket | Part::SocketToFile | Part::Mirror | Part::UdpMirror);
     let uneven = alike && counts.iter().any(|count| *count != bytes_each);
     if came != expected || uneven {
-        return Err(Error::Faulty(format!(
-            "{came} bytes came of {expected} that should, to {} sinks",
-            counts.len()
-        )));
+        return Err(Error::Faulty(format!("received {came} of {expected} bytes at {} sinks", counts.len())));
     }
     Ok(())
 }

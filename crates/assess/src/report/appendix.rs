@@ -1,4 +1,4 @@
-//! What was left out, what is noisy, and every figure there is.
+//! Left out parts, noise, and every figure.
 
 use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
 

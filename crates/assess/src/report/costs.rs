@@ -1,4 +1,4 @@
-//! What the machine charges for entering the kernel and for copying.
+//! Cost of entering the kernel and of copying.
 
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Detail, Kind, Panel, Section, Table, number};

@@ -6,13 +6,13 @@ use wirepath_report::{Cell, Kind, Panel, Section, Table, number};
 use crate::result::{Assessment, Loan, LoanPoint, Transport};
 use crate::statistics::Summary;
 
-/// One figure of the paper: what its axis shows, and its lines.
+/// Figure of the paper: axis and lines.
 struct Plot {
     caption: &'static str,
     axis: &'static str,
     kind: Axis,
     unit: Unit,
-    /// True if it is of sends that begin where a page does.
+    /// True for sends that begin where a page does.
     aligned: bool,
     lines: &'static [(&'static str, Derive)],
 }
@@ -183,7 +183,7 @@ fn rate(point: &LoanPoint, (seconds, (least, greatest), noisy): Value) -> Option
     (seconds > 0.0).then(|| (rate(seconds), (rate(greatest), rate(least)), noisy))
 }
 
-/// What a send costs besides its copy (t2 of the paper).
+/// Cost of a send besides its copy (t2 of the paper).
 fn without_copy(point: &LoanPoint) -> Option<Value> {
     let ((send, (least, greatest), noisy), (copy, _, copy_noisy)) =
         (quantity(&point.copied_send_s)?, quantity(&point.copy_s)?);

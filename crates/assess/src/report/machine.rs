@@ -122,7 +122,7 @@ fn features(host: &Host) -> Table {
     table
 }
 
-/// Which data paths run here, and what others lack.
+/// Data paths of this machine, and the requirements of others.
 fn paths(host: &Host) -> Table {
     let heads = ["path", "experiment", "runs here", "what is missing", "remedy"];
     let mut table =

@@ -1,4 +1,4 @@
-//! What the papers measured, beside what this machine does.
+//! Figures of the papers, beside this machine.
 
 mod gain;
 
@@ -119,7 +119,7 @@ pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     table
 }
 
-/// What lending gains over copying, in sustained throughput.
+/// Gain of lending over copying, in sustained throughput.
 fn throughput(assessment: &Assessment, point: &LoanPoint) -> Option<Gain> {
     let (copied, lent) = assessment.sustained(point);
     let (copied, lent) = (Summary::of(copied)?, Summary::of(lent)?);
@@ -186,7 +186,7 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
     table
 }
 
-/// What the line cost with 2.6.5, as a share of the plain path.
+/// Cost of the line with 2.6.5, as a share of the plain path.
 fn relative_then(line: &Line) -> Option<f64> {
     let plain = baseline(line.experiment()).filter(|plain| *plain != line.path)?;
     let same =

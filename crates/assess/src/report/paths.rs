@@ -50,7 +50,7 @@ fn introduction(group: &Group<'_>) -> String {
     }
 }
 
-/// Which figures of the papers it is like.
+/// Figures of the papers that it is like.
 fn after(group: &Group<'_>) -> &'static str {
     match (group.experiment, group.transport) {
         (Experiment::Stream, _) => {
@@ -109,7 +109,7 @@ pub(super) fn by_size(group: &Group<'_>) -> Table {
     table
 }
 
-/// Ours and bare C, side by side.
+/// Costs beside bare C.
 fn beside_bare(group: &Group<'_>) -> Table {
     let caption =
         "Beside bare C loops that do the same: what measuring itself costs. The goal is 1.25 at most.";
@@ -188,7 +188,7 @@ fn explained(assessment: &Assessment, mut table: Table) -> Table {
     table.with_detail(Detail::Full)
 }
 
-/// What paths lent and what they copied, in all runs.
+/// Loans and copies of paths that lend, in all runs.
 pub(super) fn lent(assessment: &Assessment) -> Section {
     let mut section = Section::new("lent", "Pages lent");
     let heads =
@@ -211,7 +211,7 @@ pub(super) fn lent(assessment: &Assessment) -> Section {
     section
 }
 
-/// What the runs of a measurement lent together; nothing of a path that does not lend.
+/// Loans of all runs of a measurement; nothing for a path that does not lend.
 fn loans(measurement: &Measurement) -> Option<Loans> {
     let counts = measurement.runs.iter().filter_map(|run| run.loans);
     counts.reduce(|sum, run| Loans {

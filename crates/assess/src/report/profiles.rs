@@ -1,11 +1,11 @@
-//! Where each path spends its time: table 1 of the assessment papers.
+//! Profiles of paths: table 1 of the assessment papers.
 
 use wirepath_report::plot::{Stack, StackRow};
 use wirepath_report::{Cell, Detail, Panel, Section, Table, number};
 
 use crate::result::{Assessment, Profile};
 
-/// What the shares are of; the rest is the last.
+/// Names of the shares; the rest is the last.
 const PARTS: [&str; 5] = ["copying", "entering", "network", "user", "other"];
 
 pub(super) fn section(assessment: &Assessment) -> Section {

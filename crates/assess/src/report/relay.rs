@@ -79,7 +79,7 @@ fn median(cost: &RelayCost) -> Option<f64> {
     Summary::of(cost.costs()).map(|summary| summary.median)
 }
 
-/// What a part is, and what is counted.
+/// Caption of a part's table.
 fn caption(part: Part) -> String {
     let counted = "Relative: to the best loop of read and write with as many links that touches nothing";
     let what = match part {

@@ -40,7 +40,7 @@ struct Row {
     size: Option<u64>,
     mtu: Option<u32>,
     packets_per_train: Option<u32>,
-    /// From 1; none for what was measured once and for all runs.
+    /// Number from 1; none for figures measured once and for all runs.
     run: Option<usize>,
     value: f64,
     unit: &'static str,

@@ -77,7 +77,7 @@ pub(super) fn cheapest(assessment: &Assessment) -> Table {
     table
 }
 
-/// A cell with a median that says whether it is to be relied on.
+/// Cell with a median, marked if noisy.
 pub(super) fn median(cost: &Cost<'_>) -> Cell {
     let kind = if cost.is_noisy() { Kind::Noisy } else { Kind::Plain };
     Cell { kind, ..Cell::figure(cost.median(), number::significant) }

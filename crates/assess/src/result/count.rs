@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PathKind, Transport};
 
-/// What a path of the papers' tables did to send some packets.
+/// Counts of a path of the papers' tables that sent some packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// The data path.
@@ -30,7 +30,7 @@ pub struct Counted {
 pub struct Copies {
     /// Its name.
     pub function: String,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
     /// Bytes that it copied, all calls together.
     pub bytes: u64,

@@ -3,7 +3,8 @@
 use super::{Assessment, Run};
 
 impl Assessment {
-    /// What of it is infinite or not a number. JSON writers make null of that, which says something else.
+    /// Name of a figure that is infinite or not a number. JSON writers make null of it, which says something
+    /// else.
     pub(super) fn not_finite(&self) -> Option<String> {
         let seconds = std::iter::once(("seconds".to_owned(), self.seconds));
         let costs = self.costs.iter().flat_map(|costs| {

@@ -19,9 +19,9 @@ pub struct Host {
     pub devices: Vec<Device>,
     /// Limits, kernel settings and privileges that matter, by name.
     pub limits: Vec<Setting>,
-    /// Which data paths run here.
+    /// Data paths, and whether they run here.
     pub paths: Vec<PathState>,
-    /// What could be better, and how.
+    /// Advice.
     pub advice: Vec<Advice>,
     /// Load averages when it began.
     pub load: String,
@@ -32,15 +32,15 @@ pub struct Host {
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// Driver, where it says.
+    /// Driver, where known.
     pub driver: Option<String>,
     /// True if it is up.
     pub up: bool,
     /// MTU.
     pub mtu: u32,
-    /// Speed in Mb/s, where it says.
+    /// Speed in Mb/s, where known.
     pub speed_mbps: Option<u32>,
-    /// Sizes of its rings, where it says.
+    /// Sizes of its rings, where known.
     pub rings: Option<Rings>,
     /// Features that data paths need, by ethtool's names, and whether they are on.
     pub features: Vec<Feature>,
@@ -49,11 +49,11 @@ pub struct Device {
 /// Rings of a device, in descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
-    /// For packets to be sent.
+    /// Transmit ring.
     pub transmit: u32,
     /// The most that may be set for packets to be sent.
     pub transmit_most: u32,
-    /// For received packets.
+    /// Receive ring.
     pub receive: u32,
     /// The most that may be set for received packets.
     pub receive_most: u32,
@@ -90,24 +90,24 @@ pub struct PathState {
     pub transport: Transport,
     /// True if what was sent arrived, byte for byte.
     pub runs: bool,
-    /// What is missing, or why it does less than it could; null if nothing is.
+    /// Missing requirement, or the reason why it does less than it could; null if nothing is missing.
     pub missing: Option<String>,
-    /// How to get what is missing.
+    /// Remedy for that.
     pub remedy: Option<String>,
 }
 
-/// What could be better.
+/// Possible improvement of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// What was found.
+    /// Finding.
     pub finding: String,
-    /// What it costs, and which data paths.
+    /// Cost of it, and the data paths concerned.
     pub consequence: String,
     /// The command or setting that mends it.
     pub remedy: String,
 }
 
-/// What the machine charges for the two things that data paths try to avoid.
+/// Cost of entering the kernel and of copying.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Nanoseconds of a `getpid` call, run by run.
@@ -121,10 +121,10 @@ pub struct Costs {
 pub struct CopyCost {
     /// Bytes copied at a time.
     pub size: u64,
-    /// Whether source and target begin at the boundaries of cache lines (from a page on: of pages), or one
+    /// True if source and target begin at the boundaries of cache lines (from a page on: of pages), else one
     /// byte and three behind them.
     pub aligned: bool,
-    /// Whether the same block is copied again and again (from the processor's caches), or ever other ones.
+    /// True if the same block is copied again and again (from the processor's caches), else ever other ones.
     pub cached: bool,
     /// Nanoseconds of one copy, run by run.
     pub ns: Vec<f64>,

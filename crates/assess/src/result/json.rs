@@ -4,29 +4,29 @@ use serde::Deserialize;
 
 use super::{Assessment, SCHEMA};
 
-/// Why a text is no result.
+/// Error of reading a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is JSON of another schema.
+    /// JSON of another schema.
     #[error(
         "schema {found:?} is not supported, expected {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
     )]
     OtherSchema {
-        /// What it says it is.
+        /// Its schema.
         found: String,
     },
-    /// It is not a result at all, or a damaged one.
+    /// No result, or a damaged one.
     #[error("not a result of `wirepath assess`: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 
-/// Why a result cannot be written.
+/// Error of writing a result.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// JSON has no word for a figure, which is named.
     #[error("a figure is not finite: {0}")]
     NotFinite(String),
-    /// The writer says so.
+    /// Error of the writer.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }

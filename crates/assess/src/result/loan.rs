@@ -5,7 +5,7 @@ use wirepath_datapath::LoanCounts;
 
 use super::Transport;
 
-/// What the sends of one run lent and what they copied.
+/// Loans and copies of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loans {
     /// Sends that lent their pages to the kernel.
@@ -30,13 +30,12 @@ impl From<LoanCounts> for Loans {
 pub struct Loan {
     /// One point for each size, alignment, MTU and transport. The runs that they summarise are measurements.
     pub points: Vec<LoanPoint>,
-    /// From which size of a send on lending is cheaper, by MTU and transport. Those of which too little is
-    /// known have none.
+    /// Thresholds by MTU and transport; none where too little is known.
     pub thresholds: Vec<Threshold>,
 }
 
-/// What sends of one size cost. A send is one call: over UDP one train of datagrams that fill the MTU, the
-/// same whether it is copied or lent; over TCP so many bytes of the connection.
+/// Cost of sends of one size. A send is one call: over UDP one train of datagrams that fill the MTU, the same
+/// whether it is copied or lent; over TCP so many bytes of the connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoanPoint {
     /// Bytes of a send.
@@ -66,7 +65,7 @@ pub struct LoanPoint {
     pub lent_errors: u64,
 }
 
-/// Where lending begins to be cheaper.
+/// Size of a send from which on lending is cheaper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Threshold {
     /// UDP or TCP.

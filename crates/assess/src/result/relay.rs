@@ -1,4 +1,4 @@
-//! What moving data from sources to sinks costs: the stream service beside what programs do without it.
+//! Cost of moving data from sources to sinks: the stream service beside other methods.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use super::{Method, Part, Transport};
 /// Bytes of a datagram of the part `udp-mirror`.
 pub const DATAGRAM: u64 = 1316;
 
-/// One method of doing one thing.
+/// Cost of one method of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCost {
-    /// What is done: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
+    /// Part: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
     pub part: Part,
-    /// How.
+    /// Method.
     #[serde(rename = "way")]
     pub method: Method,
     /// True if every byte is touched on its way, by the paper's dummy handler.
@@ -54,7 +54,7 @@ impl RelayCost {
         self.part == Part::UdpMirror
     }
 
-    /// What carries it.
+    /// Transport protocol.
     pub fn transport(&self) -> Transport {
         if self.is_of_datagrams() { Transport::Udp } else { Transport::Tcp }
     }
@@ -75,7 +75,7 @@ impl RelayCost {
         rates.filter(|rate| rate.is_finite()).collect()
     }
 
-    /// How it is done, in words: the way, and what tells it from others of its part.
+    /// Method in words, with all that tells it from others of its part.
     pub fn what(&self) -> String {
         let mut what = self.method.to_string();
         if self.touch {

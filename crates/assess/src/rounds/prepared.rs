@@ -37,14 +37,14 @@ impl<'a> Prepared<'a> {
         Ok((self.sending.end(sent)?, count))
     }
 
-    /// Makes it no longer than what may be under way without waiting, headers included.
+    /// Limits the run to what may be under way without waiting, headers included.
     pub(crate) fn shorten(&mut self, case: &Case) {
         let packets = self.watch.window() / u64::from(case.packet_size());
         let fits = packets.saturating_mul(case.size.unwrap_or(u16::MAX).into());
         self.walk = self.walk.up_to(fits.max(1));
     }
 
-    /// Makes it the beginning of a file, as if the file had no more.
+    /// Limits the run to the beginning of a file, as if the file had no more.
     pub(crate) fn of_a_file_of(&mut self, bytes: u64, case: &Case) {
         self.walk = case.walk(bytes, bytes);
     }

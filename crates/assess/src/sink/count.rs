@@ -8,14 +8,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use wirepath_sys::socket::set_least_to_wake;
+use wirepath_sys::socket::set_receive_low_watermark;
 
 use super::protocol::{QUESTION_LENGTH, Report};
 
-/// When nothing is heard for so long, neither data nor a question, the sender is gone.
+/// Timeout for data or a question.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// After the question, data that does not come within this time does not come.
+/// Timeout for data after the question.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Bytes of a stream that are worth being woken for.
@@ -24,7 +24,7 @@ const STREAM_WAKE: u32 = 256 << 10;
 /// Bytes of a stream taken by one call.
 const STREAM_CHUNK: usize = 1 << 20;
 
-/// What data comes from.
+/// Source of data.
 pub(super) enum Source<'a> {
     /// Datagrams of at most `packet` bytes, perhaps several handed over as one.
     Datagrams { socket: &'a UdpSocket, packet: u64 },
@@ -42,7 +42,7 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
     loop {
         let (data, question) = wait(source.socket(), control.as_fd(), IDLE)?;
         if !data && !question {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for a minute"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no data for a minute"));
         }
         while drain.some(&mut came)? {
             if came.bytes - reported >= (window / 4).max(1) {
@@ -70,11 +70,11 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
 }
 
 impl Source<'_> {
-    /// Has a stream wake us when so many bytes have come. A sender pays for waking its receiver; one that
-    /// receives in earnest is on another machine, and is woken by its own network card now and then.
+    /// Sets the low-water mark of a stream. A sender pays for waking its receiver; a real one is on another
+    /// machine, and is woken by its own network card now and then.
     fn wake_for(&self, bytes: u32) -> io::Result<()> {
         match self {
-            Source::Stream(stream) => set_least_to_wake(stream.as_fd(), bytes),
+            Source::Stream(stream) => set_receive_low_watermark(stream.as_fd(), bytes),
             Source::Datagrams { .. } => Ok(()),
         }
     }
@@ -144,7 +144,7 @@ fn wait_for_data(data: BorrowedFd<'_>) -> io::Result<bool> {
 
 fn wait_for_question(control: BorrowedFd<'_>) -> io::Result<()> {
     match poll(&mut [PollFd::new(&control, PollFlags::IN)], Some(&time(IDLE)?))? {
-        0 => Err(io::Error::new(io::ErrorKind::TimedOut, "the sender asked no question for a minute")),
+        0 => Err(io::Error::new(io::ErrorKind::TimedOut, "no question from the sender for a minute")),
         _ => Ok(()),
     }
 }

@@ -1,5 +1,4 @@
-//! What sender and receiver say to each other on the control connection: messages of fixed lengths, numbers
-//! in network order.
+//! Protocol of the control connection: messages of fixed lengths, numbers in network order.
 //!
 //! ```text
 //! sender                                   receiver
@@ -15,10 +14,10 @@ use crate::result::Transport;
 /// First bytes of a request; the last is the version.
 const MAGIC: [u8; 8] = *b"wirepat\x01";
 
-/// What the sender is going to send.
+/// Announcement of what the sender will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// By what.
+    /// Transport protocol.
     pub transport: Transport,
     /// Bytes of a datagram; for TCP of no meaning.
     pub packet: u16,
@@ -30,7 +29,7 @@ impl Request {
     /// Bytes of a request.
     pub const LENGTH: usize = 16;
 
-    /// As it is sent.
+    /// Wire format.
     pub fn write(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -40,7 +39,7 @@ impl Request {
         bytes
     }
 
-    /// What was sent; nothing if it is no request.
+    /// Parses a request; nothing if it is none.
     pub fn read(bytes: &[u8; Self::LENGTH]) -> Option<Request> {
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let (packet, port) = (number(10), number(12));
@@ -53,7 +52,7 @@ impl Request {
     }
 }
 
-/// Where to send it.
+/// Destination for the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Port of the receiver.
@@ -66,7 +65,7 @@ impl Answer {
     /// Bytes of an answer.
     pub const LENGTH: usize = 10;
 
-    /// As it is sent.
+    /// Wire format.
     pub fn write(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..2].copy_from_slice(&self.port.to_be_bytes());
@@ -74,7 +73,7 @@ impl Answer {
         bytes
     }
 
-    /// What was sent; nothing if it makes no sense.
+    /// Parses an answer; nothing if it makes no sense.
     pub fn read(bytes: &[u8; Self::LENGTH]) -> Option<Answer> {
         let (port, window) = bytes.split_at(2);
         let port = u16::from_be_bytes(port.try_into().ok()?);
@@ -83,7 +82,7 @@ impl Answer {
     }
 }
 
-/// What came.
+/// Received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Bytes of payload of the transport protocol.
@@ -98,7 +97,7 @@ impl Report {
     /// Bytes of a report.
     pub const LENGTH: usize = 17;
 
-    /// As it is sent.
+    /// Wire format.
     pub fn write(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&self.bytes.to_be_bytes());
@@ -107,7 +106,7 @@ impl Report {
         bytes
     }
 
-    /// What was sent.
+    /// Parses a report.
     pub fn read(bytes: &[u8; Self::LENGTH]) -> Report {
         let number =
             |at: usize| bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));

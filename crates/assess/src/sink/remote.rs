@@ -10,7 +10,7 @@ use super::protocol::{Answer, QUESTION_LENGTH, Report, Request};
 use crate::error::Error;
 use crate::result::Transport;
 
-/// A receiver that says nothing for so long has stopped.
+/// Timeout for answers of a receiver.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A receiver.
@@ -88,7 +88,7 @@ impl Remote {
         let mut bytes = [0; Answer::LENGTH];
         control.read_exact(&mut bytes)?;
         let Answer { port, window } = Answer::read(&bytes)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense"))?;
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid answer"))?;
         Ok(Account { remote: self.clone(), control, port, window, reported: 0, reports: 0 })
     }
 
@@ -103,7 +103,7 @@ impl Remote {
     }
 }
 
-/// What was sent in one run, and what the receiver said that came.
+/// Account of one run: what was sent, and what the receiver reported.
 #[derive(Debug)]
 pub struct Account {
     remote: Remote,
@@ -121,14 +121,13 @@ impl Account {
         self.window
     }
 
-    /// How many reports of the receiver were read: a call each.
+    /// Reports of the receiver that were read: a call each.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
 
-    /// Lets less be under way, because its pages are lent: each header and payload is then charged to the
-    /// receiver's buffer as whole pages, three for most packets. Not less than the receiver lets come before
-    /// it reports.
+    /// Lowers the window, because pages are lent: each header and payload is then charged to the receiver's
+    /// buffer as whole pages, three for most packets. Not below what comes before the receiver reports.
     pub(crate) fn expect_lent_pages(&mut self) {
         self.window = (self.window / 4).max(1);
     }
@@ -155,7 +154,7 @@ impl Account {
         Ok(())
     }
 
-    /// What came of all the `sent` bytes.
+    /// Last report on all the `sent` bytes.
     ///
     /// # Errors
     /// [`Error::SinkStopped`].

@@ -146,10 +146,10 @@ impl TryFrom<String> for PathKind {
     }
 }
 
-/// How a path was used when it was measured.
+/// Variant of a path in which it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
-    /// As it is.
+    /// Plain.
     Plain,
     /// A path that takes runs, its packets leaving by themselves and not as trains.
     Single,
@@ -170,11 +170,11 @@ pub enum Variant {
 pub struct PathVariant {
     /// The path.
     pub kind: PathKind,
-    /// How it was used.
+    /// Its variant.
     pub variant: Variant,
 }
 
-/// What follows the path's name.
+/// Suffixes behind the path's name.
 const SUFFIXES: [(Variant, &str); 6] = [
     (Variant::Plain, ""),
     (Variant::Single, ":single"),
@@ -184,7 +184,7 @@ const SUFFIXES: [(Variant, &str); 6] = [
     (Variant::Send { lent: true, aligned: false }, ":lend:unaligned"),
 ];
 
-/// What stands before the path's name of a bare C loop.
+/// Prefix of a bare C loop's name.
 const BARE: &str = "bare:";
 
 impl PathVariant {

@@ -35,7 +35,7 @@ pub enum Part {
 pub struct UnknownPart(String);
 
 impl Part {
-    /// All of them, in the order in which they are shown.
+    /// All parts, in the order of reports.
     pub const ALL: [Part; 9] = [
         Part::FileToSocket,
         Part::SocketToFile,
@@ -119,7 +119,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// All of them, in the order in which they are shown.
+    /// All programs, in the order of reports.
     pub const ALL: [Program; 3] = [Program::HaProxy, Program::Nginx, Program::Socat];
 
     /// Its name.
@@ -133,7 +133,6 @@ impl Program {
 }
 
 impl Method {
-    /// All of them.
     const ALL: [Method; 8] = [
         Method::ReadWrite,
         Method::Sendfile,
@@ -175,7 +174,7 @@ impl TryFrom<String> for Method {
 
     fn try_from(name: String) -> Result<Method, String> {
         let found = Method::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| format!("unknown way of moving data {name:?}"))
+        found.ok_or_else(|| format!("unknown method {name:?}"))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Doing, Error};
 #[derive(Clone, Debug)]
 pub(crate) struct Device(DeviceName);
 
-/// What a device has counted.
+/// Counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Bytes, with the headers of Ethernet.
@@ -52,12 +52,12 @@ impl Device {
         set_checksum_offload(socket.as_fd(), &self.0, on).doing("setting a device's checksum offload")
     }
 
-    /// What it has counted until now, whether it calls that received (as an ifb does what it drops) or sent.
+    /// Counters until now, of packets received (as an ifb counts what it drops) and sent together.
     pub(crate) fn counted(&self) -> Result<Counted, Error> {
         let table =
             std::fs::read_to_string("/proc/thread-self/net/dev").doing("reading a device's counters")?;
         counted(&table, &self.0.to_string())
-            .ok_or_else(|| Error::Unable(format!("the kernel does not say what {} counts", self.0)))
+            .ok_or_else(|| Error::Unable(format!("no counters of {} in /proc/net/dev", self.0)))
     }
 }
 
@@ -70,7 +70,7 @@ fn counted(table: &str, device: &str) -> Option<Counted> {
 }
 
 impl Counted {
-    /// What was counted since `earlier`.
+    /// Difference to `earlier`.
     pub(crate) fn since(self, earlier: Counted) -> Counted {
         Counted { bytes: self.bytes - earlier.bytes, packets: self.packets - earlier.packets }
     }

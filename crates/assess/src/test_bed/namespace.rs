@@ -15,7 +15,7 @@ use crate::error::{Doing, Error};
 pub(super) struct Namespace(File);
 
 impl Namespace {
-    /// Puts the calling thread into a new one; answers it, or nothing if that is not permitted.
+    /// Moves the calling thread to a new one; nothing if that is not permitted.
     pub(super) fn leave() -> Result<Option<Namespace>, Error> {
         match wirepath_sys::namespace::leave_network() {
             Ok(()) => {}
@@ -56,7 +56,7 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Puts the calling thread into this one.
+    /// Moves the calling thread to this one.
     pub(super) fn come(&self) -> Result<(), Error> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("going into a network namespace")

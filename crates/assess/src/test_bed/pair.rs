@@ -16,7 +16,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Of a veth device (ETH_MAX_MTU).
+    /// Largest MTU of a veth device (ETH_MAX_MTU).
     pub(super) const MOST_MTU: u32 = 65_535;
 
     /// Between the namespace `here`, where the calling thread is, and a new one.
@@ -58,12 +58,12 @@ impl Pair {
         Ok((sender, receiver))
     }
 
-    /// Acts in the far namespace.
+    /// Calls `act` in the far namespace.
     pub(super) fn at_far<T>(&self, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.far.enter(&Namespace::here()?, act)
     }
 
-    /// Lets the device compute checksums, or the kernel.
+    /// Chooses whether the device or the kernel computes checksums.
     pub(super) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.near.enter(&Namespace::here()?, || self.device.set_checksum_offload(by_device))
     }

@@ -1,4 +1,4 @@
-//! Which processor measures: one for the measuring thread, the others for the receiver.
+//! Processors: one for the measuring thread, the others for the receiver.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -12,7 +12,7 @@ pub(super) struct Processors {
 }
 
 impl Processors {
-    /// Of the calling thread; `wanted` or the last of them is for measuring.
+    /// Processors of the calling thread; `wanted` or the last of them is for measuring.
     pub(super) fn of_thread(wanted: Option<u32>) -> Result<Processors, Error> {
         let set = sched_getaffinity(None).doing("asking which processors may be used")?;
         let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::error::{Doing, Error};
 use crate::sink::Remote;
 
-/// This program once more, as `assess sink`, in the namespace of the thread that starts it. It ends when its
+/// Process of this program as `assess sink`, in the namespace of the thread that starts it. It ends when its
 /// standard input does: when this is dropped, and when this process is killed.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -16,7 +16,7 @@ pub(super) struct Receiver {
     remote: Remote,
 }
 
-/// What a receiver says first on standard output, with its address behind.
+/// First line of a receiver on standard output, without the address behind it.
 pub const LISTENING: &str = "listening on ";
 
 impl Receiver {
@@ -34,7 +34,7 @@ impl Receiver {
         let receiver = |address| Receiver { remote: Remote { address }, child };
         said.map(receiver).ok_or_else(|| Error::SinkStopped {
             sink: address.to_string(),
-            why: format!("at its start it said {line:?}"),
+            why: format!("unexpected output {line:?} at its start"),
         })
     }
 

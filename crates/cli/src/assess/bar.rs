@@ -1,4 +1,4 @@
-//! The bar on standard error that says how far the experiments are.
+//! Progress bar on standard error.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::terminal;
 /// Parts that a bar is divided into.
 const PARTS: u64 = 10_000;
 
-/// Before so much time has passed, nobody knows how much is left.
+/// Time before the first estimate of the time left.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// Where there is no terminal, a line says when so much more is done, in percent.
+/// Interval of progress lines in logs, in percent.
 const LINE_EVERY: u32 = 10;
 
 /// A bar for all experiments, with one estimate of the time left. It is gone from the terminal when this is
@@ -29,13 +29,13 @@ pub(crate) struct Bar {
     current: usize,
     start: Instant,
     interrupt: Interrupt,
-    /// Percent that the last line told, where there is no terminal.
+    /// Percent of the last line, where there is no terminal.
     told: u32,
 }
 
 impl Bar {
-    /// For experiments of these names and weights. It is drawn when it moves, and never by a thread of its
-    /// own: that would cost processor time while others are measured.
+    /// Bar for experiments of these names and weights. It is drawn when it moves, and never by a thread of
+    /// its own: that would cost processor time while others are measured.
     pub(crate) fn new(steps: &[(&'static str, f64)], interrupt: Interrupt) -> Bar {
         let bar =
             ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr()).with_style(style());
@@ -62,7 +62,7 @@ impl Bar {
         (weight(&self.steps[..self.current]) + current * share) / weight(&self.steps)
     }
 
-    /// For logs: a line for each tenth of an experiment.
+    /// Prints a line for each tenth of an experiment, for logs.
     fn tell(&mut self, share: f64, left: &str) {
         let tenths = (share * 100.0) as u32 / LINE_EVERY * LINE_EVERY;
         if self.bar.is_hidden() && tenths > self.told {
@@ -108,7 +108,7 @@ impl Drop for Bar {
     }
 }
 
-/// What is left if it goes on as it went.
+/// Estimate of the time left.
 fn time_left(elapsed: Duration, share: f64) -> Option<Duration> {
     let known = elapsed >= KNOWN_AFTER && share > 0.0 && share <= 1.0;
     known.then(|| elapsed.mul_f64((1.0 - share) / share))

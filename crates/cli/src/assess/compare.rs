@@ -56,7 +56,7 @@ impl Compare {
     }
 }
 
-/// Which result it is.
+/// Description of a result.
 fn described(file: &Path, result: &Assessment) -> String {
     let Assessment { started, host, .. } = result;
     let machine = format!("{started}, {}, Linux {}", host.processor, host.kernel);

@@ -12,12 +12,12 @@ use wirepath_assess::{
 /// An experiment.
 #[derive(Clone, Copy)]
 pub(crate) struct Experiment {
-    /// Which one; its name is that of the sub-command that makes it alone.
+    /// Subject; its name is that of the sub-command that runs it alone.
     pub(crate) subject: Subject,
-    /// Makes it, and adds what it found to the result, also when it fails. What it could not measure goes to
+    /// Runs it, and adds its findings to the result, also when it fails. What it could not measure goes to
     /// `left_out`; an error ends the assessment.
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
-    /// True if it measured anything.
+    /// Returns whether it measured anything.
     measured: fn(&Assessment) -> bool,
     /// True if it takes a permission that the others do not: where all are made, it may be left out.
     takes_permission: bool,
@@ -38,7 +38,7 @@ fn has_paths(result: &Assessment, experiment: Subject) -> bool {
     result.measurements.iter().any(|one| one.experiment == experiment && !one.runs.is_empty())
 }
 
-/// The machine itself is looked at for every experiment.
+/// Kernel entry and copies. The machine itself is examined for every experiment.
 pub(crate) const HOST: Experiment = Experiment {
     subject: Subject::Host,
     weight: 1.0,
@@ -104,8 +104,8 @@ pub(crate) const LOAN: Experiment = Experiment {
     sends: true,
 };
 
-/// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and says nothing that
-/// differs from machine to machine.
+/// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and its counts do not
+/// differ from machine to machine.
 pub(crate) const COUNT: Experiment = Experiment {
     subject: Subject::Count,
     weight: 1.0,
@@ -143,14 +143,14 @@ fn tell_the_server(
     keeping(kept.map_err(|source| Error::System { doing, source }), result)
 }
 
-/// What was measured and cannot be kept is in the result all the same, which then says why; the exit code
-/// says that something failed.
+/// A measurement that cannot be kept stays in the result, which then says why; the exit code says that
+/// something failed.
 fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
     let Err(error) = kept else { return Ok(Soundness::Sound) };
     result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });
     Ok(Soundness::Faulty)
 }
 
-/// Those that are made without being named. That of the loan comes first, so that the path `loan` lends by
-/// what it found.
+/// Experiments of a plain `wirepath assess`. The loan comes first, so that the path `loan` lends by its
+/// thresholds.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, LOAN, DOWNLOAD, STREAM, PROFILE];

@@ -29,12 +29,12 @@ pub(crate) struct Measuring {
     #[arg(long)]
     quick: bool,
 
-    /// Where the payload is before it is sent: in the page cache, or on storage
+    /// State of the page cache: warm (payload in memory) or cold (payload on storage)
     #[arg(long, value_enum, default_value_t = Cache::Warm)]
     cache: Cache,
 
-    /// Where packets go: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs
-    /// [default: drop for root where namespaces can be made, else loopback]
+    /// Destination of packets: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess
+    /// sink` runs [default: drop for root where namespaces can be made, else loopback]
     #[arg(long)]
     sink: Option<Sink>,
 
@@ -55,14 +55,13 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
-    /// Where the server finds what its data paths cost, and the path `loan` from which sizes on to lend:
-    /// `stream` and `loan` add that of the sinks that drop and of other hosts, `download` and `profile` read
-    /// it [default: calibration.json in the server's default cache folder]
+    /// Calibration file: the costs of data paths by which the server chooses, and the sizes from which the
+    /// path `loan` lends. `stream` and `loan` add those of the sinks that drop and of other hosts, `download`
+    /// and `profile` read it [default: calibration.json in the server's default cache folder]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
-    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never
-    /// [default: auto]
+    /// Policy of the path `loan`: lend by the calibrated size, always, or never [default: auto]
     #[arg(long, value_enum)]
     loan: Option<Loan>,
 
@@ -94,7 +93,7 @@ impl Measuring {
         self.mtu.unwrap_or(1500)
     }
 
-    /// Where the server finds what its data paths cost.
+    /// Calibration file.
     fn calibration(&self) -> Result<PathBuf> {
         let file = self
             .calibration
@@ -103,8 +102,8 @@ impl Measuring {
         file.context("a place for what data paths cost: name one with --calibration FILE")
     }
 
-    /// Where packets go, and what is left out by that: to a device that drops, if nothing else was said and
-    /// one can be had. Root in a container may lack the capabilities that it takes.
+    /// Destination of packets, and what is left out by that: a device that drops, if none is named and one
+    /// can be had. Root in a container may lack the capabilities that it takes.
     fn sink(&self) -> (Sink, Option<LeftOut>) {
         if let Some(sink) = &self.sink {
             return (sink.clone(), None);
@@ -121,12 +120,12 @@ impl Measuring {
         }
     }
 
-    /// Sees that the processor that is named may be used.
+    /// Checks that the named processor may be used.
     pub(crate) fn check_processor(&self) -> Result<(), Error> {
         test_bed::check_processor(self.cpu)
     }
 
-    /// As experiments take them, and what was left out to have them.
+    /// Options for experiments, and what was left out to have them.
     pub(crate) fn options(&self) -> Result<(Options, Option<LeftOut>)> {
         let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
         let scratch = self.scratch.clone().map_or_else(default_cache_folder, Ok);
@@ -162,7 +161,7 @@ fn volume(text: &str) -> Result<ByteSize, String> {
     if volume.as_u64() == 0 { Err("invalid volume 0: expected at least 1 B".to_owned()) } else { Ok(volume) }
 }
 
-/// For `host`, which sends nothing: hides and refuses options of what is sent.
+/// Hides and refuses options of sending, for `host`.
 pub(super) fn without_sending(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "mtu" => option.hide(true).value_parser(means_nothing::<u32>),
@@ -170,7 +169,7 @@ pub(super) fn without_sending(option: Arg) -> Arg {
     }
 }
 
-/// For experiments that measure no data paths: hides and refuses options of these.
+/// Hides and refuses options of data paths, for experiments without any.
 pub(super) fn without_paths(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "bare" => option.hide(true).value_parser(means_nothing::<PathBuf>),
@@ -179,7 +178,7 @@ pub(super) fn without_paths(option: Arg) -> Arg {
     }
 }
 
-/// For experiments that time nothing: hides and refuses options of what is timed.
+/// Hides and refuses options of timing, for experiments that time nothing.
 pub(super) fn without_timing(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "volume" => option.hide(true).value_parser(means_nothing::<ByteSize>),

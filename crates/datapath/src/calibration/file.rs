@@ -16,8 +16,7 @@ impl Calibrations {
     /// Reads the file; nothing if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or is something else: what is wrong, in words. Whoever has written
-    /// it may want it back, so it should not be replaced.
+    /// A file that cannot be read, or is not one of calibrations; do not replace it.
     pub fn load(file: &Path) -> io::Result<Option<Calibrations>> {
         let opened = match open_regular(file) {
             Ok(opened) => opened,
@@ -37,9 +36,6 @@ impl Calibrations {
     }
 
     /// Writes the file, whole or not at all; its folder is made.
-    ///
-    /// # Errors
-    /// What the calls say.
     pub fn store(&self, file: &Path) -> io::Result<()> {
         fs::create_dir_all(folder_of(file))?;
         let mut draft = file.as_os_str().to_owned();
@@ -56,12 +52,10 @@ impl Calibrations {
     }
 
     /// Reads the file, changes that by `change`, and writes it if it is another then; answers what `change`
-    /// answers. Others who do so wait meanwhile, so that nobody's measurement is lost: it is the folder that
-    /// is locked, since the file is replaced.
+    /// answers. Locks the folder, since the file is replaced, so that no measurement is lost.
     ///
     /// # Errors
-    /// As [`Calibrations::load`] and [`Calibrations::store`]: then the file is as it was, and `change` is not
-    /// called if it could not be read.
+    /// As [`Calibrations::load`] and [`Calibrations::store`]: then the file is unchanged.
     pub fn update<T>(file: &Path, change: impl FnOnce(&mut Calibrations) -> T) -> io::Result<T> {
         let folder = folder_of(file);
         fs::create_dir_all(folder)?;
@@ -81,7 +75,7 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Opens a file to read from, and nothing that would make us wait or that is not stored.
+/// Opens a regular file to read; does not wait for others.
 fn open_regular(file: &Path) -> io::Result<fs::File> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file)?;
     if !opened.metadata()?.is_file() {

@@ -1,12 +1,11 @@
-//! From which size of a send on lending its pages is cheaper, as `wirepath assess loan` measured it.
+//! Sizes from which lending pages is cheaper, as `wirepath assess loan` measured them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Calibrations, DeviceKind, Host, MOST_ENTRIES, VERSION};
 use crate::LoanPolicy;
 
-/// Where lending begins to be cheaper on one machine and kernel, one kind of device, one MTU and one
-/// transport.
+/// Threshold of lending on one machine and kernel, one kind of device, one MTU and one transport.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanThreshold {
     /// The machine and its kernel.
@@ -15,9 +14,9 @@ pub struct LoanThreshold {
     pub device: DeviceKind,
     /// MTU in bytes.
     pub mtu: u32,
-    /// What was sent over.
+    /// Transport.
     pub transport: LoanTransport,
-    /// How it was measured, in words.
+    /// Method of measurement.
     pub origin: String,
     /// When, in seconds since 1970 (UTC).
     pub unix_s: u64,
@@ -29,7 +28,7 @@ pub struct LoanThreshold {
     pub quick: bool,
 }
 
-/// What a loan is sent over.
+/// Transport of a loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoanTransport {

@@ -1,5 +1,4 @@
-//! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's
-//! module has.
+//! Calls of the kernel module, which the papers call enhanced.
 //!
 //! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's
 //! RTP engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by
@@ -8,6 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 use wirepath_sys::module::{Marker, Rtp, RtpTime, Run, Sent, Timestamps};
 
 use super::{gso_writev, sendfile};
@@ -20,22 +20,22 @@ const CALL: &str = "ioctl(WIREPATH_SEND)";
 /// Packets with timestamps that no fixed step leads to, for one call: the train that the kernel cuts.
 const TABLE: usize = 64;
 
-/// Where the kernel finds payload.
+/// Source of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// In the file.
+pub(crate) enum Source {
+    /// The file.
     File,
-    /// In its mapping.
+    /// Its mapping.
     Mapping,
 }
 
-impl From {
+impl Source {
     /// An extent of a file as a run.
     #[inline]
     pub(crate) fn run(self, file: &MappedFile, extent: Extent) -> Result<Run<'_>, SendError> {
         match self {
-            From::File => Ok(Run::of_file(file.file().as_fd(), extent.offset, Some(extent.length as u64))),
-            From::Mapping => Run::of_mapping(&file.mapping, extent.in_memory())
+            Source::File => Ok(Run::of_file(file.file().as_fd(), extent.offset, Some(extent.length as u64))),
+            Source::Mapping => Run::of_mapping(&file.mapping, extent.in_memory())
                 .map_err(|_| SendError::Other { call: CALL, errno: Errno::INVAL }),
         }
     }
@@ -53,18 +53,18 @@ pub(crate) fn send_run(
     // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket
     // were full.
     let mut run = run.without_waiting();
-    let result = context.device.module()?.send(socket, &mut run);
+    let result = context.module()?.send(socket, &mut run);
     match (run.sent(), result) {
         (sent, _) if sent.packets > 0 => Ok(sent), // the caller comes back for the rest, and hears the error then
         (_, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
         (_, Err(error)) => {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            let errno = errno_of(&error);
             Err(failed(CALL, file, extent, errno, &mut context.buffer))
         }
     }
 }
 
-/// Sorts what the module answers when it has sent nothing.
+/// Classifies errors of the module when it has sent nothing.
 #[cold]
 pub(crate) fn failed(
     call: &'static str,
@@ -82,9 +82,16 @@ pub(crate) fn failed(
     }
 }
 
+/// Sends the train's first packets, at least one, with a call for each, which copies its header; answers how
+/// many.
+#[inline]
+pub(crate) fn send_each(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    request.one_by_one(|request, index| send_packet(from, request, index))
+}
+
 /// Sends packet `index` of a train behind a header that is given.
 #[inline]
-pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
+fn send_packet(from: Source, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
     let payload = request.payload(index);
     if payload.length == 0 {
         return gso_writev::send_packet(request, index);
@@ -98,7 +105,7 @@ pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32
 /// it in one call where its timestamps go up by whole ticks. Answers how many packets were sent, at least
 /// one.
 #[inline]
-pub(crate) fn send_rtp(from: From, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (file, headers) = (request.file, request.headers);
     let train = request.train.up_to(packets_a_call(&request.train));
     let (extent, stored) = match train.packets() {

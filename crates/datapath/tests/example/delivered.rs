@@ -1,4 +1,4 @@
-//! What every path must do with a train, for lists of paths: those that need nothing, and those that need the
+//! Checks of every path with a train, for lists of paths: those that need nothing, and those that need the
 //! module.
 
 use std::os::unix::fs::FileExt;

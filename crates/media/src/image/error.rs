@@ -1,15 +1,15 @@
-//! What is wrong with an image.
+//! Faults of an image.
 
-/// An image that cannot be used. The file is at fault, not the asset: packing it again makes a good one.
+/// Fault of an image, not of its asset: packing again makes a good one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The file does not start like an image; it is something else, or was never finished.
+    /// Another kind of file, or an image that was never finished.
     #[error("not a wire image: it does not begin with \"WIREPATH\"")]
     NotAnImage,
     /// Another version of Wirepath wrote it.
     #[error("wire image of version {found}; this program reads version {}", super::VERSION)]
     Version {
-        /// The version it says it has.
+        /// Version in the file.
         found: u32,
     },
     /// A part is shorter or longer than it should be.
@@ -17,9 +17,9 @@ pub enum Error {
     Length {
         /// The part.
         part: Part,
-        /// Its length in bytes as the rest of the file has it.
+        /// Length in bytes by the rest of the file.
         expected: u64,
-        /// Bytes there are.
+        /// Length in bytes.
         found: u64,
     },
     /// A part was damaged on the disk or while it was written.
@@ -39,13 +39,13 @@ pub enum Error {
     Field {
         /// The part.
         part: Part,
-        /// Byte of the part at which the field, or the record with it, starts.
+        /// Offset in the part of the field, or of the record with it.
         offset: u64,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u64,
-        /// What it should hold.
+        /// Rule for its value.
         rule: &'static str,
     },
     /// The RTP header of a packet is not the one that its train's record makes.
@@ -53,13 +53,13 @@ pub enum Error {
         "a segment of the wire image, byte {offset}: the RTP header of this packet is not that of its train"
     )]
     PacketHeader {
-        /// Byte of the segment at which the packet starts.
+        /// Offset of the packet in the segment.
         offset: u64,
     },
     /// The description is not the JSON that it should be.
     #[error("the description in the wire image cannot be read: {reason}")]
     Description {
-        /// What the JSON reader says.
+        /// Error of the JSON reader.
         reason: String,
     },
 }
@@ -69,7 +69,7 @@ pub enum Error {
 pub enum Part {
     /// The first page.
     Header,
-    /// The packets and records of a segment; which one is known to the caller.
+    /// Packets and records of a segment.
     Segment,
     /// The table at the end.
     Table,

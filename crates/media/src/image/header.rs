@@ -38,10 +38,10 @@ mod field {
 /// The longest duration, in microseconds, of which every departure still fits 64 bits of 27 MHz ticks.
 const MAX_DURATION_US: u64 = u64::MAX / 27;
 
-/// What the image holds, and where its table is.
+/// Contents of the image, and place of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How it was made.
+    /// Plan it was packed by.
     pub plan: Plan,
     /// Number of packets, at least 1.
     pub packets: u64,
@@ -53,7 +53,7 @@ pub struct Header {
     pub table: TableExtent,
 }
 
-/// Where the table lies in the file: from `offset` to the file's end.
+/// Place of the table: from `offset` to the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableExtent {
     /// Offset in the file, in bytes; whole pages.
@@ -93,9 +93,6 @@ impl Header {
     }
 
     /// Reads the first page of a file of `file_length` bytes.
-    ///
-    /// # Errors
-    /// [`Error`] where it is not an image, is damaged, or contradicts itself or the length of the file.
     pub fn decode(page: &[u8], file_length: u64) -> Result<Self, Error> {
         if !page.starts_with(MAGIC) {
             return Err(Error::NotAnImage);

@@ -1,15 +1,15 @@
-//! What is decided before an image is packed.
+//! Decisions that precede packing.
 
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::PACKET_LENGTH;
 
-/// The most transport stream packets in one RTP packet: what a path MTU of 9,000 bytes takes.
+/// Most transport stream packets in an RTP packet: those that a path MTU of 9,000 bytes takes.
 pub const MAX_TS_PER_PACKET: u16 = 47;
 
-/// The longest burst in microseconds; a receiver's jitter buffer survives no more.
+/// Longest burst in microseconds; a receiver's jitter buffer takes no more.
 pub const MAX_BURST_US: u32 = 500_000;
 
-/// Which version of which file an image was made from. The image is stale when any of it differs.
+/// Identity of the file that an image was made from. The image is stale when any of it differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Length in bytes.
@@ -22,21 +22,22 @@ pub struct Identity {
     pub device: u64,
 }
 
-/// How an asset is cut into packets and trains.
+/// Division of an asset into packets and trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Recipe {
     /// Transport stream packets in each RTP packet, 1 to [`MAX_TS_PER_PACKET`]. Seven fit an Ethernet frame.
     pub ts_per_packet: u16,
-    /// How much earlier than due a train's last packet may leave, in microseconds, at most [`MAX_BURST_US`].
+    /// Burst window: the most that a train's last packet may leave early, in microseconds, at most
+    /// [`MAX_BURST_US`].
     pub burst_us: u32,
 }
 
-/// Everything that is decided before packing.
+/// Plan of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The asset.
     pub identity: Identity,
-    /// How it is cut.
+    /// Division into packets and trains.
     pub recipe: Recipe,
     /// Synchronisation source of all packets.
     pub ssrc: u32,
@@ -46,7 +47,7 @@ pub struct Plan {
     pub timestamp: u32,
 }
 
-/// A recipe that cannot be followed. The caller is at fault.
+/// Invalid recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The number of transport stream packets is out of range.
@@ -78,9 +79,6 @@ impl Recipe {
     }
 
     /// Checks the ranges.
-    ///
-    /// # Errors
-    /// [`PlanError`] says which one is exceeded.
     pub fn check(self) -> Result<(), PlanError> {
         match self {
             Self { ts_per_packet, .. } if !(1..=MAX_TS_PER_PACKET).contains(&ts_per_packet) => {

@@ -27,14 +27,14 @@ mod field {
     pub(super) const START: u32 = 2;
 }
 
-/// Where a segment is and what it holds.
+/// Place and contents of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
     /// Offset of its first packet in the file, in bytes; whole pages.
     pub offset: u64,
     /// Bytes of packets.
     pub data_length: u32,
-    /// TrainRecord records, which follow the packets.
+    /// Number of train records, which follow the packets.
     pub records: u32,
     /// Number of its first packet, counted from 0 through the image.
     pub first_packet: u64,
@@ -44,7 +44,7 @@ pub struct SegmentEntry {
     pub crc: u32,
 }
 
-/// Consecutive packets that leave together.
+/// Train: consecutive packets that leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainRecord {
     /// Offset of its first packet from the segment's, in bytes.
@@ -59,11 +59,11 @@ pub struct TrainRecord {
     pub timestamp: u32,
     /// Step from one packet's timestamp to the next, in 1/65536 tick: see [`Run`].
     pub timestamp_step: u32,
-    /// When it leaves, in microseconds after the image's first packet.
+    /// Departure in microseconds after the image's first packet.
     pub departure_us: u64,
-    /// True if the clock is discontinuous here; the first packet has the marker.
+    /// Clock discontinuity; the first packet has the marker.
     pub discontinuity: bool,
-    /// True if a decoder can start in the first packet; the table of starts says where in it.
+    /// Random access point in the first packet; the table of starts says where.
     pub start: bool,
 }
 
@@ -86,9 +86,6 @@ impl SegmentEntry {
     /// Checks `bytes`, which are [`SegmentEntry::length`] bytes from its offset on, and reads its trains.
     /// Nothing in it departs after `until_us`: the next segment's first departure or the duration of the
     /// image, and [`u64::MAX`] while that is not known.
-    ///
-    /// # Errors
-    /// [`Error`] where the bytes are damaged or contradict the entry or the plan.
     pub fn trains(&self, plan: &Plan, until_us: u64, bytes: &[u8]) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, bytes, self.length())?;
         check_crc(Part::Segment, bytes, self.crc)?;
@@ -100,9 +97,6 @@ impl SegmentEntry {
 
     /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are
     /// the bytes after its packets.
-    ///
-    /// # Errors
-    /// [`Error`] where the records contradict the entry or the plan.
     pub fn trains_of_records(
         &self,
         plan: &Plan,
@@ -130,7 +124,7 @@ impl SegmentEntry {
     }
 }
 
-/// Where the next train has to start.
+/// Expected start of the next train.
 struct Place {
     offset: u32,
     packet: u64,

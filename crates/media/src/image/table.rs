@@ -1,4 +1,4 @@
-//! The table at the end of an image: its segments, where a decoder can start, and what the asset is.
+//! Table at the end of an image: its segments, its random access points, and the description of the asset.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,17 +50,16 @@ mod start {
 pub struct Table {
     /// The segments in order.
     pub segments: Vec<SegmentEntry>,
-    /// Where a decoder can start, in order; at most one in a packet. Where there are none, everywhere is as
-    /// good.
+    /// Random access points in order, at most one in a packet. Without any, a decoder starts anywhere.
     pub starts: Vec<Start>,
-    /// What the asset is.
+    /// Description of the asset.
     pub description: Description,
 }
 
 /// A random access point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// When its first byte departs, in microseconds after the image's first packet: the media time.
+    /// Departure of its first byte, in microseconds after the image's first packet: the media time.
     pub departure_us: u64,
     /// Number of the segment.
     pub segment: u32,
@@ -70,16 +69,16 @@ pub struct Start {
     pub skip: u32,
 }
 
-/// What an image says about its asset, for people and for SDP.
+/// Description of an asset, for people and for SDP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// Bytes from one packet to the next in the asset: 188, 192 or 204.
     pub stride: u16,
     /// Its programmes.
     pub programmes: Vec<Programme>,
-    /// Which one is played.
+    /// The one that is played.
     pub played: Option<Played>,
-    /// What is wrong with it.
+    /// Warnings about it.
     pub warnings: Warnings,
 }
 
@@ -98,15 +97,12 @@ impl Table {
         bytes
     }
 
-    /// Where the table lies when it starts at `offset`, and its checksum; `bytes` are its own.
+    /// Extent of a table of these bytes that starts at `offset`.
     pub fn extent(bytes: &[u8], offset: u64) -> TableExtent {
         TableExtent { offset, length: bytes.len() as u64, crc: crc32c::crc32c(bytes) }
     }
 
     /// Reads the table of the image with `header`.
-    ///
-    /// # Errors
-    /// [`Error`] where it is damaged or contradicts itself or the header.
     pub fn decode(bytes: &[u8], header: &Header) -> Result<Self, Error> {
         check_length(Part::Table, bytes, header.table.length)?;
         check_crc(Part::Table, bytes, header.table.crc)?;
@@ -121,7 +117,7 @@ impl Table {
         Ok(table)
     }
 
-    /// When the packets after segment `index` depart at the earliest: until then everything in it does.
+    /// Latest departure in segment `index`: the first of the next segment, or the duration.
     pub fn until_us(&self, index: usize, header: &Header) -> u64 {
         self.segments.get(index + 1).map_or(header.duration_us, |next| next.first_departure_us)
     }

@@ -35,9 +35,6 @@ pub struct AssetInspector {
 
 impl AssetInspector {
     /// An inspector at the start of an asset, which would be packed by `recipe`.
-    ///
-    /// # Errors
-    /// [`PlanError`] where the recipe is out of range.
     pub fn new(recipe: Recipe) -> Result<Self, PlanError> {
         let identity = Identity { size: 0, mtime_ns: 0, inode: 0, device: 0 };
         let plan = Plan { identity, recipe, ssrc: 0, sequence: 0, timestamp: 0 };
@@ -52,9 +49,6 @@ impl AssetInspector {
     }
 
     /// Takes the next bytes of the asset.
-    ///
-    /// # Errors
-    /// [`Error`] where the asset could not be packed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mut input = bytes;
         while let Some(event) = self.deframer.next(&mut input)? {
@@ -69,9 +63,6 @@ impl AssetInspector {
     }
 
     /// Ends the asset.
-    ///
-    /// # Errors
-    /// [`Error`] where the asset could not be packed.
     pub fn finish(mut self) -> Result<Report, Error> {
         while let Some(event) = self.deframer.finish()? {
             if let Event::Packets(run) = event {

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-/// Intervals are this long until there would be too many of them.
+/// Length of an interval until there would be too many.
 const FIRST_INTERVAL_US: u64 = 100_000;
 
-/// How many intervals there are at most; then two become one.
+/// Most intervals; beyond, two become one.
 const MAX_INTERVALS: usize = 2048;
 
-/// How many bytes depart in each interval.
+/// Bytes that depart in each interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BitRate {
     /// Length of an interval in microseconds.
@@ -17,12 +17,12 @@ pub struct BitRate {
     pub bytes: Vec<u64>,
 }
 
-/// The most that departs in a stretch of time.
+/// Peak of a bit rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Peak {
     /// The rate.
     pub bits_per_second: u64,
-    /// Over how long, in microseconds.
+    /// Length of the window in microseconds.
     pub window_us: u64,
 }
 

@@ -33,9 +33,6 @@ impl<'a> ImageInspector<'a> {
     /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment
     /// counts with what the table says of it.
     ///
-    /// # Errors
-    /// [`Error`] where the segment is damaged.
-    ///
     /// # Panics
     /// If the table has no such segment.
     pub fn push(&mut self, index: usize, bytes: &[u8]) -> Result<(), Error> {
@@ -61,7 +58,7 @@ impl<'a> ImageInspector<'a> {
         }
     }
 
-    /// What is in the image.
+    /// Ends the image.
     pub fn finish(mut self) -> Report {
         let count = self.table.segments.iter().map(|entry| u64::from(entry.records)).sum();
         let (services, videos) = self.details.finish();

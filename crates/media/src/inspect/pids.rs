@@ -1,4 +1,4 @@
-//! Packets of each PID, and what is wrong with them.
+//! Packets of each PID, and their errors.
 
 use serde::Serialize;
 
@@ -11,15 +11,15 @@ const PIDS: usize = 8192;
 pub struct PidReport {
     /// The PID.
     pub pid: u16,
-    /// What the tables say that it carries, or "unlisted".
+    /// Its contents by the tables, or "unlisted".
     pub role: String,
     /// ISO 639-2 code of its language, where the tables name one.
     pub language: Option<String>,
     /// Packets.
     pub packets: u64,
-    /// Places where the continuity counter does not go on: packets are missing there.
+    /// Gaps of the continuity counter.
     pub continuity_errors: u64,
-    /// Packets that a receiver before us could not correct.
+    /// Packets with the transport error indicator.
     pub transport_errors: u64,
     /// Encrypted packets.
     pub scrambled: u64,
@@ -90,7 +90,7 @@ impl Counter {
     }
 }
 
-/// What a PID carries: ISO/IEC 13818-1 table 2-3, ETSI EN 300 468 table 1, and the programme maps.
+/// Contents of a PID: ISO/IEC 13818-1 table 2-3, ETSI EN 300 468 table 1, and the programme maps.
 fn role(pid: u16, programmes: &[Programme]) -> String {
     let fixed = match pid {
         0x00 => "PAT",

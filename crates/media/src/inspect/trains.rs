@@ -1,4 +1,4 @@
-//! What trains carry, and when.
+//! Contents and departures of trains.
 
 use serde::Serialize;
 
@@ -9,27 +9,27 @@ use crate::rtp::HEADER_LENGTH;
 /// The trains of an asset or an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TrainReport {
-    /// How many there are.
+    /// Number of trains.
     pub count: u64,
-    /// How many have so many packets: index 0 counts the trains of one packet.
+    /// Number of trains by their packets: index 0 counts the trains of one packet.
     pub by_packets: Vec<u64>,
-    /// How many start at a discontinuity of the clock.
+    /// Number of trains that start at a discontinuity of the clock.
     pub discontinuities: u64,
 }
 
-/// How many packets trains have.
+/// Packets in a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketsPerTrain {
     /// The shortest train.
     pub min: u32,
-    /// As many trains have no more than have no fewer.
+    /// The median train.
     pub median: u32,
     /// The longest train.
     pub max: u32,
 }
 
 impl TrainReport {
-    /// How many packets the trains have; `None` where there are no trains.
+    /// Packets in a train; `None` without trains.
     pub fn packets_per_train(&self) -> Option<PacketsPerTrain> {
         let half = self.by_packets.iter().sum::<u64>().div_ceil(2);
         let used = || (1..).zip(&self.by_packets).filter(|(_, count)| **count > 0);
@@ -46,7 +46,7 @@ impl TrainReport {
     }
 }
 
-/// What is measured train by train.
+/// Sums over trains.
 #[derive(Debug)]
 pub(super) struct Measures {
     pub(super) bit_rate: BitRate,

@@ -1,4 +1,4 @@
-//! What can be said of an asset before it is packed, from its first and last bytes.
+//! Estimates from the first and last bytes of an asset that is not packed yet.
 
 use crate::image::Description;
 use crate::ts::{
@@ -6,32 +6,28 @@ use crate::ts::{
     Warnings,
 };
 
-/// How far the clock at the end may be from what the rate at the head promises before it is of another time
-/// base.
+/// Factor between the durations by the last clock reference and by the rate at the head, beyond which the
+/// reference belongs to another time base.
 const BELIEVED_FACTOR: u128 = 16;
 
-/// A first look at an asset.
+/// Estimate of an asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// What the head says is in it.
+    /// Description, from the head.
     pub description: Description,
-    /// How long it takes to play, in microseconds, as far as the clock at both ends tells; packing gives the
-    /// truth.
+    /// Duration in microseconds, by the clock at both ends.
     pub duration_us: Option<u64>,
 }
 
-/// A clock reference and its byte in the file.
+/// Clock reference and its offset in the file.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     offset: u64,
     pcr: Pcr,
 }
 
-/// Looks at the first and the last bytes of an asset of `size` bytes; they may overlap. A megabyte of each is
-/// plenty.
-///
-/// # Errors
-/// [`NotTransportStream`] where the head holds no packets.
+/// Reads the first and the last bytes of an asset of `size` bytes; they may overlap. A megabyte of each
+/// suffices.
 pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTransportStream> {
     let (mut deframer, mut survey) = (Deframer::new(), Survey::new());
     each_run(&mut deframer, head, |run| survey.push(run).is_ok())?;

@@ -1,4 +1,4 @@
-//! What is written is read by `rtcp-types`; what `rtcp-types` writes is read; hostile bytes do no harm.
+//! Written packets are read by `rtcp-types` and the other way round; hostile bytes do no harm.
 
 use super::*;
 use proptest::prelude::*;

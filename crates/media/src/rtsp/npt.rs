@@ -7,7 +7,7 @@ use std::fmt;
 /// A point in normal play time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Npt {
-    /// `now`: for stored media, the place where the session is.
+    /// `now`: for stored media, the session's position.
     Now,
     /// Microseconds from the beginning.
     At(u64),
@@ -16,15 +16,15 @@ pub enum Npt {
 /// A range of normal play time; one end or the other may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NptRange {
-    /// Where to begin; where the session is, if it is not said.
+    /// Beginning; the session's position by default.
     pub start: Option<Npt>,
-    /// Where to stop; the presentation's end, if it is not said.
+    /// End; the presentation's end by default.
     pub end: Option<Npt>,
 }
 
 impl NptRange {
-    /// The `Range` of a request. 501 for units that are not `npt` (RFC 2326 section 12.29), 457 for what no
-    /// presentation can hold, 400 for what is no range.
+    /// The `Range` of a request. 501 for units that are not `npt` (RFC 2326 section 12.29), 457 for times out
+    /// of bounds, 400 for an invalid range.
     pub fn of(request: &Request) -> Result<Option<Self>, Refusal> {
         request.headers.first("Range").map(Self::parse).transpose()
     }

@@ -9,12 +9,12 @@ pub const HEAD_LIMIT: usize = 16 * 1024;
 /// Bytes in front of an interleaved frame's data: `$`, channel, length (RFC 2326 section 10.12).
 const FRAME_HEADER_LENGTH: usize = 4;
 
-/// What a connection brought.
+/// Next item of a connection.
 #[derive(Debug)]
 pub enum Item {
     /// A whole request.
     Request(Box<Request>),
-    /// Something that is no request: answer it, and close the connection where the refusal says so.
+    /// An invalid request: answer it, and close the connection where the refusal says so.
     Refused(Refusal),
 }
 
@@ -69,7 +69,7 @@ impl Reader {
         Self::default()
     }
 
-    /// Takes what the connection brought.
+    /// Takes bytes of the connection.
     pub fn feed(&mut self, bytes: &[u8]) {
         if matches!(self.state, State::Lost) {
             return;
@@ -210,7 +210,7 @@ impl Reader {
         Step::Again
     }
 
-    /// Drops what is there of a frame; true when that was all of it.
+    /// Drops the bytes of a frame; true when it is complete.
     fn skip_frame(&mut self, remaining: usize) -> bool {
         let present = remaining.min(self.unread().len());
         self.taken += present;
@@ -234,9 +234,9 @@ impl Reader {
 }
 
 enum Step {
-    /// Look at the new state.
+    /// Go on in the new state.
     Again,
-    /// This is what the caller gets.
+    /// The caller gets this.
     Done(Option<Item>),
 }
 

@@ -1,4 +1,4 @@
-//! RFC 2326 section 6: the request line and what is done with a head that is wrong.
+//! RFC 2326 section 6: the request line, and refusals of invalid heads.
 
 use super::headers::{BadLine, Headers};
 use super::resource::{ResourceError, Target};
@@ -48,9 +48,9 @@ impl From<&str> for Method {
 /// A request whose line, CSeq and length are valid. Its other headers are parsed when they are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// Method.
     pub method: Method,
-    /// With what.
+    /// Target.
     pub target: Target,
     /// The number to answer with (RFC 2326 section 12.17).
     pub cseq: u64,
@@ -60,17 +60,17 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// Why something is not done. The client's fault; the status says which, `why` says it in words.
+/// Refusal of a client's request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} {status}: {why}", u16::from(*.status))]
 pub struct Refusal {
     /// Status to answer with.
     pub status: StatusCode,
-    /// What is wrong, where, and what to do.
+    /// Reason, place and cure.
     pub why: String,
     /// The request's number where it could be read.
     pub cseq: Option<u64>,
-    /// The end of the request is not known, so the connection cannot go on after the answer.
+    /// The end of the request is unknown: the connection closes after the answer.
     pub close: bool,
 }
 
@@ -82,7 +82,7 @@ impl Refusal {
 }
 
 impl Request {
-    /// The session that is named (RFC 2326 section 12.37), without parameters.
+    /// Session id (RFC 2326 section 12.37), without parameters.
     pub fn session(&self) -> Option<&str> {
         let value = self.headers.first("Session")?;
         Some(value.split(';').next().unwrap_or_default().trim())
@@ -94,8 +94,8 @@ impl Request {
         self.headers.list("Require").chain(self.headers.list("Proxy-Require")).collect()
     }
 
-    /// Returns whether the client takes a description in this media type (RFC 2326 section 12.1); it does
-    /// where it does not say.
+    /// Returns whether the client takes a description in this media type (RFC 2326 section 12.1): any, by
+    /// default.
     pub fn accepts(&self, media_type: &str) -> bool {
         let mut ranges = self.headers.list("Accept").peekable();
         ranges.peek().is_none() || ranges.any(|range| media_range_holds(range, media_type))
@@ -135,7 +135,7 @@ fn media_range_holds(range: &str, media_type: &str) -> bool {
     holds && !refused
 }
 
-/// A head whose framing is known; the rest is judged when its body is there.
+/// Head whose framing is known; the rest is checked when its body is there.
 #[derive(Debug)]
 pub(super) struct Head {
     line: String,

@@ -3,8 +3,8 @@
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use wirepath_http::{AssetPath, PathError};
 
-/// What may not stand in a URL that is given back. `,` and `;` because they separate the parts of `RTP-Info`;
-/// `%` stays, for what is given back is encoded already.
+/// Characters that a returned URL must not have. `,` and `;` separate the parts of `RTP-Info`; `%` stays,
+/// since such URLs are encoded already.
 const ILLEGAL: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -22,7 +22,7 @@ const ILLEGAL: &AsciiSet = &CONTROLS
 /// Name of the one track of a transport stream in its SDP, and of any track but for the number.
 const TRACK: &str = "track";
 
-/// What a request is about.
+/// Target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `*`: the server itself.
@@ -34,30 +34,30 @@ pub enum Target {
 /// A presentation's or track's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// `rtsp://host:port` as the client wrote it; nothing where it sent a path only.
+    /// `rtsp://host:port` as the client wrote it; `None` for a bare path.
     origin: Option<String>,
-    /// The path as it can be given back: legal in a URL and in `RTP-Info`, no slash at its end, no query.
+    /// Path to return: legal in a URL and in `RTP-Info`, without slash at its end, without query.
     encoded: String,
-    /// What it names below the root.
+    /// Path below the root.
     path: AssetPath,
 }
 
-/// A URL that cannot name anything. The client's fault: it must send another one.
+/// Fault of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
     /// Neither `rtsp://`, nor a path, nor `*`.
     #[error("invalid URL: expected rtsp://host/path, a path or `*`")]
     Scheme,
-    /// Nothing between `rtsp://` and the path.
+    /// No host between `rtsp://` and the path.
     #[error("invalid URL: no host")]
     Host,
-    /// A control character stands in the URL as it is.
+    /// Unescaped control character.
     #[error("invalid URL: control character; write it as %XX")]
     Control,
-    /// Bytes that are not UTF-8 stood in the URL as they are.
+    /// Unescaped bytes that are not UTF-8.
     #[error("invalid URL: not UTF-8; write other bytes as %XX")]
     Encoding,
-    /// What comes after the host names nothing.
+    /// Invalid path after the host.
     #[error(transparent)]
     Path(#[from] PathError),
 }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response(rtsp_types::Response<Vec<u8>>);
 
-/// What `RTP-Info` says of one track (RFC 2326 section 12.33).
+/// `RTP-Info` of one track (RFC 2326 section 12.33).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpInfo {
     /// The track's URL.
@@ -34,7 +34,7 @@ impl Response {
         Self(response)
     }
 
-    /// The answer to what is refused: its reason is the body, for whoever looks with a terminal.
+    /// Answer to a refused request, with the reason as its body.
     pub fn refusal(refusal: &Refusal) -> Self {
         let response = Self::new(refusal.status, refusal.cseq);
         let response =
@@ -72,7 +72,7 @@ impl Response {
         self
     }
 
-    /// `Range`: what is really played.
+    /// `Range` that is really played.
     #[must_use]
     pub fn range(self, range: NptRange) -> Self {
         self.header(headers::RANGE, &range.to_string())

@@ -6,7 +6,7 @@ use rtsp_types::StatusCode;
 use std::fmt;
 use std::net::IpAddr;
 
-/// What carries the packets.
+/// Lower transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// RTP/AVP over UDP.
@@ -17,7 +17,7 @@ pub enum Protocol {
     Other(String),
 }
 
-/// To whom the packets go.
+/// Unicast or multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// To one client.
@@ -35,18 +35,18 @@ pub struct PortPair {
     pub rtcp: u16,
 }
 
-/// One of the transports a client offers, the most wanted first.
+/// Transport that a client offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What carries the packets.
+    /// Lower transport.
     pub protocol: Protocol,
-    /// To whom they go.
+    /// Unicast or multicast.
     pub delivery: Delivery,
-    /// Where the client listens.
+    /// Ports of the client.
     pub client_port: Option<PortPair>,
-    /// Where the client wants the packets; its own address where it does not say.
+    /// Destination of the packets; the client's own address by default.
     pub destination: Option<String>,
-    /// True if `PLAY` is among the modes, which it is where none is named.
+    /// `PLAY` is among the modes, or none is named.
     pub is_for_playing: bool,
 }
 
@@ -94,8 +94,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// Parameters that do not matter for playing to one client (ttl, layers, append, ssrc, source...) are
-    /// left.
+    /// Ignores parameters that do not matter for playing to one client (ttl, layers, append, ssrc,
+    /// source...).
     fn take(&mut self, name: &str, argument: &str) -> Result<(), String> {
         match name.to_ascii_lowercase().as_str() {
             "unicast" => self.delivery = Some(Delivery::Unicast),

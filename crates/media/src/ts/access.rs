@@ -1,4 +1,4 @@
-//! Points where a decoder can start.
+//! Random access points.
 
 use super::packet::Packet;
 use super::programme::Codec;
@@ -18,7 +18,7 @@ pub(super) fn elementary(payload: &[u8]) -> Option<&[u8]> {
     if video { rest.get(usize::from(head[8])..) } else { None }
 }
 
-/// What a unit after a start code says about starting here.
+/// Verdict of a unit after a start code.
 enum Verdict {
     Yes,
     No,

@@ -1,4 +1,4 @@
-//! Which programme is played, and so whose clock times the packets.
+//! Choice of the programme that is played, whose clock times the packets.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::packet::Pcr;
 use super::programme::Programme;
 use super::psi::Psi;
 
-/// What is played of a transport stream.
+/// Programme that is played, and its PIDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Played {
     /// Number of the programme; `None` where no table announces the clock that is followed.
@@ -24,7 +24,7 @@ impl Played {
     }
 }
 
-/// Which clock is followed.
+/// Choice of the clock.
 #[derive(Debug)]
 pub(super) enum Choice {
     /// Not decided yet.

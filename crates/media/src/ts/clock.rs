@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::packet::{PACKET_LENGTH, Pcr, TICKS_PER_SECOND};
 
-/// The rate assumed where there are not two references to tell one from: 8 Mb/s.
+/// Rate without two references: 8 Mb/s.
 pub const NOMINAL_TICKS_PER_PACKET: u64 = PACKET_LENGTH as u64 * 8 * TICKS_PER_SECOND / 8_000_000;
 
 /// A step between references that is always believed, once a rate is known. The standard allows 0.1 s; files
@@ -19,7 +19,7 @@ const BELIEVED_STEP: u64 = 10 * TICKS_PER_SECOND;
 /// The longest step that is believed when the bytes between the references fit it, or when no rate is known.
 const LONGEST_STEP: u64 = 60 * TICKS_PER_SECOND;
 
-/// How many times longer than expected from the rate before a step may be and still fit.
+/// Factor by which a step may exceed the one that the rate before predicts.
 const SLOWDOWN: u64 = 4;
 
 /// Steps shorter than this for each packet (11 Gb/s) are of a clock that stands still.
@@ -34,7 +34,7 @@ pub struct Stretch {
     pub end: u64,
     /// True if the clock was discontinuous at the first packet.
     pub discontinuity: bool,
-    /// Where the rate applies from: `first`, or a packet before it.
+    /// Start of the rate: `first`, or a packet before it.
     origin: Instant,
     rate: Rate,
 }
@@ -97,7 +97,7 @@ struct Rated {
     /// The last reference and when its packet departs.
     anchor: Instant,
     pcr: Pcr,
-    /// Where the stretches given out end.
+    /// End of the stretches given out.
     end: Instant,
     /// True if the clock is discontinuous at `end`.
     discontinuity: bool,
@@ -109,10 +109,10 @@ impl Default for State {
     }
 }
 
-/// What a reference says about the time since the one before.
+/// Time since the reference before.
 enum Step {
     Took(u64),
-    /// Nothing: the clock has not moved.
+    /// The clock has not moved.
     Stands,
     Broke,
 }
@@ -124,7 +124,7 @@ impl Clock {
     }
 
     /// Takes the reference in `packet`; `flagged` where the packet says that its time base is a new one.
-    /// Packets must come in order. Says whether the clock was discontinuous here.
+    /// Packets must come in order. Returns whether the clock was discontinuous here.
     pub fn observe(&mut self, packet: u64, pcr: Pcr, flagged: bool) -> bool {
         match &mut self.state {
             State::Unrated { last: last @ None, .. } => {
@@ -155,7 +155,7 @@ impl Clock {
     }
 
     /// Times everything before packet `end` at the last known rate without waiting for another reference.
-    /// Says whether that rate is known; if not, [`NOMINAL_TICKS_PER_PACKET`] is assumed.
+    /// Returns whether that rate is known; if not, [`NOMINAL_TICKS_PER_PACKET`] is assumed.
     pub fn extend(&mut self, end: u64) -> bool {
         let known = match self.state {
             State::Unrated { last, .. } => {

@@ -41,7 +41,7 @@ pub struct Deframer {
     phase: Phase,
     /// Bytes of earlier inputs that could not be judged yet.
     carry: Vec<u8>,
-    /// How much of `carry` was handed out by the last call.
+    /// Bytes of `carry` that the last call handed out.
     spent: usize,
     /// Bytes between packets still to be passed over.
     gap: usize,
@@ -63,12 +63,12 @@ enum Phase {
     Lost(Framing, u64),
 }
 
-/// What a deframer found.
+/// Event of a deframer.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Packets, one after the other.
     Packets(Packets<'a>),
-    /// Something that is not a packet.
+    /// Bytes that are not a packet.
     Warning(Warning),
 }
 
@@ -91,7 +91,7 @@ impl<'a> Packets<'a> {
         self.offset + (index * self.framing.stride()) as u64
     }
 
-    /// How the packets lie in the file.
+    /// Framing of the file.
     pub fn framing(&self) -> Framing {
         self.framing
     }
@@ -120,7 +120,7 @@ impl Deframer {
         Self { offset, begin: offset, ..Self::default() }
     }
 
-    /// How the packets lie in the file, once that is known.
+    /// Framing of the file, once it is known.
     pub fn framing(&self) -> Option<Framing> {
         match self.phase {
             Phase::Detecting => None,
@@ -128,10 +128,10 @@ impl Deframer {
         }
     }
 
-    /// What comes next in `input`, which is moved past what was taken; `None` when all of it was.
+    /// Next event in `input`, which is moved past it; `None` when all input is taken.
     ///
     /// # Errors
-    /// [`NotTransportStream`] when the first [`DETECTION_BYTES`] bytes hold no packets.
+    /// [`NotTransportStream`] if the first [`DETECTION_BYTES`] bytes hold no packets.
     pub fn next<'a, 'b: 'a>(
         &'a mut self,
         input: &mut &'b [u8],
@@ -154,10 +154,7 @@ impl Deframer {
         }
     }
 
-    /// What is left after the last input; `None` when that is nothing.
-    ///
-    /// # Errors
-    /// [`NotTransportStream`] when the file ended and holds no packets.
+    /// Next event after the last input; `None` at the end.
     pub fn finish(&mut self) -> Result<Option<Event<'_>>, NotTransportStream> {
         loop {
             self.pass(&mut &[][..]);
@@ -231,7 +228,7 @@ impl Deframer {
         consumed
     }
 
-    /// What the first of `bytes`, which lie at `self.offset`, are; `complete` when nothing comes after them.
+    /// Judges the first of `bytes`, which lie at `self.offset`; `complete` at the end of the file.
     fn judge(&mut self, bytes: &[u8], complete: bool) -> Result<Step, NotTransportStream> {
         match self.phase {
             Phase::Detecting => self.judge_head(bytes, complete),
@@ -290,7 +287,7 @@ impl Deframer {
     }
 }
 
-/// What the next bytes are. The numbers say how many of them are dealt with.
+/// Kind of the next bytes. The numbers are lengths.
 enum Step {
     Packets { length: usize, framing: Framing },
     Warning(usize, Warning),

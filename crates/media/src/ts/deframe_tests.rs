@@ -2,7 +2,7 @@ use super::*;
 use crate::random::Random;
 use proptest::prelude::*;
 
-/// What a deframer gave, in a form that does not depend on runs.
+/// Output of a deframer, independent of runs.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     packets: Vec<(u64, Vec<u8>)>,

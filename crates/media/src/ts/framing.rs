@@ -1,15 +1,14 @@
-//! How the packets of a transport stream lie in a file.
+//! Framing of the packets of a transport stream in a file.
 
 use super::packet::{PACKET_LENGTH, SYNC_BYTE};
 
-/// How many bytes of a file are looked through for the first packet.
+/// Bytes of a file that are searched for the first packet.
 pub const DETECTION_BYTES: u64 = 64 * 1024;
 
-/// How many sync bytes in a row prove a framing in an unknown file.
+/// Sync bytes in a row that prove a framing in an unknown file.
 const DETECTION_RUN: usize = 5;
 
-/// How many sync bytes in a row prove that the packets go on after a damaged place. The spacing is known
-/// then, so fewer are enough, and less is lost.
+/// Sync bytes in a row that prove that packets go on after damage. The spacing is known, so fewer suffice.
 const RECOVERY_RUN: usize = 3;
 
 /// The spacing of packets in a file. What lies between them is dropped: it is not part of the stream.
@@ -23,13 +22,13 @@ pub enum Framing {
     Protected,
 }
 
-/// The file is not a transport stream, or one so damaged that no packet can be found at its head.
+/// Fault of a file at whose head no packet is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not an MPEG transport stream: no run of sync bytes 0x47 at 188, 192 or 204 bytes in the first {searched} bytes"
 )]
 pub struct NotTransportStream {
-    /// How many bytes were looked at, from the first.
+    /// Bytes that were searched, from the first.
     pub searched: u64,
 }
 
@@ -53,13 +52,24 @@ impl Framing {
     }
 }
 
-/// What a search for packets came to. Positions count from the first byte searched.
+/// Result of a search for packets. Positions count from the first byte searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The first sync byte of a run.
     At { position: usize, framing: Framing },
     /// No run starts before `position`; from there on more bytes are needed, or at the end there is none.
     NotBefore { position: usize },
+}
+
+/// Checks by its head that a file is a transport stream; `is_whole` if the head is all of it.
+///
+/// # Errors
+/// If no packets are found.
+pub fn check_head(head: &[u8], is_whole: bool) -> Result<(), NotTransportStream> {
+    match detect(head, is_whole) {
+        Found::At { .. } => Ok(()),
+        Found::NotBefore { .. } => Err(NotTransportStream { searched: head.len() as u64 }),
+    }
 }
 
 /// Looks for the first packet of a file whose framing is not known.
@@ -170,5 +180,18 @@ mod tests {
         let mut bytes = file(&[], Framing::Timestamped, 9);
         bytes.iter_mut().step_by(192).for_each(|byte| *byte = SYNC_BYTE);
         assert_eq!(detect(&bytes, false), Found::At { position: 4, framing: Framing::Timestamped });
+    }
+
+    /// Promise: A file is offered for playing if it begins as a transport stream does.
+    #[test]
+    fn streams_are_told_from_other_files_by_their_heads() {
+        let packets = |length: usize| [vec![0x47], vec![0; length - 1]].concat().repeat(3);
+        for length in [188, 192, 204] {
+            assert!(check_head(&packets(length), true).is_ok(), "packets of {length} bytes");
+        }
+        assert!(check_head(&[vec![1; 100], packets(188)].concat(), true).is_ok(), "the first packet is cut");
+        assert!(check_head(&packets(188)[..188], true).is_ok(), "one packet");
+        assert!(check_head(b"", true).is_err() && check_head(b"G", true).is_err(), "too short for a packet");
+        assert!(check_head(&b"const text = 'Good Golly'; ".repeat(100), false).is_err());
     }
 }

@@ -60,7 +60,7 @@ pub struct Stream {
     pub pid: u16,
     /// The stream type as the table gives it.
     pub stream_type: u8,
-    /// What it is coded in, as far as type and descriptors tell.
+    /// Codec, by type and descriptors.
     pub codec: Codec,
     /// ISO 639-2 code of its language.
     pub language: Option<String>,
@@ -73,7 +73,7 @@ impl Stream {
     }
 }
 
-/// What a stream is coded in.
+/// Codec of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it all, and name() gives them in full")]
 pub enum Codec {

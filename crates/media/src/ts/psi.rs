@@ -1,5 +1,5 @@
-//! The tables that say what is in a transport stream: programme association and programme maps
-//! (ISO/IEC 13818-1 sections 2.4.4.3 and 2.4.4.8).
+//! Program-specific information: programme association and programme maps (ISO/IEC 13818-1 sections 2.4.4.3
+//! and 2.4.4.8).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::packet::Packet;
 use super::programme::Programme;
 use super::section::{Assembler, Section};
 
-/// How many programmes are followed. A multiplex has a few tens; a hostile table could name 65,535.
+/// Most programmes that are followed. A multiplex has a few tens; a hostile table could name 65,535.
 pub const MAX_PROGRAMMES: usize = 256;
 
 const PAT_PID: u16 = 0;
@@ -21,7 +21,7 @@ pub struct Psi {
     assemblers: BTreeMap<u16, Assembler>,
     /// Every programme that was ever described, as last described.
     programmes: Vec<Described>,
-    /// Where in `programmes` each number is.
+    /// Index in `programmes` by number.
     by_number: BTreeMap<u16, usize>,
 }
 
@@ -31,7 +31,7 @@ struct Described {
     programme: Programme,
 }
 
-/// The association table: which programmes there are now.
+/// Association table: the current programmes.
 #[derive(Clone, Debug, Default)]
 struct Association {
     version: Option<u8>,

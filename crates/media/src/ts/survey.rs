@@ -12,25 +12,25 @@ use super::programme::{Codec, Programme};
 use super::psi::Psi;
 use super::warning::{Warning, WarningKind, Warnings};
 
-/// How many packets may wait for a reference before they are timed without: 64 MiB of them.
+/// Most packets that wait for a reference; then they are timed without: 64 MiB.
 pub const LOOKAHEAD_PACKETS: u64 = (64 << 20) / PACKET_LENGTH as u64;
 
-/// How many packets after the first reference of any PID the tables may take to say which one counts (4 MiB).
+/// Packets after the first reference of any PID until the choice no longer waits for tables (4 MiB).
 const CHOICE_PACKETS: u64 = (4 << 20) / PACKET_LENGTH as u64;
 
 /// PIDs below this carry tables (ISO/IEC 13818-1 table 2-3 and ETSI EN 300 468 table 1).
 const FIRST_STREAM_PID: u16 = 0x20;
 
-/// The stream has no clock to send it by. The file is at fault; remultiplexing it with a PCR mends it.
+/// Fault of a stream without a clock; remultiplexing it with a PCR helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no PCR (clock reference) found up to byte {offset}; looked for {wanted}. Without one nobody can tell when to \
      send the packets; remultiplex the file, for instance with ffmpeg -i FILE -c copy -f mpegts OUT"
 )]
 pub struct NoClock {
-    /// Where the search ended.
+    /// End of the search.
     pub offset: u64,
-    /// What was looked for.
+    /// Clocks that were looked for.
     pub wanted: String,
 }
 
@@ -52,11 +52,11 @@ pub struct Survey {
     overflow_noted: bool,
 }
 
-/// What a PID's packets have to be looked at for.
+/// Roles of a PID, as bits.
 mod role {
     /// Its tables are read.
     pub(super) const TABLE: u8 = 1;
-    /// It may stand between tables and the picture they belong to.
+    /// Allowed between tables and the picture they belong to.
     pub(super) const BESIDE_TABLES: u8 = 2;
     /// Random access points are looked for.
     pub(super) const VIDEO: u8 = 4;
@@ -94,7 +94,7 @@ impl Survey {
     /// Takes the next packets.
     ///
     /// # Errors
-    /// [`NoClock`] when [`LOOKAHEAD_PACKETS`] have come without any reference.
+    /// [`NoClock`] after [`LOOKAHEAD_PACKETS`] without any reference.
     pub fn push(&mut self, run: &Packets<'_>) -> Result<(), NoClock> {
         let stride = run.framing().stride() as u64;
         self.offset = run.offset(0);
@@ -114,10 +114,7 @@ impl Survey {
         self.bound_lookahead()
     }
 
-    /// The stream has ended: everything left is timed.
-    ///
-    /// # Errors
-    /// [`NoClock`] when there was no reference at all.
+    /// Ends the stream: times all that is left.
     pub fn finish(&mut self) -> Result<(), NoClock> {
         self.choose(true);
         if self.clock.last_reference().is_none() {
@@ -132,7 +129,7 @@ impl Survey {
         self.psi.programmes().cloned().collect()
     }
 
-    /// What is played, once that is known.
+    /// The programme that is played, once it is chosen.
     pub fn played(&self) -> Option<Played> {
         match self.choice {
             Choice::Made(played) => Some(played),
@@ -150,7 +147,7 @@ impl Survey {
         self.starts.pop_front()
     }
 
-    /// What is wrong with the stream, as far as this survey can tell; takes them.
+    /// Takes the warnings so far.
     pub fn take_warnings(&mut self) -> Warnings {
         std::mem::take(&mut self.warnings)
     }

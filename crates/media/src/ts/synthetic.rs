@@ -6,12 +6,12 @@ use super::framing::Framing;
 use super::packet::{NULL_PID, PACKET_LENGTH, Pcr, SYNC_BYTE};
 use crate::random::Random;
 
-/// How a sample stream is made. Change what the test is about; the rest is an ordinary stream.
+/// Recipe of a sample stream; the default is an ordinary stream.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Seed of everything random.
     pub seed: u64,
-    /// How the packets lie in the file.
+    /// Framing of the file.
     pub framing: Framing,
     /// Number of packets.
     pub packets: u64,
@@ -58,7 +58,7 @@ pub struct Jump {
     pub flagged: bool,
 }
 
-/// A sample stream and the truth about it.
+/// Sample stream, and the results that a reader has to find.
 #[derive(Clone, Debug)]
 pub struct SampleStream {
     /// The file.

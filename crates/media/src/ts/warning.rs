@@ -1,16 +1,16 @@
-//! What is wrong with a file that can be played all the same.
+//! Warnings: faults of a file that do not stop playing.
 
 use serde::{Deserialize, Serialize};
 
-/// How many warnings are kept; a file can be damaged at every packet.
+/// Most warnings that are kept; a file can be damaged at every packet.
 const MAX_WARNINGS: usize = 64;
 
-/// Something that a file should not have, and where.
+/// Fault of a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// Byte of the file, counted from 0.
     pub offset: u64,
-    /// What it is.
+    /// Kind of fault.
     #[serde(flatten)]
     pub kind: WarningKind,
 }
@@ -58,17 +58,17 @@ pub enum WarningKind {
     /// The association table names more programmes than are followed.
     #[error("more than {followed} programmes; the others are not listed")]
     TooManyProgrammes {
-        /// How many are followed.
+        /// Number of those that are followed.
         followed: u32,
     },
 }
 
-/// The first warnings about a file, and how many more there were.
+/// First warnings about a file, and the number of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warnings {
     /// The first ones, in the order in which they were noticed.
     pub first: Vec<Warning>,
-    /// How many are not listed.
+    /// Number of those that are not listed.
     pub omitted: u64,
 }
 

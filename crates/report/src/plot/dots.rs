@@ -13,11 +13,11 @@ const GAP: f64 = 7.0;
 /// Most letters of a path's name.
 const LETTERS: usize = 18;
 
-/// What is drawn.
+/// Dot plot.
 pub struct Dots<'a> {
-    /// What it is, in one line.
+    /// Title, in one line.
     pub title: &'a str,
-    /// What the axis shows, with its unit.
+    /// Title of the axis, with the unit.
     pub axis: &'a str,
     /// Names of the series, one for each size.
     pub series: &'a [String],
@@ -39,13 +39,13 @@ pub struct DotRow {
 pub struct Dot {
     /// The place of its size among the series.
     pub series: usize,
-    /// Where it is on the axis.
+    /// Position on the axis.
     pub value: f64,
     /// The least and the greatest run.
     pub range: (f64, f64),
     /// True if it is not to be relied on, and drawn hollow.
     pub noisy: bool,
-    /// What a bare C loop took.
+    /// Cost of a bare C loop.
     pub bare: Option<f64>,
 }
 

@@ -1,11 +1,11 @@
-//! Which mark is which series.
+//! Legend of a plot.
 
 use super::scene::{Anchor, Item, SERIES, Scene, WIDTH, width_of};
 
 /// Height of a row of the legend.
 const ROW: f64 = 17.0;
 
-/// How a series is drawn.
+/// Look of a series.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
     /// Marks alone.

@@ -8,17 +8,17 @@ use crate::number;
 /// Height of the field.
 const HEIGHT: f64 = 190.0;
 
-/// What is drawn.
+/// Line plot.
 pub struct Lines<'a> {
-    /// What it is, in one line.
+    /// Title, in one line.
     pub title: &'a str,
-    /// What the horizontal axis shows.
+    /// Title of the horizontal axis.
     pub x_axis: &'a str,
-    /// What the vertical axis shows.
+    /// Title of the vertical axis.
     pub y_axis: &'a str,
-    /// How the vertical axis is divided.
+    /// Kind of the vertical axis.
     pub y_kind: Axis,
-    /// What its figures are in.
+    /// Unit of the vertical axis.
     pub y_unit: Unit,
     /// The series.
     pub lines: Vec<Line>,
@@ -36,7 +36,7 @@ pub struct Line {
 pub struct Point {
     /// Bytes.
     pub size: u64,
-    /// Where it is on the vertical axis.
+    /// Position on the vertical axis.
     pub value: f64,
     /// The least and the greatest run.
     pub range: (f64, f64),

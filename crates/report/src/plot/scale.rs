@@ -1,18 +1,18 @@
-//! From figures to places, and the figures that are written beside an axis.
+//! Scales and ticks of axes.
 
 use super::scene::width_of;
 use crate::number;
 
-/// How figures become places.
+/// Kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Equal ratios are equally far apart. Only figures above nothing have a place.
     Logarithmic,
-    /// From nothing on, equal differences are equally far apart.
+    /// Equal differences are equally far apart, from zero on.
     Linear,
 }
 
-/// What figures of an axis are.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Plain figures; the axis' title names the unit.
@@ -35,7 +35,7 @@ pub(super) struct Scale {
     to: f64,
     /// True if no figure is above nothing.
     is_nothing: bool,
-    /// Where these are.
+    /// Their positions.
     begin: f64,
     end: f64,
 }
@@ -84,7 +84,7 @@ impl Scale {
         Some(Scale { kind, unit, from, to, is_nothing: most <= 0.0, begin, end })
     }
 
-    /// Where a figure is, if it has a place.
+    /// Position of a figure, if it has one.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let value = match (self.kind, self.unit) {
             (Axis::Linear, _) => value,
@@ -176,7 +176,7 @@ fn plain(value: f64) -> String {
     }
 }
 
-/// Without the noughts behind the point: `1.00 µs` is `1 µs`.
+/// Removes trailing zeros: `1.00 µs` is `1 µs`.
 fn short(text: String) -> String {
     match text.split_once(' ') {
         Some((figure, unit)) if figure.contains('.') && !figure.contains('e') => {

@@ -1,4 +1,4 @@
-//! What a plot is drawn of, and its SVG.
+//! Items of a plot, and its SVG.
 
 use askama::Template;
 
@@ -19,16 +19,16 @@ const LETTER: f64 = 6.7;
 #[template(path = "scene.svg", escape = "html")]
 pub struct Scene {
     pub(super) height: f64,
-    /// What it is, in one line.
+    /// Title, in one line.
     pub(super) title: String,
-    /// What it says, for those who do not see it.
+    /// Description for readers who do not see it.
     pub(super) description: String,
     pub(super) items: Vec<Item>,
-    /// For references inside the page; given by whoever puts the plot there.
+    /// Id for references inside the page, given by the renderer.
     pub id: String,
 }
 
-/// One thing that is drawn. Classes are those of the page's style.
+/// Element of a scene. Classes are those of the page's style.
 pub(super) enum Item {
     Rule { x1: f64, y1: f64, x2: f64, y2: f64, class: &'static str },
     Curve { points: String, class: String },
@@ -37,7 +37,7 @@ pub(super) enum Item {
     Text { x: f64, y: f64, anchor: Anchor, class: &'static str, text: String },
 }
 
-/// Which part of a text is at its place.
+/// Alignment of a text at its place.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -46,7 +46,7 @@ pub(super) enum Anchor {
 }
 
 impl Anchor {
-    /// As SVG has it.
+    /// Name in SVG.
     fn name(self) -> &'static str {
         match self {
             Anchor::Start => "start",
@@ -82,7 +82,7 @@ impl Scene {
     }
 }
 
-/// Series that can be told apart; further ones begin again.
+/// Number of different marks; further series begin again.
 pub(super) const SERIES: usize = 6;
 
 /// The outline of a series' mark.

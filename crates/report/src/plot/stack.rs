@@ -11,9 +11,9 @@ const ROW: f64 = 36.0;
 /// Parts narrower than this have no room for their figure.
 const LEGIBLE: f64 = 34.0;
 
-/// What is drawn.
+/// Plot of stacked bars.
 pub struct Stack<'a> {
-    /// What it is, in one line.
+    /// Title, in one line.
     pub title: &'a str,
     /// Names of the parts.
     pub parts: &'a [&'a str],

@@ -69,7 +69,7 @@ impl Mapped {
             return Ok(ReadOutcome::End);
         }
         let read = self.mapping.read(self.offset..self.offset + room, buffer);
-        let read = read.map_err(|error| ("process_vm_readv", errno_of(error)))?;
+        let read = read.map_err(|error| ("process_vm_readv", errno_of(&error)))?;
         self.offset += read;
         Ok(ReadOutcome::Bytes(read))
     }

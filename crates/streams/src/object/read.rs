@@ -154,7 +154,7 @@ impl StoredFile {
             (append::From::File(self.offset), "pread")
         };
         let read = append(from, self.file.as_fd(), buffer, room);
-        let read = read.map_err(|error| (call, errno_of(error)))?;
+        let read = read.map_err(|error| (call, errno_of(&error)))?;
         self.offset += read as u64;
         Ok(if read == 0 { ReadOutcome::End } else { ReadOutcome::Bytes(read) })
     }
@@ -205,7 +205,7 @@ impl Connection {
                 self.left -= read as u64;
                 Ok(ReadOutcome::Bytes(read))
             }
-            Err(error) => match errno_of(error) {
+            Err(error) => match errno_of(&error) {
                 Errno::AGAIN => Ok(ReadOutcome::Nothing),
                 errno => Err(Unread::Failed(call, errno)),
             },
@@ -217,7 +217,7 @@ impl Datagrams {
     fn read_into(&mut self, buffer: &mut BytesMut) -> ReadResult {
         loop {
             let received = datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN);
-            match received.map_err(errno_of) {
+            match received.map_err(|error| errno_of(&error)) {
                 // The boundaries of the datagrams are unknown.
                 Ok(received) if received.is_cut => {
                     buffer.truncate(buffer.len() - received.bytes);

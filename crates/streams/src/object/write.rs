@@ -134,7 +134,7 @@ impl Datagrams {
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
         let send = || {
             let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
-            sent.map_err(errno_of)
+            sent.map_err(|error| errno_of(&error))
         };
         let first = send();
         if !first.is_err_and(may_be_of_earlier) {

@@ -35,9 +35,9 @@ pub struct StreamStatus {
     pub processor_time: Option<Duration>,
     /// Malformed datagrams that were dropped, of all inputs, those that are gone too.
     pub malformed: Dropped,
-    /// Its inputs, without those that ended.
+    /// Its inputs by port, without those that ended.
     pub inputs: Vec<InputStatus>,
-    /// Its outputs, without those that are gone.
+    /// Its outputs by port, without those that are gone.
     pub outputs: Vec<OutputStatus>,
     /// The last 64 outputs that are gone, in the order in which they went.
     pub ended_outputs: Vec<OutputStatus>,
@@ -61,6 +61,12 @@ impl Stream {
     pub fn status(&self) -> StreamStatus {
         let Stream { intake, chain, spread, outputs, listening, .. } = self;
         let counts = intake.counts;
+        let inputs = intake.inputs.iter().map(Input::status);
+        let mut inputs: Vec<InputStatus> = inputs.chain(listening.input_statuses()).collect();
+        inputs.sort_by_key(|input| input.port);
+        let all_outputs = outputs.all().map(Output::status);
+        let mut all_outputs: Vec<OutputStatus> = all_outputs.chain(listening.output_statuses()).collect();
+        all_outputs.sort_by_key(|output| output.port);
         let pending_bytes = intake.pending_bytes() + chain.gathered() + spread.pending_bytes();
         StreamStatus {
             bytes_in: counts.bytes,
@@ -72,8 +78,8 @@ impl Stream {
             bytes_returned: counts.returned_bytes,
             processor_time: self.processor_ns.map(Duration::from_nanos),
             malformed: intake.malformed(),
-            inputs: intake.inputs.iter().map(Input::status).chain(listening.input_statuses()).collect(),
-            outputs: outputs.all().map(Output::status).chain(listening.output_statuses()).collect(),
+            inputs,
+            outputs: all_outputs,
             ended_outputs: outputs.ended.iter().cloned().collect(),
             gone_outputs: outputs.gone,
             reports: chain.reports(),

@@ -1,25 +1,22 @@
-//! What a device's driver says of it and can be told: offloads, features, rings, speed (`linux/ethtool.h`).
+//! Requests to a device's driver: offloads, features, rings, speed (`linux/ethtool.h`).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use super::DeviceName;
-use crate::checked;
+use crate::ioctl;
 
 /// Returns whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that,
 /// a payload sent by reference is read by the CPU after all, which is slower than a copy.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
+/// `EOPNOTSUPP` for devices that do not say, else those of `ioctl`.
 pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     ask(socket, device, Question::Checksums)
 }
 
 /// Returns whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that,
 /// the kernel copies.
-///
-/// # Errors
-/// As [`offloads_checksums`].
 pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     ask(socket, device, Question::Gathers)
 }
@@ -44,7 +41,7 @@ fn ask(socket: BorrowedFd<'_>, device: &DeviceName, question: Question) -> io::R
 /// is given no segmentation of TCP and UDP to do either: segments need checksums of their own.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else what `ioctl` says.
+/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else those of `ioctl`.
 pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: bool) -> io::Result<()> {
     let mut value = [0x17, on.into()]; // ETHTOOL_STXCSUM
     // SAFETY: for this command the kernel reads a `struct ethtool_value`, which is two words.
@@ -52,9 +49,6 @@ pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: boo
 }
 
 /// Name of the device's driver (`ETHTOOL_GDRVINFO`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
 pub fn driver(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String> {
     let mut info = [0_u32; 49]; // struct ethtool_drvinfo: 196 bytes
     info[0] = 0x3; // ETHTOOL_GDRVINFO
@@ -64,9 +58,6 @@ pub fn driver(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String>
 }
 
 /// Speed of the link in Mb/s, where the device knows one (`ETHTOOL_GSET`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
 pub fn speed_mbps(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Option<u32>> {
     let mut settings = [0_u32; 11]; // struct ethtool_cmd: 44 bytes
     settings[0] = 0x1; // ETHTOOL_GSET
@@ -93,9 +84,6 @@ pub struct Rings {
 }
 
 /// The device's rings (`ETHTOOL_GRINGPARAM`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
 pub fn rings(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Rings> {
     let mut rings = [0_u32; 9]; // struct ethtool_ringparam
     rings[0] = 0x10; // ETHTOOL_GRINGPARAM
@@ -117,9 +105,6 @@ pub struct Feature {
 }
 
 /// All features that the kernel has names for, and what the device makes of them (`ETHTOOL_GFEATURES`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
 pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<Feature>> {
     const NAMES: u32 = 4; // ETH_SS_FEATURES
     const NAME_WORDS: usize = 8; // ETH_GSTRING_LEN is 32 bytes
@@ -158,13 +143,12 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
 /// # Safety
 /// `data` is as large as what the kernel reads and writes for that command.
 unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32]) -> io::Result<()> {
-    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
+    const SIOCETHTOOL: u32 = 0x8946; // linux/sockios.h
     let mut request = device.request();
     request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
     // SAFETY: the kernel reads `request`, and reads and writes what its data pointer points to: `data`, which
     // outlives the call and is large enough, as the caller promises.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as libc::Ioctl, &raw mut request) };
-    checked(result as isize).map(|_| ())
+    unsafe { ioctl(socket, SIOCETHTOOL, &raw mut request) }.map(drop)
 }
 
 /// Text in words of memory, up to its first zero.

@@ -6,9 +6,9 @@
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Where it begins, in bytes.
+    /// Offset in bytes.
     pub offset: usize,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub size: usize,
     /// True if it can be negative.
     pub is_signed: bool,
@@ -66,7 +66,7 @@ macro_rules! structures {
 }
 
 structures! {
-    /// What the module answers about itself.
+    /// Version, features and limits of the module.
     "wirepath_query" => Query {
         size: u32,
         version: u32,
@@ -175,7 +175,7 @@ structures! {
         reserved: u32,
     }
 
-    /// How far a paced run is.
+    /// Progress of a paced run.
     "wirepath_status" => Status {
         size: u32,
         state: u32,

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 
 use super::layout::{self, RtpTime};
@@ -24,7 +25,7 @@ pub struct Run<'a> {
     borrowed: PhantomData<&'a [u8]>,
 }
 
-/// What was sent of a run.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Packets.
@@ -37,7 +38,7 @@ pub struct Sent {
     pub copied_bytes: u64,
 }
 
-/// Where the headers of the kernel's RTP engine begin, and how they go on.
+/// Headers of the kernel's RTP engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtp<'a> {
     /// Synchronisation source.
@@ -68,7 +69,7 @@ pub enum Marker {
 /// The timestamps of a run's packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Timestamps<'a> {
-    /// That of the first packets, and what is added after each `packets` of them (0 means 1).
+    /// A first one, and a step after each `packets` of them (0 means 1).
     Step {
         /// The first.
         first: u32,
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
     pub fn of_mapping(mapping: &'a Mapping, range: Range<usize>) -> io::Result<Run<'a>> {
-        let vector = mapping.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        let vector = mapping.vector(range)?;
         Ok(Run::new(MEMORY, address(vector.iov_base), vector.iov_len as u64))
     }
 
@@ -185,7 +186,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// What was sent of it, by all calls.
+    /// Progress by all calls.
     pub fn sent(&self) -> Sent {
         let layout::Run { packets, trains, bytes, copied_bytes, .. } = self.raw;
         Sent { packets, trains, bytes, copied_bytes }
@@ -206,14 +207,14 @@ impl<'a> Run<'a> {
         self.is_of_bytes
     }
 
-    /// What the kernel is handed; good for as long as `self` stays where it is and borrowed.
+    /// The structure for the kernel, valid while `self` stays in place and borrowed.
     ///
     /// # Errors
     /// `EINVAL` if fewer headers were given than there are packets: the kernel would read what lies behind
     /// them.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> io::Result<*mut layout::Run> {
         if self.raw.header_kind == layout::HEADER_GIVEN && !self.has_headers() {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(Errno::INVAL.into());
         }
         self.raw.socket = socket.as_raw_fd();
         if let Some(rtp) = &mut self.rtp {

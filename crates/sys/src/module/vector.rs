@@ -38,7 +38,7 @@ impl<'a> Part<'a> {
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
     pub fn of_mapping(mapping: &'a Mapping, range: Range<usize>) -> io::Result<Part<'a>> {
-        let vector = mapping.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        let vector = mapping.vector(range)?;
         Ok(Part::new(MEMORY, 0, address(vector.iov_base), vector.iov_len as u64))
     }
 
@@ -110,7 +110,7 @@ impl<'a> Vector<'a> {
         self.raw.copied_bytes
     }
 
-    /// What the kernel is handed.
+    /// The structure for the kernel.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> *mut layout::Vector {
         self.raw.socket = socket.as_raw_fd();
         &raw mut self.raw

@@ -1,9 +1,8 @@
 //! A ring that copies from connections to others through registered memory: receives and sends of all of them
 //! in one call.
 //!
-//! What the kernel knows beforehand it need not look up for each: the memory is pinned once, the descriptors
-//! are registered. A connection that has nothing, or no room, is waited for by the kernel itself, without
-//! epoll.
+//! The memory is pinned once and the descriptors are registered, so the kernel need not look them up. It
+//! waits for data and room itself, without epoll.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,7 +18,7 @@ pub struct Copying {
     // In this order: the ring is closed before its memory and descriptors are let go of.
     ring: IoUring,
     _memory: PageBuffer,
-    /// Where that begins.
+    /// Start of the memory.
     memory: *mut u8,
     links: Vec<Link>,
     block_bytes: usize,
@@ -30,16 +29,13 @@ struct Link {
     /// Only held.
     _from: OwnedFd,
     to: OwnedFd,
-    /// What of the memory is still to be sent.
+    /// Range of the memory that is still to be sent.
     start: usize,
     end: usize,
 }
 
 impl Copying {
     /// Tries whether a ring can be had, and so many bytes of memory be registered with it.
-    ///
-    /// # Errors
-    /// As [`Copying::new`].
     pub fn attempt(bytes: usize) -> io::Result<()> {
         let (ring, buffer) = (open(1)?, PageBuffer::new(bytes)?);
         register(&ring, &buffer)?;
@@ -52,7 +48,7 @@ impl Copying {
     ///
     /// # Errors
     /// `EINVAL` without links or without bytes, `ENOSYS` where the kernel has no io_uring, `EPERM` where it
-    /// is not allowed, `ENOMEM` where the limit of locked memory is too low, else what the calls say.
+    /// is not allowed, `ENOMEM` where the limit of locked memory is too low, else those of the calls.
     pub fn new(links: Vec<(OwnedFd, OwnedFd)>, block_bytes: usize) -> io::Result<Copying> {
         let entries = u32::try_from(links.len()).map_err(|_| Errno::INVAL)?.next_power_of_two();
         let mut buffer = PageBuffer::new(links.len() * block_bytes)?;
@@ -68,9 +64,6 @@ impl Copying {
 
     /// Copies all that comes, and ends each connection behind it, until all links have ended. On the thread
     /// that made the ring.
-    ///
-    /// # Errors
-    /// What a receive or send says, or the ring.
     pub fn run(mut self) -> io::Result<()> {
         let mut left = self.links.len();
         (0..left).try_for_each(|place| self.receive(place))?;

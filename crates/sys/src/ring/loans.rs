@@ -1,12 +1,12 @@
-//! What a ring has been lent: pages that are not registered with it, each for one send, until the network is
-//! done with them.
+//! Loans of a ring: pages that are not registered with it, each for one send, until the network is done with
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::pages::Lent;
 
-/// What became of the loans that one lender made by rings. A ring writes it when it hears.
+/// Counts of loans that one lender made by rings.
 #[derive(Debug, Default)]
 pub struct Ledger {
     back: AtomicU64,
@@ -20,12 +20,12 @@ impl Ledger {
         self.back.load(Relaxed)
     }
 
-    /// Those of them that the kernel turned into copies, where it says so (Linux 6.2).
+    /// Those that the kernel copied (told from Linux 6.2 on).
     pub fn copied(&self) -> u64 {
         self.copied.load(Relaxed)
     }
 
-    /// Those of them since the last that was none.
+    /// Copies since the last loan that was not copied.
     pub fn copied_in_a_row(&self) -> u64 {
         self.copied_in_a_row.load(Relaxed)
     }

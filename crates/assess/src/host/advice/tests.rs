@@ -49,14 +49,14 @@ fn sound() -> Host {
     }
 }
 
-/// What is said of a sound machine after this change.
+/// Advice for a sound machine after this change.
 fn after(change: impl FnOnce(&mut Host)) -> Vec<Advice> {
     let mut host = sound();
     change(&mut host);
     advice(&host)
 }
 
-/// What is said of a machine with other limits.
+/// Advice for a machine with other limits.
 fn with(changes: &[(&str, &str)]) -> Vec<Advice> {
     after(|host| {
         for (name, value) in changes {

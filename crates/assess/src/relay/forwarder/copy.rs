@@ -16,10 +16,10 @@ use crate::relay::task::{MASK, Shape, Task};
 struct Copied {
     from: OwnedFd,
     to: OwnedFd,
-    /// Told that nothing more comes.
+    /// Connection to shut down at the end of input.
     connection: Option<TcpStream>,
     buffer: Box<[u8]>,
-    /// What of the buffer is still to be written.
+    /// Range of the buffer still to be written.
     start: usize,
     end: usize,
     /// True if every byte is touched.
@@ -97,7 +97,7 @@ impl Link for Copied {
     }
 }
 
-/// What the handler of the stream service does, in place.
+/// Rewrites bytes in place, as the handler of the stream service does.
 pub(super) fn touch_all(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte ^= MASK);
 }

@@ -64,7 +64,7 @@ fn spread(
     Ok(())
 }
 
-/// What there is, to all.
+/// Each block read to all outputs.
 fn mirror(input: &TcpStream, outputs: &mut [TcpStream], block: &mut [u8], touch: bool) -> io::Result<()> {
     loop {
         let read = rustix::io::read(input, &mut *block)?;

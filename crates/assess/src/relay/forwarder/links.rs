@@ -11,19 +11,19 @@ use rustix::io::Errno;
 
 use super::Prepared;
 
-/// What a link moves before others have their turn.
+/// Bytes that a link moves in a turn.
 pub(super) const TURN: usize = 256 * 1024;
 
-/// What came of a turn.
+/// Result of a turn.
 pub(super) enum Turn {
     More,
     Blocked,
     Ended,
 }
 
-/// From one descriptor to another.
+/// Pair of descriptors that data is moved between.
 pub(super) trait Link {
-    /// Both.
+    /// Its descriptors.
     fn ends(&self) -> [BorrowedFd<'_>; 2];
 
     /// Moves about as much as a turn may.

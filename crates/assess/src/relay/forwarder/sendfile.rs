@@ -1,5 +1,5 @@
-//! A file to many connections by `sendfile` and nothing else: what nobody who sends a file can undercut. One
-//! thread, epoll with edges.
+//! A file to many connections by `sendfile` and nothing else: the lower bound of sending a file. One thread,
+//! epoll with edges.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{Ends, Prepared};
 
-/// What one call is asked for: as much as a call of the stream service.
+/// Bytes asked of one call: as much as a call of the stream service.
 const CALL: usize = 1 << 20;
 
 pub(super) fn prepare(path: &Path, ends: Ends) -> io::Result<Prepared> {

@@ -86,7 +86,7 @@ fn idle(task: &Task, input: TcpStream) -> io::Result<Stream> {
     Ok(builder(task).input(connection(input)?, Framing::Whole).output(nowhere).build())
 }
 
-/// One stream of all these.
+/// One stream of all inputs and outputs.
 fn many(
     task: &Task,
     inputs: Vec<TcpStream>,

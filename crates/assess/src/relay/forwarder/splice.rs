@@ -1,6 +1,5 @@
-//! Links through pipes of the kernel by `splice` and nothing else: what nobody who moves bytes between
-//! connections by reference can undercut. A link has a pipe only while something is in it, as HAProxy does
-//! it.
+//! Links through pipes of the kernel by `splice` and nothing else: the lower bound of moving bytes between
+//! connections by reference. A link has a pipe only while something is in it, as HAProxy does it.
 
 use std::cell::RefCell;
 use std::io;
@@ -29,7 +28,7 @@ struct Spliced {
     from: TcpStream,
     to: TcpStream,
     spare: Spare,
-    /// With what is in it.
+    /// Pipe and the number of bytes in it.
     pipe: Option<(Pipe, usize)>,
 }
 

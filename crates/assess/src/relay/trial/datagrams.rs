@@ -1,4 +1,4 @@
-//! One run of datagrams: to receivers, or to a device that drops and counts.
+//! Runs of datagrams: to receivers, or to a device that drops and counts.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,17 +19,17 @@ const ETHERNET: u64 = 14;
 /// A device that has counted nothing more for so long will not.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How often a device is looked at.
+/// Polling interval for a device.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Where datagrams go.
+/// Destination of datagrams.
 enum Destination {
     Receivers(Receivers),
     /// A device, and what it had counted before.
     Device(Device, Counted),
 }
 
-/// What arrived: bytes at each receiver, what these were if they were kept, and when the last came.
+/// Bytes at each receiver, their contents if they were kept, and the time of the last.
 type Arrived = (Vec<u64>, Vec<Vec<u8>>, Instant);
 
 impl Trials<'_> {
@@ -47,7 +47,7 @@ impl Trials<'_> {
         Ok(Outcome { run, volume, contents })
     }
 
-    /// Where they go, and its addresses.
+    /// Destination, and its addresses.
     fn destination(
         &self,
         case: &Case,
@@ -119,7 +119,7 @@ fn settled(counted: impl Fn() -> Result<Counted, Error>, expected: u64) -> Resul
     }
 }
 
-/// Of datagrams over IPv4, and of trains, which have one header each.
+/// Payload of datagrams over IPv4, and of trains, which have one header each.
 fn payload(counted: Counted) -> u64 {
     let headers = ETHERNET + u64::from(headers::UDP_OVER_IPV4);
     counted.bytes.saturating_sub(counted.packets * headers)

@@ -1,4 +1,4 @@
-//! Whether what was measured bears a claim out.
+//! Gains measured here against claims of the papers.
 
 use wirepath_report::{Cell, Kind};
 
@@ -7,9 +7,9 @@ use crate::verdict::Significance;
 
 /// A gain of this machine.
 pub(super) struct Gain {
-    /// As a share of what it is a gain over.
+    /// Gain as a share.
     pub(super) share: f64,
-    /// True if it is to be relied on.
+    /// Significance of the difference.
     significance: Significance,
     /// True if one of the two figures is noisy.
     pub(super) noisy: bool,
@@ -19,7 +19,7 @@ pub(super) struct Gain {
 const NO_GAIN: f64 = 0.02;
 
 impl Gain {
-    /// Of one figure over another.
+    /// Gain of one figure over another.
     pub(super) fn of(share: f64, one: &Summary, other: &Summary) -> Gain {
         Gain { share, significance: Significance::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
     }

@@ -2,7 +2,9 @@ use std::time::Instant;
 
 use wirepath_engine::{Class, Policy, Round};
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, OutputStatus, StreamBuilder, StreamStatus};
+use wirepath_streams::{
+    Dropped, Framing, GoneOutputs, Handler, Object, OutputStatus, StreamBuilder, StreamStatus,
+};
 
 use super::*;
 

@@ -61,12 +61,12 @@ impl LoanSwitch {
         LoanSwitch(Arc::new(AtomicU64::new(packed(policy))))
     }
 
-    /// What holds for the sends that follow, on all sinks that share this switch.
+    /// Sets the policy of later sends, on all sinks that share this switch.
     pub fn set(&self, policy: LoanPolicy) {
         self.0.store(packed(policy), Relaxed);
     }
 
-    /// What holds now.
+    /// Current policy.
     #[inline]
     pub fn policy(&self) -> LoanPolicy {
         unpacked(self.0.load(Relaxed))

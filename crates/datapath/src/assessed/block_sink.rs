@@ -1,4 +1,4 @@
-//! Where blocks go: a TCP connection, or a UDP socket connected to one receiver.
+//! Sinks of blocks: a TCP connection, or a UDP socket connected to one receiver.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,23 +9,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use wirepath_sys::device;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::module::Run;
 use wirepath_sys::pages::{Lent, SharedPages};
 use wirepath_sys::ring::Ledger;
-use wirepath_sys::socket::{set_fragmentation, set_segment};
+use wirepath_sys::socket::set_segment;
 use wirepath_sys::zerocopy;
+use wirepath_sys::{device, errno_of};
 
+use super::block_path::BlockPath;
+use super::loan_policy::LoanSwitch;
 use crate::error::is_full;
 use crate::loans::Loans;
-use crate::sink::packets_fit;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendError};
+use crate::sink::{packets_fit, set_fragmentation};
+use crate::{Extent, LoanCounts, MappedFile, SendContext, SendError};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
 
-/// Where blocks go: a connected socket, set up for one path.
+/// Sink of blocks: a connected socket, set up for one path.
 ///
 /// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel
 /// tells it by the error queue, which the sink reads now and then while it sends, and in
@@ -40,13 +42,13 @@ pub struct BlockSink {
     pub(crate) lender: Option<Lender>,
 }
 
-/// What a sink needs to lend.
+/// State of a sink that lends.
 #[derive(Debug)]
 pub(crate) struct Lender {
     pub(crate) loans: RefCell<Loans<Lent>>,
-    /// What rings tell of loans that were made by them.
+    /// Loans that were made by rings.
     pub(crate) by_ring: Arc<Ledger>,
-    /// Nothing if every send lends.
+    /// `None` if every send lends.
     switch: Option<LoanSwitch>,
     device_takes_loans: bool,
 }
@@ -56,7 +58,7 @@ impl BlockSink {
     ///
     /// # Errors
     /// `EPROTONOSUPPORT` if the path needs the kernel module, `ENOTSUPP` (524) if it lends and the kernel
-    /// cannot (before Linux 4.14), else what the calls say.
+    /// cannot (before Linux 4.14), else those of the calls.
     pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
         if path.needs_module() {
             return Err(Errno::PROTONOSUPPORT.into());
@@ -76,7 +78,7 @@ impl BlockSink {
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
-    /// (524) if it lends and the kernel cannot (before Linux 5.0), else what the calls say.
+    /// (524) if it lends and the kernel cannot (before Linux 5.0), else those of the calls.
     pub fn udp(socket: UdpSocket, packet_size: u16, path: BlockPath) -> io::Result<BlockSink> {
         socket.set_nonblocking(true)?;
         if path.segments() {
@@ -120,16 +122,13 @@ impl BlockSink {
         run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
     }
 
-    /// What was lent and what was copied; zeros if the path does not lend. As of the last send,
-    /// [`BlockSink::reclaim_loans`] or [`BlockSink::wait_for_loans`].
+    /// Loans and copies, as of the last send, [`BlockSink::reclaim_loans`] or [`BlockSink::wait_for_loans`];
+    /// zeros if the path does not lend.
     pub fn loans(&self) -> LoanCounts {
         self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
 
-    /// Takes back loans that are over, some at a time; answers what is known then. Never blocks.
-    ///
-    /// # Errors
-    /// What reading the error queue says.
+    /// Takes back some of the loans that are over. Never blocks.
     pub fn reclaim_loans(&self) -> io::Result<LoanCounts> {
         if let Some(lender) = &self.lender {
             lender.loans.borrow_mut().read(self.socket())?;
@@ -139,9 +138,6 @@ impl BlockSink {
 
     /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
     /// engine.
-    ///
-    /// # Errors
-    /// What reading the error queue, or waiting for it, says.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match &self.lender {
             Some(lender) => lender.loans.borrow_mut().wait(self.socket(), timeout),
@@ -160,7 +156,7 @@ impl BlockSink {
         lender.device_takes_loans && is_worth_it && policy.lends(range)
     }
 
-    /// Lends by `send`; answers nothing if the kernel takes no loan now: a copy is the way.
+    /// Lends by `send`; `None` if the kernel takes no loan now: then a copy is sent.
     #[inline]
     pub(crate) fn lend(
         &self,
@@ -186,7 +182,7 @@ impl BlockSink {
         self.counted_copy(sent.map_err(|error| self.failed_io("send", &error)))
     }
 
-    /// Sorts what a send answered.
+    /// Classifies the error of a send.
     pub(crate) fn failed(&self, call: &'static str, errno: Errno) -> SendError {
         match errno {
             errno if is_full(errno) => SendError::Full { call },
@@ -196,15 +192,32 @@ impl BlockSink {
         }
     }
 
-    /// As `failed`, for calls that `std` made.
+    /// As `failed`, for errors of `std`.
     pub(crate) fn failed_io(&self, call: &'static str, error: &io::Error) -> SendError {
-        self.failed(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+        self.failed(call, errno_of(error))
+    }
+}
+
+/// An extent of a file to send to a sink, without headers.
+pub(crate) struct BlockRequest<'a> {
+    pub(crate) sink: &'a BlockSink,
+    pub(crate) file: &'a MappedFile,
+    pub(crate) extent: Extent,
+    pub(crate) context: &'a mut SendContext,
+}
+
+impl BlockRequest<'_> {
+    /// Sends the extent, or its first bytes if the sink is a stream, from the mapping; answers how many: the
+    /// papers' `mmap_send`, one call, one copy.
+    #[inline]
+    pub(crate) fn copy(&self) -> Result<usize, SendError> {
+        let sent = self.file.mapping.copy(self.sink.socket(), self.extent.in_memory());
+        sent.map_err(|error| self.sink.failed_io("send", &error))
     }
 }
 
 impl Drop for BlockSink {
-    /// Hears a last time which loans are over, or pages that are long back would be given up with those that
-    /// are not.
+    /// Reads the error queue a last time: pages whose loan is over are not given up.
     fn drop(&mut self) {
         if let Some(lender) = &mut self.lender {
             let heard = lender.loans.get_mut().read_all(self.socket.as_fd());
@@ -243,8 +256,8 @@ impl Lender {
     }
 }
 
-/// Returns whether the device that owns `local` can send pages that are lent. One that does not say is given
-/// the benefit of the doubt: the kernel copies for it, says so, and is believed.
+/// Returns whether the device that owns `local` can send pages that are lent. One that does not say is
+/// assumed to: if the kernel copies, its notices say so.
 fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
     let Ok(Some(name)) = device::with_address(local) else { return true };
     device::offloads_checksums(socket, &name).unwrap_or(true)

@@ -1,10 +1,9 @@
 //! `loan`: the page loan of the zero-copy protocol paper (002), today. A send lends its pages where that is
 //! cheaper than a copy, and is copied where it is not: one call, one copy or none.
 //!
-//! What is cheaper is a question of size and alignment ([`crate::LoanPolicy`]) and of the device: one that
-//! neither gathers nor computes checksums is sent copies in any case, and so is, but for a trial now and
-//! then, a route on which the kernel turned the last loans into copies. The pages are a mapped file's, or of
-//! a caller's own ([`BlockSink::send_pages`]).
+//! Size, alignment ([`crate::LoanPolicy`]) and device decide: one that neither gathers nor computes checksums
+//! is always sent copies, and so is, but for a trial now and then, a route on which the kernel turned the
+//! last loans into copies. The pages are those of a mapped file, or the caller's ([`BlockSink::send_pages`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +12,9 @@ use rustix::io::Errno;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::ring::Socket;
 
-use super::{mmap_send, mmap_zerocopy};
-use crate::request::BlockRequest;
-use crate::{BlockSink, SendContext, SendError};
+use super::block_sink::{BlockRequest, BlockSink};
+use super::mmap_zerocopy;
+use crate::{SendContext, SendError};
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
@@ -23,7 +22,7 @@ pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
     if request.sink.lends(&request.extent.in_memory()) {
         return mmap_zerocopy::send(request);
     }
-    request.sink.counted_copy(mmap_send::send(request))
+    request.sink.counted_copy(request.copy())
 }
 
 impl BlockSink {
@@ -36,7 +35,7 @@ impl BlockSink {
     /// those pages are only freed and not reused.
     ///
     /// # Errors
-    /// [`SendError`] says what to do about each; nothing was sent.
+    /// [`SendError`]; nothing was sent.
     pub fn send_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
         if self.lends(&range) {
             let lend = || pages.lend(self.socket(), range.clone()).map(|(taken, loan)| (taken, Some(loan)));
@@ -48,12 +47,7 @@ impl BlockSink {
     }
 
     /// As [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such
-    /// loans are counted with the others; they come back to the ring, as it sends, in
-    /// [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up with `context` and not
-    /// with the sink.
-    ///
-    /// # Errors
-    /// As [`BlockSink::send_pages`].
+    /// loans are counted with the others; they come back to the ring, and are given up with `context`.
     pub fn send_pages_by_ring(
         &self,
         pages: &SharedPages,

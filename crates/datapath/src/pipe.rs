@@ -1,6 +1,5 @@
 //! `splice` and `tee`: bytes between a file, socket or pipe and a pipe of our own, and from pipe to pipe, by
-//! reference. What is read from a connection and written to another this way is never seen by the program,
-//! and copied by nobody.
+//! reference. Bytes that go from connection to connection this way are never copied.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,13 +10,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
 use wirepath_sys::append::{From, append};
+use wirepath_sys::errno_of;
 use wirepath_sys::mapping::Mapping;
 
 /// Room that is asked for: 256 pages. A process without privileges may have 64 MiB in all its pipes
 /// (`fs.pipe-user-pages-soft`), and gets smaller ones beyond.
 const WANTED: usize = 1 << 20;
 
-/// A pipe, and what is in it.
+/// Pipe, and the number of bytes in it.
 #[derive(Debug)]
 pub struct Pipe {
     reader: OwnedFd,
@@ -27,18 +27,15 @@ pub struct Pipe {
 }
 
 thread_local! {
-    /// Empty pipes. To open one costs some tens of microseconds, most of it for its pages.
+    /// Empty pipes. Opening one costs some tens of microseconds, most of it for its pages.
     static EMPTY: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Pipe {
-    /// How many pipes a thread keeps for later.
+    /// Most empty pipes that a thread keeps.
     pub const KEPT: usize = 32;
 
     /// An empty pipe: one that the thread kept, or a new one.
-    ///
-    /// # Errors
-    /// What `pipe2` says.
     pub fn empty() -> Result<Pipe, Errno> {
         match EMPTY.with_borrow_mut(Vec::pop) {
             Some(pipe) => Ok(pipe),
@@ -55,7 +52,7 @@ impl Pipe {
         Ok(Pipe { reader, writer, room, held: 0 })
     }
 
-    /// Keeps the pipe for later if it is empty and not one of the small ones; what it holds is lost.
+    /// Keeps the pipe for later if it is empty and large; otherwise closes it.
     pub fn put_away(self) {
         EMPTY.with_borrow_mut(|kept| {
             if self.held == 0 && self.room >= WANTED && kept.len() < Pipe::KEPT {
@@ -69,7 +66,7 @@ impl Pipe {
         self.held
     }
 
-    /// Returns whether nothing more goes into it: it may be full of few bytes, if they lie in many pages.
+    /// Returns whether it is full: a few bytes in many pages suffice.
     pub fn is_full(&self) -> bool {
         let mut writer = [PollFd::new(&self.writer, PollFlags::OUT)];
         self.held > 0 && poll(&mut writer, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
@@ -85,7 +82,7 @@ impl Pipe {
     ///
     /// # Errors
     /// [`Errno::AGAIN`] if there is nothing now, or no room; [`Errno::INVAL`] if `source` cannot do it; else
-    /// what `splice` says.
+    /// those of `splice`.
     pub fn fill(
         &mut self,
         source: impl AsFd,
@@ -98,23 +95,20 @@ impl Pipe {
         Ok(filled)
     }
 
-    /// Takes of a range of a mapping, by reference, as much as there is room for.
+    /// Takes as much of a range of a mapping as it has room for, by reference.
     ///
     /// # Errors
     /// [`Errno::AGAIN`] if there is no room; else as [`Mapping::refer`].
     pub fn fill_from(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
-        let filled = mapping.refer(range, self.writer.as_fd()).map_err(errno_of)?;
+        let filled = mapping.refer(range, self.writer.as_fd()).map_err(|error| errno_of(&error))?;
         self.held += filled;
         Ok(filled)
     }
 
     /// Gives what it holds to a range of a mapping, as much as one call does; answers how many bytes, at
     /// least one if it holds some and the range has room. May block.
-    ///
-    /// # Errors
-    /// As [`Mapping::fill`].
     pub fn drain_to(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
-        let drained = mapping.fill(range, self.reader.as_fd()).map_err(errno_of)?;
+        let drained = mapping.fill(range, self.reader.as_fd()).map_err(|error| errno_of(&error))?;
         self.held -= drained.min(self.held);
         Ok(drained)
     }
@@ -123,7 +117,7 @@ impl Pipe {
     /// bytes, at least one. There is more to come if `more`. A socket must be in non-blocking mode.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] if it takes none now; [`Errno::INVAL`] if it cannot do it; else what `splice` says.
+    /// [`Errno::AGAIN`] if it takes none now; [`Errno::INVAL`] if it cannot do it; else those of `splice`.
     pub fn drain(&mut self, sink: impl AsFd, offset: Option<&mut u64>, more: bool) -> Result<usize, Errno> {
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::MORE, more);
@@ -132,15 +126,12 @@ impl Pipe {
         if drained == 0 { Err(Errno::PIPE) } else { Ok(drained) }
     }
 
-    /// Takes out all that it holds, by copying it: for sinks that take nothing else.
-    ///
-    /// # Errors
-    /// What `read` says.
+    /// Takes a copy of all that it holds: for sinks that cannot splice.
     pub fn take(&mut self) -> Result<Bytes, Errno> {
         let mut bytes = BytesMut::with_capacity(self.held);
         while self.held > 0 {
             let read = append(From::Stream, self.reader.as_fd(), &mut bytes, self.held);
-            match read.map_err(errno_of)? {
+            match read.map_err(|error| errno_of(&error))? {
                 0 => self.held = 0,
                 read => self.held -= read.min(self.held),
             }
@@ -151,17 +142,12 @@ impl Pipe {
     /// Gives another pipe, which is empty, the same bytes, and keeps them.
     ///
     /// # Errors
-    /// [`Errno::NOBUFS`] if the other had not room for all of them: then it has some; else what `tee` says.
+    /// [`Errno::NOBUFS`] if the other had not room for all of them: then it has some; else those of `tee`.
     pub fn copy_to(&self, other: &mut Pipe) -> Result<(), Errno> {
         let copied = tee(&self.reader, &other.writer, self.held, SpliceFlags::NONBLOCK)?;
         other.held += copied;
         if copied == self.held { Ok(()) } else { Err(Errno::NOBUFS) }
     }
-}
-
-/// Error number of a system call's failure.
-pub fn errno_of(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

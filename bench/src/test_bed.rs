@@ -1,4 +1,4 @@
-//! Where it happens.
+//! Test bed: two namespaces and a link.
 //!
 //! ```text
 //!   client                                     server
@@ -17,11 +17,11 @@ use anyhow::Result;
 use wirepath_tests::namespace::{Link, Namespace};
 
 /// The two namespaces.
-pub(crate) struct Stage {
+pub(crate) struct TestBed {
     link: Link,
 }
 
-impl Stage {
+impl TestBed {
     pub(crate) fn new() -> Result<Self> {
         let link = Link::new()?;
         link.client.ip("route add local 10.78.0.0/16 dev lo")?;
