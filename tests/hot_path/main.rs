@@ -1,4 +1,4 @@
-//! What a train or a turn costs on an engine thread: kernel calls and heap allocations, counted.
+//! Cost of a train or a turn on an engine thread: kernel calls and heap allocations, counted.
 //!
 //! In a process of its own, since it counts every allocation of the process.
 

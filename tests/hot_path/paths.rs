@@ -1,5 +1,5 @@
-//! What each data path costs by itself: kernel calls for each train or block as its page in `docs/paths`
-//! says, no allocation.
+//! Cost of each data path by itself: kernel calls for each train or block as its page in `docs/paths` says,
+//! no allocation.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -102,7 +102,7 @@ struct Cost {
     allocations: usize,
 }
 
-/// What the calling thread pays for so many sends.
+/// Cost of so many sends for the calling thread.
 fn cost_of(mut send: impl FnMut(u64) -> Result<()>) -> Result<Cost> {
     let mut calls = system_calls(None)?;
     let (before, allocations) = (calls.read()?, ALLOCATOR.stats().allocations);

@@ -1,5 +1,5 @@
-//! What a turn of a stream costs an engine thread: no kernel call but what moving its bytes takes, and two
-//! more where classes share processor time.
+//! Cost of a stream's turn for an engine thread: no kernel calls but those that move its bytes, and two more
+//! where classes share processor time.
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
@@ -10,7 +10,7 @@ use wirepath_tests::trials;
 
 use super::system_calls_of;
 
-/// What a turn moves at most.
+/// Most bytes of a turn.
 const TURN: usize = 256 * 1024;
 const TURNS: usize = 400;
 

@@ -215,7 +215,7 @@ fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> 
 
 /// Promise: An experiment that measured nothing fails; one that was left out does not.
 ///
-/// What lives in memory cannot be cold.
+/// Files in memory cannot be cold.
 fn what_measures_nothing_is_an_error() -> Result<()> {
     let shared = Path::new("/dev/shm");
     require!(shared.is_dir(), "there is no /dev/shm");
@@ -462,7 +462,7 @@ fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
     })
 }
 
-/// What `--version` says: the program's version and its commit.
+/// Output of `--version`: the program's version and its commit.
 fn version() -> Result<String> {
     let version = process::run(&program()?, ["--version"], 10.0)?.trim_end().to_owned();
     let parts = version.strip_prefix("wirepath ").and_then(|rest| rest.split_once(" (")?.1.strip_suffix(')'));

@@ -65,13 +65,12 @@ onload = () => {
 /// Opens the page so wide, and asks what a reader would see.
 fn legible(width: u32) -> Result<()> {
     require!(find("chromium").is_some(), "chromium is not installed");
-    let stage = Stage::new()?;
-    stage.run(["report", "full.json"])?;
-    let report =
-        std::fs::read_to_string(stage.path("full.html"))?.replace('&', "&amp;").replace('"', "&quot;");
+    let bed = TestBed::new()?;
+    bed.run(["report", "full.json"])?;
+    let report = std::fs::read_to_string(bed.path("full.html"))?.replace('&', "&amp;").replace('"', "&quot;");
     let examination = EXAMINATION.replace("WIDTH", &width.to_string()).replace("REPORT", &report);
-    std::fs::write(stage.path("examination.html"), examination)?;
-    let mut command = as_ordinary_user("chromium", stage.folder.path());
+    std::fs::write(bed.path("examination.html"), examination)?;
+    let mut command = as_ordinary_user("chromium", bed.folder.path());
     command.args([
         "--headless",
         "--no-sandbox",
@@ -80,7 +79,7 @@ fn legible(width: u32) -> Result<()> {
         "--hide-scrollbars",
     ]);
     command.args(["--window-size=1280,900", "--dump-dom"]);
-    command.arg(format!("file://{}", stage.path("examination.html").display()));
+    command.arg(format!("file://{}", bed.path("examination.html").display()));
     let dump = Process::start(&command, true)?.succeed(Deadline::seconds(60.0))?;
     let verdict = dump.split_once(">verdict of ").and_then(|(_, rest)| rest.split_once(" (end)"));
     let (verdict, _) = verdict.with_context(|| format!("no verdict: {dump}"))?;
@@ -92,16 +91,16 @@ fn legible(width: u32) -> Result<()> {
 
 /// Promise: `wirepath assess report` makes one page that needs neither network nor script.
 fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
-    let stage = Stage::new()?;
-    let said = stage.run(["report", "full.json"])?;
+    let bed = TestBed::new()?;
+    let said = bed.run(["report", "full.json"])?;
     ensure!(said == "full.html\n", "{said}");
-    let page = std::fs::read_to_string(stage.path("full.html"))?;
+    let page = std::fs::read_to_string(bed.path("full.html"))?;
     ensure!(page.starts_with("<!doctype html>") && page.contains("wire_uring"));
-    let markdown = stage.run(["report", "full.json", "--markdown", "-", "--csv", "runs.csv"])?;
+    let markdown = bed.run(["report", "full.json", "--markdown", "-", "--csv", "runs.csv"])?;
     ensure!(markdown.starts_with("# ") && markdown.contains("| `wire_uring` |"), "{markdown}");
-    let csv = std::fs::read_to_string(stage.path("runs.csv"))?;
+    let csv = std::fs::read_to_string(bed.path("runs.csv"))?;
     ensure!(csv.starts_with("experiment,what,transport,size,") && csv.lines().count() > 1000);
-    let both = stage.refused(["report", "full.json", "--markdown", "-", "--csv", "-"])?;
+    let both = bed.refused(["report", "full.json", "--markdown", "-", "--csv", "-"])?;
     ensure!(both.contains("only one of"), "{both}");
     Ok(())
 }
@@ -110,28 +109,28 @@ fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
 ///
 /// As with `head`, which has seen enough. The code is that of a program which SIGPIPE ends.
 fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
     let mut command = Command::new(server::binary()?);
     command.args(["assess", "report", "full.json", "--markdown", "-", "--csv", "runs.csv"]);
-    let output = command.current_dir(stage.path("")).stdout(writer).output()?;
+    let output = command.current_dir(bed.path("")).stdout(writer).output()?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(141) && said.is_empty(), "{}: {said}", output.status);
-    ensure!(std::fs::read_to_string(stage.path("runs.csv"))?.lines().count() > 1000);
+    ensure!(std::fs::read_to_string(bed.path("runs.csv"))?.lines().count() > 1000);
     Ok(())
 }
 
 /// Promise: A file that is no result is refused with the reason; a result is never overwritten.
 fn a_result_is_never_written_over() -> Result<()> {
-    let stage = Stage::new()?;
-    let before = std::fs::read(stage.path("full.json"))?;
+    let bed = TestBed::new()?;
+    let before = std::fs::read(bed.path("full.json"))?;
     for name in ["full.json", "./full.json"] {
-        let error = stage.refused(["report", "full.json", "--csv", name])?;
+        let error = bed.refused(["report", "full.json", "--csv", name])?;
         ensure!(error.contains("is the result itself"), "{error}");
     }
-    ensure!(std::fs::read(stage.path("full.json"))? == before);
-    let error = stage.refused(["report", "full.json", "--html", "no/such/folder.html"])?;
+    ensure!(std::fs::read(bed.path("full.json"))? == before);
+    let error = bed.refused(["report", "full.json", "--html", "no/such/folder.html"])?;
     ensure!(error.contains("cannot write no/such/folder.html: No such file"), "{error}");
     Ok(())
 }
@@ -139,8 +138,8 @@ fn a_result_is_never_written_over() -> Result<()> {
 /// Promise: `wirepath assess compare` shows improvements as table 2 of the papers, and noise as no
 /// difference.
 fn two_results_are_compared() -> Result<()> {
-    let stage = Stage::new()?;
-    let same = stage.run(["compare", "full.json", "full.json"])?;
+    let bed = TestBed::new()?;
+    let same = bed.run(["compare", "full.json", "full.json"])?;
     ensure!(
         same.contains("relative figures agree within 10 %") && same.starts_with("A: full.json"),
         "{same}"
@@ -150,11 +149,11 @@ fn two_results_are_compared() -> Result<()> {
     let uring =
         slower.measurements.iter_mut().filter(|measurement| measurement.path.to_string() == "wire_uring");
     uring.flat_map(|measurement| &mut measurement.runs).for_each(|run| run.system_s *= 2.0);
-    std::fs::write(stage.path("slower.json"), slower.to_json()?)?;
-    let text = stage.run(["compare", "full.json", "slower.json"])?;
+    std::fs::write(bed.path("slower.json"), slower.to_json()?)?;
+    let text = bed.run(["compare", "full.json", "slower.json"])?;
     ensure!(text.contains("2.4.21") && text.contains("do not: see above"), "{text}");
     let json: serde_json::Value =
-        serde_json::from_str(&stage.run(["compare", "--json", "full.json", "slower.json"])?)?;
+        serde_json::from_str(&bed.run(["compare", "--json", "full.json", "slower.json"])?)?;
     ensure!(
         json["differences"]
             == serde_json::json!([{"what": "kernel", "first": "6.18.44", "second": "2.4.21"}])
@@ -168,9 +167,9 @@ fn two_results_are_compared() -> Result<()> {
 
 /// Promise: A file that is no result is refused with the reason; a result is never overwritten.
 fn what_is_no_result_is_refused() -> Result<()> {
-    let stage = Stage::new()?;
-    std::fs::write(stage.path("other.json"), r#"{"schema": "wirepath-assessment/99"}"#)?;
-    std::fs::write(stage.path("text.json"), "no JSON at all")?;
+    let bed = TestBed::new()?;
+    std::fs::write(bed.path("other.json"), r#"{"schema": "wirepath-assessment/99"}"#)?;
+    std::fs::write(bed.path("text.json"), "no JSON at all")?;
     let cases = [
         ("gone.json", "gone.json: No such file"),
         (".", "is a folder; name the JSON file"),
@@ -181,7 +180,7 @@ fn what_is_no_result_is_refused() -> Result<()> {
         for arguments in
             [vec!["report", file], vec!["compare", file, "full.json"], vec!["compare", "full.json", file]]
         {
-            let error = stage.refused(&arguments)?;
+            let error = bed.refused(&arguments)?;
             ensure!(error.contains(reason) && error.lines().count() == 1, "{arguments:?}: {error}");
         }
     }
@@ -189,15 +188,15 @@ fn what_is_no_result_is_refused() -> Result<()> {
 }
 
 /// A folder with a result in it.
-struct Stage {
+struct TestBed {
     folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new() -> Result<Self> {
-        let stage = Self { folder: process::open_folder()? };
-        std::fs::write(stage.path("full.json"), assessment::full().to_json()?)?;
-        Ok(stage)
+        let bed = Self { folder: process::open_folder()? };
+        std::fs::write(bed.path("full.json"), assessment::full().to_json()?)?;
+        Ok(bed)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -211,14 +210,14 @@ impl Stage {
         Ok(command.output()?)
     }
 
-    /// What it says when it does as it is told.
+    /// Runs the command; returns its standard output.
     fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
         let output = self.assess(arguments)?;
         ensure!(output.status.success(), "{output:?}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What it says when it does not.
+    /// Runs the command, which must fail; returns its error.
     fn refused<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
         let output = self.assess(arguments)?;
         ensure!(output.status.code() == Some(1) && output.stdout.is_empty(), "{output:?}");

@@ -16,7 +16,7 @@ use wirepath_tests::{Deadline, clips, process, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
-        one_line_says_that_both_doors_are_open,
+        one_line_says_that_both_listeners_are_ready,
         systemd_is_told,
         an_unknown_configuration_key_is_named_with_its_place,
         a_key_is_refused_in_the_words_in_which_its_flag_is,
@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Promise: `wirepath serve` prints one line, `ready rtsp=… http=…`, once both listeners are open.
-fn one_line_says_that_both_doors_are_open() -> Result<()> {
+fn one_line_says_that_both_listeners_are_ready() -> Result<()> {
     let folder = process::open_folder()?;
     let mut server = Server::of(folder.path()).start()?;
     server.process.signal(Signal::TERM)?;
@@ -314,7 +314,7 @@ fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
     Ok(())
 }
 
-/// What `inspect --json` ends with, prints, and complains of. Without an answer the JSON is null.
+/// Exit code, standard output and standard error of `inspect --json`. Without output the JSON is null.
 fn inspect(file: &Path) -> Result<(Option<i32>, serde_json::Value, String)> {
     let output = Command::new(server::binary()?).args(["inspect", "--json"]).arg(file).output()?;
     let json = match output.stdout.as_slice() {

@@ -1,4 +1,4 @@
-//! How a server ends: gently, at once, and whatever its storage does.
+//! End of a server: in order, at once, and while storage hangs.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -63,7 +63,7 @@ fn draining_ends_after_ten_seconds() -> Result<()> {
 
 /// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
 ///
-/// Whoever opens a file under a lease waits until its holder lets go of it, or 45 s
+/// An `open` of a file under a lease waits until its holder releases it, or 45 s
 /// (`/proc/sys/fs/lease-break-time`): the thread that opens an image does, as it would for storage that
 /// hangs.
 fn storage_that_does_not_answer_keeps_nobody_from_leaving() -> Result<()> {
@@ -112,8 +112,8 @@ impl Draining {
     }
 }
 
-fn wait_for_closed(door: SocketAddr) -> Result<()> {
-    Deadline::seconds(5.0).wait_for("closed doors", || Ok(http::connect(door).is_err().then_some(())))
+fn wait_for_closed(address: SocketAddr) -> Result<()> {
+    Deadline::seconds(5.0).wait_for("closed listeners", || Ok(http::connect(address).is_err().then_some(())))
 }
 
 /// The right to be asked before anybody opens a file, held by a process of its own.

@@ -38,10 +38,10 @@ pub(crate) fn alone() -> Vec<Trial> {
 /// Promise: After each fault no descriptor and no memory is leaked.
 fn a_client_killed_costs_only_itself() -> Result<()> {
     require!(process::find("ffmpeg").is_some(), "ffmpeg is not installed");
-    let stage = Stage::new(8)?;
-    let before = stage.server.descriptors()?;
-    let mut witness = stage.playing()?;
-    let with_witness = stage.server.descriptors()?;
+    let bed = TestBed::new(8)?;
+    let before = bed.server.descriptors()?;
+    let mut witness = bed.playing()?;
+    let with_witness = bed.server.descriptors()?;
     let mut victim = Command::new("ffmpeg");
     victim.args([
         "-nostdin",
@@ -50,43 +50,43 @@ fn a_client_killed_costs_only_itself() -> Result<()> {
         "-rtsp_transport",
         "udp",
         "-i",
-        &stage.server.rtsp_url("clip.ts"),
+        &bed.server.rtsp_url("clip.ts"),
     ]);
     victim.args(["-c", "copy", "-f", "null", "-"]);
     let victim = Process::start(&victim, true)?;
     let wait = Deadline::seconds(5.0);
-    wait.wait_for("the second session", || Ok((stage.server.descriptors()? > with_witness).then_some(())))?;
+    wait.wait_for("the second session", || Ok((bed.server.descriptors()? > with_witness).then_some(())))?;
     victim.signal(Signal::KILL)?;
     let wait = Deadline::seconds(1.0);
-    wait.wait_for("its end", || Ok((stage.server.descriptors()? <= with_witness).then_some(())))?;
-    stage.ensure_whole(&mut witness)?;
+    wait.wait_for("its end", || Ok((bed.server.descriptors()? <= with_witness).then_some(())))?;
+    bed.ensure_whole(&mut witness)?;
     drop(witness);
     let wait = Deadline::seconds(2.0);
-    wait.wait_for("all descriptors closed", || Ok((stage.server.descriptors()? <= before).then_some(())))
+    wait.wait_for("all descriptors closed", || Ok((bed.server.descriptors()? <= before).then_some(())))
 }
 
 /// Promise: A session stops within a second when its control connection dies.
 fn a_control_connection_that_dies_ends_its_session() -> Result<()> {
-    let stage = Stage::new(8)?;
-    let mut witness = stage.playing()?;
-    let victim = stage.playing()?;
+    let bed = TestBed::new(8)?;
+    let mut witness = bed.playing()?;
+    let victim = bed.playing()?;
     let Playback { client, receiver, .. } = victim;
     drop(client);
     ensure!(receiver.falls_silent_within(1.0), "media went on for more than a second");
-    stage.ensure_whole(&mut witness)
+    bed.ensure_whole(&mut witness)
 }
 
 /// Promise: A session stops within a second when the client's port is unreachable.
 fn an_unreachable_port_ends_its_session() -> Result<()> {
-    let stage = Stage::new(8)?;
-    let mut witness = stage.playing()?;
-    let Playback { mut client, receiver, session, url, .. } = stage.playing()?;
+    let bed = TestBed::new(8)?;
+    let mut witness = bed.playing()?;
+    let Playback { mut client, receiver, session, url, .. } = bed.playing()?;
     drop(receiver); // the next train, 20 ms later at most, meets a closed port, and the one after that is told
     Deadline::seconds(1.0).wait_for("454 for the session", || {
         let answer = client.request("GET_PARAMETER", &url, &[("Session", &session)])?;
         Ok((answer.status == 454).then_some(()))
     })?;
-    stage.ensure_whole(&mut witness)
+    bed.ensure_whole(&mut witness)
 }
 
 /// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
@@ -191,8 +191,8 @@ fn a_cache_folder_that_cannot_be_written_is_said() -> Result<()> {
 
 /// Promise: Oversized requests and input that is not RTSP are refused.
 fn garbage_is_refused() -> Result<()> {
-    let stage = Stage::new(2)?;
-    let url = stage.server.rtsp_url("clip.ts");
+    let bed = TestBed::new(2)?;
+    let url = bed.server.rtsp_url("clip.ts");
     let zeros = vec![0; 4096];
     let cases: [&[u8]; 9] = [
         b"\r\n\r\n\r\n\r\nGARBAGE\r\n\r\n",
@@ -206,7 +206,7 @@ fn garbage_is_refused() -> Result<()> {
         &zeros,
     ];
     for case in cases {
-        let mut client = Client::connect(stage.server.rtsp)?;
+        let mut client = Client::connect(bed.server.rtsp)?;
         client.send_raw(case)?;
         client.stream().shutdown(std::net::Shutdown::Write)?;
         ensure!(
@@ -215,24 +215,24 @@ fn garbage_is_refused() -> Result<()> {
             case.escape_ascii()
         );
     }
-    Client::connect(stage.server.rtsp)?.succeed("OPTIONS", &url, &[])?;
+    Client::connect(bed.server.rtsp)?.succeed("OPTIONS", &url, &[])?;
     Ok(())
 }
 
 /// Promise: Oversized requests and input that is not RTSP are refused.
 fn oversized_requests_are_refused() -> Result<()> {
-    let stage = Stage::new(2)?;
-    let before = stage.server.memory_kib()?;
-    let doors = [(stage.server.rtsp, "RTSP/1.0\r\nCSeq: 1"), (stage.server.http, "HTTP/1.1\r\nHost: a")];
+    let bed = TestBed::new(2)?;
+    let before = bed.server.memory_kib()?;
+    let listeners = [(bed.server.rtsp, "RTSP/1.0\r\nCSeq: 1"), (bed.server.http, "HTTP/1.1\r\nHost: a")];
     let header = format!("X: {}\r\n", "y".repeat(1000));
-    for (door, version) in doors {
+    for (address, version) in listeners {
         let beginnings = [
             format!("OPTIONS /{}", "x".repeat(1 << 20)),
             format!("OPTIONS * {version}\r\n{}", header.repeat(1000)),
             format!("POST * {version}\r\nContent-Length: 99999999999\r\n\r\n"),
         ];
         for beginning in beginnings {
-            let mut connection = http::connect(door)?;
+            let mut connection = http::connect(address)?;
             // The server may close before it has read all of it.
             connection.write_all(beginning.as_bytes()).ok();
             let mut answer = Vec::new();
@@ -246,7 +246,7 @@ fn oversized_requests_are_refused() -> Result<()> {
             ensure!(answer.is_empty() || refused, "{}", text.lines().next().unwrap_or_default());
         }
     }
-    let grown = stage.server.memory_kib()?.saturating_sub(before);
+    let grown = bed.server.memory_kib()?.saturating_sub(before);
     ensure!(grown < 8 << 10, "{grown} KiB are kept");
     Ok(())
 }
@@ -254,31 +254,31 @@ fn oversized_requests_are_refused() -> Result<()> {
 /// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
 fn half_open_connections_disturb_nobody() -> Result<()> {
     const CONNECTIONS: usize = 1000;
-    let stage = Stage::new(8)?;
-    let before = stage.server.descriptors()?;
-    let mut witness = stage.playing()?;
+    let bed = TestBed::new(8)?;
+    let before = bed.server.descriptors()?;
+    let mut witness = bed.playing()?;
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
-        let mut connection = http::connect(stage.server.rtsp)?;
+        let mut connection = http::connect(bed.server.rtsp)?;
         // Beyond its limit the server closes at once; that is an answer too.
         connection.write_all(b"OPTIONS rtsp://a/clip.ts RT").ok();
         connections.push(connection);
     }
-    Client::connect(stage.server.rtsp)?.succeed("OPTIONS", "*", &[])?;
-    stage.ensure_whole(&mut witness)?;
+    Client::connect(bed.server.rtsp)?.succeed("OPTIONS", "*", &[])?;
+    bed.ensure_whole(&mut witness)?;
     drop((connections, witness));
     let wait = Deadline::seconds(5.0);
-    wait.wait_for("all descriptors closed", || Ok((stage.server.descriptors()? <= before).then_some(())))
+    wait.wait_for("all descriptors closed", || Ok((bed.server.descriptors()? <= before).then_some(())))
 }
 
 /// Promise: After each fault no descriptor and no memory is leaked.
 ///
 /// After a first round has filled caches and pools, further rounds must cost nothing that stays.
 fn sessions_leak_nothing() -> Result<()> {
-    let stage = Stage::new(8)?;
+    let bed = TestBed::new(8)?;
     let round = || -> Result<(usize, u64)> {
         for number in 0..100 {
-            let mut playback = stage.playing()?;
+            let mut playback = bed.playing()?;
             match number % 3 {
                 0 => ensure!(playback.ask("TEARDOWN")?.status == 200),
                 1 => playback.pause()?,
@@ -287,28 +287,28 @@ fn sessions_leak_nothing() -> Result<()> {
         }
         // The last ones end by their connections.
         let wait = Deadline::seconds(5.0);
-        wait.wait_for("the sessions' end", || Ok((stage.server.sessions()? == 0).then_some(())))?;
-        Ok((stage.server.descriptors()?, stage.server.memory_kib()?))
+        wait.wait_for("the sessions' end", || Ok((bed.server.sessions()? == 0).then_some(())))?;
+        Ok((bed.server.descriptors()?, bed.server.memory_kib()?))
     };
     let first = round()?;
     let second = round()?;
     let third = round()?;
     // What the last sessions had open is closed by a thread that nobody waits for.
     Deadline::seconds(5.0)
-        .wait_for("last descriptors", || Ok((stage.server.descriptors()? <= first.0).then_some(())))
+        .wait_for("last descriptors", || Ok((bed.server.descriptors()? <= first.0).then_some(())))
         .with_context(|| format!("descriptors grow: {first:?} {second:?} {third:?}"))?;
     ensure!(third.1 <= second.1 + 2048, "memory grows: {first:?} {second:?} {third:?}");
     Ok(())
 }
 
 /// A server of one clip.
-struct Stage {
+struct TestBed {
     server: Server,
     stored: Vec<u8>,
     _folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new(seconds: u32) -> Result<Self> {
         let clip = clips::constant(seconds)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;

@@ -44,12 +44,12 @@ fn json(file: &Path) -> Result<Value> {
 /// To write to it fails, as it does to /dev/full.
 fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let door = folder.path().join("door");
-    let inlet = format!("unix:{}?listen", door.display());
+    let socket = folder.path().join("socket");
+    let inlet = format!("unix:{}?listen", socket.display());
     let arguments = ["--in", &inlet, "--out", "file:target", "--json", "report.json"];
     let mut waiting = begun(folder.path(), "exec 2>/dev/full;", &arguments)?;
-    wait_for(&door)?;
-    let mut client = UnixStream::connect(door)?;
+    wait_for(&socket)?;
+    let mut client = UnixStream::connect(socket)?;
     client.write_all(b"some bytes")?;
     let target = folder.path().join("target");
     Deadline::seconds(10.0)
@@ -69,7 +69,7 @@ fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
 /// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
 fn streams_of_a_file_write_their_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let stream = "[[stream]]\nname = \"a\"\nin = [\"unix:door?listen\"]\nout = [\"file:target\"]\n";
+    let stream = "[[stream]]\nname = \"a\"\nin = [\"unix:socket?listen\"]\nout = [\"file:target\"]\n";
     std::fs::write(folder.path().join("relay.toml"), stream)?;
     let mut waiting = begun(folder.path(), "", &["--config", "relay.toml", "--json", "report.json"])?;
     Deadline::seconds(10.0).wait_for("a line that says where it waits", || {
@@ -80,19 +80,19 @@ fn streams_of_a_file_write_their_report() -> Result<()> {
     ensure!(status.code() == Some(129), "{status}: {}", waiting.log());
     let report = json(&folder.path().join("report.json"))?;
     ensure!(report["streams"][0]["state"] == "stopped", "{report}");
-    ensure!(!folder.path().join("door").exists(), "the socket's name is left");
+    ensure!(!folder.path().join("socket").exists(), "the socket's name is left");
     Ok(())
 }
 
 /// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
 fn a_relay_behind_nohup_goes_on() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let door = folder.path().join("door");
-    let inlet = format!("unix:{}?listen", door.display());
+    let socket = folder.path().join("socket");
+    let inlet = format!("unix:{}?listen", socket.display());
     let mut waiting = begun(folder.path(), "trap '' HUP;", &["--in", &inlet, "--out", "file:target"])?;
-    wait_for(&door)?;
+    wait_for(&socket)?;
     waiting.signal(Signal::HUP)?;
-    UnixStream::connect(door)?.write_all(b"behind it")?;
+    UnixStream::connect(socket)?.write_all(b"behind it")?;
     waiting.succeed(Deadline::seconds(10.0))?;
     ensure!(std::fs::read(folder.path().join("target"))? == b"behind it");
     Ok(())

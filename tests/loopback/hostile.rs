@@ -21,12 +21,12 @@ use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, rtp, trials};
 
-/// What the witness plays, in seconds.
+/// Duration in seconds of the clip that plays meanwhile.
 const CLIP_SECONDS: u32 = 4;
 
 const ATTACKERS: u8 = 8;
 
-/// How long an attacker waits for an answer that may never come.
+/// Time an attacker waits for an answer that may never come.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Threads for blocking work end when they had none for ten seconds (tokio's default).
@@ -103,16 +103,16 @@ fn tail(log: &str) -> &str {
     &log[from..]
 }
 
-/// What an attack met: whether it reached anything is asserted, too.
+/// Results of an attack; the test asserts that it reached the server.
 #[derive(Debug, Default)]
 struct Seen {
     connections: u64,
-    statuses: BTreeSet<(Door, u16)>,
+    statuses: BTreeSet<(Protocol, u16)>,
     sessions: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Door {
+enum Protocol {
     Rtsp,
     Http,
 }
@@ -128,8 +128,8 @@ impl Seen {
         let Self { connections, sessions, statuses } = self;
         println!("hostile: {connections} connections, {sessions} sessions, answers {statuses:?}");
         ensure!(!statuses.iter().any(|(_, status)| *status == 500), "an internal error: {self:?}");
-        let rtsp = [200, 400, 404, 454, 461].map(|status| (Door::Rtsp, status));
-        let http = [200, 206, 400, 404, 416].map(|status| (Door::Http, status));
+        let rtsp = [200, 400, 404, 454, 461].map(|status| (Protocol::Rtsp, status));
+        let http = [200, 206, 400, 404, 416].map(|status| (Protocol::Http, status));
         let missing = rtsp.iter().chain(&http).find(|answer| !statuses.contains(answer));
         ensure!(
             missing.is_none() && *sessions > 10,
@@ -144,7 +144,7 @@ struct Attacker<'a> {
     server: &'a Server,
     address: IpAddr,
     dice: Dice,
-    /// Where its sessions' media goes: to sockets that nobody reads.
+    /// Sockets for the sessions' media, which nobody reads.
     sink: (UdpSocket, UdpSocket),
     seen: Seen,
 }
@@ -158,23 +158,23 @@ impl<'a> Attacker<'a> {
 
     fn attack(mut self, until: Deadline) -> Result<Seen> {
         while !until.has_passed() {
-            let door = if self.dice.one_in(3) { Door::Http } else { Door::Rtsp };
-            let mut messages = match door {
-                Door::Rtsp => requests::rtsp(self.server, self.sink.0.local_addr()?.port()),
-                Door::Http => requests::http(),
+            let protocol = if self.dice.one_in(3) { Protocol::Http } else { Protocol::Rtsp };
+            let mut messages = match protocol {
+                Protocol::Rtsp => requests::rtsp(self.server, self.sink.0.local_addr()?.port()),
+                Protocol::Http => requests::http(),
             };
             disorder(&mut self.dice, &mut messages);
-            let stream = self.connect(door).context("the server takes no connections")?;
+            let stream = self.connect(protocol).context("the server takes no connections")?;
             self.seen.connections += 1;
-            self.converse(door, stream, messages)?;
+            self.converse(protocol, stream, messages)?;
         }
         Ok(self.seen)
     }
 
-    fn connect(&self, door: Door) -> Result<TcpStream> {
+    fn connect(&self, protocol: Protocol) -> Result<TcpStream> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::new(self.address, 0).into())?;
-        let to = if door == Door::Rtsp { self.server.rtsp } else { self.server.http };
+        let to = if protocol == Protocol::Rtsp { self.server.rtsp } else { self.server.http };
         socket.connect_timeout(&to.into(), Duration::from_secs(5))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
@@ -186,7 +186,7 @@ impl<'a> Attacker<'a> {
     }
 
     /// Says all messages until the server hangs up, some of them damaged, some in pieces.
-    fn converse(&mut self, door: Door, mut stream: TcpStream, messages: Vec<Vec<u8>>) -> Result<()> {
+    fn converse(&mut self, protocol: Protocol, mut stream: TcpStream, messages: Vec<Vec<u8>>) -> Result<()> {
         let mut session = "none".to_owned();
         for message in messages {
             let mut message = replace(&message, b"{session}", session.as_bytes());
@@ -200,20 +200,22 @@ impl<'a> Attacker<'a> {
             }
             if patient {
                 let Some(answer) = listen(&mut stream)? else { break };
-                self.note(door, &answer, &mut session)?;
+                self.note(protocol, &answer, &mut session)?;
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, door: Door, answer: &[u8], session: &mut String) -> Result<()> {
+    fn note(&mut self, protocol: Protocol, answer: &[u8], session: &mut String) -> Result<()> {
         let text = String::from_utf8_lossy(answer);
-        let version = if door == Door::Rtsp { "RTSP/1.0 " } else { "HTTP/1." };
+        let version = if protocol == Protocol::Rtsp { "RTSP/1.0 " } else { "HTTP/1." };
         // A read may begin inside a body and end inside a line.
         let whole_lines = text.split_inclusive("\r\n").filter_map(|line| line.strip_suffix("\r\n"));
         for line in whole_lines.filter(|line| line.starts_with(version)) {
             let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
-            self.seen.statuses.insert((door, status.with_context(|| format!("`{line}` is no status line"))?));
+            self.seen
+                .statuses
+                .insert((protocol, status.with_context(|| format!("`{line}` is no status line"))?));
         }
         if let Some((_, rest)) = text.split_once("\r\nSession: ") {
             let id = rest.split([';', '\r']).next().unwrap_or_default();
@@ -241,7 +243,7 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// What the server says within the time that an attacker waits; nothing once it has hung up.
+/// Waits as long as an attacker does for an answer; none if the server hung up.
 fn listen(stream: &mut TcpStream) -> Result<Option<Vec<u8>>> {
     let mut answer = vec![0; 16 << 10];
     match stream.read(&mut answer) {

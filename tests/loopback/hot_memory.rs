@@ -26,17 +26,17 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Promise: All data paths send the same bytes, with stored, own and generated headers.
 fn wire_uring_sends_every_byte() -> Result<()> {
     require_ring()?;
-    let stage = Stage::new(&["--path", "wire_uring", "--hot-memory", "64MiB"])?;
-    stage.wait_until_hot()?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
-    let before = stage.server.status()?;
+    let bed = TestBed::new(&["--path", "wire_uring", "--hot-memory", "64MiB"])?;
+    bed.wait_until_hot()?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
+    let before = bed.server.status()?;
     let (sequence, timestamp) = announced(&playback.play(None)?)?;
-    wait_for_path("wire_uring", || stage.server.status())?;
+    wait_for_path("wire_uring", || bed.server.status())?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
-    ensure_bytes(&received, &stage.stored)?;
+    ensure_bytes(&received, &bed.stored)?;
     let first = received.packets.first().context("no packet")?;
     ensure!((first.sequence, first.timestamp) == (sequence, timestamp), "RTP-Info announced another packet");
-    let after = stage.server.status()?;
+    let after = bed.server.status()?;
     let more = |name| Ok::<_, anyhow::Error>(counted(&after, name)? - counted(&before, name)?);
     // One session, so at most one train in each call; none left by another path.
     ensure!(more("trains")? == more("batches")?, "{} trains, {} calls", more("trains")?, more("batches")?);
@@ -47,16 +47,16 @@ fn wire_uring_sends_every_byte() -> Result<()> {
 /// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
 fn sessions_begin_before_their_image_is_hot() -> Result<()> {
     require_ring()?;
-    let stage = Stage::new(&["--hot-memory", "64MiB"])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&["--hot-memory", "64MiB"])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(None)?;
-    wait_for_path("wire_uring", || stage.server.status())?;
-    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)?;
-    let status = stage.server.status()?;
+    wait_for_path("wire_uring", || bed.server.status())?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)?;
+    let status = bed.server.status()?;
     ensure!(status["data_path"]["name"] == "wire_uring", "{}", status["data_path"]);
     let hot = &status["hot_memory"];
     let (used, budget) = (hot["used_bytes"].as_u64(), hot["budget_bytes"].as_u64());
-    ensure!(used > Some(stage.stored.len() as u64) && budget == Some(64 << 20), "{hot}");
+    ensure!(used > Some(bed.stored.len() as u64) && budget == Some(64 << 20), "{hot}");
     ensure!(hot["images"][0]["name"] == "clip.ts" && hot["given_up"].is_null(), "{hot}");
     let counted = &status["counters"]["hot"];
     ensure!(counted["images"] == 1.0 && counted["copied"] == 1, "{counted}");
@@ -66,29 +66,29 @@ fn sessions_begin_before_their_image_is_hot() -> Result<()> {
 /// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
 fn after_a_seek_the_same_bytes_leave_by_gso_writev() -> Result<()> {
     require_ring()?;
-    let stage = Stage::new(&["--hot-memory", "64MiB", "--path", "auto"])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&["--hot-memory", "64MiB", "--path", "auto"])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(Some("npt=0-"))?;
-    wait_for_path("wire_uring", || stage.server.status())?;
+    wait_for_path("wire_uring", || bed.server.status())?;
     playback.pause()?;
     let (sequence, timestamp) = announced(&playback.play(Some("npt=4-"))?)?;
-    wait_for_path("gso_writev", || stage.server.status())?;
+    wait_for_path("gso_writev", || bed.server.status())?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
     ensure!(received.gaps().is_empty(), "gaps {:?}", received.gaps());
     let index = received.packets.iter().position(|packet| packet.sequence == sequence);
     let sought = &received.packets[index.context("the packet announced after the seek did not come")?];
     ensure!(sought.timestamp == timestamp, "RTP-Info announced {timestamp}, {} came", sought.timestamp);
     let (before, after) = received.payload.split_at(sought.payload.start);
-    ensure!(stage.stored.starts_with(before) && stage.stored.ends_with(after), "other bytes came");
+    ensure!(bed.stored.starts_with(before) && bed.stored.ends_with(after), "other bytes came");
     ensure!(before.len() > 100_000 && after.len() > 100_000, "{}, {} bytes", before.len(), after.len());
     Ok(())
 }
 
 fn an_image_that_does_not_fit_is_sent_from_its_file() -> Result<()> {
     require_ring()?;
-    let stage = Stage::new(&["--hot-memory", "1MiB"])?;
-    ensure_bytes(&Playback::whole(stage.server.rtsp, "clip.ts", 15.0)?, &stage.stored)?;
-    let status = stage.server.status()?;
+    let bed = TestBed::new(&["--hot-memory", "1MiB"])?;
+    ensure_bytes(&Playback::whole(bed.server.rtsp, "clip.ts", 15.0)?, &bed.stored)?;
+    let status = bed.server.status()?;
     ensure!(status["hot_memory"]["used_bytes"] == 0, "{}", status["hot_memory"]);
     ensure!(counted(&status, "batches")? == 0, "something left by wire_uring");
     Ok(())
@@ -106,14 +106,14 @@ fn a_limit_of_locked_memory_costs_a_line_in_the_log() -> Result<()> {
     for tool in limited.iter().filter(|word| !word.contains('-')) {
         require!(process::find(tool).is_some(), "`{tool}` is not installed");
     }
-    let stage = Stage::under(&limited, &["--hot-memory", "64MiB"])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::under(&limited, &["--hot-memory", "64MiB"])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(None)?;
     Deadline::seconds(10.0).wait_for("the line in the log", || {
-        Ok(stage.server.process.log().contains("the limit of locked memory is too low").then_some(()))
+        Ok(bed.server.process.log().contains("the limit of locked memory is too low").then_some(()))
     })?;
-    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)?;
-    let status = stage.server.status()?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)?;
+    let status = bed.server.status()?;
     let reason = status["hot_memory"]["given_up"].as_str().unwrap_or_default();
     ensure!(reason.contains("LimitMEMLOCK"), "{}", status["hot_memory"]);
     ensure!(counted(&status, "batches")? == 0, "something left by wire_uring");
@@ -121,13 +121,13 @@ fn a_limit_of_locked_memory_costs_a_line_in_the_log() -> Result<()> {
 }
 
 fn hot_memory_for_another_path_is_not_used() -> Result<()> {
-    let stage = Stage::new(&["--hot-memory", "64MiB", "--path", "gso_writev"])?;
+    let bed = TestBed::new(&["--hot-memory", "64MiB", "--path", "gso_writev"])?;
     // The log leaves on a thread of its own, and may come after the server is ready.
     Deadline::seconds(10.0).wait_for("line of the log", || {
-        Ok(stage.server.process.log().contains("hot memory is not used").then_some(()))
+        Ok(bed.server.process.log().contains("hot memory is not used").then_some(()))
     })?;
-    ensure_bytes(&Playback::whole(stage.server.rtsp, "clip.ts", 15.0)?, &stage.stored)?;
-    ensure!(stage.server.status()?["hot_memory"].is_null());
+    ensure_bytes(&Playback::whole(bed.server.rtsp, "clip.ts", 15.0)?, &bed.stored)?;
+    ensure!(bed.server.status()?["hot_memory"].is_null());
     Ok(())
 }
 
@@ -141,21 +141,21 @@ fn wire_uring_without_memory_is_refused() -> Result<()> {
 }
 
 fn without_hot_memory_nothing_is_said_of_it() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let status = stage.server.status()?;
+    let bed = TestBed::new(&[])?;
+    let status = bed.server.status()?;
     ensure!(status["hot_memory"].is_null() && status["counters"]["hot"].is_null(), "{status}");
     ensure!(status["data_path"]["name"] != "wire_uring", "{}", status["data_path"]);
     Ok(())
 }
 
 /// A server of one clip.
-struct Stage {
+struct TestBed {
     server: Server,
     stored: Vec<u8>,
     _folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new(arguments: &[&str]) -> Result<Self> {
         Self::under(&[], arguments)
     }

@@ -29,9 +29,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Promise: GET and HEAD answer with a file's bytes by `sendfile`, with keep-alive and pipelining.
 fn a_file_is_downloaded_whole() -> Result<()> {
-    let stage = Stage::new()?;
-    let answer = stage.get(&[])?;
-    ensure!(answer.status == 200 && answer.body == stage.stored, "{} {}", answer.status, answer.body.len());
+    let bed = TestBed::new()?;
+    let answer = bed.get(&[])?;
+    ensure!(answer.status == 200 && answer.body == bed.stored, "{} {}", answer.status, answer.body.len());
     ensure!(
         answer.header("accept-ranges") == Some("bytes")
             && answer.header("content-type") == Some("video/mp2t")
@@ -41,24 +41,24 @@ fn a_file_is_downloaded_whole() -> Result<()> {
 
 /// Promise: GET and HEAD answer with a file's bytes by `sendfile`, with keep-alive and pipelining.
 fn head_has_the_headers_only() -> Result<()> {
-    let stage = Stage::new()?;
-    let answer = http::request(stage.server.http, "HEAD", "/clip.ts", &[])?;
-    let length = stage.stored.len().to_string();
+    let bed = TestBed::new()?;
+    let answer = http::request(bed.server.http, "HEAD", "/clip.ts", &[])?;
+    let length = bed.stored.len().to_string();
     ensure!(answer.status == 200 && answer.header("content-length") == Some(&length), "{answer:?}");
     Ok(())
 }
 
 /// Promise: Ranges are answered with 206, one that cannot be satisfied with 416.
 fn ranges_are_cut_out() -> Result<()> {
-    let stage = Stage::new()?;
-    let length = stage.stored.len();
+    let bed = TestBed::new()?;
+    let length = bed.stored.len();
     let last = format!("bytes=-{}", length + 5);
     let cases =
         [("bytes=0-0", 0..1), ("bytes=188-375", 188..376), ("bytes=1000-", 1000..length), (&last, 0..length)];
     for (range, expected) in cases {
-        let answer = stage.get(&[("Range", range)])?;
+        let answer = bed.get(&[("Range", range)])?;
         ensure!(
-            answer.status == 206 && answer.body == stage.stored[expected.clone()],
+            answer.status == 206 && answer.body == bed.stored[expected.clone()],
             "{range}: {}",
             answer.status
         );
@@ -69,33 +69,33 @@ fn ranges_are_cut_out() -> Result<()> {
             answer.header("content-range")
         );
     }
-    let answer = stage.get(&[("Range", &format!("bytes={length}-"))])?;
+    let answer = bed.get(&[("Range", &format!("bytes={length}-"))])?;
     ensure!(
         answer.status == 416 && answer.header("content-range") == Some(&format!("bytes */{length}")),
         "{answer:?}"
     );
     // What is no range at all is ignored (RFC 9110 section 14.2).
-    ensure!(stage.get(&[("Range", "bytes=9-3")])?.status == 200);
+    ensure!(bed.get(&[("Range", "bytes=9-3")])?.status == 200);
     Ok(())
 }
 
 /// Promise: Ranges are answered with 206, one that cannot be satisfied with 416.
 fn several_ranges_come_in_parts() -> Result<()> {
-    let stage = Stage::new()?;
-    let answer = stage.get(&[("Range", "bytes=0-9,1000-1019")])?;
+    let bed = TestBed::new()?;
+    let answer = bed.get(&[("Range", "bytes=0-9,1000-1019")])?;
     let kind = answer.header("content-type").unwrap_or_default();
     let boundary = kind.split_once("boundary=").context("no boundary")?.1.trim_matches('"');
     ensure!(answer.status == 206 && kind.starts_with("multipart/byteranges"), "{} {kind}", answer.status);
     let contains = |part: &[u8]| answer.body.windows(part.len()).any(|window| window == part);
-    ensure!(contains(&stage.stored[0..10]) && contains(&stage.stored[1000..1020]), "a part is missing");
+    ensure!(contains(&bed.stored[0..10]) && contains(&bed.stored[1000..1020]), "a part is missing");
     ensure!(answer.body.ends_with(format!("--{boundary}--\r\n").as_bytes()), "no closing boundary");
     Ok(())
 }
 
 /// Promise: ETag, Last-Modified, If-Range, If-None-Match and If-Modified-Since are honoured.
 fn conditions_are_honoured() -> Result<()> {
-    let stage = Stage::new()?;
-    let whole = http::request(stage.server.http, "HEAD", "/clip.ts", &[])?;
+    let bed = TestBed::new()?;
+    let whole = http::request(bed.server.http, "HEAD", "/clip.ts", &[])?;
     let tag = whole.header("etag").context("no ETag")?;
     let date = whole.header("last-modified").context("no Last-Modified")?;
     let cases: [(u16, &[(&str, &str)]); 7] = [
@@ -108,7 +108,7 @@ fn conditions_are_honoured() -> Result<()> {
         (412, &[("If-Match", "\"other\"")]),
     ];
     for (expected, headers) in cases {
-        let answer = stage.get(headers)?;
+        let answer = bed.get(headers)?;
         ensure!(answer.status == expected, "{headers:?}: {} instead of {expected}", answer.status);
     }
     Ok(())
@@ -116,14 +116,14 @@ fn conditions_are_honoured() -> Result<()> {
 
 /// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 fn other_methods_and_names_are_refused() -> Result<()> {
-    let stage = Stage::new()?;
-    let answer = http::request(stage.server.http, "DELETE", "/clip.ts", &[])?;
+    let bed = TestBed::new()?;
+    let answer = http::request(bed.server.http, "DELETE", "/clip.ts", &[])?;
     ensure!(answer.status == 405 && answer.header("allow").is_some(), "{answer:?}");
-    std::os::unix::fs::symlink("/etc/passwd", stage.folder.path().join("link.ts"))?;
+    std::os::unix::fs::symlink("/etc/passwd", bed.folder.path().join("link.ts"))?;
     for path in
         ["/gone.ts", "/../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/link.ts", "/clip.ts/x", "/a%00b"]
     {
-        let answer = http::get(stage.server.http, path)?;
+        let answer = http::get(bed.server.http, path)?;
         ensure!([400, 403, 404].contains(&answer.status), "{path}: {}", answer.status);
     }
     Ok(())
@@ -132,15 +132,15 @@ fn other_methods_and_names_are_refused() -> Result<()> {
 /// Promise: GET and HEAD answer with a file's bytes by `sendfile`, with keep-alive and pipelining.
 fn requests_may_be_pipelined() -> Result<()> {
     use std::io::Write;
-    let stage = Stage::new()?;
-    let mut stream = http::connect(stage.server.http)?;
+    let bed = TestBed::new()?;
+    let mut stream = http::connect(bed.server.http)?;
     for range in ["0-99", "100-199", "200-299"] {
         write!(stream, "GET /clip.ts HTTP/1.1\r\nHost: a\r\nRange: bytes={range}\r\n\r\n")?;
     }
     let mut buffer = Vec::new();
     for part in 0..3 {
         let answer = http::read_response(&mut stream, &mut buffer, false)?;
-        ensure!(answer.body == stage.stored[part * 100..][..100], "answer {part}: {}", answer.status);
+        ensure!(answer.body == bed.stored[part * 100..][..100], "answer {part}: {}", answer.status);
     }
     Ok(())
 }
@@ -148,31 +148,31 @@ fn requests_may_be_pipelined() -> Result<()> {
 /// Promise: `curl -C -` and `wget -c` continue a download.
 fn curl_continues_a_download() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
-    let stage = Stage::new()?;
-    let (output, url) = (stage.half("out.ts")?, stage.server.http_url("clip.ts"));
+    let bed = TestBed::new()?;
+    let (output, url) = (bed.half("out.ts")?, bed.server.http_url("clip.ts"));
     let mut command = Command::new("curl");
     Process::start(command.args(["-sSf", "-C", "-", "-o"]).arg(&output).arg(url), true)?
         .succeed(Deadline::seconds(20.0))?;
-    ensure!(std::fs::read(output)? == stage.stored, "the file differs");
+    ensure!(std::fs::read(output)? == bed.stored, "the file differs");
     Ok(())
 }
 
 /// Promise: `curl -C -` and `wget -c` continue a download.
 fn wget_continues_a_download() -> Result<()> {
     require!(find("wget").is_some(), "wget is not installed");
-    let stage = Stage::new()?;
-    let (output, url) = (stage.half("clip.ts")?, stage.server.http_url("clip.ts"));
+    let bed = TestBed::new()?;
+    let (output, url) = (bed.half("clip.ts")?, bed.server.http_url("clip.ts"));
     let mut command = Command::new("wget");
     command.args(["-nv", "-c", &url]).current_dir(output.parent().context("a folder")?);
     Process::start(&command, true)?.succeed(Deadline::seconds(20.0))?;
-    ensure!(std::fs::read(output)? == stage.stored, "the file differs");
+    ensure!(std::fs::read(output)? == bed.stored, "the file differs");
     Ok(())
 }
 
 /// Promise: A folder is listed as text, HTML or JSON, as the client accepts.
 fn a_folder_is_listed_as_the_client_likes() -> Result<()> {
-    let stage = Stage::new()?;
-    let ask = |accept| http::request(stage.server.http, "GET", "/", &[("Accept", accept)]);
+    let bed = TestBed::new()?;
+    let ask = |accept| http::request(bed.server.http, "GET", "/", &[("Accept", accept)]);
     let (html, json) = (ask("text/html")?, ask("application/json")?);
     ensure!(html.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{html:?}");
     ensure!(String::from_utf8_lossy(&html.body).contains("href=\"clip.ts\""), "no link to the clip");
@@ -195,7 +195,7 @@ fn no_asset_hides_metrics_and_status() -> Result<()> {
 
 /// Promise: A browser seeks in an MP4.
 ///
-/// A page with a video element that jumps to second 5 and reports to a door of the test's own where it came
+/// A page with a video element that jumps to second 5 and reports to a listener of the test's own where it came
 /// to.
 fn a_browser_seeks_in_an_mp4() -> Result<()> {
     require!(find("chromium").is_some(), "chromium is not installed");
@@ -256,14 +256,14 @@ fn ffmpeg_reads_over_http() -> Result<()> {
     Ok(())
 }
 
-struct Stage {
+struct TestBed {
     server: Server,
     folder: tempfile::TempDir,
     stored: Vec<u8>,
     downloads: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new() -> Result<Self> {
         let clip = clips::constant(6)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;

@@ -35,8 +35,8 @@ const PIPELINED: usize = 50;
 /// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
 /// end.
 fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
-    let stage = Stage::new()?;
-    let mut server = stage.server()?;
+    let bed = TestBed::new()?;
+    let mut server = bed.server()?;
     make_lines(server.http, LINES)?;
     let answer = Client::connect(server.rtsp)?.request("DESCRIBE", &server.rtsp_url("no.ts"), &[])?;
     ensure!(answer.status == 404, "{answer:?}");
@@ -53,18 +53,18 @@ fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
 /// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
 /// end.
 fn what_was_lost_of_the_log_is_told() -> Result<()> {
-    let mut stage = Stage::new()?;
-    let mut server = stage.server()?;
+    let mut bed = TestBed::new()?;
+    let mut server = bed.server()?;
     make_lines(server.http, LINES)?;
     let mut log = String::new();
     Deadline::seconds(15.0).wait_for("a line about lost lines", || {
-        stage.read_some(&mut log)?;
+        bed.read_some(&mut log)?;
         Ok(log.contains("log lines were lost").then_some(()))
     })?;
     ensure!(log.contains("data path chosen"), "the first lines waited and came: {log}");
     server.process.signal(Signal::TERM)?;
     ensure!(server.process.wait(Deadline::seconds(5.0))?.success());
-    stage.read_some(&mut log)?;
+    bed.read_some(&mut log)?;
     ensure!(log.contains("draining"), "the last line came");
     Ok(())
 }
@@ -75,16 +75,16 @@ fn what_was_lost_of_the_log_is_told() -> Result<()> {
 /// Many lines wait when the process ends, and whoever reads them is slow.
 fn the_log_is_whole_at_the_end() -> Result<()> {
     const FEWER: usize = 3000;
-    let mut stage = Stage::new()?;
-    let mut server = stage.server()?;
+    let mut bed = TestBed::new()?;
+    let mut server = bed.server()?;
     make_lines(server.http, FEWER)?;
     server.process.signal(Signal::TERM)?;
     let mut log = String::new();
     Deadline::seconds(5.0).wait_for("its end", || {
-        stage.read_some(&mut log)?;
+        bed.read_some(&mut log)?;
         Ok((!server.process.is_running()?).then_some(()))
     })?;
-    stage.read_some(&mut log)?;
+    bed.read_some(&mut log)?;
     let answers = log.lines().filter(|line| line.contains(" response ")).count();
     ensure!(answers == FEWER, "{answers} lines about {FEWER} answers");
     ensure!(log.contains("draining") && !log.contains("log lines were lost"), "the end is missing");
@@ -162,13 +162,13 @@ fn http_requests_are_logged_as_json() -> Result<()> {
 }
 
 /// A served folder, and a pipe for the log that is full and that nobody reads.
-struct Stage {
+struct TestBed {
     folder: tempfile::TempDir,
     pipe: File,
 }
 
-impl Stage {
-    fn new() -> Result<Stage> {
+impl TestBed {
+    fn new() -> Result<TestBed> {
         let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
         let name = folder.path().join(".log");
         process::run("mkfifo", [&name], 5.0)?;
@@ -178,7 +178,7 @@ impl Stage {
         for length in [4096, 1] {
             while pipe.write(&vec![b'\n'; length]).is_ok() {}
         }
-        Ok(Stage { folder, pipe })
+        Ok(TestBed { folder, pipe })
     }
 
     /// A server that logs to the pipe, a line for each HTTP request, too.
@@ -203,8 +203,8 @@ impl Stage {
 }
 
 /// Makes requests that are logged, a line each.
-fn make_lines(door: SocketAddr, lines: usize) -> Result<()> {
-    let mut connection = http::connect(door)?;
+fn make_lines(address: SocketAddr, lines: usize) -> Result<()> {
+    let mut connection = http::connect(address)?;
     let requests = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED);
     let mut buffer = Vec::new();
     for _ in 0..lines / PIPELINED {

@@ -169,7 +169,7 @@ fn serving(clip: &Path) -> Result<(tempfile::TempDir, Server)> {
     Ok((folder, server))
 }
 
-/// That `output` has as many pictures as `clip`, but for so many.
+/// Ensures that `output` has as many pictures as `clip`, but for `missing`.
 fn ensure_pictures(output: &Path, clip: &Path, missing: usize) -> Result<()> {
     let (came, stored) = (clips::pictures(output)?.len(), clips::pictures(clip)?.len());
     ensure!(came <= stored && came + missing >= stored, "{came} pictures of {stored} came");

@@ -26,12 +26,12 @@ fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
     require!(found.as_ref().is_ok_and(|found| !found.is_empty()), "this machine's name has no address");
     // All of its addresses, so that none is of somebody else.
     let port = free_port()?.port();
-    let mut doors = found?;
-    doors.iter_mut().for_each(|door| door.set_port(port));
-    doors.sort();
-    doors.dedup();
+    let mut addresses = found?;
+    addresses.iter_mut().for_each(|address| address.set_port(port));
+    addresses.sort();
+    addresses.dedup();
     let listen: Vec<String> =
-        doors.iter().flat_map(|door| ["--listen".to_owned(), door.to_string()]).collect();
+        addresses.iter().flat_map(|address| ["--listen".to_owned(), address.to_string()]).collect();
     let folder = tempfile::tempdir()?;
     let arguments: Vec<&str> = listen.iter().map(String::as_str).collect();
     let mut cache = Cache::of(&format!("http://{name}:{port}"), folder.path(), &arguments)?;
@@ -48,7 +48,7 @@ fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
 
 /// Promise: A cache in front of itself, or caches in a circle, answer 508 at once.
 ///
-/// What is between the cache and itself is somebody else.
+/// A cache between a cache and itself belongs to somebody else.
 fn a_circle_of_caches_is_ended() -> Result<()> {
     let cache_address = Arc::<OnceLock<SocketAddr>>::default();
     let back = Arc::clone(&cache_address);

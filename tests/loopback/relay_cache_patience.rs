@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// More than the buffers of two connections hold.
 const LENGTH: usize = 30_000_000;
 
-/// What the buffer of one connection holds.
+/// Size of the buffer of a connection.
 const SHORT: usize = 2_000_000;
 
 /// An answer that is kept, or passes through.

@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// More than all buffers on the way hold.
 const LONG: usize = 40_000_000;
 
-/// What one end of a test waits for, and who tells it.
+/// A channel: one end waits until the test sends.
 fn gate() -> (Sender<()>, Mutex<Receiver<()>>) {
     let (open, gate) = channel();
     (open, Mutex::new(gate))
@@ -200,8 +200,8 @@ fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
 
 /// Promise: A change drops what was kept though no answer came; a refused change does not.
 ///
-/// Whoever changes something may not wait for the answer, or wait in vain: it may have come about for all
-/// that.
+/// A client that changes a resource may not wait for the answer, or wait in vain: the change may have taken
+/// place all the same.
 fn a_change_is_believed_though_nobody_hears_of_it() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |asked, connection| {

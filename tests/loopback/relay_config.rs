@@ -56,10 +56,10 @@ impl Folder {
     }
 }
 
-/// A relay with an HTTP door.
+/// A relay with an HTTP listener.
 struct Watched {
     process: Process,
-    door: SocketAddr,
+    http: SocketAddr,
 }
 
 impl Watched {
@@ -67,17 +67,17 @@ impl Watched {
         let mut command = folder.relay(arguments)?;
         command.args(["--metrics", "127.0.0.1:0", "--json"]).arg(folder.path("report.json"));
         let mut process = Process::start(&command, true)?;
-        let door = Deadline::seconds(20.0).wait_for("the door", || {
+        let http = Deadline::seconds(20.0).wait_for("the listener", || {
             let log = process.log();
             ensure!(process.is_running()?, "it ended: {log}");
             let address = log.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
             Ok(address.and_then(|address| address.parse().ok()))
         })?;
-        Ok(Watched { process, door })
+        Ok(Watched { process, http })
     }
 
     fn status(&self) -> Result<Value> {
-        Ok(serde_json::from_slice(&http::get(self.door, "/api/status")?.body)?)
+        Ok(serde_json::from_slice(&http::get(self.http, "/api/status")?.body)?)
     }
 
     /// The names of its engine's threads, in order.

@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What is said of each try to take a connection that finds no descriptor.
+/// Log text of an `accept` without descriptors.
 const SAID: &str = "Too many open files";
 
 /// Takes a process its descriptors away, but for those that it has: none can be opened.
@@ -187,7 +187,7 @@ fn a_cache_without_descriptors_for_a_body_says_so() -> Result<()> {
     Ok(())
 }
 
-/// How many of a process's descriptors are sockets.
+/// Number of a process's descriptors that are sockets.
 fn sockets(folder_of_all: &Path) -> Result<usize> {
     let all = std::fs::read_dir(folder_of_all)?.filter_map(Result::ok);
     // One may be closed meanwhile.

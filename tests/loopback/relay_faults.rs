@@ -107,10 +107,10 @@ struct Pair {
 impl Pair {
     fn start(when_full: &str) -> Result<Pair> {
         let mut rig = Rig::new()?;
-        let ((fast, fast_door), (slow, slow_door)) = (rig.outlet("fast")?, rig.outlet("slow")?);
+        let ((fast, fast_listener), (slow, slow_listener)) = (rig.outlet("fast")?, rig.outlet("slow")?);
         let outs = ["--out", &fast, "--out", &slow, "--framing", "fixed:1000", "--when-full", when_full];
         let feed = rig.start_with_inlet(&outs)?;
-        let (fast, slow) = (fast_door.accept()?.0, slow_door.accept()?.0);
+        let (fast, slow) = (fast_listener.accept()?.0, slow_listener.accept()?.0);
         for stream in [&fast, &slow] {
             stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         }
@@ -242,16 +242,16 @@ fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
     for framing in ["whole", "line"] {
         let mut rig = Rig::new()?;
         let source = random_bytes(200_000);
-        let door = TcpListener::bind("127.0.0.1:0")?;
-        sockopt::set_socket_recv_buffer_size(&door, 1)?;
-        let outlet = format!("tcp://{}", door.local_addr()?);
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        sockopt::set_socket_recv_buffer_size(&listener, 1)?;
+        let outlet = format!("tcp://{}", listener.local_addr()?);
         let mut feed = rig.start_with_inlet(&["--out", &outlet, "--out", "-", "--framing", framing])?;
         let sent = source.clone();
         let feed = thread::spawn(move || {
             let mut chunks = sent.chunks(37);
             chunks.try_for_each(|chunk| feed.write_all(chunk))
         });
-        let connection = collect_in_bits(door.accept()?.0);
+        let connection = collect_in_bits(listener.accept()?.0);
         ensure!(join(connection)?? == source, "other bytes came");
         join(feed)??;
         let (report, _) = rig.end(0)?;
@@ -311,9 +311,9 @@ fn a_signal_in_the_middle_ends_it_with_every_byte_accounted_for() -> Result<()> 
     for framing in ["whole", "fixed:1000"] {
         let mut rig = Rig::new()?;
         let source = records(3000);
-        let (outlet, door) = rig.outlet("outlet")?;
+        let (outlet, listener) = rig.outlet("outlet")?;
         let mut feed = rig.start_with_inlet(&["--out", &outlet, "--framing", framing])?;
-        let mut sink = door.accept()?.0;
+        let mut sink = listener.accept()?.0;
         let sent = source.clone();
         let feed = thread::spawn(move || feed.write_all(&sent));
         let mut received = vec![0; 50 * RECORD];

@@ -1,4 +1,4 @@
-//! What `wirepath relay` does with pipes of the kernel, seen from outside.
+//! Pipes of `wirepath relay`, observed from outside.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -33,16 +33,16 @@ struct Mirror {
 impl Mirror {
     fn start(outputs: usize) -> Result<Mirror> {
         let mut rig = Rig::new()?;
-        let doors =
+        let listeners =
             (0..outputs).map(|number| rig.outlet(&format!("out-{number}"))).collect::<Result<Vec<_>>>()?;
-        let arguments: Vec<&str> = doors.iter().flat_map(|(address, _)| ["--out", address]).collect();
+        let arguments: Vec<&str> = listeners.iter().flat_map(|(address, _)| ["--out", address]).collect();
         let feed = rig.start_with_inlet(&arguments)?;
-        let accept = |(_, door): &(String, std::os::unix::net::UnixListener)| -> Result<UnixStream> {
-            let peer = door.accept()?.0;
+        let accept = |(_, listener): &(String, std::os::unix::net::UnixListener)| -> Result<UnixStream> {
+            let peer = listener.accept()?.0;
             peer.set_read_timeout(Some(Duration::from_secs(60)))?;
             Ok(peer)
         };
-        let peers = doors.iter().map(accept).collect::<Result<Vec<_>>>()?;
+        let peers = listeners.iter().map(accept).collect::<Result<Vec<_>>>()?;
         Ok(Mirror { rig, feed, peers })
     }
 

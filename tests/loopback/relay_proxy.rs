@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_check_whose_header_is_not_taken_has_failed,
         the_fewest_connections_get_the_next,
         those_who_are_too_many_wait,
-        a_door_where_nobody_is_keeps_nobody_out,
+        an_idle_listener_keeps_no_client_out,
         open_connections_end_before_a_proxy_that_drains,
         a_proxy_does_not_drain_for_ever,
         backends_are_told_who_the_client_is,
@@ -93,11 +93,11 @@ fn megabytes_go_both_ways_at_once() -> Result<()> {
 /// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
 fn unix_sockets_are_relayed_as_well() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let [door, back] = ["door", "back"].map(|name| folder.path().join(name));
-    let [door_name, back_name] = [&door, &back].map(|path| format!("unix:{}", path.display()));
+    let [front, back] = ["front", "back"].map(|name| folder.path().join(name));
+    let [front_name, back_name] = [&front, &back].map(|path| format!("unix:{}", path.display()));
     let backend = UnixListener::bind(&back)?;
-    let proxy = Proxy::start(["--listen", &door_name, "--to", &back_name])?;
-    let mut client = UnixStream::connect(&door)?;
+    let proxy = Proxy::start(["--listen", &front_name, "--to", &back_name])?;
+    let mut client = UnixStream::connect(&front)?;
     client.set_read_timeout(Some(PATIENCE))?;
     client.write_all(b"question")?;
     client.shutdown(Shutdown::Write)?;
@@ -111,7 +111,7 @@ fn unix_sockets_are_relayed_as_well() -> Result<()> {
     ensure!(text == "question answer", "{text}");
     let (code, status) = proxy.end()?;
     ensure!(code == 0 && status["connections"]["finished"] == 1, "{code}: {status}");
-    ensure!(!door.exists(), "the socket's name is left");
+    ensure!(!front.exists(), "the socket's name is left");
     Ok(())
 }
 
@@ -291,14 +291,14 @@ fn those_who_are_too_many_wait() -> Result<()> {
 
 /// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
 ///
-/// Doors share what connections there may be, and one at which nobody is keeps none of them.
-fn a_door_where_nobody_is_keeps_nobody_out() -> Result<()> {
+/// Listeners share the limit of connections; an idle one reserves none.
+fn an_idle_listener_keeps_no_client_out() -> Result<()> {
     let second = free_port()?;
     let words = ["--listen", &second.to_string(), "--max-connections", "1"];
     let proxy = Proxy::before(&[echo(7)?], &words)?;
-    for door in [second, second, proxy.address.context("a TCP door")?, second] {
-        let (mut client, mut number) = (proxy::connect(door)?, [0]);
-        client.read_exact(&mut number).with_context(|| format!("nobody was let in at {door}"))?;
+    for address in [second, second, proxy.address.context("a TCP listener")?, second] {
+        let (mut client, mut number) = (proxy::connect(address)?, [0]);
+        client.read_exact(&mut number).with_context(|| format!("nobody was let in at {address}"))?;
         ensure!(number == [7], "{number:?}");
     }
     Ok(())
@@ -310,8 +310,9 @@ fn open_connections_end_before_a_proxy_that_drains() -> Result<()> {
     let mut proxy = Proxy::before(&[echo(0)?], &[])?;
     let (_, mut client) = numbered(&proxy)?;
     proxy.process.signal(Signal::TERM)?;
-    let door = proxy.address.context("no door")?;
-    Deadline::seconds(20.0).wait_for("a closed door", || Ok((!proxy::is_listening(door)?).then_some(())))?;
+    let address = proxy.address.context("no address")?;
+    Deadline::seconds(20.0)
+        .wait_for("a closed listener", || Ok((!proxy::is_listening(address)?).then_some(())))?;
     client.write_all(b"still")?;
     let mut echoed = [0; 5];
     client.read_exact(&mut echoed)?;
@@ -343,9 +344,10 @@ fn a_proxy_does_not_drain_for_ever() -> Result<()> {
 
     let mut proxy = Proxy::before(&[echo(0)?], &["--drain", "1h"])?;
     let (_, _client) = numbered(&proxy)?;
-    let door = proxy.address.context("no door")?;
+    let address = proxy.address.context("no address")?;
     proxy.process.signal(Signal::TERM)?;
-    Deadline::seconds(20.0).wait_for("a closed door", || Ok((!proxy::is_listening(door)?).then_some(())))?;
+    Deadline::seconds(20.0)
+        .wait_for("a closed listener", || Ok((!proxy::is_listening(address)?).then_some(())))?;
     proxy.process.signal(Signal::TERM)?;
     let (code, status) = proxy.wait()?;
     ensure!(code == 3, "a second signal ended it with {code}");
@@ -438,7 +440,7 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
 
 /// Promise: System errors come with what to do.
 ///
-/// Who has no right to it is told which one it takes.
+/// An error names the missing capability.
 fn a_port_that_takes_a_right_says_so() -> Result<()> {
     let home = open_folder()?;
     let program = server::binary()?;

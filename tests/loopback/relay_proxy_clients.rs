@@ -45,18 +45,18 @@ fn curl_sees_no_difference() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (_nginx, address) = site(folder.path())?;
     let proxy = Proxy::before(&[address], &[])?;
-    let get = |door: SocketAddr, arguments: &[&str]| -> Result<Vec<u8>> {
+    let get = |proxied: SocketAddr, arguments: &[&str]| -> Result<Vec<u8>> {
         let mut command = Command::new("curl");
         command.args(["-sS", "--max-time", "60", "-w", "%{http_code}"]).args(arguments);
         // Two requests, on one connection unless it is to be closed.
-        command.args([format!("http://{door}/film"), format!("http://{door}/nothing")]);
+        command.args([format!("http://{proxied}/film"), format!("http://{proxied}/nothing")]);
         let output = command.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(output.stdout)
     };
-    let door = proxy.address.context("no door")?;
+    let proxied = proxy.address.context("no address")?;
     for arguments in [&[][..], &["-r", "1000000-1999999"], &["-H", "Connection: close"]] {
-        let (without, with) = (get(address, arguments)?, get(door, arguments)?);
+        let (without, with) = (get(address, arguments)?, get(proxied, arguments)?);
         let lengths = (without.len(), with.len());
         ensure!(without.len() > 900_000 && without == with, "{arguments:?}: {lengths:?} bytes");
     }
@@ -72,7 +72,7 @@ fn wrk_meets_no_error() -> Result<()> {
     let (_nginx, address) = site(folder.path())?;
     for header in ["Connection: keep-alive", "Connection: close"] {
         let proxy = Proxy::before(&[address], &["--threads", "2"])?;
-        let url = format!("http://{}/page", proxy.address.context("no door")?);
+        let url = format!("http://{}/page", proxy.address.context("no address")?);
         let said = process::run("wrk", ["-t1", "-c8", "-d1s", "-H", header, &url], 60.0)?;
         // It says so only when there were some.
         let had_errors = said.contains("Socket errors") || said.contains("Non-2xx");

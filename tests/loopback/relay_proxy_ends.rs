@@ -1,5 +1,5 @@
-//! How the ends of connections get through `wirepath relay --listen`: as if nothing were between, and beside
-//! HAProxy and nginx.
+//! Ends of connections through `wirepath relay --listen`: as on a direct connection, and beside HAProxy and
+//! nginx.
 //!
 //! ```text
 //! client ── route ── server        route: nothing, wirepath, HAProxy, nginx
@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![ends_are_as_without_a_proxy, ends_are_as_with_haproxy, ends_in_order_are_as_with_nginx,]
 }
 
-/// What the ends of a connection observed, in order.
+/// Observations at both ends of a connection, in order.
 type Observed = Vec<String>;
 
 /// Plays with the client's and the server's end.
@@ -137,11 +137,11 @@ const RESET_WHILE_FULL: &[(&str, Scenario)] = &[
 fn ends_are_as_without_a_proxy() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[server.local_addr()?], &["--threads", "2"])?;
-    let door = proxy.address.context("no door")?;
+    let address = proxy.address.context("no address")?;
     for (name, scenario) in [IN_ORDER, RESET_BY_CLIENTS, RESET_BY_SERVERS_OR_LATE, RESET_WHILE_FULL].concat()
     {
         let expected = play(name, scenario, server.local_addr()?, &server)?;
-        let observed = play(name, scenario, door, &server)?;
+        let observed = play(name, scenario, address, &server)?;
         ensure!(observed == expected, "{name}: {observed:?}, without a proxy {expected:?}");
     }
     let (code, status) = proxy.end()?;
@@ -154,7 +154,7 @@ fn ends_are_as_without_a_proxy() -> Result<()> {
 
 /// Promise: Orderly ends are passed on as HAProxy and nginx do.
 ///
-/// Where HAProxy makes an end in order of a reset, wirepath does as no proxy does.
+/// HAProxy turns a reset into an orderly end; wirepath keeps the reset.
 fn ends_are_as_with_haproxy() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let haproxy = Proxy::haproxy(server.local_addr()?)?;
@@ -171,20 +171,20 @@ fn ends_in_order_are_as_with_nginx() -> Result<()> {
 /// Both ends observe the same through `other` and through wirepath.
 fn compare(other: &Proxy, server: &TcpListener, scenarios: &[(&str, Scenario)]) -> Result<()> {
     let ours = Proxy::before(&[server.local_addr()?], &[])?;
-    let [door, other_door] = [ours.address, other.address].map(|door| door.context("no door"));
-    let (door, other_door) = (door?, other_door?);
+    let [address, other_address] = [ours.address, other.address].map(|address| address.context("no address"));
+    let (address, other_address) = (address?, other_address?);
     for (name, scenario) in scenarios {
-        let expected = play(name, *scenario, other_door, server)?;
-        let observed = play(name, *scenario, door, server)?;
+        let expected = play(name, *scenario, other_address, server)?;
+        let observed = play(name, *scenario, address, server)?;
         ensure!(observed == expected, "{name}: {observed:?}, and {expected:?} through the other");
     }
     Ok(())
 }
 
 /// Plays a scenario over a connection that has come about: both ends have heard from each other.
-fn play(name: &str, scenario: Scenario, door: SocketAddr, server: &TcpListener) -> Result<Observed> {
+fn play(name: &str, scenario: Scenario, address: SocketAddr, server: &TcpListener) -> Result<Observed> {
     let played = || {
-        let mut client = connect(door)?;
+        let mut client = connect(address)?;
         client.write_all(b"a")?;
         let mut server = accept(server)?;
         server.read_exact(&mut [0])?;
@@ -192,7 +192,7 @@ fn play(name: &str, scenario: Scenario, door: SocketAddr, server: &TcpListener) 
         client.read_exact(&mut [0])?;
         scenario(client, server)
     };
-    played().with_context(|| format!("{name}, at {door}"))
+    played().with_context(|| format!("{name}, at {address}"))
 }
 
 /// Has the connection reset.
@@ -200,7 +200,7 @@ fn reset(connection: TcpStream) -> Result<()> {
     set_socket_linger(&connection, Some(Duration::ZERO)).context("SO_LINGER")
 }
 
-/// How much comes, and what ends it.
+/// Number of bytes received, and the kind of end.
 fn until_the_end(connection: &mut TcpStream) -> Result<String> {
     let mut bytes = Vec::new();
     let how = match connection.read_to_end(&mut bytes) {

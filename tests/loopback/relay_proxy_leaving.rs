@@ -66,8 +66,8 @@ fn who_resets_while_a_backend_is_waited_for_is_let_go() -> Result<()> {
     bind(&listener, &SocketAddrUnix::new(&path)?)?;
     listen(&listener, 0)?;
     let _fills_the_queue = UnixStream::connect(&path)?;
-    let (door, to) = (free_port()?.to_string(), format!("unix:{}", path.display()));
-    let words = ["--listen", &door, "--to", &to, "--connect-timeout", "1h", "--metrics", "127.0.0.1:0"];
+    let (listen, to) = (free_port()?.to_string(), format!("unix:{}", path.display()));
+    let words = ["--listen", &listen, "--to", &to, "--connect-timeout", "1h", "--metrics", "127.0.0.1:0"];
     let mut proxy = Proxy::start(words)?;
     let metrics = proxy.metrics()?;
     let wait_for = |what: &str, count: u64| {

@@ -82,9 +82,9 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() -> Result<()> {
     let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     bind(&listener, &SocketAddrUnix::new(&path)?)?;
     listen(&listener, 2)?;
-    let door = free_port()?;
+    let listen = free_port()?;
     let to = format!("unix:{}", path.display());
-    let proxy = Proxy::start(["--listen", &door.to_string(), "--to", &to, "--connect-timeout", "20s"])?;
+    let proxy = Proxy::start(["--listen", &listen.to_string(), "--to", &to, "--connect-timeout", "20s"])?;
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let mut client = proxy.connect()?;

@@ -23,8 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 const TRANSPORT: &str = "RTP/AVP;unicast;client_port=40000-40001";
 
 fn options_lists_the_methods() -> Result<()> {
-    let stage = Stage::new()?;
-    let answer = stage.client()?.succeed("OPTIONS", "*", &[])?;
+    let bed = TestBed::new()?;
+    let answer = bed.client()?.succeed("OPTIONS", "*", &[])?;
     let public = answer.header("public").unwrap_or_default();
     let methods = ["DESCRIBE", "SETUP", "PLAY", "PAUSE", "TEARDOWN", "GET_PARAMETER", "SET_PARAMETER"];
     ensure!(methods.iter().all(|method| public.contains(method)), "Public: {public}");
@@ -33,9 +33,9 @@ fn options_lists_the_methods() -> Result<()> {
 
 /// Promise: Errors have the status that RFC 2326 requires.
 fn each_mistake_has_its_status() -> Result<()> {
-    let stage = Stage::new()?;
-    let url = stage.server.rtsp_url("clip.ts");
-    let gone = stage.server.rtsp_url("gone.ts");
+    let bed = TestBed::new()?;
+    let url = bed.server.rtsp_url("clip.ts");
+    let gone = bed.server.rtsp_url("gone.ts");
     type Case<'a> = (u16, &'a str, &'a str, &'a [(&'a str, &'a str)]);
     let cases: [Case<'_>; 9] = [
         (404, "DESCRIBE", &gone, &[]),
@@ -49,7 +49,7 @@ fn each_mistake_has_its_status() -> Result<()> {
         (501, "FROBNICATE", &url, &[]),
     ];
     for (expected, method, url, headers) in cases {
-        let answer = stage.client()?.request(method, url, headers)?;
+        let answer = bed.client()?.request(method, url, headers)?;
         ensure!(answer.status == expected, "{method} {headers:?}: {} instead of {expected}", answer.status);
         ensure!(expected != 551 || answer.header("unsupported") == Some("org.example.magic"), "{answer:?}");
     }
@@ -58,11 +58,11 @@ fn each_mistake_has_its_status() -> Result<()> {
 
 /// Promise: Requests may be pipelined and split at any byte.
 fn requests_may_be_split_at_any_byte() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let request =
-        format!("OPTIONS {} RTSP/1.0\r\nCSeq: 7\r\nUser-Agent: a\r\n\r\n", stage.server.rtsp_url("clip.ts"));
+        format!("OPTIONS {} RTSP/1.0\r\nCSeq: 7\r\nUser-Agent: a\r\n\r\n", bed.server.rtsp_url("clip.ts"));
     for split in 1..request.len() {
-        let mut client = stage.client()?;
+        let mut client = bed.client()?;
         client.stream().set_nodelay(true)?;
         client.send_raw(&request.as_bytes()[..split])?;
         client.send_raw(&request.as_bytes()[split..])?;
@@ -74,9 +74,9 @@ fn requests_may_be_split_at_any_byte() -> Result<()> {
 
 /// Promise: Requests may be pipelined and split at any byte.
 fn requests_may_be_pipelined() -> Result<()> {
-    let stage = Stage::new()?;
-    let mut client = stage.client()?;
-    let url = stage.server.rtsp_url("clip.ts");
+    let bed = TestBed::new()?;
+    let mut client = bed.client()?;
+    let url = bed.server.rtsp_url("clip.ts");
     let requests: String =
         (1..=50).map(|number| format!("OPTIONS {url} RTSP/1.0\r\nCSeq: {number}\r\n\r\n")).collect();
     client.send_raw(requests.as_bytes())?;
@@ -100,14 +100,14 @@ fn names_may_be_percent_encoded_and_nested() -> Result<()> {
 
 /// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 fn nothing_outside_the_folder_is_described() -> Result<()> {
-    let stage = Stage::new()?;
-    let outside = stage.folder.path().parent().expect("a temporary folder has a parent").join("outside.ts");
-    let link = stage.folder.path().join("link.ts");
+    let bed = TestBed::new()?;
+    let outside = bed.folder.path().parent().expect("a temporary folder has a parent").join("outside.ts");
+    let link = bed.folder.path().join("link.ts");
     std::os::unix::fs::symlink("/etc/passwd", &link)?;
     for path in
         ["../outside.ts", "%2e%2e/outside.ts", "..%2foutside.ts", "sub/../../outside.ts", "link.ts", "%00"]
     {
-        let answer = stage.client()?.request("DESCRIBE", &stage.server.rtsp_url(path), &[])?;
+        let answer = bed.client()?.request("DESCRIBE", &bed.server.rtsp_url(path), &[])?;
         ensure!([400, 403, 404].contains(&answer.status), "{path}: {answer:?}");
     }
     ensure!(!outside.exists());
@@ -118,18 +118,18 @@ fn nothing_outside_the_folder_is_described() -> Result<()> {
 ///
 /// `destination=` would let anyone send media to a victim (RFC 2326 section 16).
 fn media_goes_to_the_address_that_asked() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let transport = format!("{TRANSPORT};destination=127.0.0.77");
-    let url = stage.server.rtsp_url("clip.ts");
-    let answer = stage.client()?.request("SETUP", &url, &[("Transport", &transport)])?;
+    let url = bed.server.rtsp_url("clip.ts");
+    let answer = bed.client()?.request("SETUP", &url, &[("Transport", &transport)])?;
     let agreed = answer.header("transport").unwrap_or_default();
     ensure!(answer.status != 200 || !agreed.contains("127.0.0.77"), "{answer:?}");
     Ok(())
 }
 
 fn a_torn_down_session_is_gone() -> Result<()> {
-    let stage = Stage::new()?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new()?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(None)?;
     ensure!(playback.ask("TEARDOWN")?.status == 200);
     ensure!(playback.receiver.falls_silent_within(1.0), "media went on after TEARDOWN");
@@ -137,12 +137,12 @@ fn a_torn_down_session_is_gone() -> Result<()> {
     Ok(())
 }
 
-struct Stage {
+struct TestBed {
     server: Server,
     folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new() -> Result<Self> {
         let folder = clips::folder(&[("clip.ts", &clips::constant(6)?)])?;
         Ok(Self { server: Server::of(folder.path()).start()?, folder })

@@ -65,8 +65,8 @@ fn a_folder_without_streams_has_no_example() -> Result<()> {
         ensure!(said.contains("in which there is no MPEG transport stream"), "{said}");
         ensure!(!said.contains("ffplay"), "{said}");
         let listing = word_after(&said, "to fetch: ")?;
-        let door = listing.trim_start_matches("http://").trim_end_matches('/').parse()?;
-        ensure!(http::get(door, "/")?.status == 200, "{listing} is no listing");
+        let address = listing.trim_start_matches("http://").trim_end_matches('/').parse()?;
+        ensure!(http::get(address, "/")?.status == 200, "{listing} is no listing");
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn a_folder_without_streams_has_no_example() -> Result<()> {
 fn how_options_are_given_is_said_where_one_would_help() -> Result<()> {
     let folder = process::open_folder()?;
     let holder = TcpListener::bind("127.0.0.1:0")?;
-    let mut run = Run::with_doors(folder.path(), &holder.local_addr()?.to_string())?;
+    let mut run = Run::listening_at(folder.path(), &holder.local_addr()?.to_string())?;
     let status = run.process.wait(Deadline::seconds(20.0))?;
     let said = run.process.log();
     ensure!(status.code() == Some(1) && said.contains("make run ARGS=\"--rtsp"), "{status}: {said}");
@@ -119,11 +119,11 @@ struct Run {
 
 impl Run {
     fn of(media: &Path) -> Result<Run> {
-        Run::with_doors(media, "127.0.0.1:0")
+        Run::listening_at(media, "127.0.0.1:0")
     }
 
-    /// With the RTSP door at this address.
-    fn with_doors(media: &Path, rtsp: &str) -> Result<Run> {
+    /// Runs the script with the RTSP listener at this address.
+    fn listening_at(media: &Path, rtsp: &str) -> Result<Run> {
         let home = tempfile::tempdir()?;
         let path = |name: &str| -> PathBuf { home.path().join(name) };
         std::fs::create_dir(path("scripts"))?;
@@ -138,19 +138,19 @@ impl Run {
         Ok(Run { process: Process::start(&command, true)?, _home: home })
     }
 
-    /// What it has printed when that is among it.
+    /// Waits for these words in the output; returns the output.
     fn said(&self, words: &str) -> Result<String> {
         let said = || Ok(Some(self.process.log()).filter(|log| log.contains(words)));
         Deadline::seconds(20.0).wait_for(words, said).with_context(|| self.process.log())
     }
 
-    /// That what is to be typed leads to something that plays and can be fetched.
+    /// Ensures that the printed example commands play and download something.
     fn ensure_example_plays(&self, said: &str) -> Result<()> {
         let rtsp = word_after(said, "ffplay -rtsp_transport udp ")?;
-        let (door, _) = rtsp.trim_start_matches("rtsp://").split_once('/').context("a URL")?;
-        Client::connect(door.parse()?)?.succeed("DESCRIBE", rtsp, &[])?;
-        let (door, path) = word_after(said, "curl -O http://")?.split_once('/').context("a URL")?;
-        ensure!(http::get(door.parse()?, &format!("/{path}"))?.status == 200, "{path} cannot be fetched");
+        let (address, _) = rtsp.trim_start_matches("rtsp://").split_once('/').context("a URL")?;
+        Client::connect(address.parse()?)?.succeed("DESCRIBE", rtsp, &[])?;
+        let (address, path) = word_after(said, "curl -O http://")?.split_once('/').context("a URL")?;
+        ensure!(http::get(address.parse()?, &format!("/{path}"))?.status == 200, "{path} cannot be fetched");
         Ok(())
     }
 }

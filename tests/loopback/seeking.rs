@@ -30,14 +30,14 @@ const SECONDS: u32 = 8;
 
 /// Promise: A seek starts at the random access point at or before the time, or exactly where none is needed.
 fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     let answer = playback.play(Some("npt=4.3-"))?;
     let range = answer.header("range").context("no Range in the answer")?;
     let start: f64 = range.trim_start_matches("npt=").split('-').next().unwrap_or_default().parse()?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
-    let offset = random_access_point_before(&stage.pictures, 4.3)?;
-    stage.ensure_from(&received, &offset)?;
+    let offset = random_access_point_before(&bed.pictures, 4.3)?;
+    bed.ensure_from(&received, &offset)?;
     let expected = *offset.end() as f64 * 8.0 / clips::CONSTANT_RATE;
     ensure!((start - expected).abs() < 0.1, "{range} was announced, {expected:.3} s was played");
     Ok(())
@@ -51,10 +51,10 @@ fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
     let home = tempfile::tempdir()?;
     let file = home.path().join("costs.json");
     std::fs::write(&file, calibration(&["sendmmsg", "read_writev", "wire_sendfile", "gso_writev"])?)?;
-    let stage = Stage::new(&["--calibration", file.to_str().context("UTF-8")?])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
-    seek_twice(&mut playback, &stage.stored, &stage.pictures, |seek| {
-        wait_for_path(["sendmmsg", "gso_writev"][seek], || stage.server.status())
+    let bed = TestBed::new(&["--calibration", file.to_str().context("UTF-8")?])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
+    seek_twice(&mut playback, &bed.stored, &bed.pictures, |seek| {
+        wait_for_path(["sendmmsg", "gso_writev"][seek], || bed.server.status())
     })
 }
 
@@ -62,17 +62,17 @@ fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
 ///
 /// Seeks by one data path, and by `then` in a session that has played.
 fn seek_by(path: &str, then: &str) -> Result<()> {
-    let stage = Stage::new(&["--path", path])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
-    seek_twice(&mut playback, &stage.stored, &stage.pictures, |seek| {
-        wait_for_path([path, then][seek], || stage.server.status())
+    let bed = TestBed::new(&["--path", path])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
+    seek_twice(&mut playback, &bed.stored, &bed.pictures, |seek| {
+        wait_for_path([path, then][seek], || bed.server.status())
     })
 }
 
 /// Promise: After a seek, sequence numbers and timestamps continue without a gap (RFC 2326, appendix B).
 fn numbers_continue_after_a_seek() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(Some("npt=0-"))?;
     playback
         .receiver
@@ -96,13 +96,13 @@ fn numbers_continue_after_a_seek() -> Result<()> {
     ensure!(step < 90_000, "timestamps jump by {step} ticks");
     let mut rest = received.clone();
     rest.payload = received.payload[after.payload.start..].to_vec();
-    stage.ensure_from(&rest, &random_access_point_before(&stage.pictures, 5.5)?)
+    bed.ensure_from(&rest, &random_access_point_before(&bed.pictures, 5.5)?)
 }
 
 /// Promise: PAUSE is silent, and PLAY without a Range resumes.
 fn a_pause_is_silent_and_playing_resumes_where_it_was() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(None)?;
     playback
         .receiver
@@ -110,20 +110,20 @@ fn a_pause_is_silent_and_playing_resumes_where_it_was() -> Result<()> {
     playback.pause()?;
     ensure!(playback.receiver.falls_silent_within(0.2), "packets came after PAUSE");
     let paused = playback.receiver.received().payload.len();
-    ensure!(paused < stage.stored.len() / 2, "half the clip came before PAUSE");
+    ensure!(paused < bed.stored.len() / 2, "half the clip came before PAUSE");
     playback.play(None)?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
-    ensure_bytes(&received, &stage.stored)
+    ensure_bytes(&received, &bed.stored)
 }
 
 /// Promise: `Range: npt=` plays from, up to and between times and from `now`.
 fn a_range_with_an_end_ends_there() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     playback.play(Some("npt=0-2"))?;
     let received = playback.receiver.to_the_end(Deadline::seconds(5.0))?;
     let expected = (2.0 * clips::CONSTANT_RATE / 8.0) as usize;
-    ensure!(stage.stored.starts_with(&received.payload), "other bytes came");
+    ensure!(bed.stored.starts_with(&received.payload), "other bytes came");
     ensure!(
         received.payload.len().abs_diff(expected) <= 50_000,
         "{} bytes, not {expected}",
@@ -133,8 +133,8 @@ fn a_range_with_an_end_ends_there() -> Result<()> {
 }
 
 fn a_range_beyond_the_end_is_refused() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
     let headers = [("Session", playback.session.clone()), ("Range", "npt=3600-".to_owned())];
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
     let answer = playback.client.request("PLAY", &playback.url, &headers)?;
@@ -143,14 +143,14 @@ fn a_range_beyond_the_end_is_refused() -> Result<()> {
 }
 
 /// A server of one clip of a constant rate.
-struct Stage {
+struct TestBed {
     server: Server,
     stored: Vec<u8>,
     pictures: Vec<clips::Picture>,
     _folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new(arguments: &[&str]) -> Result<Self> {
         let clip = clips::constant(SECONDS)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -159,7 +159,7 @@ impl Stage {
         Ok(Self { server, stored, pictures, _folder: folder })
     }
 
-    /// That what came is the rest of the file from one of these offsets.
+    /// Ensures that the received bytes are the rest of the file from one of these offsets.
     fn ensure_from(&self, received: &Received, offsets: &std::ops::RangeInclusive<u64>) -> Result<()> {
         let came = received.payload.len();
         let start = self.stored.len().checked_sub(came).context("more came than is stored")? as u64;

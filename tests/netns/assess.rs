@@ -1,4 +1,4 @@
-//! `wirepath assess` on a stage of its own, and that nothing of it is left.
+//! `wirepath assess` on a test bed of its own, and that nothing of it is left.
 //!
 //! ```text
 //!   namespace without a name          another one
@@ -268,7 +268,7 @@ pub(crate) fn assessed(arguments: &[&str]) -> Result<(Value, Option<Value>)> {
     let log = process.log();
     require!(!log.contains("no device that drops"), "this kernel has neither ifb nor dummy");
     ensure!(status.success(), "{status}: {log}");
-    ensure!(traces.namespaces.len() >= 2, "it was on no stage of its own");
+    ensure!(traces.namespaces.len() >= 2, "it was on no test bed of its own");
     traces.ensure_gone()?;
     let told = calibration.exists().then(|| fs::read(&calibration)).transpose()?;
     let told = told.map(|text| serde_json::from_slice(&text)).transpose()?;
@@ -281,7 +281,7 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// What an assessment could leave behind.
+/// Leftovers of an assessment.
 struct Traces {
     /// Devices that were here before.
     links: String,

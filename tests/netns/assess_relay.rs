@@ -1,4 +1,4 @@
-//! `wirepath assess relay` on a stage of its own: every way that can be had moves what it should, and is
+//! `wirepath assess relay` on a test bed of its own: every available path moves what it should, and is
 //! measured.
 
 use std::fs;

@@ -24,8 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![calls_and_copies_are_those_of_the_tables, fifty_sessions_play_by_krtpsendfile]
 }
 
-/// What sending n packets takes: path, transport, kernel calls, copies of each payload, copies of each
-/// header.
+/// Cost of sending n packets: path, transport, kernel calls, copies of each payload, copies of each header.
 type Expected = (&'static str, &'static str, Calls, u64, u64);
 
 #[derive(Clone, Copy)]
@@ -40,7 +39,7 @@ enum Calls {
 
 use Calls::{Each, InAll, OneFor};
 
-/// Where pages are sent by reference: Linux 6.5 and newer.
+/// Kernels that send pages by reference: Linux 6.5 and newer.
 const BY_REFERENCE: [Expected; 18] = [
     ("read_write", "udp", Each(2), 2, 0),
     ("mmap_send", "udp", Each(1), 1, 0),
@@ -99,7 +98,7 @@ fn calls_and_copies_are_those_of_the_tables() -> Result<()> {
     expected().try_for_each(|expected| ensure_counted(counts, expected))
 }
 
-/// That a path made these calls and copies, to the last byte.
+/// Ensures that a path made these calls and copies, to the last byte.
 fn ensure_counted(counts: &[Value], (path, transport, calls, payloads, headers): Expected) -> Result<()> {
     let is_it = |one: &&Value| one["path"] == path && one["transport"] == transport;
     let counted = counts.iter().find(is_it).with_context(|| format!("{path} was not counted"))?;

@@ -57,7 +57,7 @@ fn five_hundred_sessions_share_kernel_calls() -> Result<()> {
     Ok(())
 }
 
-/// What came of a run.
+/// Results of a run.
 struct Crowd {
     account: Account,
     status: serde_json::Value,
@@ -229,7 +229,7 @@ fn receive(members: &mut [Member], packets_each: usize, start: Instant, deadline
     Ok(())
 }
 
-/// How far the bursts of each session are from its earliest, as text.
+/// Distance of each session's bursts from its earliest, as text.
 fn lateness_seen_by(members: &[Member]) -> String {
     let mut all: Vec<i64> = Vec::new();
     for member in members {

@@ -43,18 +43,18 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Promise: A receiver gets every packet in order, and the payloads are the file, through each data path.
 fn crosses_a_link(path: &str) -> Result<()> {
-    Stage::new(&[])?.ensure_whole(&["--path", path])
+    TestBed::new(&[])?.ensure_whole(&["--path", path])
 }
 
 /// Promise: A seek sends from the right byte through each data path, before and after playing.
 ///
 /// Seeks by one data path, and by `then` in a session that has played.
 fn seeks_across_a_link(path: &str, then: &str) -> Result<()> {
-    Stage::new(&[])?.seek(&["--path", path], [path, then])
+    TestBed::new(&[])?.seek(&["--path", path], [path, then])
 }
 
 fn a_device_without_segmentation_is_served() -> Result<()> {
-    Stage::new(&["ethtool -K veth tx-udp-segmentation off"])?.ensure_whole(&[])
+    TestBed::new(&["ethtool -K veth tx-udp-segmentation off"])?.ensure_whole(&[])
 }
 
 /// Promise: A route that cannot segment costs its session one step down, and no other session.
@@ -62,20 +62,20 @@ fn a_device_without_segmentation_is_served() -> Result<()> {
 /// A payload sent by reference would be read after all to make its checksum, so it is copied; by a device
 /// that the kernel makes segments for, from Linux 6.12 on.
 fn a_device_without_checksums_is_served() -> Result<()> {
-    let stage = Stage::new(&["ethtool -K veth tx off"])?;
+    let bed = TestBed::new(&["ethtool -K veth tx off"])?;
     let segments = release(&Host::this().kernel).is_none_or(|release| release >= (6, 12));
     let [by_copy, by_reference] = if segments { ["gso_writev", "wire_sendfile"] } else { ["sendmmsg"; 2] };
-    stage.ensure_whole_by(by_copy, &[])?;
-    stage.ensure_whole_by(by_reference, &["--path", "wire_sendfile"])
+    bed.ensure_whole_by(by_copy, &[])?;
+    bed.ensure_whole_by(by_reference, &["--path", "wire_sendfile"])
 }
 
 /// Promise: An RTP packet holds 7 transport packets, fewer where the path MTU requires it.
 ///
 /// 1,000 bytes hold an IPv4, a UDP and an RTP header and five transport packets, not seven.
 fn packets_fit_a_small_mtu() -> Result<()> {
-    let stage = Stage::new(&["ip link set veth mtu 1000"])?;
-    let received = stage.play(&[])?;
-    ensure_bytes(&received, &stage.stored)?;
+    let bed = TestBed::new(&["ip link set veth mtu 1000"])?;
+    let received = bed.play(&[])?;
+    ensure_bytes(&received, &bed.stored)?;
     let longest = received.packets.iter().map(|packet| packet.payload.len()).max();
     ensure!(longest == Some(5 * 188), "payloads of {longest:?} bytes");
     Ok(())
@@ -83,7 +83,7 @@ fn packets_fit_a_small_mtu() -> Result<()> {
 
 /// Promise: A seek starts at the random access point at or before the time, or exactly where none is needed.
 fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
-    Stage::new(&[])?.seek(&[], ["wire_sendfile", "gso_writev"])
+    TestBed::new(&[])?.seek(&[], ["wire_sendfile", "gso_writev"])
 }
 
 /// Promise: A route that cannot segment costs its session one step down, and no other session.
@@ -91,13 +91,13 @@ fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
 /// The device's MTU falls below the size of packets that are playing: no segments any more, but packets in
 /// fragments. Whoever comes then gets packets that fit, by the path that is best.
 fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let server = stage.server(&[])?;
-    let status = || stage.link.client.enter(|| server.status());
-    let mut playback = stage.session(&server)?;
+    let bed = TestBed::new(&[])?;
+    let server = bed.server(&[])?;
+    let status = || bed.link.client.enter(|| server.status());
+    let mut playback = bed.session(&server)?;
     playback.play(None)?;
     wait_for_path("wire_sendfile", status)?;
-    stage.link.server.ip("link set veth mtu 1300")?;
+    bed.link.server.ip("link set veth mtu 1300")?;
     wait_for_path("sendmmsg", status)?;
     let exceptions = status()?["data_path"]["exceptions"].clone();
     ensure!(
@@ -106,7 +106,7 @@ fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     );
     let reason = exceptions[0]["reason"].as_str().context("no reason")?;
     ensure!(reason.contains("wire_sendfile failed on a route from"), "{reason}");
-    let mut second = stage.session(&server)?;
+    let mut second = bed.session(&server)?;
     second.play(None)?;
     let in_use = |name: &str| -> Result<()> {
         let used = || {
@@ -119,24 +119,24 @@ fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     in_use("wire_sendfile")?;
     in_use("sendmmsg")?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
-    ensure_bytes(&received, &stage.stored).context("the session that stepped down")?;
+    ensure_bytes(&received, &bed.stored).context("the session that stepped down")?;
     let longest = |received: &Received| received.packets.iter().map(|packet| packet.payload.len()).max();
     ensure!(longest(&received) == Some(7 * 188), "its packets became shorter");
     let received = second.receiver.to_the_end(Deadline::seconds(15.0))?;
-    ensure_bytes(&received, &stage.stored).context("the session that came later")?;
+    ensure_bytes(&received, &bed.stored).context("the session that came later")?;
     ensure!(longest(&received) == Some(6 * 188), "{:?} bytes in 1300", longest(&received));
     ensure!(!server.process.log().contains("panicked"), "{}", server.process.log());
     Ok(())
 }
 
-struct Stage {
+struct TestBed {
     link: Link,
     folder: tempfile::TempDir,
     stored: Vec<u8>,
     pictures: Vec<clips::Picture>,
 }
 
-impl Stage {
+impl TestBed {
     /// Two namespaces; the commands set up the server's end.
     fn new(commands: &[&str]) -> Result<Self> {
         let link = Link::new()?;

@@ -24,12 +24,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Promise: A receiver gets every packet in order, and the payloads are the file, through each data path.
 fn wire_uring_crosses_a_link() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    stage.wait_until_hot()?;
-    let before = stage.status()?;
-    let mut playback = stage.playing()?;
-    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)?;
-    let after = stage.status()?;
+    let bed = TestBed::new(&[])?;
+    bed.wait_until_hot()?;
+    let before = bed.status()?;
+    let mut playback = bed.playing()?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)?;
+    let after = bed.status()?;
     let more = |name| Ok::<_, anyhow::Error>(counted(&after, name)? - counted(&before, name)?);
     ensure!(more("trains")? == more("batches")?, "{} trains, {} calls", more("trains")?, more("batches")?);
     playback.ask("TEARDOWN").map(drop)
@@ -40,34 +40,34 @@ fn wire_uring_crosses_a_link() -> Result<()> {
 /// A queue that empties slower than it is filled: sockets are full again and again, trains are handed back
 /// and sent later.
 fn a_link_that_is_too_slow_loses_nothing() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    stage.wait_until_hot()?;
+    let bed = TestBed::new(&[])?;
+    bed.wait_until_hot()?;
     // Below the clip's 4 Mb/s; the queue is longer than what a socket may have in it.
-    stage.link.server.run("tc qdisc add dev veth root tbf rate 3mbit burst 16kb limit 4mb")?;
-    let playback = stage.playing()?;
+    bed.link.server.run("tc qdisc add dev veth root tbf rate 3mbit burst 16kb limit 4mb")?;
+    let playback = bed.playing()?;
     let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
-    ensure_bytes(&received, &stage.stored)?;
-    let status = stage.status()?;
+    ensure_bytes(&received, &bed.stored)?;
+    let status = bed.status()?;
     ensure!(counted(&status, "sockets_full")? > 0, "no socket was ever full, so this shows nothing");
     ensure!(counted(&status, "packets_lost")? == 0);
     Ok(())
 }
 
 fn without_checksums_a_copy_is_cheaper() -> Result<()> {
-    let stage = Stage::new(&["ethtool -K veth tx off"])?;
-    let playback = stage.playing()?;
-    wait_for_path("gso_writev", || stage.status())?;
-    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)
+    let bed = TestBed::new(&["ethtool -K veth tx off"])?;
+    let playback = bed.playing()?;
+    wait_for_path("gso_writev", || bed.status())?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)
 }
 
-struct Stage {
+struct TestBed {
     link: Link,
     server: Server,
     stored: Vec<u8>,
     _folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     /// Two namespaces and a server with hot memory; the commands set up the server's end.
     fn new(commands: &[&str]) -> Result<Self> {
         require_ring()?;

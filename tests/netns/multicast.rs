@@ -57,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The two namespaces, in which datagrams to the group get from one to the other by plain sockets. Skips
 /// where they do not.
-fn stage(group: IpAddr) -> Result<Link> {
+fn test_bed(group: IpAddr) -> Result<Link> {
     let link = Link::new()?;
     if group.is_ipv6() {
         require!(Path::new("/proc/sys/net/ipv6").exists(), "there is no IPv6 here");
@@ -141,7 +141,7 @@ struct Mirror {
 
 impl Mirror {
     fn of(group: IpAddr) -> Result<Mirror> {
-        let link = stage(group)?;
+        let link = test_bed(group)?;
         let receiver = || -> Result<UdpSocket> {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             socket.set_read_timeout(Some(PATIENCE))?;
@@ -224,7 +224,7 @@ fn a_group_of_a_link_is_mirrored_datagram_by_datagram() -> Result<()> {
 /// From the relay's side to two who have joined on the other.
 fn sent(group: IpAddr) -> Result<()> {
     const BYTES: usize = 60 * 1316 + 500;
-    let link = stage(group)?;
+    let link = test_bed(group)?;
     let receivers = [joined(&link.client, "veth", group)?, joined(&link.client, "veth", group)?];
     let folder = tempfile::tempdir()?;
     let source = folder.path().join("source");

@@ -22,42 +22,42 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Promise: An interface that goes down and up interrupts only its sessions.
 fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
-    let stage = Stage::new(&[])?;
-    let witness = stage.playing(&stage.link.client, namespace::SERVER)?;
-    let victim = stage.playing(&stage.other, SECOND)?;
+    let bed = TestBed::new(&[])?;
+    let witness = bed.playing(&bed.link.client, namespace::SERVER)?;
+    let victim = bed.playing(&bed.other, SECOND)?;
     let came = |playback: &Playback| playback.receiver.received().packets.len();
-    stage.link.server.ip("link set second down")?;
+    bed.link.server.ip("link set second down")?;
     let before = came(&witness);
     let second = |received: &wirepath_tests::rtp::Received| received.packets.len() > before + 380;
     witness.receiver.wait_for("second of media", Deadline::seconds(5.0), second)?;
     let during = came(&victim);
-    stage.link.server.ip("link set second up")?;
+    bed.link.server.ip("link set second up")?;
     let more = |received: &wirepath_tests::rtp::Received| received.packets.len() > during;
     victim.receiver.wait_for("packet after the outage", Deadline::seconds(5.0), more)?;
     let received = victim.receiver.to_the_end(Deadline::seconds(20.0))?;
     ensure!(received.gaps().len() == 1, "one outage made the gaps {:?}", received.gaps());
     ensure!(
-        stage.stored.ends_with(&received.payload[received.payload.len() - 188..]),
+        bed.stored.ends_with(&received.payload[received.payload.len() - 188..]),
         "it did not play to the end"
     );
     let received = witness.receiver.to_the_end(Deadline::seconds(20.0))?;
-    ensure_bytes(&received, &stage.stored).context("the other session was disturbed")
+    ensure_bytes(&received, &bed.stored).context("the other session was disturbed")
 }
 
 /// Promise: A session stops when its client was silent for the session timeout.
 ///
 /// No goodbye, no answer: only the session's timeout notices.
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
-    let stage = Stage::new(&["--session-timeout", "5s"])?;
-    let victim = stage.playing(&stage.other, SECOND)?;
+    let bed = TestBed::new(&["--session-timeout", "5s"])?;
+    let victim = bed.playing(&bed.other, SECOND)?;
     let sessions = || -> Result<usize> {
-        let door = (namespace::SERVER, stage.server.http.port()).into();
-        let status = stage.link.client.enter(|| http::get(door, "/api/status"))?;
+        let address = (namespace::SERVER, bed.server.http.port()).into();
+        let status = bed.link.client.enter(|| http::get(address, "/api/status"))?;
         let status: serde_json::Value = serde_json::from_slice(&status.body)?;
         Ok(status["sessions"].as_array().context("no sessions in the status")?.len())
     };
     ensure!(sessions()? == 1);
-    stage.other.ip("link set veth down")?;
+    bed.other.ip("link set veth down")?;
     let wait = Deadline::seconds(10.0);
     wait.wait_for("the session's end", || Ok((sessions()? == 0).then_some(())))?;
     drop(victim);
@@ -66,7 +66,7 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
 
 const SECOND: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 
-struct Stage {
+struct TestBed {
     link: Link,
     other: Namespace,
     server: Server,
@@ -74,7 +74,7 @@ struct Stage {
     _folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestBed {
     fn new(arguments: &[&str]) -> Result<Self> {
         let link = Link::new()?;
         let other = Namespace::new()?;

@@ -52,7 +52,7 @@ const KINDS: [Headers; 3] = [
 
 /// Promise: A packet at an odd offset that crosses a page has the right checksum.
 ///
-/// Where the kernel computes the checksum itself, the receiving kernel drops what has a wrong one.
+/// The receiving kernel drops packets for which the sending kernel computed a wrong checksum.
 fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
     for (client, server) in FAMILIES {
         for checksums in ["on", "off"] {

@@ -230,7 +230,7 @@ impl Drop for BrokenDisk {
 
 struct SmallDisk {
     folder: tempfile::TempDir,
-    /// What is stored on it, where that is a file.
+    /// Its backing file, if it has one.
     _stored: Option<tempfile::NamedTempFile>,
 }
 

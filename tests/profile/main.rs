@@ -59,7 +59,7 @@ fn asking_for_the_process_is_entering() -> Result<()> {
 
 /// Promise: A profile of a loop whose answer is known gives that answer.
 fn sending_to_oneself_is_the_network() -> Result<()> {
-    let receiver = UdpSocket::bind("127.0.0.1:0")?; // nobody reads: what is too much is dropped at its door
+    let receiver = UdpSocket::bind("127.0.0.1:0")?; // nobody reads: the kernel drops what is too much
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     sender.connect(receiver.local_addr()?)?;
     let shares = profile(|| {

@@ -19,7 +19,7 @@ use crate::{Deadline, server};
 pub struct Cache {
     /// The process; its standard error is its log.
     pub process: Process,
-    /// Where it listens.
+    /// Listen address.
     pub address: SocketAddr,
     report: PathBuf,
     _reports: tempfile::TempDir,

@@ -104,8 +104,8 @@ fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
     Ok(clip)
 }
 
-/// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there. Asked once,
-/// and kept beside the clip.
+/// Pictures of a file according to ffprobe: bytes before each, and whether it is a random access point. Asked
+/// once, and kept beside the clip.
 pub fn pictures(clip: &Path) -> Result<Vec<Picture>> {
     let kept = clip.with_extension("pictures");
     let text = match std::fs::read_to_string(&kept) {
@@ -140,7 +140,7 @@ fn probe(clip: &Path) -> Result<String> {
 /// One picture of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Where the transport packet begins in which it starts.
+    /// Offset of the transport packet in which it begins.
     pub offset: u64,
     /// True if playing can start with it.
     pub is_key: bool,

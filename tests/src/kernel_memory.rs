@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 /// KiB, as `/proc/meminfo` counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelMemory {
-    /// What is neither free, nor cache, nor any process's.
+    /// Memory that is neither free, nor cache, nor any process's.
     pub unaccounted: u64,
     /// Slabs that are no cache.
     pub slabs: u64,
-    /// What each processor has of its own.
+    /// Per-processor memory.
     pub per_processor: u64,
     /// Mapped as it was asked for: code of modules, large tables.
     pub mapped: u64,

@@ -1,8 +1,8 @@
-//! What the tests of the whole server share: the server as a process, namespaces, clients, clips.
+//! Shared by the tests of the whole server: the server as a process, namespaces, clients, clips.
 //!
-//! Nothing here uses the rooms of Wirepath, but to ask whether this machine has io_uring, and to make a
-//! result of `wirepath assess` up: what is sent is read back with readers that others wrote, or with a few
-//! lines of our own that know only the RFC.
+//! Nothing here uses the crates of Wirepath, but to ask whether this machine has io_uring, and to make up a
+//! result of `wirepath assess`: what is sent is read back with readers that others wrote, or with a few lines
+//! of our own that know only the RFC.
 
 pub mod assessment;
 pub mod caching;

@@ -1,11 +1,11 @@
-//! Who lost what did not arrive: the server, the link, or a receiver with more to do than it can.
+//! Causes of packet loss: the server, the link, or an overloaded receiver.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::namespace::Namespace;
 use crate::require;
 
-/// What each side counted of a run, in RTP packets.
+/// Counts of each side, in RTP packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     /// Packets that there are to send.
@@ -25,7 +25,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// That nothing was lost. Skips the test where this machine was overloaded: the server stood still, or
+    /// Ensures that nothing was lost. Skips the test if this machine was overloaded: the server stalled, or
     /// the receiver was behind.
     pub fn ensure_whole(&self) -> Result<()> {
         let Self { expected, sent, lost, slips, dropped, read, gaps } = *self;

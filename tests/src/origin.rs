@@ -23,7 +23,7 @@ pub struct Asked {
 
 /// A server on a free port of the loopback address, until it is dropped. Each connection has one request.
 pub struct Origin {
-    /// Where it listens.
+    /// Listen address.
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
     is_over: Arc<AtomicBool>,
@@ -36,7 +36,7 @@ impl Asked {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
-    /// What is asked for.
+    /// Request target.
     pub fn target(&self) -> &str {
         self.line.split(' ').nth(1).unwrap_or_default()
     }
@@ -97,12 +97,12 @@ impl Origin {
         Ok(Origin { address, asked, is_over, accepting: Some(accepting) })
     }
 
-    /// What came so far.
+    /// Requests received so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("nothing panics holding it").clone()
     }
 
-    /// How often this was asked for.
+    /// Number of requests for this target.
     pub fn count(&self, target: &str) -> usize {
         self.asked().iter().filter(|asked| asked.target() == target).count()
     }

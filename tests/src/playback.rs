@@ -14,13 +14,13 @@ use crate::rtsp::{Client, parameter};
 pub struct Playback {
     /// The control connection.
     pub client: Client,
-    /// Where media arrives.
+    /// Receiver of the media.
     pub receiver: Receiver,
     /// The asset's URL.
     pub url: String,
     /// The session's identifier.
     pub session: String,
-    /// What the server chose: ports, SSRC.
+    /// Transport that the server chose: ports, SSRC.
     pub transport: String,
     /// The server's answer to DESCRIBE.
     pub description: String,
@@ -108,7 +108,7 @@ pub fn describe(client: &mut Client, url: &str) -> Result<(String, String)> {
     Ok((description, control))
 }
 
-/// That what came is `expected`, whole and in order.
+/// Ensures that the received bytes are `expected`, whole and in order.
 pub fn ensure_bytes(received: &Received, expected: &[u8]) -> Result<()> {
     ensure!(received.errors.is_empty(), "not RTP: {:?}", received.errors);
     let gaps = received.gaps();

@@ -51,7 +51,7 @@ impl Process {
         self.child.stdout.take().context("standard output is taken")
     }
 
-    /// What it has printed so far.
+    /// Output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().expect("readers do not panic")).into_owned()
     }
@@ -148,7 +148,7 @@ pub fn profile_folder() -> Result<PathBuf> {
     Ok(profile.context("this program is in no target folder")?.to_owned())
 }
 
-/// Where in PATH (or where administrators' tools live) `program` is.
+/// Path of `program` in PATH or the administrators' folders.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use crate::process::{Process, find};
 use crate::{Deadline, require, server};
 
-/// How long anything may take.
+/// Time limit of every step.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running proxy, killed when dropped.
 pub struct Proxy {
     /// The process; its standard error is its log.
     pub process: Process,
-    /// Where the first of its doors is, if it is one of TCP.
+    /// Address of the first listener, if it is TCP.
     pub address: Option<SocketAddr>,
     folder: TempDir,
 }
@@ -37,9 +37,9 @@ impl Proxy {
         let mut process = Process::start(&command, false)?;
         let line = first_line(process.take_stdout()?);
         let line = line.with_context(|| format!("it did not get ready; it printed:\n{}", process.log()))?;
-        let doors: Vec<&str> = line.split(' ').filter_map(|word| word.strip_prefix("listen=")).collect();
-        ensure!(line.starts_with("ready ") && !doors.is_empty(), "it printed {line}");
-        let address = doors[0].strip_prefix("tcp://").map(str::parse).transpose()?;
+        let listeners: Vec<&str> = line.split(' ').filter_map(|word| word.strip_prefix("listen=")).collect();
+        ensure!(line.starts_with("ready ") && !listeners.is_empty(), "it printed {line}");
+        let address = listeners[0].strip_prefix("tcp://").map(str::parse).transpose()?;
         Ok(Proxy { process, address, folder })
     }
 
@@ -95,14 +95,14 @@ impl Proxy {
         Ok(Proxy { process, address: Some(address), folder })
     }
 
-    /// Connects to its first door.
+    /// Connects to its first listener.
     pub fn connect(&self) -> Result<TcpStream> {
-        connect(self.address.context("it has no TCP door")?)
+        connect(self.address.context("it has no TCP listener")?)
     }
 
-    /// Where `--metrics` opened its door, when it has.
+    /// Address of the `--metrics` listener; waits for it.
     pub fn metrics(&mut self) -> Result<SocketAddr> {
-        Deadline::seconds(PATIENCE.as_secs_f64()).wait_for("the door of --metrics", || {
+        Deadline::seconds(PATIENCE.as_secs_f64()).wait_for("the listener of --metrics", || {
             let log = self.process.log();
             ensure!(self.process.is_running()?, "it ended: {log}");
             let address = log.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
@@ -149,7 +149,7 @@ pub fn silence_left(local: SocketAddr, peer: SocketAddr) -> Result<Option<u64>> 
     timer.map(|left| u64::from_str_radix(left, 16).context("a timer")).transpose()
 }
 
-/// What the table of TCP sockets says of those with this address, in words.
+/// Rows of the table of TCP sockets with this address, split into words.
 fn sockets_at(address: SocketAddr) -> Result<Vec<Vec<String>>> {
     let local = in_table(address)?;
     let table = std::fs::read_to_string("/proc/net/tcp").context("/proc/net/tcp")?;

@@ -26,7 +26,7 @@ pub struct Packet {
     pub payload_type: u8,
     /// Synchronisation source.
     pub ssrc: u32,
-    /// Where its payload stands in [`Received::payload`].
+    /// Its payload's range in [`Received::payload`].
     pub payload: Range<usize>,
     /// When it was read.
     pub arrival: Instant,
@@ -45,7 +45,7 @@ pub struct SenderReport {
     pub arrival: Instant,
 }
 
-/// What came so far.
+/// Data received so far.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     /// Packets in the order of arrival.
@@ -61,7 +61,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Where a sequence number is not the one before plus one.
+    /// Pairs of sequence numbers that do not follow each other.
     pub fn gaps(&self) -> Vec<(u16, u16)> {
         let pairs = self.packets.windows(2).map(|pair| (pair[0].sequence, pair[1].sequence));
         pairs.filter(|(before, after)| before.wrapping_add(1) != *after).collect()

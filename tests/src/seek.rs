@@ -1,4 +1,4 @@
-//! Where playing begins after a seek, by what ffprobe knows of the pictures.
+//! Expected beginnings after a seek, from ffprobe's list of pictures.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,7 @@ pub fn random_access_point_before(pictures: &[Picture], seconds: f64) -> Result<
     Ok(earliest..=pictures[index].offset)
 }
 
-/// That `payload` is part of `stored`, from one of these offsets on.
+/// Ensures that `payload` is part of `stored`, from one of these offsets on.
 pub fn ensure_from(payload: &[u8], stored: &[u8], offsets: &RangeInclusive<u64>) -> Result<()> {
     ensure!(!payload.is_empty(), "nothing came");
     let is_it = |start: &u64| stored.get(*start as usize..).is_some_and(|rest| rest.starts_with(payload));

@@ -18,17 +18,17 @@ use crate::{Deadline, http};
 pub struct Server {
     /// The process; its standard error is its log.
     pub process: Process,
-    /// Where RTSP is spoken.
+    /// RTSP listen address.
     pub rtsp: SocketAddr,
-    /// Where HTTP is spoken.
+    /// HTTP listen address.
     pub http: SocketAddr,
-    /// Where its wire images are, unless the test chose another place.
+    /// Folder of its wire images, unless the test chose another one.
     pub cache: PathBuf,
     lines: Mutex<mpsc::Receiver<String>>,
     _own_cache: TempDir,
 }
 
-/// How to start a server.
+/// Options of a server to start.
 pub struct Builder<'a> {
     paths: Vec<PathBuf>,
     arguments: Vec<String>,
@@ -62,7 +62,7 @@ impl Server {
         format!("http://{}/{path}", self.http)
     }
 
-    /// What `/api/status` says, for a server that this process can reach.
+    /// `/api/status` of a server that this process can reach.
     pub fn status(&self) -> Result<serde_json::Value> {
         let response = http::get(self.http, "/api/status")?;
         ensure!(response.status == 200, "/api/status answered {}", response.status);
@@ -121,14 +121,14 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Runs it in a network namespace, with its doors on `address` there.
+    /// Runs it in a network namespace, with its listeners on `address` there.
     pub fn inside(mut self, namespace: &'a Namespace, address: &str) -> Self {
         self.namespace = Some(namespace);
         address.clone_into(&mut self.address);
         self
     }
 
-    /// Starts it and waits until it says that both doors are open.
+    /// Starts it and waits until it says that both listeners are ready.
     pub fn start(self) -> Result<Server> {
         let own_cache = tempfile::tempdir().context("making a cache folder")?;
         let cache = self.cache.clone().unwrap_or_else(|| own_cache.path().join("images"));
@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
         let Ok(line) = lines.recv_timeout(Deadline::seconds(15.0).left()) else {
             anyhow::bail!("the server did not get ready; its log:\n{}", process.log());
         };
-        let (rtsp, http) = doors(&line)?;
+        let (rtsp, http) = addresses(&line)?;
         Ok(Server { process, rtsp, http, cache, lines: Mutex::new(lines), _own_cache: own_cache })
     }
 
@@ -151,8 +151,8 @@ impl<'a> Builder<'a> {
             None => Command::new(&words[0]),
         };
         command.args(&words[1..]);
-        let door = format!("{}:0", self.address);
-        command.arg("serve").args(&self.paths).args(["--rtsp", &door, "--http", &door]);
+        let listen = format!("{}:0", self.address);
+        command.arg("serve").args(&self.paths).args(["--rtsp", &listen, "--http", &listen]);
         command.arg("--cache").arg(cache);
         if !self.arguments.iter().any(|argument| argument == "--calibration") {
             command.arg("--calibration").arg(calibration);
@@ -198,12 +198,12 @@ fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
 }
 
 /// Reads `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`.
-fn doors(line: &str) -> Result<(SocketAddr, SocketAddr)> {
+fn addresses(line: &str) -> Result<(SocketAddr, SocketAddr)> {
     let context = || format!("`{line}` is not `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`");
     let rest = line.strip_prefix("ready rtsp=rtsp://").with_context(context)?;
     let (rtsp, http) = rest.split_once("/ http=http://").with_context(context)?;
     let http = http.strip_suffix('/').with_context(context)?;
-    let resolve = |door: &str| door.to_socket_addrs().ok()?.next();
+    let resolve = |address: &str| address.to_socket_addrs().ok()?.next();
     Ok((resolve(rtsp).with_context(context)?, resolve(http).with_context(context)?))
 }
 
@@ -213,8 +213,12 @@ mod tests {
 
     #[test]
     fn the_ready_line_is_read_strictly() {
-        let (rtsp, http) = doors("ready rtsp=rtsp://127.0.0.1:8554/ http=http://127.0.0.1:8080/").unwrap();
+        let (rtsp, http) =
+            addresses("ready rtsp=rtsp://127.0.0.1:8554/ http=http://127.0.0.1:8080/").unwrap();
         assert_eq!((rtsp.port(), http.port()), (8554, 8080));
-        assert!(doors("ready").is_err() && doors("ready rtsp=rtsp://127.0.0.1/ http=http://a:1/").is_err());
+        assert!(
+            addresses("ready").is_err()
+                && addresses("ready rtsp=rtsp://127.0.0.1/ http=http://a:1/").is_err()
+        );
     }
 }

@@ -124,6 +124,7 @@ impl<'a> Sending<'a> {
                 let mut rest = Some(self.case.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
+                    let path = path.for_train(&train, self.headers, self.medium, self.scratch);
                     match path.enqueue(sink, self.medium, &train, self.headers, self.scratch, token) {
                         Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);

@@ -132,9 +132,9 @@ pub(crate) fn of_server(result: &Assessment) -> Option<(String, String)> {
     };
     let why = format!(
         "over {devices}: cheapest per packet in trains of {USUAL_TRAIN}, as streams of 4 Mb/s leave (streaming above: full trains): {}",
-        costs.in_words(&without_memory)
+        costs.in_words(&without_memory, false)
     );
-    Some((costs.cheapest(&without_memory)?.to_string(), why))
+    Some((costs.cheapest(&without_memory, false)?.to_string(), why))
 }
 
 fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {

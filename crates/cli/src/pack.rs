@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
 use wirepath_engine::{BlockingPool, Priority};
-use wirepath_media::ts::{DETECTION_BYTES, Deframer};
+use wirepath_media::ts::{self, DETECTION_BYTES};
 use wirepath_net::raise_descriptor_limit;
 use wirepath_server::images::{self, Cache, Image, Store};
 
@@ -248,19 +248,12 @@ fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, NotP
 
 /// Skips files that are not transport streams.
 fn check_head(asset: &File) -> Result<(), NotPacked> {
-    let mut head = vec![0; 2 * DETECTION_BYTES as usize];
+    let mut head = vec![0; DETECTION_BYTES as usize];
     let length = asset
         .read_at(&mut head, 0)
         .map_err(|error| NotPacked::Failed(format!("byte 0: cannot read: {error}")))?;
-    let mut deframer = Deframer::new();
-    let mut input = &head[..length];
-    let framed = deframer.next(&mut input).map(|event| event.is_some());
-    match framed
-        .and_then(|framed| if framed { Ok(true) } else { deframer.finish().map(|event| event.is_some()) })
-    {
-        Ok(_) => Ok(()),
-        Err(reason) => Err(NotPacked::Skipped(reason.to_string())),
-    }
+    ts::check_head(&head[..length], length < head.len())
+        .map_err(|reason| NotPacked::Skipped(reason.to_string()))
 }
 
 fn failed(error: impl std::fmt::Display) -> NotPacked {

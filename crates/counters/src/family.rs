@@ -58,6 +58,11 @@ impl<L: Label> FamilyCounts<L> {
         self.counts[label.index()]
     }
 
+    /// Adds to the count of this label's value.
+    pub fn add(&mut self, label: L, amount: u64) {
+        self.counts[label.index()] += amount;
+    }
+
     /// The counts of all values together.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()

@@ -1,4 +1,4 @@
-//! What counts: counters of one thread, counters of several, gauges.
+//! Instruments: counters of one thread, counters of several, gauges.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -75,11 +75,6 @@ impl Gauge {
         self.0.fetch_add(amount, Relaxed);
     }
 
-    /// Subtracts; never more than was added.
-    pub fn subtract(&self, amount: u64) {
-        self.0.fetch_sub(amount, Relaxed);
-    }
-
     /// Adds one.
     pub fn increment(&self) {
         self.add(1);
@@ -87,7 +82,7 @@ impl Gauge {
 
     /// Subtracts one.
     pub fn decrement(&self) {
-        self.subtract(1);
+        self.0.fetch_sub(1, Relaxed);
     }
 
     /// Replaces the value.

@@ -52,14 +52,14 @@ pub use metric::{Histogram, Metric, Value};
 ///
 /// The first struct counts; it is `Debug` and `Default`. The second is its snapshot; it is also `Clone`, and
 /// adds up by `+=` and `sum`. Further attributes are those written before each. The doc comment of a line is
-/// the metric's help, its type an [`Instrument`]. The table is the associated constant `METRICS` of the
-/// snapshot.
+/// the metric's help, its type an [`Instrument`]; a `#[serde]` attribute is the snapshot's. The table is the
+/// associated constant `METRICS` of the snapshot.
 #[macro_export]
 macro_rules! counters {
     (
         $(#[$attribute:meta])* $visibility:vis struct $Counters:ident;
         $(#[$snapshot_attribute:meta])* $snapshot_visibility:vis struct $Snapshot:ident;
-        $($(#[doc = $help:literal])+ $name:ident: $Instrument:ty,)+
+        $($(#[doc = $help:literal])+ $(#[serde($($serde:tt)+)])? $name:ident: $Instrument:ty,)+
     ) => {
         $(#[$attribute])*
         #[derive(Debug, Default)]
@@ -70,7 +70,11 @@ macro_rules! counters {
         $(#[$snapshot_attribute])*
         #[derive(Clone, Debug, Default)]
         $snapshot_visibility struct $Snapshot {
-            $($(#[doc = $help])+ $snapshot_visibility $name: <$Instrument as $crate::Instrument>::Reading,)+
+            $(
+                $(#[doc = $help])+
+                $(#[serde($($serde)+)])?
+                $snapshot_visibility $name: <$Instrument as $crate::Instrument>::Reading,
+            )+
         }
 
         impl $Counters {

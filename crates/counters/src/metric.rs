@@ -1,4 +1,4 @@
-//! What is shown of a set: names, help texts and values.
+//! Metrics of a set: names, help texts and values.
 
 /// One metric of a set whose snapshot is `T`.
 #[derive(Debug)]

@@ -1,17 +1,18 @@
-//! Data paths kept for the assessment: those of the papers, and others that no server chooses.
+//! Data paths kept for the assessment: those of the papers, and others that no server or stream chooses. All
+//! paths for blocks are among them.
 
+pub(crate) mod block_path;
+pub(crate) mod block_sink;
 pub(crate) mod gso_zerocopy;
-pub(crate) mod kmsend;
-pub(crate) mod krtpmsend;
 pub(crate) mod ksendfile;
-pub(crate) mod mmap_msend;
-pub(crate) mod mmap_rtpmsend;
+pub(crate) mod loan;
+pub(crate) mod loan_policy;
 pub(crate) mod mmap_send_msend;
 pub(crate) mod mmap_send_rtp;
-pub(crate) mod mmap_writev;
+pub(crate) mod mmap_zerocopy;
 pub(crate) mod read_send_rtp;
 pub(crate) mod read_write;
 pub(crate) mod rtp_sendfile;
-pub(crate) mod rtpsendfile;
+pub(crate) mod send_block;
 pub(crate) mod sendfilew;
 pub(crate) mod uring_send;

@@ -97,37 +97,18 @@ pub struct PathCost {
 }
 
 impl Calibration {
-    /// Cost in nanoseconds of a packet with stored headers in trains of [`USUAL_TRAIN`].
-    pub fn cost_ns(&self, path: DataPath) -> Option<f64> {
-        self.cost_of(path, false)
+    /// Cost in nanoseconds of a packet in trains of [`USUAL_TRAIN`], with stored headers or a session's own.
+    pub(crate) fn cost_ns(&self, path: DataPath, own_headers: bool) -> Option<f64> {
+        let usual = (USUAL_TRAIN, path.name(), own_headers);
+        let is_usual = |cost: &&PathCost| (cost.packets_per_train, &*cost.path, cost.own_headers) == usual;
+        let cost = self.costs.iter().find(is_usual)?.cpu_ns_per_packet;
+        Some(cost).filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 
-    /// The same of a packet with headers of a session's own.
-    pub fn cost_with_own_headers_ns(&self, path: DataPath) -> Option<f64> {
-        self.cost_of(path, true)
-    }
-
-    fn cost_of(&self, path: DataPath, own_headers: bool) -> Option<f64> {
-        let usual = |cost: &&PathCost| {
-            cost.packets_per_train == USUAL_TRAIN
-                && cost.path == path.name()
-                && cost.own_headers == own_headers
-        };
-        self.costs
-            .iter()
-            .find(usual)
-            .map(|cost| cost.cpu_ns_per_packet)
-            .filter(|ns| ns.is_finite() && *ns > 0.0)
-    }
-
-    /// The cheapest of these paths, of equals the first; nothing if none of them was measured.
-    pub fn cheapest(&self, paths: &[DataPath]) -> Option<DataPath> {
-        self.by_cost(paths, false).first().map(|(path, _)| *path)
-    }
-
-    /// The same for packets with headers of a session's own.
-    pub fn cheapest_with_own_headers(&self, paths: &[DataPath]) -> Option<DataPath> {
-        self.by_cost(paths, true).first().map(|(path, _)| *path)
+    /// The cheapest of these paths for packets with stored headers or a session's own, of equals the first;
+    /// `None` if none of them was measured.
+    pub fn cheapest(&self, paths: &[DataPath], own_headers: bool) -> Option<DataPath> {
+        self.by_cost(paths, own_headers).first().map(|(path, _)| *path)
     }
 
     /// Takes over what `other` was measured to cost with stored headers, or with a session's own, if it has a
@@ -136,11 +117,8 @@ impl Calibration {
         for own_headers in [false, true] {
             let theirs = other.costs.iter().filter(|cost| cost.own_headers == own_headers);
             let is_new = |cost: &PathCost| {
-                let same = |ours: &PathCost| {
-                    (&ours.path, ours.packets_per_train, ours.own_headers)
-                        == (&cost.path, cost.packets_per_train, cost.own_headers)
-                };
-                !self.costs.iter().any(same)
+                let key = |of: &PathCost| (of.path.clone(), of.packets_per_train, of.own_headers);
+                !self.costs.iter().any(|ours| key(ours) == key(cost))
             };
             if theirs.clone().any(is_new) {
                 self.costs.retain(|cost| cost.own_headers != own_headers);
@@ -149,36 +127,29 @@ impl Calibration {
         }
     }
 
-    /// Costs of a packet by these paths, the cheapest first, and by those that `--hot-memory` would add:
-    /// `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
-    pub fn in_words(&self, paths: &[DataPath]) -> String {
-        let hot: Vec<DataPath> = DataPath::SERVING
-            .into_iter()
-            .filter(|path| path.needs_hot_memory() && !paths.contains(path) && self.cost_ns(*path).is_some())
-            .collect();
-        let figures = in_words(&self.by_cost(paths, false));
-        match &hot[..] {
-            [] => figures,
-            hot => format!("{figures}; with --hot-memory also {}", in_words(&self.by_cost(hot, false))),
+    /// Costs of a packet by these paths, the cheapest first; of one with stored headers also by paths that
+    /// `--hot-memory` would add: `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring
+    /// 92 ns`.
+    pub fn in_words(&self, paths: &[DataPath], own_headers: bool) -> String {
+        let in_words = |paths: &[DataPath]| {
+            let costs = self.by_cost(paths, own_headers);
+            costs.iter().map(|(path, ns)| format!("{path} {ns:.0} ns")).collect::<Vec<_>>().join(", ")
+        };
+        let hot = |path: &DataPath| path.needs_hot_memory() && !paths.contains(path);
+        let hot: Vec<DataPath> = DataPath::SERVING.into_iter().filter(hot).collect();
+        match in_words(&hot) {
+            hot if hot.is_empty() => in_words(paths),
+            hot => format!("{}; with --hot-memory also {hot}", in_words(paths)),
         }
-    }
-
-    /// Costs of a packet with headers of a session's own by these paths, the cheapest first.
-    pub fn in_words_with_own_headers(&self, paths: &[DataPath]) -> String {
-        in_words(&self.by_cost(paths, true))
     }
 
     /// Those of these paths that were measured, the cheapest first.
     fn by_cost(&self, paths: &[DataPath], own_headers: bool) -> Vec<(DataPath, f64)> {
-        let measured = |path: &DataPath| Some((*path, self.cost_of(*path, own_headers)?));
+        let measured = |path: &DataPath| Some((*path, self.cost_ns(*path, own_headers)?));
         let mut costs: Vec<_> = paths.iter().filter_map(measured).collect();
         costs.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         costs
     }
-}
-
-fn in_words(costs: &[(DataPath, f64)]) -> String {
-    costs.iter().map(|(path, ns)| format!("{path} {ns:.0} ns")).collect::<Vec<_>>().join(", ")
 }
 
 /// The calibrations of one user, at most one for each host, kind of device and MTU.
@@ -202,10 +173,8 @@ impl Calibrations {
     /// Adds one, in place of an earlier one of the same host, device and MTU.
     pub fn add(&mut self, calibration: Calibration) {
         self.version = VERSION;
-        self.entries.retain(|other| {
-            (&other.host, &other.device, other.mtu)
-                != (&calibration.host, &calibration.device, calibration.mtu)
-        });
+        let key = |of: &Calibration| (of.host.clone(), of.device.clone(), of.mtu);
+        self.entries.retain(|other| key(other) != key(&calibration));
         self.entries.push(calibration);
         let surplus = self.entries.len().saturating_sub(MOST_ENTRIES);
         self.entries.drain(..surplus);

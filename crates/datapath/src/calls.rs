@@ -38,12 +38,7 @@ impl DataPath {
             DataPath::ReadSendRtp | DataPath::ReadWritev => Some(2),
             DataPath::MmapWritev | DataPath::Rtpsendfile | DataPath::MmapRtpmsend => Some(1),
             DataPath::MmapSendRtp | DataPath::RtpSendfile | DataPath::MmapSendMsend => Some(4),
-            // One for a whole file.
-            DataPath::Krtpsendfile | DataPath::Krtpmsend => None,
-            DataPath::WireUring | DataPath::WireSendfile | DataPath::GsoWritev | DataPath::GsoZerocopy => {
-                None
-            }
-            DataPath::Sendmmsg | DataPath::Sendfilew => None,
+            _ => None,
         }
     }
 }
@@ -53,13 +48,10 @@ impl BlockPath {
     /// takes at once; nothing for a path that queues, whose calls are shared by trains.
     pub fn calls(self, is_stream: bool) -> Option<RangeInclusive<u64>> {
         match self {
-            BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::Sendfile | BlockPath::MmapSend => {
-                Some(1..=1)
-            }
-            BlockPath::MmapMsend | BlockPath::Ksendfile | BlockPath::Kmsend => Some(1..=1),
             BlockPath::ReadWrite => Some(2..=2),
             // With a second one where the ring has to be waited for.
             BlockPath::UringSend => is_stream.then_some(1..=2),
+            _ => Some(1..=1),
         }
     }
 
@@ -71,8 +63,7 @@ impl BlockPath {
             BlockPath::Sendfile => (is_stream == is_whole_file).then_some(1),
             BlockPath::MmapSend | BlockPath::MmapMsend => (!is_whole_file).then_some(1),
             BlockPath::ReadWrite => (!is_whole_file).then_some(2),
-            BlockPath::Ksendfile | BlockPath::Kmsend => None,
-            BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::UringSend => None,
+            _ => None,
         }
     }
 }

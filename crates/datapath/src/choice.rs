@@ -12,7 +12,7 @@ use wirepath_sys::socket::set_receive_offload;
 
 use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, USUAL_TRAIN, now_unix_s};
 use crate::measure::measure;
-use crate::probe::{probe_host, probe_own_headers};
+use crate::probe::{Working, probe};
 use crate::{DataPath, SendError};
 
 /// A data path and why it was chosen.
@@ -37,12 +37,10 @@ pub struct Choice {
 pub struct Support {
     /// The operator's choice, if there is one.
     forced: Option<DataPath>,
-    /// Paths that work on this host, most preferred first, and why the better ones do not.
-    working: Vec<DataPath>,
-    failures: String,
-    /// The same for packets with headers of a session's own.
-    own: Vec<DataPath>,
-    own_failures: String,
+    /// Paths for packets with stored headers.
+    stored: Working,
+    /// Paths for packets with headers of a session's own.
+    own: Working,
     host: Host,
     calibrations: Mutex<Calibrations>,
     /// Step-downs met while sending, by the local address that the route uses. They are for people to see:
@@ -57,21 +55,21 @@ impl Support {
     /// are left out where there is none.
     pub fn probe(forced: Option<DataPath>, calibrations: Calibrations, hot_memory: bool) -> Support {
         let host = Host::this();
-        let (working, failures) = match forced {
-            Some(path) => (vec![path], String::new()),
-            None => probe_host(&host.kernel, hot_memory),
-        };
-        let (own, own_failures) = match forced {
-            Some(_) => (Vec::new(), String::new()),
-            None => probe_own_headers(),
+        let (stored, own) = match forced {
+            Some(path) => (Working { paths: vec![path], ..Working::default() }, Working::default()),
+            None => {
+                let serving = DataPath::SERVING.into_iter();
+                let serving = serving.filter(|path| hot_memory || !path.needs_hot_memory());
+                (probe(serving, &host.kernel), probe(DataPath::OWN_HEADERS, &host.kernel))
+            }
         };
         let calibrations = Mutex::new(calibrations);
-        Support { forced, working, failures, own, own_failures, host, calibrations, noted: Mutex::default() }
+        Support { forced, stored, own, host, calibrations, noted: Mutex::default() }
     }
 
     /// The choice for a usual device: one that computes checksums and has Ethernet's MTU.
     pub fn host(&self) -> Choice {
-        self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).unwrap_or_else(|| self.first())
+        self.measured(&USUAL_DEVICE, USUAL_MTU).unwrap_or_else(|| self.first())
     }
 
     /// The path for a session that sends from the local address `local` with this MTU.
@@ -84,7 +82,7 @@ impl Support {
             return choice;
         }
         match route.without_checksums {
-            Some(device) if self.working.first().is_some_and(|path| path.refers_to_pages()) => Choice {
+            Some(device) if self.stored.paths.first().is_some_and(|path| path.refers_to_pages()) => Choice {
                 path: DataPath::GsoWritev,
                 reason: format!(
                     "{device} computes no checksums, so a payload sent by reference would be read after all"
@@ -97,51 +95,47 @@ impl Support {
     /// The path for the same session's packets once their headers are its own, where the other path sends
     /// stored ones.
     pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
-        self.forced_for_own_headers().unwrap_or_else(|| self.own_headers(&Route::from(local).kinds, mtu))
+        self.own_headers(|| Route::from(local).kinds, mtu)
     }
 
     /// The same for a usual device.
     pub fn host_for_own_headers(&self) -> Choice {
-        let usual = || self.own_headers(&[DeviceKind::WithChecksums], USUAL_MTU);
-        self.forced_for_own_headers().unwrap_or_else(usual)
+        self.own_headers(|| USUAL_DEVICE.to_vec(), USUAL_MTU)
     }
 
-    fn forced_for_own_headers(&self) -> Option<Choice> {
-        match self.forced? {
-            path if path.makes_headers() => Some(self.first()),
-            path => {
-                Some(Choice { path: DataPath::GsoWritev, reason: format!("{path} sends stored headers") })
+    /// The operator's path, else the one that was measured to be the cheapest, else the most preferred one.
+    fn own_headers(&self, devices: impl FnOnce() -> Vec<DeviceKind>, mtu: u32) -> Choice {
+        match self.forced {
+            Some(path) if path.makes_headers() => return self.first(),
+            Some(path) => {
+                return Choice { path: DataPath::GsoWritev, reason: format!("{path} sends stored headers") };
             }
+            None => {}
         }
-    }
-
-    /// The path that was measured to be the cheapest, else the most preferred one.
-    fn own_headers(&self, devices: &[DeviceKind], mtu: u32) -> Choice {
-        let failures = &self.own_failures;
-        let calibrations = self.calibrations.lock();
-        let measured = calibrations.find(&self.host, devices, mtu).and_then(|calibration| {
-            let path = calibration.cheapest_with_own_headers(&self.own)?;
-            let costs = calibration.in_words_with_own_headers(&self.own);
-            Some(Choice {
-                path,
-                reason: format!("{failures}cheapest per packet: {costs} ({})", calibration.origin),
-            })
+        let Working { paths, failures } = &self.own;
+        let makes_headers = || self.stored.paths.iter().find(|path| path.makes_headers());
+        let (devices, calibrations) = (devices(), self.calibrations.lock());
+        let measured = calibrations.find(&self.host, &devices, mtu).and_then(|calibration| {
+            let (path, costs) = (calibration.cheapest(paths, true)?, calibration.in_words(paths, true));
+            let reason = format!("{failures}cheapest per packet: {costs} ({})", calibration.origin);
+            Some(Choice { path, reason })
         });
         measured.unwrap_or_else(|| Choice {
-            path: self.own.first().copied().unwrap_or(self.first_that_makes_headers()),
+            path: paths.first().or_else(makes_headers).copied().unwrap_or(DataPath::ReadWritev),
             reason: format!("{failures}works on this host, and nothing was measured"),
         })
     }
 
     /// Returns whether the choice rests on nothing but an order of preference.
     pub fn is_unmeasured(&self) -> bool {
-        let knows_all = |calibrations: &Calibrations| {
-            let found = calibrations.find(&self.host, &[DeviceKind::WithChecksums], USUAL_MTU);
-            let is_known = |path: &DataPath| found?.cost_with_own_headers_ns(*path);
-            self.own.len() < 2 || self.own.iter().all(|path| is_known(path).is_some())
-        };
-        let is_unmeasured = self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).is_none();
-        self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations.lock()))
+        if self.forced.is_some() {
+            return false;
+        }
+        let is_unmeasured = self.measured(&USUAL_DEVICE, USUAL_MTU).is_none();
+        let calibrations = self.calibrations.lock();
+        let found = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU);
+        let is_known = |path: &DataPath| found.is_some_and(|found| found.cost_ns(*path, true).is_some());
+        is_unmeasured || (self.own.paths.len() > 1 && !self.own.paths.iter().all(is_known))
     }
 
     /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a
@@ -159,14 +153,14 @@ impl Support {
             Ok(socket)
         };
         let paths: Vec<DataPath> =
-            self.working.iter().copied().filter(|path| !path.needs_hot_memory()).collect();
+            self.stored.paths.iter().copied().filter(|path| !path.needs_hot_memory()).collect();
         let calibration = Calibration {
             host: self.host.clone(),
             device: DeviceKind::WithChecksums,
             mtu: USUAL_MTU,
             origin: "measured by the server over the loopback device".to_owned(),
             unix_s: now_unix_s(),
-            costs: measure(&paths, &self.own, &connect, budget)?.costs,
+            costs: measure(&paths, &self.own.paths, &connect, budget)?.costs,
         };
         self.calibrations.lock().complete(&calibration);
         Ok(calibration)
@@ -187,35 +181,29 @@ impl Support {
         if self.forced.is_some() {
             return None;
         }
+        let Working { paths, failures } = &self.stored;
         let calibrations = self.calibrations.lock();
         let calibration = calibrations.find(&self.host, devices, mtu)?;
-        let (path, why) = match self.working.first() {
-            Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => {
+        let (path, why) = match paths.first() {
+            Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path, false).is_none() => {
                 (*path, "it was given memory (--hot-memory), and is not among what was measured")
             }
-            _ => (calibration.cheapest(&self.working)?, "cheapest"),
+            _ => (calibration.cheapest(paths, false)?, "cheapest"),
         };
-        let reason = format!(
-            "{}{why} per packet in trains of {USUAL_TRAIN}: {} ({})",
-            self.failures,
-            calibration.in_words(&self.working),
-            calibration.origin
-        );
+        let (costs, origin) = (calibration.in_words(paths, false), &calibration.origin);
+        let reason = format!("{failures}{why} per packet in trains of {USUAL_TRAIN}: {costs} ({origin})");
         Some(Choice { path, reason })
     }
 
     /// The most preferred path that works.
     fn first(&self) -> Choice {
-        let reason = match (self.forced, self.working.first()) {
+        let Working { paths, failures } = &self.stored;
+        let reason = match (self.forced, paths.first()) {
             (Some(_), _) => "asked for by the operator".to_owned(),
-            (None, Some(_)) => format!("{}works on this host (Linux {})", self.failures, self.host.kernel),
-            (None, None) => format!("{}nothing better worked", self.failures),
+            (None, Some(_)) => format!("{failures}works on this host (Linux {})", self.host.kernel),
+            (None, None) => format!("{failures}nothing better worked"),
         };
-        Choice { path: self.working.first().copied().unwrap_or(DataPath::ReadWritev), reason }
-    }
-
-    fn first_that_makes_headers(&self) -> DataPath {
-        self.working.iter().copied().find(|path| path.makes_headers()).unwrap_or(DataPath::ReadWritev)
+        Choice { path: paths.first().copied().unwrap_or(DataPath::ReadWritev), reason }
     }
 
     /// Notes that a route from `local` cannot do `from`, and that `to` is used there; logs it the first time.
@@ -254,6 +242,9 @@ impl From<IpAddr> for Route {
 /// MTU of Ethernet in bytes.
 const USUAL_MTU: u32 = 1500;
 
+/// A device that computes checksums.
+const USUAL_DEVICE: [DeviceKind; 1] = [DeviceKind::WithChecksums];
+
 /// Returns whether a device computes checksums; one that does not say is assumed to: errors step down.
 fn computes_checksums(device: &device::DeviceName) -> bool {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return true };
@@ -287,9 +278,9 @@ mod tests {
         let unmeasured = support.choose_for_own_headers(local, 1500);
         assert_eq!(unmeasured.path, DataPath::GsoWritev);
         let says_why = unmeasured.reason.contains("needs the kernel module");
-        assert_eq!(says_why, !support.own.contains(&DataPath::Krtpsendfile), "{}", unmeasured.reason);
+        assert_eq!(says_why, !support.own.paths.contains(&DataPath::Krtpsendfile), "{}", unmeasured.reason);
 
-        support.own = DataPath::OWN_HEADERS.to_vec();
+        support.own.paths = DataPath::OWN_HEADERS.to_vec();
         for (kernel_ns, expected) in [(110.0, DataPath::GsoWritev), (90.0, DataPath::Krtpsendfile)] {
             let cost = |(path, ns): (DataPath, f64)| PathCost {
                 path: path.name().to_owned(),

@@ -1,6 +1,7 @@
 //! Errors of sending.
 
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 
 /// Error of sending a train, or the rest of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +74,7 @@ impl SendError {
 
     /// As [`SendError::of_udp`], for errors of `std`.
     pub(crate) fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
-        SendError::of_udp(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+        SendError::of_udp(call, errno_of(error))
     }
 }
 

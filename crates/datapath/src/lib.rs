@@ -1,11 +1,12 @@
 //! Data paths from storage to a socket, one file each, and the choice between them: those that serve in
 //! `serving`, those kept for the assessment in `assessed`.
 //!
-//! For streaming, a data path takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many
-//! packets it sent: [`DataPath::send`]. For download, without headers, it takes an [`Extent`] of a file and a
-//! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends
-//! part of a datagram or allocates; each says which call failed. [`DataPath::enqueue`] and
-//! [`SendContext::flush`] send many trains in one call, by paths that can.
+//! A [`DataPath`] takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many packets it
+//! sent: [`DataPath::send`]. [`ResolvedPath::enqueue`] and [`SendContext::flush`] send many trains in one
+//! call, by paths that can. HTTP bodies and streams leave by [`sendfile::to_stream`] and [`Pipe`]. A
+//! [`BlockPath`], for the assessment only, takes an [`Extent`] of a file and a [`BlockSink`], UDP or TCP, and
+//! answers how many bytes it sent. None blocks, sends part of a datagram or allocates; each names the call
+//! that failed.
 //!
 //! ```
 //! use std::io::Write;
@@ -37,44 +38,42 @@
 //! ```
 
 mod assessed;
-mod block_path;
-mod block_sink;
 mod buffer;
 pub mod calibration;
 mod calls;
 mod choice;
 mod cork;
 mod error;
-mod loan_policy;
 mod loans;
 mod mapped_file;
 pub mod measure;
-mod module_device;
+mod names;
 mod path;
+mod pipe;
 mod probe;
 mod request;
 mod send;
 mod send_context;
 mod serving;
 mod sink;
-mod splice;
 mod train;
 mod uring;
 
-pub use block_path::{BlockPath, UnknownBlockPath};
-pub use block_sink::BlockSink;
+pub use assessed::block_path::BlockPath;
+pub use assessed::block_sink::BlockSink;
+pub use assessed::loan_policy::{LoanPolicy, LoanSwitch};
 pub use choice::{Choice, Support};
 pub use error::SendError;
-pub use loan_policy::{LoanPolicy, LoanSwitch};
 pub use loans::{LOANS_FOR_A_READING, LoanCounts};
 pub use mapped_file::{Extent, MappedFile, PageCache};
-pub use path::{DataPath, UnknownDataPath};
+pub use names::UnknownPath;
+pub use path::DataPath;
+pub use pipe::Pipe;
 pub use probe::{Trial, release, try_on_loopback};
-pub use send::TrainPath;
+pub use send::ResolvedPath;
 pub use send_context::{SendContext, SendOutcome};
 pub use serving::sendfile;
 pub use sink::{UdpSink, path_mtu};
-pub use splice::Pipe;
 pub use train::{Headers, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
@@ -85,6 +84,8 @@ pub use wirepath_sys::append;
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
+/// The errno of an [`io::Error`](std::io::Error).
+pub use wirepath_sys::errno_of;
 /// Mappings of files and memory that only the kernel reads.
 pub use wirepath_sys::mapping::Mapping;
 /// Error of opening the kernel module's device.

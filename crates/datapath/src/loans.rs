@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use wirepath_sys::errno_of;
 use wirepath_sys::zerocopy::{self, Returned};
 
 /// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table
@@ -156,7 +157,7 @@ impl<T> Loans<T> {
                 Ok(Some(sent))
             }
             Err(error) => {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+                let errno = errno_of(&error);
                 if errno != Errno::AGAIN {
                     // It may have got a number before it failed; if so, its notice is there already.
                     self.read_all(socket)?;
@@ -223,7 +224,7 @@ impl<T> Loans<T> {
         match zerocopy::returned(socket) {
             Ok(Some(returned)) => self.take_back(returned),
             Ok(None) => return Ok(false),
-            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL)),
+            Err(error) => return Err(errno_of(&error)),
         }
         Ok(true)
     }
@@ -255,7 +256,7 @@ impl<T> Loans<T> {
 }
 
 fn is_too_much<S>(sent: &io::Result<S>) -> bool {
-    sent.as_ref().is_err_and(|error| Errno::from_io_error(error) == Some(Errno::NOBUFS))
+    sent.as_ref().is_err_and(|error| errno_of(error) == Errno::NOBUFS)
 }
 
 fn is_ready(socket: BorrowedFd<'_>) -> io::Result<bool> {

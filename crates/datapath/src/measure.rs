@@ -1,16 +1,15 @@
 //! Measures what the paths of a server cost here, in seconds: enough to choose by, not to publish.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::UdpSocket;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
-use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 
 use crate::calibration::{PACKET_SIZE, PathCost, USUAL_TRAIN};
+use crate::probe::{in_memory, ready_packets};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 
 /// Packets in the longest trains: what one datagram of IPv4 holds.
@@ -72,7 +71,8 @@ fn measure_registered(
     register: impl Fn(&mut SendContext, &MappedFile) -> io::Result<()>,
 ) -> io::Result<Measured> {
     let started = Instant::now();
-    let file = packets_file()?;
+    let block = ready_packets(RUN, LONGEST_TRAIN, PACKET_SIZE.into());
+    let file = in_memory(&block, FILE_PACKETS / LONGEST_TRAIN)?;
     let mut context = SendContext::default();
     let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
     let stored = paths.iter().map(|path| (*path, Headers::Stored));
@@ -156,7 +156,8 @@ impl Lane {
         for _ in 0..(BURST_BUFFERS / buffers_per_train).max(1) {
             let mut rest = Some(self.train());
             while let Some(train) = rest.take() {
-                match self.path.enqueue(&self.sink, file, &train, self.headers, context, 0) {
+                let path = self.path.for_train(&train, self.headers, file, context);
+                match path.enqueue(&self.sink, file, &train, self.headers, context, 0) {
                     Ok(SendOutcome::Sent(packets)) => {
                         *sent += u64::from(packets);
                         rest = train.after(packets);
@@ -208,20 +209,6 @@ const RUN: Run = Run {
     first: Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 0, timestamp: 0, ssrc: 0 },
     step: 0,
 };
-
-/// Ready packets in memory of our own, so that no storage is touched.
-fn packets_file() -> io::Result<MappedFile> {
-    let mut file = File::from(memfd_create("wirepath-measure", MemfdFlags::CLOEXEC)?);
-    let mut block = Vec::new();
-    for index in 0..LONGEST_TRAIN {
-        block.extend_from_slice(&RUN.header(index).to_bytes());
-        block.resize(block.len() + usize::from(PACKET_SIZE) - HEADER_LENGTH, index as u8);
-    }
-    for _ in 0..FILE_PACKETS / LONGEST_TRAIN {
-        file.write_all(&block)?;
-    }
-    MappedFile::new(file, u64::from(FILE_PACKETS) * u64::from(PACKET_SIZE))
-}
 
 /// User and system time of this thread.
 fn thread_time() -> Duration {

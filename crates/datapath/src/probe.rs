@@ -10,44 +10,39 @@ use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
-/// The paths that work here, most preferred first, and why others do not.
-pub(crate) fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<DataPath>, String) {
-    let mut failures = String::new();
-    let mut works = |path: &DataPath| {
-        if *path == DataPath::WireSendfile && release(kernel).is_some_and(|release| release < (6, 5)) {
-            failures.push_str("sendfile to UDP copies before Linux 6.5; ");
-            return false;
-        }
-        match try_on_loopback(*path) {
-            Ok(()) => true,
-            Err(Trial::Failed(why)) => {
-                failures.push_str(&format!("{path}: {why}; "));
-                false
-            }
-            // It may work where it is needed; if it does not, sessions step down.
-            Err(Trial::Impossible(why)) => {
-                failures.push_str(&format!("{path} could not be tried: {why}; "));
-                true
-            }
-        }
-    };
-    let candidates = DataPath::SERVING.into_iter().filter(|path| hot_memory || !path.needs_hot_memory());
-    let working = candidates.filter(|path| works(path)).collect();
-    (working, failures)
+/// Paths that work on this host.
+#[derive(Debug, Default)]
+pub(crate) struct Working {
+    /// The most preferred first.
+    pub(crate) paths: Vec<DataPath>,
+    /// Failures of the others.
+    pub(crate) failures: String,
 }
 
-/// The paths that work here for packets with headers of a session's own, most preferred first, and why others
-/// do not.
-pub(crate) fn probe_own_headers() -> (Vec<DataPath>, String) {
-    let mut failures = String::new();
-    let mut works = |path: &DataPath| match try_on_loopback(*path) {
-        Err(Trial::Failed(why)) => {
-            failures.push_str(&format!("{path}: {why}; "));
-            false
-        }
-        Ok(()) | Err(Trial::Impossible(_)) => true,
-    };
-    (DataPath::OWN_HEADERS.into_iter().filter(|path| works(path)).collect(), failures)
+/// Tries paths, the most preferred first, on a host with this kernel.
+pub(crate) fn probe(candidates: impl IntoIterator<Item = DataPath>, kernel: &str) -> Working {
+    let mut working = Working::default();
+    for path in candidates {
+        let failure = match try_on_loopback(path) {
+            _ if path == DataPath::WireSendfile
+                && release(kernel).is_some_and(|release| release < (6, 5)) =>
+            {
+                "sendfile to UDP copies before Linux 6.5; ".to_owned()
+            }
+            Err(Trial::Failed(why)) => format!("{path}: {why}; "),
+            // It may work where it is needed; if it does not, sessions step down.
+            Err(Trial::Impossible(why)) => {
+                working.paths.push(path);
+                format!("{path} could not be tried: {why}; ")
+            }
+            Ok(()) => {
+                working.paths.push(path);
+                String::new()
+            }
+        };
+        working.failures.push_str(&failure);
+    }
+    working
 }
 
 /// Major and minor number in a kernel's release, where it begins with such.
@@ -116,16 +111,27 @@ fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
 fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
     let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run { first, step: 0 };
-    let mut packets = Vec::new();
-    for index in 0..3 {
-        packets.extend_from_slice(&run.header(index).to_bytes());
-        packets.resize(packets.len() + PACKET_SIZE - HEADER_LENGTH, index as u8);
-    }
-    let file = File::from(memfd_create("wirepath-probe", MemfdFlags::CLOEXEC)?);
-    (&file).write_all(&packets)?;
+    let packets = ready_packets(run, 3, PACKET_SIZE);
     let length = packets.len() as u32;
     let train = Train { offset: 0, length, packet_size: PACKET_SIZE as u16, skip: 0, first: 0, run };
-    Ok((MappedFile::new(file, length.into())?, train, packets))
+    Ok((in_memory(&packets, 1)?, train, packets))
+}
+
+/// Packets of one size with the headers of a run.
+pub(crate) fn ready_packets(run: Run, count: u32, packet_size: usize) -> Vec<u8> {
+    let mut packets = Vec::new();
+    for index in 0..count {
+        packets.extend_from_slice(&run.header(index).to_bytes());
+        packets.resize(packets.len() + packet_size - HEADER_LENGTH, index as u8);
+    }
+    packets
+}
+
+/// A file in memory, so that no storage is touched, with some copies of `bytes`.
+pub(crate) fn in_memory(bytes: &[u8], copies: u32) -> io::Result<MappedFile> {
+    let mut file = File::from(memfd_create("wirepath-packets", MemfdFlags::CLOEXEC)?);
+    (0..copies).try_for_each(|_| file.write_all(bytes))?;
+    MappedFile::new(file, bytes.len() as u64 * u64::from(copies))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Requests to data paths.
+//! Requests to data paths for trains.
 
 use std::os::fd::BorrowedFd;
 
 use wirepath_media::rtp::HEADER_LENGTH;
 
-use crate::{BlockSink, Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
+use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// A train to send from a file, behind headers, to a sink.
 pub(crate) struct TrainRequest<'a> {
@@ -12,14 +12,6 @@ pub(crate) struct TrainRequest<'a> {
     pub(crate) file: &'a MappedFile,
     pub(crate) train: Train,
     pub(crate) headers: Headers,
-    pub(crate) context: &'a mut SendContext,
-}
-
-/// An extent of a file to send to a sink, without headers.
-pub(crate) struct BlockRequest<'a> {
-    pub(crate) sink: &'a BlockSink,
-    pub(crate) file: &'a MappedFile,
-    pub(crate) extent: Extent,
     pub(crate) context: &'a mut SendContext,
 }
 

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::gather::Gather;
-use wirepath_sys::module::OpenError;
+use wirepath_sys::module::{Module, OpenError};
 use wirepath_sys::region::Region;
 
 use crate::buffer::Buffer;
-use crate::module_device::ModuleDevice;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 
@@ -20,7 +19,7 @@ use crate::{Extent, MappedFile, SendError};
 pub struct SendContext {
     pub(crate) gather: Gather,
     pub(crate) buffer: Buffer,
-    pub(crate) device: ModuleDevice,
+    module: Option<Module>,
     ring: Option<Uring>,
 }
 
@@ -43,7 +42,21 @@ impl SendContext {
     /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says
     /// in words why not.
     pub fn open_module(&mut self) -> Result<(), OpenError> {
-        self.device.open().map(drop)
+        self.opened_module().map(drop)
+    }
+
+    fn opened_module(&mut self) -> Result<&Module, OpenError> {
+        match &mut self.module {
+            Some(module) => Ok(module),
+            module => Ok(module.insert(Module::open()?)),
+        }
+    }
+
+    /// The kernel module's device, opened if need be, for a path that is about to send.
+    #[inline]
+    pub(crate) fn module(&mut self) -> Result<&Module, SendError> {
+        self.opened_module()
+            .map_err(|error| SendError::Unsupported { call: "open(/dev/wirepath)", errno: error.errno() })
     }
 
     /// Begins to register a region with the ring, which [`SendContext::poll_registrations`] continues.

@@ -2,10 +2,6 @@
 
 pub(crate) mod gso_writev;
 pub(crate) mod kernel_module;
-pub(crate) mod krtpsendfile;
-pub(crate) mod loan;
-pub(crate) mod mmap_send;
-pub(crate) mod mmap_zerocopy;
 pub(crate) mod read_writev;
 pub mod sendfile;
 pub(crate) mod sendmmsg;

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::SendFlags;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery as V4, Ipv6PathMtuDiscovery as V6};
+use wirepath_sys::datagrams::payload_room;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::header_blocks::HeaderBlocks;
-use wirepath_sys::socket::{set_fragmentation, set_segment};
+use wirepath_sys::socket::set_segment;
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
@@ -27,15 +29,31 @@ const HEADER_BLOCKS: usize = 64;
 /// # Errors
 /// `ENOTCONN` if it is not connected, else those of the calls.
 pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
-    wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
+    let mtu = match socket.local_addr()? {
+        SocketAddr::V4(_) => sockopt::ip_mtu(socket),
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(socket),
+    };
+    Ok(mtu?)
+}
+
+/// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
+pub(crate) fn set_fragmentation(socket: impl AsFd, local: SocketAddr, allowed: bool) -> io::Result<()> {
+    match local {
+        SocketAddr::V4(_) => {
+            sockopt::set_ip_mtu_discover(socket, if allowed { V4::DONT } else { V4::WANT })?;
+        }
+        SocketAddr::V6(_) => {
+            sockopt::set_ipv6_mtu_discover(socket, if allowed { V6::DONT } else { V6::WANT })?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether packets of this size fit the MTU of the path that the socket is connected to. Where
 /// segments are cut for the sake of checksums only, or by the kernel module, packets may be fragmented if
 /// they do not.
 pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
-    let headers = |local: SocketAddr| if local.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    let room = || Ok::<u32, io::Error>(path_mtu(socket)?.saturating_sub(headers(socket.local_addr()?)));
+    let room = || Ok::<u32, io::Error>(payload_room(path_mtu(socket)?, socket.local_addr()?));
     room().is_ok_and(|room| u32::from(packet_size) <= room)
 }
 
@@ -151,5 +169,23 @@ impl UdpSink {
     /// The local address that packets come from.
     pub fn local_address(&self) -> SocketAddr {
         self.local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_path_has_an_mtu_once_connected() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = socket.local_addr().unwrap();
+        assert_eq!(path_mtu(&socket).unwrap_err().kind(), io::ErrorKind::NotConnected);
+        socket.connect(local).unwrap();
+        assert!(path_mtu(&socket).unwrap() >= 1280);
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let socket = UdpSocket::bind(address).unwrap();
+            set_fragmentation(&socket, socket.local_addr().unwrap(), true).unwrap();
+        }
     }
 }

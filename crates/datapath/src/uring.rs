@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
@@ -79,8 +80,8 @@ pub struct RegisterError {
 }
 
 fn hint(error: &io::Error) -> &'static str {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOMEM) => {
+    match errno_of(error) {
+        Errno::NOMEM => {
             "; the limit of locked memory is too low (ulimit -l, LimitMEMLOCK= in a systemd unit): each engine thread needs as \
              much as is held, or CAP_IPC_LOCK"
         }
@@ -265,13 +266,13 @@ fn piece_end(start: usize) -> usize {
 
 /// Says why there is no ring, and what to do.
 fn explain(error: io::Error) -> io::Error {
-    let words = match Errno::from_io_error(&error) {
-        Some(Errno::NOSYS) => "this kernel was built without io_uring, or a container's filter hides it",
-        Some(Errno::PERM | Errno::ACCESS) => {
+    let words = match errno_of(&error) {
+        Errno::NOSYS => "this kernel was built without io_uring, or a container's filter hides it",
+        Errno::PERM | Errno::ACCESS => {
             "io_uring is not allowed here (sysctl kernel.io_uring_disabled, or a container's filter)"
         }
-        Some(Errno::OPNOTSUPP | Errno::INVAL) => "io_uring sends without a copy from Linux 6.0 on",
-        Some(Errno::NOMEM) => "the limit of locked memory is too low for io_uring (ulimit -l)",
+        Errno::OPNOTSUPP | Errno::INVAL => "io_uring sends without a copy from Linux 6.0 on",
+        Errno::NOMEM => "the limit of locked memory is too low for io_uring (ulimit -l)",
         _ => "io_uring cannot be used",
     };
     io::Error::new(error.kind(), format!("{words}: {error}"))

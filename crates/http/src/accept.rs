@@ -10,7 +10,7 @@ pub enum Listing {
     Json,
 }
 
-/// How much a client likes HTML and JSON, each 0 to 1000.
+/// Weights of HTML and JSON for a client, each 0 to 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accept {
     html: u16,

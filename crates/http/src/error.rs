@@ -1,10 +1,10 @@
-//! Limits of heads, and why a head cannot be read.
+//! Limits and errors of heads.
 
 use http::StatusCode;
 
 use crate::PathError;
 
-/// Longest head in bytes, and all that is ever buffered of a connection.
+/// Longest head of a request in bytes, and all that is ever buffered of a client's connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
 /// Most header fields in a head.
@@ -26,11 +26,11 @@ pub enum HeadError {
     #[error("unsupported version: expected HTTP/1.1 or HTTP/1.0")]
     Version,
     /// The request line alone is longer than a head may be.
-    #[error("request line too long: more than {HEAD_LIMIT} bytes")]
-    LineTooLong,
+    #[error("request line too long: more than {0} bytes")]
+    LineTooLong(usize),
     /// The head is too long.
-    #[error("head too long: more than {HEAD_LIMIT} bytes")]
-    TooLong,
+    #[error("head too long: more than {0} bytes")]
+    TooLong(usize),
     /// The head has too many fields.
     #[error("too many fields: more than {HEADER_LIMIT}")]
     TooManyFields,
@@ -50,8 +50,8 @@ impl HeadError {
     pub fn status(self) -> StatusCode {
         match self {
             Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            Self::LineTooLong => StatusCode::URI_TOO_LONG,
-            Self::TooLong | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::LineTooLong(_) => StatusCode::URI_TOO_LONG,
+            Self::TooLong(_) | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         }
     }

@@ -137,13 +137,26 @@ pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
     head.extend_from_slice(first_line.as_bytes());
     head.extend_from_slice(b"\r\n");
     for (name, value) in fields {
-        head.extend_from_slice(name.as_str().as_bytes());
+        extend_with_name(&mut head, name);
         head.extend_from_slice(b": ");
         head.extend_from_slice(value.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
     head.extend_from_slice(b"\r\n");
     head
+}
+
+/// Appends a field name in its usual spelling, such as `Content-Length`: readers must ignore case (RFC 9110
+/// section 5.1), but scripts that search for names often do not.
+fn extend_with_name(head: &mut Vec<u8>, name: &HeaderName) {
+    if name == header::ETAG {
+        return head.extend_from_slice(b"ETag");
+    }
+    let mut begins_word = true;
+    for byte in name.as_str().bytes() {
+        head.push(if begins_word { byte.to_ascii_uppercase() } else { byte });
+        begins_word = byte == b'-';
+    }
 }
 
 /// Writes the status line of a response. The version is always ours (RFC 9110 section 2.5).

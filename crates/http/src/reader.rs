@@ -1,11 +1,15 @@
 //! Request heads from a stream of bytes (RFC 9112 sections 2 to 6), however it is cut into pieces.
 
-use crate::{HEAD_LIMIT, HeadError, Request, RequestHead};
+use std::ops::Range;
+
+use crate::{HEAD_LIMIT, HeadError, Request, RequestHead, ResponseHead};
 
 /// Reads the heads of one connection: [`feed`](Self::feed) what arrives, then take
 /// [`next`](Self::next) until there is none, then feed again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HeadReader {
+    /// Longest head in bytes.
+    limit: usize,
     buffer: Vec<u8>,
     /// Beginning of the unread bytes.
     start: usize,
@@ -15,13 +19,24 @@ pub struct HeadReader {
     body_length: u64,
 }
 
+impl Default for HeadReader {
+    fn default() -> Self {
+        Self::with_limit(HEAD_LIMIT)
+    }
+}
+
 impl HeadReader {
+    /// A reader of heads of at most `limit` bytes.
+    pub fn with_limit(limit: usize) -> Self {
+        Self { limit, buffer: Vec::new(), start: 0, scanned: 0, body_length: 0 }
+    }
+
     /// Takes bytes that arrived and answers how many: fewer than given, or none, while unread heads fill the
     /// buffer. After [`next`](Self::next) has answered `None` there is always room for one.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let skipped = self.skip_body(bytes);
         self.compact();
-        let room = HEAD_LIMIT - self.buffer.len();
+        let room = self.limit - self.buffer.len();
         let taken = room.min(bytes.len() - skipped);
         self.buffer.extend_from_slice(&bytes[skipped..skipped + taken]);
         skipped + taken
@@ -29,7 +44,7 @@ impl HeadReader {
 
     /// Bytes that [`feed`](Self::feed) takes now at least.
     pub fn room(&self) -> usize {
-        HEAD_LIMIT - (self.buffer.len() - self.start)
+        self.limit - (self.buffer.len() - self.start)
     }
 
     /// The next request, or `None` until more bytes are fed. Its body, if it has one, is skipped.
@@ -50,12 +65,22 @@ impl HeadReader {
     pub fn next_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
         self.skip_empty_lines();
         self.check_first_byte()?;
-        let Some(end) = self.find_end() else {
-            return self.check_length().map(|()| None);
-        };
-        let start = std::mem::replace(&mut self.start, end);
-        self.scanned = end;
-        RequestHead::parse(&self.buffer[start..end]).map(Some)
+        let Some(head) = self.next_range()? else { return Ok(None) };
+        RequestHead::parse(&self.buffer[head]).map(Some)
+    }
+
+    /// The head of the next response, or `None` until more bytes are fed. Its body is [taken](Self::take) by
+    /// the caller.
+    pub fn next_response(&mut self) -> Result<Option<ResponseHead>, HeadError> {
+        self.skip_empty_lines();
+        // At once, not at the end of the head or after a timeout.
+        if self.buffer[self.start..].iter().zip(b"HTTP/1.").any(|(byte, expected)| byte != expected) {
+            return Err(HeadError::Malformed(httparse::Error::Version));
+        }
+        let Some(head) = self.next_range()? else { return Ok(None) };
+        // The head ends at its first empty line, so a parser that misses the end has seen something else.
+        let head = ResponseHead::parse(&self.buffer[head])?;
+        head.map(|(head, _)| Some(head)).ok_or(HeadError::Malformed(httparse::Error::NewLine))
     }
 
     /// Takes up to `most` bytes that were fed and follow the last head.
@@ -99,6 +124,15 @@ impl HeadReader {
         self.scanned = self.scanned.max(self.start);
     }
 
+    /// Takes a head out of the buffer, once it is complete.
+    fn next_range(&mut self) -> Result<Option<Range<usize>>, HeadError> {
+        let Some(end) = self.find_end() else {
+            return self.check_length().map(|()| None);
+        };
+        self.scanned = end;
+        Ok(Some(std::mem::replace(&mut self.start, end)..end))
+    }
+
     /// Finds the end of the empty line that ends the head.
     fn find_end(&mut self) -> Option<usize> {
         for at in self.scanned..self.buffer.len() {
@@ -122,9 +156,9 @@ impl HeadReader {
     /// Refuses a full buffer without the end of a head.
     fn check_length(&self) -> Result<(), HeadError> {
         let unread = &self.buffer[self.start..];
-        match unread.len() == HEAD_LIMIT {
-            true if unread.contains(&b'\n') => Err(HeadError::TooLong),
-            true => Err(HeadError::LineTooLong),
+        match unread.len() == self.limit {
+            true if unread.contains(&b'\n') => Err(HeadError::TooLong(self.limit)),
+            true => Err(HeadError::LineTooLong(self.limit)),
             false => Ok(()),
         }
     }

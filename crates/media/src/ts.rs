@@ -26,7 +26,7 @@ pub use association::association;
 pub use choice::Played;
 pub use clock::{Clock, NOMINAL_TICKS_PER_PACKET, Rate, Stretch};
 pub use deframe::{Deframer, Event, Packets};
-pub use framing::{DETECTION_BYTES, Framing, NotTransportStream};
+pub use framing::{DETECTION_BYTES, Framing, NotTransportStream, check_head};
 pub use packet::{Adaptation, NULL_PID, PACKET_LENGTH, Packet, Pcr, SYNC_BYTE, TICKS_PER_SECOND};
 pub use programme::{Codec, Programme, Stream};
 pub use psi::{MAX_PROGRAMMES, Psi};

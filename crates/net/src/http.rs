@@ -9,7 +9,7 @@ mod exchange;
 mod listener;
 
 pub use access_log::{AccessLog, JSON_TARGET};
-pub use connection::{Connection, End, Timeouts, broken, now_s, reject};
+pub use connection::{Connection, End, Timeouts, boundary, broken, now_s, reject};
 pub use endpoint::Endpoint;
 pub use exchange::{Answer, Site};
 pub use listener::{HttpOptions, Listener};

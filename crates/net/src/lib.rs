@@ -12,5 +12,5 @@ pub mod status;
 
 pub use descriptors::raise_descriptor_limit;
 pub use limits::{ClientLimits, Exceeded, Permit};
-pub use listener::{Listen, serve};
+pub use listener::{Listen, any_address, bind, serve};
 pub use log_limit::LogLimit;

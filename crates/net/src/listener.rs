@@ -1,16 +1,43 @@
-//! Accepts connections until told to drain.
+//! Listens, and accepts connections until told to drain.
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 /// Time before the next try when `accept` failed for want of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// The address that stands for all of this machine: `::`, or 0.0.0.0 where there is no IPv6.
+pub fn any_address() -> IpAddr {
+    match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Listens on an address; on `::` also for IPv4. Must be called on a tokio runtime.
+///
+/// # Errors
+/// An error of `bind` or another call on the socket.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    socket.set_reuse_address(true)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
 
 /// Source of connections. Dropping it closes it.
 pub trait Listen {
@@ -27,7 +54,7 @@ pub trait Listen {
 impl Listen for TcpListener {
     type Connection = (TcpStream, SocketAddr);
 
-    /// What is written to it leaves at once.
+    /// Accepts a connection, without Nagle's algorithm.
     async fn accept(&self) -> io::Result<Self::Connection> {
         let (stream, peer) = TcpListener::accept(self).await?;
         stream.set_nodelay(true).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
@@ -113,8 +140,8 @@ mod tests {
             .block_on(future)
     }
 
-    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end
-    /// before the listener does.
+    /// Connections that break or are refused do not stop others; tasks that have begun end before the
+    /// listener does.
     #[test]
     fn connections_are_taken_until_drained() {
         static ENDED: AtomicUsize = AtomicUsize::new(0);

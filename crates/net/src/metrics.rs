@@ -14,7 +14,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use wirepath_counters::{Histogram, Metric, Value};
 
 use crate::process::{PROCESS, Process};
@@ -25,16 +25,16 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Prefix of names, but for those of the process.
 const PREFIX: &str = "wirepath";
 
-/// The build, told by its labels.
+/// The build, described by its labels.
 const BUILD: &[Metric<()>] = &[Metric::new("info", "Version of the program.", |()| Value::Gauge(1))];
 
 /// Labels of one row of a set: names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
 /// All sets of metrics.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Metrics {
-    sections: Vec<Arc<dyn Section>>,
+    sections: Vec<(&'static str, Box<dyn Fn() -> Json + Send + Sync>)>,
     registry: Registry,
 }
 
@@ -43,8 +43,7 @@ impl Metrics {
     pub fn of_process() -> Metrics {
         let mut metrics = Metrics::default();
         let start = SystemTime::now();
-        let snapshot = Box::new(move || Process::read(start));
-        metrics.registry.register_collector(Box::new(Set { name: "process", metrics: PROCESS, snapshot }));
+        metrics.register_rows("process", PROCESS, |_| Labels::new(), move || vec![Process::read(start)]);
         let version = |_: &()| vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
         metrics.register_rows("build", BUILD, version, || vec![()]);
         metrics
@@ -57,15 +56,20 @@ impl Metrics {
         metrics: &'static [Metric<T>],
         snapshot: impl Fn() -> T + Send + Sync + 'static,
     ) {
-        let section = Arc::new(Set { name, metrics, snapshot: Box::new(snapshot) });
-        self.registry.register_collector(Box::new(Arc::clone(&section)));
-        self.sections.push(section);
+        let snapshot = Arc::new(snapshot);
+        let row = Arc::clone(&snapshot);
+        self.register_rows(name, metrics, |_| Labels::new(), move || vec![row()]);
+        let json = move || {
+            let snapshot = snapshot();
+            let entry = |metric: &Metric<T>| (metric.name.to_owned(), to_json(&(metric.read)(&snapshot)));
+            Json::Object(metrics.iter().map(entry).collect())
+        };
+        self.sections.push((name, Box::new(json)));
     }
 
     /// Adds a set with a row for each of several things, such as streams, that `labels` tell apart; no two
     /// rows may have the same. `rows` takes a snapshot of all of them, and must be quick. Rows are not in
-    /// [`Metrics::json`]: the
-    /// [status](crate::status::Status) shows them, each as one object.
+    /// [`Metrics::json`]: the [status](crate::status::Status) shows them, each as one object.
     pub fn register_rows<T: 'static>(
         &mut self,
         name: &'static str,
@@ -73,7 +77,7 @@ impl Metrics {
         labels: fn(&T) -> Labels,
         rows: impl Fn() -> Vec<T> + Send + Sync + 'static,
     ) {
-        self.registry.register_collector(Box::new(Rows { name, metrics, labels, rows: Box::new(rows) }));
+        self.registry.register_collector(Box::new(Set { name, metrics, labels, rows: Box::new(rows) }));
     }
 
     /// All metrics as OpenMetrics text.
@@ -85,22 +89,16 @@ impl Metrics {
 
     /// All metrics as JSON: section, then name with unit, then value.
     pub fn json(&self) -> Json {
-        Json::Object(
-            self.sections.iter().map(|section| (section.name().to_owned(), section.json())).collect(),
-        )
+        Json::Object(self.sections.iter().map(|(name, json)| ((*name).to_owned(), json())).collect())
     }
 }
 
-/// A set with its values, whatever their type.
-trait Section: fmt::Debug + Send + Sync {
-    fn name(&self) -> &'static str;
-    fn json(&self) -> Json;
-}
-
+/// A set with as many values of each metric as there are rows.
 struct Set<T: 'static> {
     name: &'static str,
     metrics: &'static [Metric<T>],
-    snapshot: Box<dyn Fn() -> T + Send + Sync>,
+    labels: fn(&T) -> Labels,
+    rows: Box<dyn Fn() -> Vec<T> + Send + Sync>,
 }
 
 impl<T> fmt::Debug for Set<T> {
@@ -109,41 +107,7 @@ impl<T> fmt::Debug for Set<T> {
     }
 }
 
-impl<T> Section for Set<T> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn json(&self) -> Json {
-        let snapshot = (self.snapshot)();
-        let entry = |metric: &Metric<T>| (metric.name.to_owned(), to_json(&(metric.read)(&snapshot)));
-        Json::Object(self.metrics.iter().map(entry).collect())
-    }
-}
-
 impl<T> Collector for Set<T> {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let snapshot = (self.snapshot)();
-        let row = [(Labels::new(), &snapshot)];
-        self.metrics.iter().try_for_each(|metric| encode_metric(metric, self.name, &row, &mut encoder))
-    }
-}
-
-/// A set with as many values of each metric as there are rows.
-struct Rows<T: 'static> {
-    name: &'static str,
-    metrics: &'static [Metric<T>],
-    labels: fn(&T) -> Labels,
-    rows: Box<dyn Fn() -> Vec<T> + Send + Sync>,
-}
-
-impl<T> fmt::Debug for Rows<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rows({}, {} metrics)", self.name, self.metrics.len())
-    }
-}
-
-impl<T> Collector for Rows<T> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let rows = (self.rows)();
         let rows: Vec<(Labels, &T)> = rows.iter().map(|row| ((self.labels)(row), row)).collect();
@@ -230,12 +194,8 @@ fn to_json(value: &Value) -> Json {
             Json::Object(counts.iter().map(|&(value, count)| (value.to_owned(), json!(count))).collect())
         }
         Value::Sum(sum) => json!(sum),
-        Value::Histogram(histogram) => {
-            let mut object = Map::new();
-            object.insert("count".into(), json!(histogram.count));
-            object.insert("sum".into(), json!(histogram.sum));
-            object.insert("at_most".into(), json!(histogram.at_most));
-            Json::Object(object)
+        Value::Histogram(Histogram { count, sum, at_most }) => {
+            json!({"count": count, "sum": sum, "at_most": at_most})
         }
     }
 }

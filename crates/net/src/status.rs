@@ -1,19 +1,11 @@
-//! `GET /api/status`: the state of the server as JSON, for people's tools and the status page.
-//!
-//! Each part of the server [adds](Status::add) what it knows under a key of its own. All numbers of
-//! [`Metrics`] appear under `counters`.
+//! `GET /api/status`: the state of the program as JSON; all [`Metrics`] appear under `counters`.
 
 use crate::metrics::Metrics;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Instant;
 
-/// What the server says of itself.
-///
-/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP listener adds `http` (`connections`,
-/// `limits`). Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`),
-/// `lateness_us`, and `hot_memory` where there is some.
+/// State of a program: keys that its parts [add](Status::add), and `version`, `uptime_s` and `counters`.
 pub struct Status {
     started: Instant,
     parts: BTreeMap<&'static str, Box<dyn Fn() -> Json + Send + Sync>>,
@@ -25,8 +17,7 @@ impl Status {
         Self { started, parts: BTreeMap::new() }
     }
 
-    /// Adds a key. `read` is called whenever somebody asks, and must be quick. A key added twice is a mistake
-    /// of the caller, and the later one counts.
+    /// Adds a key. `read` is called for each request, and must be quick.
     pub fn add(&mut self, key: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
         let before = self.parts.insert(key, Box::new(read));
         debug_assert!(before.is_none(), "{key} was added twice");
@@ -40,12 +31,6 @@ impl Status {
         object.insert("uptime_s".into(), json!(now.duration_since(self.started).as_secs()));
         object.insert("counters".into(), metrics.json());
         Json::Object(object)
-    }
-}
-
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Status").field("keys", &self.parts.keys()).finish_non_exhaustive()
     }
 }
 

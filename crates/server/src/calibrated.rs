@@ -10,12 +10,12 @@ use wirepath_datapath::calibration::{Calibration, Calibrations};
 use wirepath_datapath::{DataPath, Support};
 use wirepath_engine::{BlockingPool, Priority};
 
-/// How long measuring takes; sessions are served meanwhile, by the order of preference.
+/// Time limit of measuring; sessions are served meanwhile, by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If
-/// none holds for this host, paths are measured in the background, and added to the file. A file that is
-/// something else is left as it is.
+/// Support of this host, with the calibrations of `file`, and with hot memory or without. If none is of this
+/// host, paths are measured in the background, and added to the file. A file of another format is left as it
+/// is.
 ///
 /// # Errors
 /// If no thread can be had.

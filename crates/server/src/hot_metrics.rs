@@ -1,4 +1,4 @@
-//! What hot memory holds, declared for `/metrics` and `/api/status`. Only where there is some.
+//! Metrics and status of hot memory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the server answers to HTTP: files by range, folders as listings, `/metrics` and `/api/status`.
+//! Site of the server: files by range, folders as listings, `/metrics` and `/api/status`.
 
 mod listing;
 mod site;

@@ -1,4 +1,4 @@
-//! RTSP and HTTP sessions on top of streams.
+//! RTSP sessions on playbacks, HTTP on streams.
 
 mod calibrated;
 mod engine_metrics;
@@ -11,5 +11,4 @@ pub mod rtsp;
 mod server;
 
 pub use server::{Server, ServerOptions, StartError};
-/// A way to take trains from storage to a socket.
 pub use wirepath_datapath::DataPath;

@@ -48,7 +48,7 @@ struct Served {
     file: Option<OsString>,
 }
 
-/// What is served cannot be. The user's fault, who must start again with other paths.
+/// Paths that cannot be served. The user's fault, who must start again with other paths.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// No path at all.
@@ -59,7 +59,7 @@ pub enum LibraryError {
     Open {
         /// The path as given.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: std::io::Error,
     },
     /// A path leads to a device, a socket or a pipe.
@@ -90,7 +90,7 @@ pub enum LibraryError {
     NoOpenat2 {
         /// The path as given.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: std::io::Error,
     },
 }
@@ -125,7 +125,7 @@ impl FindError {
     }
 }
 
-/// What a path names.
+/// Target of a path.
 #[derive(Debug)]
 pub enum Found {
     /// A file, open for reading.
@@ -186,7 +186,7 @@ impl Library {
     }
 }
 
-/// Where a path leads.
+/// Place of a path.
 enum Place<'a> {
     /// To the root above several.
     Top(&'a BTreeMap<OsString, Served>),

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_net::http::{self, AccessLog, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
-use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
+use wirepath_net::{bind, raise_descriptor_limit};
 use wirepath_playback::{PlaybackSettings, Playbacks};
 
 use crate::calibrated;
@@ -25,11 +25,8 @@ use crate::library::{Library, LibraryError};
 use crate::player::AssetPlayer;
 use crate::rtsp::{self, RtspOptions};
 
-/// How long draining may take before what is left is cut.
+/// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 4096;
 
 /// Everything that can be set about a server.
 #[derive(Clone, Debug)]
@@ -42,17 +39,17 @@ pub struct ServerOptions {
     pub http: SocketAddr,
     /// Folder for wire images.
     pub cache: PathBuf,
-    /// How many bytes wire images may take.
+    /// Most bytes of wire images.
     pub cache_bytes: u64,
-    /// How many bytes of images may be held in memory that is registered with io_uring; 0 for none.
+    /// Most bytes of images in memory registered with io_uring; 0 for no hot memory.
     pub hot_memory_bytes: u64,
     /// Engine threads.
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
     pub path: Option<DataPath>,
-    /// Where measured costs of data paths are kept; written if it does not say which path is cheapest here.
+    /// File of the measured costs of data paths; written if it does not say which path is cheapest here.
     pub calibration: PathBuf,
-    /// How much of a stream may leave in one go.
+    /// Most of a stream that leaves at once, as a time.
     pub burst: Duration,
     /// UDP ports for RTP and RTCP.
     pub rtp_ports: RangeInclusive<u16>,
@@ -73,7 +70,7 @@ pub struct ServerOptions {
 /// A server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// What is to be served cannot be.
+    /// A path cannot be served.
     #[error(transparent)]
     Library(#[from] LibraryError),
     /// The cache folder cannot be used.
@@ -86,7 +83,7 @@ pub enum StartError {
         protocol: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Threads or descriptors could not be had.
@@ -154,7 +151,7 @@ impl Server {
     /// Address that RTSP listens on.
     ///
     /// # Errors
-    /// What `getsockname` says.
+    /// An error of `getsockname`.
     pub fn rtsp_address(&self) -> io::Result<SocketAddr> {
         self.rtsp.1.local_addr()
     }
@@ -162,7 +159,7 @@ impl Server {
     /// Address that HTTP listens on.
     ///
     /// # Errors
-    /// What `getsockname` says.
+    /// An error of `getsockname`.
     pub fn http_address(&self) -> io::Result<SocketAddr> {
         self.http.1.local_addr()
     }
@@ -229,11 +226,5 @@ fn http_options(options: &ServerOptions) -> HttpOptions {
 }
 
 fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let open = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    open().map_err(|source| StartError::Listen { protocol, address, source })
+    bind(address).map_err(|source| StartError::Listen { protocol, address, source })
 }

@@ -81,7 +81,7 @@ fn curl_ranges() {
     assert!(parts.windows(2).any(|window| window == &bytes[500_000..500_002]));
     let head = curl(&["-I", &url]);
     assert!(
-        head.contains("content-length: 1000000\r\n") && head.contains("accept-ranges: bytes\r\n"),
+        head.contains("Content-Length: 1000000\r\n") && head.contains("Accept-Ranges: bytes\r\n"),
         "{head}"
     );
     let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-r", "1000000-", &url]);

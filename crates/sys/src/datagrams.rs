@@ -3,12 +3,14 @@
 
 use std::io::{self, IoSlice};
 use std::mem::size_of;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use bytes::{BufMut, BytesMut};
 use rustix::net::SocketAddrAny;
 
 use crate::checked;
+use crate::control::{Control, empty_message, find, space};
 use crate::send::FLAGS;
 use crate::socket::{UDP_GRO, UDP_SEGMENT};
 
@@ -19,6 +21,17 @@ pub const MAXIMUM_TRAIN: usize = 65_535;
 
 /// Bytes of the longest payload of a datagram over IPv4.
 pub const MAXIMUM_PAYLOAD: usize = 65_507;
+
+/// Bytes of the headers of UDP and IPv4 (RFC 791, without options).
+pub const HEADERS_IPV4: u32 = 8 + 20;
+
+/// Bytes of the headers of UDP and IPv6 (RFC 8200, without extensions).
+pub const HEADERS_IPV6: u32 = 8 + 40;
+
+/// Bytes of payload that fill a packet of this MTU, to or from this address.
+pub fn payload_room(mtu: u32, address: SocketAddr) -> u32 {
+    mtu.saturating_sub(if address.is_ipv4() { HEADERS_IPV4 } else { HEADERS_IPV6 })
+}
 
 /// Datagrams of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +45,9 @@ pub struct Received {
     pub is_cut: bool,
 }
 
-/// Room for one number of the kind the kernel is sent.
-const CONTROL_SENT: usize =
-    // SAFETY: a computation on the length only.
-    unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as usize;
-
 /// Room for control messages: the size of datagrams, and others that the socket's owner asked for. All that
 /// `recvmsg` knows take less.
 const CONTROL_RECEIVED: usize = 1024;
-
-/// Control messages begin with numbers of pointer size.
-#[repr(C, align(8))]
-struct Control<const LENGTH: usize>([u8; LENGTH]);
 
 /// Rooms that are reserved at once.
 const BLOCK: usize = 4;
@@ -66,14 +70,12 @@ fn receive_with<const CONTROL: usize>(
     if buffer.capacity() - buffer.len() < room {
         buffer.reserve(BLOCK * room); // small datagrams share a block
     }
-    let mut control = Control([0; CONTROL]);
+    let mut control = Control::<CONTROL>::new();
     let mut vector = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: room };
-    // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    let mut message = empty_message();
     message.msg_iov = &raw mut vector;
     message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL as _;
+    control.attach(&mut message, CONTROL);
     // SAFETY: the vector is `room` bytes of the buffer's spare capacity, which `reserve` made sure of; the
     // control buffer is as long as it says; both live until the call is over.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
@@ -89,20 +91,10 @@ fn receive_with<const CONTROL: usize>(
 
 /// The size of datagrams that the kernel gathered, if it did.
 fn gathered(message: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the message is one that `recvmsg` has just filled in; its control buffer still lives.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: null, or a header that the kernel wrote to the control buffer.
-    while let Some(header) = unsafe { next.as_ref() } {
-        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_UDP, UDP_GRO) {
-            // SAFETY: behind a header of this kind is a number (`udp_cmsg_recv` of the kernel), perhaps not
-            // aligned.
-            let size = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned() };
-            return usize::try_from(size).ok().filter(|size| *size > 0);
-        }
-        // SAFETY: both are of the same call of `recvmsg`.
-        next = unsafe { libc::CMSG_NXTHDR(message, header) };
-    }
-    None
+    // SAFETY: the message is one that `recvmsg` has just filled in; its control buffer still lives. Behind a
+    // header of this kind is a number (`udp_cmsg_recv` of the kernel).
+    let size: libc::c_int = unsafe { find(message, &[(libc::SOL_UDP, UDP_GRO)]) }?;
+    usize::try_from(size).ok().filter(|size| *size > 0)
 }
 
 /// Sends what `parts` say, one behind the other, as datagrams of `datagram_bytes` (the last may be shorter;
@@ -121,9 +113,8 @@ pub fn send(
     if let ([part], None) = (parts, datagram_bytes) {
         return send_one(socket, part, to);
     }
-    let mut control = Control([0; CONTROL_SENT]);
-    // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    let mut control = Control::<{ space::<u16>() }>::new();
+    let mut message = empty_message();
     // `IoSlice` is laid out as `iovec` (std says so); the kernel only reads.
     message.msg_iov = parts.as_ptr().cast::<libc::iovec>().cast_mut();
     message.msg_iovlen = parts.len() as _;
@@ -132,9 +123,7 @@ pub fn send(
         message.msg_namelen = to.addr_len() as _;
     }
     if let Some(datagram_bytes) = datagram_bytes {
-        message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: a computation on the length only.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
+        control.attach(&mut message, space::<u16>());
         // SAFETY: the control buffer is aligned and has room for a header and a number; so there is a first
         // header in it, and behind that the number's place.
         unsafe {
@@ -230,7 +219,8 @@ mod tests {
         assert_eq!(received, Received { bytes: 900, datagram_bytes: Some(300), is_cut: false });
         send();
         let received =
-            receive_with::<CONTROL_SENT>(receiver.as_fd(), &mut BytesMut::new(), MAXIMUM_TRAIN).unwrap();
+            receive_with::<{ space::<libc::c_int>() }>(receiver.as_fd(), &mut BytesMut::new(), MAXIMUM_TRAIN)
+                .unwrap();
         assert!(received.is_cut, "{received:?}");
     }
 }

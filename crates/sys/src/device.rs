@@ -4,9 +4,9 @@
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use crate::checked;
+use crate::{checked, ioctl};
 
 mod ethtool;
 pub use ethtool::{
@@ -18,6 +18,15 @@ pub use ethtool::{
 pub struct DeviceName([libc::c_char; libc::IFNAMSIZ]);
 
 impl DeviceName {
+    /// A name, cut to the length that names of devices have.
+    pub fn new(text: &CStr) -> DeviceName {
+        let mut bytes = [0; libc::IFNAMSIZ];
+        for (to, from) in bytes[..libc::IFNAMSIZ - 1].iter_mut().zip(text.to_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        DeviceName(bytes)
+    }
+
     /// A request about this device.
     fn request(&self) -> libc::ifreq {
         libc::ifreq { ifr_name: self.0, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_map: NO_MAP } }
@@ -35,56 +44,38 @@ impl std::fmt::Display for DeviceName {
     }
 }
 
-impl DeviceName {
-    /// A name, cut to the length that names of devices have.
-    pub fn new(text: &CStr) -> DeviceName {
-        name(text)
-    }
-}
-
 /// The device that has `address`, if one does.
 pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: on success the call stores a list in `list`, which is freed below and not used after.
-    checked(unsafe { libc::getifaddrs(&mut list) } as isize)?;
-    let mut found = None;
-    let mut entry = list;
-    while !entry.is_null() && found.is_none() {
-        // SAFETY: `entry` is an element of the list that is not freed before the loop is over.
-        let item = unsafe { &*entry };
-        // SAFETY: `ifa_addr` is null or points to an address of the family it names.
-        if unsafe { ip_address(item.ifa_addr) } == Some(address) {
-            // SAFETY: `ifa_name` is a string that ends with a zero and lives as long as the list.
-            found = Some(name(unsafe { CStr::from_ptr(item.ifa_name) }));
-        }
-        entry = item.ifa_next;
-    }
-    // SAFETY: `list` came from `getifaddrs` and nothing refers to it any more.
-    unsafe { libc::freeifaddrs(list) };
-    Ok(found)
+    Ok(interfaces()?.into_iter().find(|(_, known)| *known == Some(address)).map(|(name, _)| name))
 }
 
 /// All devices of this network namespace, those that are down too.
 pub fn all() -> io::Result<Vec<DeviceName>> {
-    // SAFETY: the call takes nothing, and answers null or a list, which is freed below and not used after.
-    let list = unsafe { libc::if_nameindex() };
-    if list.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    let mut names = Vec::new();
-    for index in 0.. {
-        // SAFETY: the list's elements follow each other, and the loop ends at the one with a null name, its
-        // last.
-        let item = unsafe { &*list.add(index) };
-        if item.if_name.is_null() {
-            break;
+    let mut names: Vec<DeviceName> = Vec::new();
+    for (name, _) in interfaces()? {
+        if !names.contains(&name) {
+            names.push(name);
         }
-        // SAFETY: `if_name` is a string that ends with a zero and lives as long as the list.
-        names.push(name(unsafe { CStr::from_ptr(item.if_name) }));
     }
-    // SAFETY: `list` came from `if_nameindex` and nothing refers to it any more.
-    unsafe { libc::if_freenameindex(list) };
     Ok(names)
+}
+
+/// Devices and their IP addresses: each device at least once, since its link has an entry, too.
+fn interfaces() -> io::Result<Vec<(DeviceName, Option<IpAddr>)>> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: on success the call stores a list in `list`, which is freed below and not used after.
+    checked(unsafe { libc::getifaddrs(&mut list) } as isize)?;
+    let (mut found, mut next) = (Vec::new(), list);
+    // SAFETY: null, or an element of the list that is not freed before the loop is over.
+    while let Some(item) = unsafe { next.as_ref() } {
+        // SAFETY: `ifa_name` is a string that ends with a zero and lives as long as the list; `ifa_addr` is
+        // null or points to an address of the family it names.
+        found.push(unsafe { (DeviceName::new(CStr::from_ptr(item.ifa_name)), ip_address(item.ifa_addr)) });
+        next = item.ifa_next;
+    }
+    // SAFETY: `list` came from `getifaddrs` and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
 }
 
 /// The device's MTU in bytes.
@@ -94,9 +85,7 @@ pub fn all() -> io::Result<Vec<DeviceName>> {
 pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     let mut request = device.request();
     // SAFETY: the kernel reads the name in `request` and writes the MTU into its union.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as libc::Ioctl, &raw mut request) };
-    checked(result as isize)?;
+    unsafe { ioctl(socket, libc::SIOCGIFMTU as u32, &raw mut request)? };
     // SAFETY: the call succeeded, so this member of the union is what the kernel wrote.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     Ok(u32::try_from(mtu).unwrap_or(0))
@@ -113,29 +102,18 @@ pub fn is_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
 /// As [`mtu`], and `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()> {
     let ifru_flags = flags(socket, device)? | libc::IFF_UP as libc::c_short;
-    let request = libc::ifreq { ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags }, ..device.request() };
+    let mut request =
+        libc::ifreq { ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags }, ..device.request() };
     // SAFETY: the kernel reads the name and the flags in `request`.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) };
-    checked(result as isize).map(drop)
+    unsafe { ioctl(socket, libc::SIOCSIFFLAGS as u32, &raw mut request) }.map(drop)
 }
 
 fn flags(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<libc::c_short> {
     let mut request = device.request();
     // SAFETY: the kernel reads the name in `request` and writes the flags into its union.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as libc::Ioctl, &raw mut request) };
-    checked(result as isize)?;
+    unsafe { ioctl(socket, libc::SIOCGIFFLAGS as u32, &raw mut request)? };
     // SAFETY: the call succeeded, so this member of the union is what the kernel wrote.
     Ok(unsafe { request.ifr_ifru.ifru_flags })
-}
-
-fn name(text: &CStr) -> DeviceName {
-    let mut bytes = [0; libc::IFNAMSIZ];
-    for (to, from) in bytes[..libc::IFNAMSIZ - 1].iter_mut().zip(text.to_bytes()) {
-        *to = *from as libc::c_char;
-    }
-    DeviceName(bytes)
 }
 
 /// # Safety
@@ -194,7 +172,7 @@ mod tests {
     #[test]
     fn a_device_that_is_gone_is_an_error() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let gone = name(c"no-such-device0");
+        let gone = DeviceName::new(c"no-such-device0");
         for result in [mtu(socket.as_fd(), &gone).map(drop), features(socket.as_fd(), &gone).map(drop)] {
             assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ENODEV));
         }

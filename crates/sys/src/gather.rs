@@ -7,7 +7,10 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::io::Errno;
+
 use crate::checked;
+use crate::control::empty_message;
 use crate::header_blocks::{Header, HeaderBlocks};
 use crate::mapping::Mapping;
 use crate::send::{FLAGS, Mode};
@@ -130,8 +133,8 @@ impl Vectors {
     ) -> io::Result<(usize, usize)> {
         let (mut count, mut used) = (0, 0);
         for datagram in datagrams {
-            let payload = mapping.vector(datagram.payload).ok_or(io::ErrorKind::InvalidInput)?;
-            let header = headers.get_mut(count).ok_or(io::ErrorKind::InvalidInput)?;
+            let payload = mapping.vector(datagram.payload)?;
+            let header = headers.get_mut(count).ok_or(Errno::INVAL)?;
             let first = used;
             if let Some(bytes) = datagram.header {
                 *header = bytes;
@@ -150,8 +153,7 @@ impl Vectors {
 
     /// Sends what the first `count` vectors point to, which `fill` has just written, as one buffer.
     fn send(&mut self, socket: BorrowedFd<'_>, count: usize, mode: Mode) -> io::Result<usize> {
-        // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control message.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        let mut message = empty_message();
         message.msg_iov = self.vectors.as_mut_ptr();
         message.msg_iovlen = count;
         // SAFETY: the caller still borrows the headers and the mapping that the vectors point into, and the

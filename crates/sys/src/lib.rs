@@ -4,12 +4,14 @@
 //! and not wrapped again.
 
 pub mod append;
+mod control;
 pub mod cpu;
 pub mod datagrams;
 pub mod device;
 pub mod gather;
 pub mod header_blocks;
 pub mod mapping;
+mod memory;
 pub mod module;
 pub mod namespace;
 pub mod page_cache;
@@ -22,8 +24,23 @@ pub mod usage;
 pub mod zerocopy;
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+
+/// The errno of an error; `EIO` if it has none.
+pub fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
 
 /// The result of a call that answers -1 on failure.
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// # Safety
+/// `argument` is what the request takes, and what it points to may be read and written as the request does.
+unsafe fn ioctl<T>(descriptor: impl AsFd, request: u32, argument: *mut T) -> io::Result<usize> {
+    // SAFETY: the caller has made sure of it.
+    checked(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), request as _, argument) } as isize)
 }

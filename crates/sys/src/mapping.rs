@@ -8,29 +8,25 @@
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
 
 use bytes::{BufMut, BytesMut};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use rustix::param::page_size;
 
 use crate::checked;
+use crate::memory::Memory;
 use crate::send::{self, Mode};
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// A shared mapping of the first bytes of a file, or of memory.
 #[derive(Debug)]
 pub struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
+    /// Never written and never read by this process but by calls.
+    memory: Memory,
     is_writable: bool,
 }
-
-// SAFETY: the mapping is never written and never read by this process but by calls; its address is only
-// passed to the kernel.
-unsafe impl Send for Mapping {}
-// SAFETY: as above: there is no access that could race.
-unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `length` bytes from the start of `file`, to be read; it may be (or become) shorter than that.
@@ -38,13 +34,13 @@ impl Mapping {
     /// # Errors
     /// `EINVAL` for an empty length, else those of `mmap`.
     pub fn new(file: impl AsFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED)
+        Mapping::with(file, length, ProtFlags::READ, MapFlags::SHARED)
     }
 
     /// The same, with every page of the file mapped at once, read from storage if need be: no send of them
     /// faults then. What cannot be read is left for a send to tell.
     pub fn populated(file: impl AsFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
+        Mapping::with(file, length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
 
     /// As [`Mapping::new`], to be read and written: what is written is in the file. That does not make it
@@ -53,31 +49,22 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::new`]; `EACCES` if the file is not open for both.
     pub fn writable(file: impl AsFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with(file.as_fd(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+        Mapping::with(file, length, READ_WRITE, MapFlags::SHARED)
     }
 
     /// Maps memory of no file, zeros, to be read and written. Processes that are forked share it.
     pub fn anonymous(length: usize) -> io::Result<Mapping> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, MapFlags::SHARED)? };
-        Mapping::at(start, length, access)
+        Ok(Mapping { memory: Memory::anonymous(length, READ_WRITE, MapFlags::SHARED)?, is_writable: true })
     }
 
-    fn with(file: BorrowedFd<'_>, length: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
-        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-        let start = unsafe { mmap(std::ptr::null_mut(), length, access, flags, file, 0)? };
-        Mapping::at(start, length, access)
-    }
-
-    fn at(start: *mut libc::c_void, length: usize, access: ProtFlags) -> io::Result<Mapping> {
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Mapping { start, length, is_writable: access.contains(ProtFlags::WRITE) })
+    fn with(file: impl AsFd, length: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
+        let memory = Memory::of_file(file, length, access, flags)?;
+        Ok(Mapping { memory, is_writable: access.contains(ProtFlags::WRITE) })
     }
 
     /// Length in bytes, as asked for.
     pub fn length(&self) -> usize {
-        self.length
+        self.memory.length()
     }
 
     /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
@@ -86,8 +73,7 @@ impl Mapping {
     /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else
     /// those of `send`.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
-        let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
-        send::send(socket, vector, Mode::Copy)
+        send::send(socket, self.vector(range)?, Mode::Copy)
     }
 
     /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken.
@@ -97,8 +83,7 @@ impl Mapping {
     /// As [`Mapping::copy`], and `ENOBUFS` when too much is lent already (`net.core.optmem_max`,
     /// RLIMIT_MEMLOCK).
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
-        let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
-        send::send(socket, vector, Mode::Lend)
+        send::send(socket, self.vector(range)?, Mode::Lend)
     }
 
     /// Puts a copy of the range behind what is in `buffer`; answers how many bytes, which are fewer where the
@@ -108,7 +93,7 @@ impl Mapping {
     /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else
     /// those of `process_vm_readv` (`EPERM` or `ENOSYS` where a container's filter forbids it).
     pub fn read(&self, range: Range<usize>, buffer: &mut BytesMut) -> io::Result<usize> {
-        let from = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        let from = self.vector(range)?;
         buffer.reserve(from.iov_len);
         let to = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: from.iov_len };
         // SAFETY: `to` is spare capacity of the buffer, `from` lies in our own mapping; both outlive the
@@ -128,7 +113,7 @@ impl Mapping {
     /// As [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has
     /// become shorter; and `EHWPOISON` for memory that is broken.
     pub fn prefault(&self, range: Range<usize>) -> io::Result<()> {
-        let vector = self.vector(range.clone()).ok_or(io::ErrorKind::InvalidInput)?;
+        let vector = self.vector(range.clone())?;
         let before = vector.iov_base.addr() % page_size();
         let (start, length) = (vector.iov_base.wrapping_byte_sub(before), vector.iov_len + before);
         loop {
@@ -188,37 +173,20 @@ impl Mapping {
     /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else those of
     /// `vmsplice`.
     pub fn refer(&self, range: Range<usize>, pipe: BorrowedFd<'_>) -> io::Result<usize> {
-        let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        let vector = self.vector(range)?;
         // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long
         // that is there.
         checked(unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const vector, 1, libc::SPLICE_F_NONBLOCK) })
     }
 
     fn writable_vector(&self, range: Range<usize>) -> io::Result<libc::iovec> {
-        if !self.is_writable {
-            return Err(io::Error::from_raw_os_error(libc::EACCES));
-        }
-        self.vector(range).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        if self.is_writable { self.vector(range) } else { Err(Errno::ACCESS.into()) }
     }
 
-    /// Address and length of a range for an `iovec`, or nothing if it does not lie inside the mapping.
-    pub(crate) fn vector(&self, range: Range<usize>) -> Option<libc::iovec> {
-        if range.start > range.end || range.end > self.length {
-            return None;
-        }
-        // SAFETY: the offset was just checked to lie inside the mapping.
-        let base = unsafe { self.start.as_ptr().add(range.start) };
-        Some(libc::iovec { iov_base: base.cast(), iov_len: range.end - range.start })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: start and length are those of our own mapping, and nobody holds an address into it:
-        // `vector` lends them only for the duration of a call that borrows the mapping, and a loan of pages
-        // is one of the pages.
-        let result = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-        debug_assert!(result.is_ok(), "unmapping our own mapping cannot fail");
+    /// Address and length of a range, for calls that borrow the mapping.
+    #[inline]
+    pub(crate) fn vector(&self, range: Range<usize>) -> io::Result<libc::iovec> {
+        self.memory.vector(range)
     }
 }
 
@@ -305,15 +273,15 @@ mod tests {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let mapping = Mapping::new(&file, 4096).unwrap();
         assert_eq!(mapping.vector(0..4096).unwrap().iov_len, 4096);
-        assert!(mapping.vector(4095..4097).is_none());
-        assert!(mapping.vector(usize::MAX - 1..usize::MAX).is_none());
+        assert!(mapping.vector(4095..4097).is_err());
+        assert!(mapping.vector(usize::MAX - 1..usize::MAX).is_err());
         assert!(mapping.prefault(4095..4097).is_err());
     }
 
     /// Bytes of it that are in the page table.
     fn mapped(mapping: &Mapping) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let head = format!("{:x}-", mapping.start.as_ptr() as usize);
+        let head = format!("{:x}-", mapping.memory.start() as usize);
         let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
         let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
         resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10

@@ -17,17 +17,18 @@ mod vector;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::io::Errno;
 
 pub use layout::{Query, RtpTime};
+use run::address;
 pub use run::{Marker, Rtp, Run, Sent, Timestamps};
-pub use started::{Departures, Started, State, Status};
+pub use started::{Started, State, Status};
 pub use vector::{Part, Vector};
 
-use crate::checked;
+use crate::{errno_of, ioctl};
 
 /// Path of the device.
 pub const DEVICE: &str = "/dev/wirepath";
@@ -85,7 +86,7 @@ impl Module {
     pub fn query(&self) -> io::Result<Query> {
         let mut query = Query { size: size_of::<Query>() as u32, ..Query::default() };
         // SAFETY: the kernel writes as many bytes as `size` says, all of which are numbers.
-        unsafe { self.request(layout::QUERY, &raw mut query)? };
+        unsafe { ioctl(&self.device, layout::QUERY, &raw mut query)? };
         Ok(query)
     }
 
@@ -101,7 +102,7 @@ impl Module {
         // SAFETY: the kernel reads and writes the run and the RTP state it points to, which is the run's own
         // and borrowed with it. It reads headers, table, address and memory that the run borrows, as far as
         // they are long.
-        unsafe { self.request(layout::SEND, raw) }.map(drop)
+        unsafe { ioctl(&self.device, layout::SEND, raw) }.map(drop)
     }
 
     /// Sends the vector, or what is left of it; [`Vector::bytes`] says how much was. Waits as
@@ -114,11 +115,11 @@ impl Module {
         let raw = vector.prepare(socket);
         // SAFETY: the kernel reads and writes the vector, and reads the parts, the address and the memory
         // that it borrows.
-        unsafe { self.request(layout::SENDFILEW, raw) }.map(drop)
+        unsafe { ioctl(&self.device, layout::SENDFILEW, raw) }.map(drop)
     }
 
-    /// Has the kernel send the run, from where it stands, as `departures` say. What it needs of it, the
-    /// kernel keeps: the run and all that it borrows is free again after the call.
+    /// Has the kernel send the run, from where it stands, at a rate in which headers and payload count. The
+    /// kernel keeps what it needs: the run and all that it borrows are free after the call.
     ///
     /// # Errors
     /// As the header says, under SEND and START; `EINVAL` for a run of bytes that this process can write,
@@ -127,36 +128,32 @@ impl Module {
         &self,
         socket: BorrowedFd<'_>,
         run: &mut Run<'_>,
-        departures: Departures<'_>,
+        bytes_per_second: u64,
     ) -> io::Result<Started> {
         if run.is_of_bytes() {
             return Err(Errno::INVAL.into());
         }
-        let mut raw = departures.raw();
-        raw.send = run.prepare(socket)?.expose_provenance() as u64;
-        // SAFETY: the kernel reads the structure, the run and what it points to, the departures, and writes
+        let mut raw = layout::Start {
+            size: size_of::<layout::Start>() as u32,
+            send: address(run.prepare(socket)?),
+            rate_bytes_per_second: bytes_per_second,
+            ..layout::Start::default()
+        };
+        // SAFETY: the kernel reads the structure, the run and what it points to, and writes
         // none of them. Pages that it goes on to send are those of a file or of a mapping of a file, which it
         // holds itself.
-        let descriptor = unsafe { self.request(layout::START, &raw mut raw)? };
+        let descriptor = unsafe { ioctl(&self.device, layout::START, &raw mut raw)? };
         // SAFETY: the kernel has just made this descriptor for this call.
         Ok(Started::new(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }))
-    }
-
-    /// # Safety
-    /// `structure` is what the request takes, and what it points to may be read and written as the request
-    /// does.
-    unsafe fn request<T>(&self, request: u32, structure: *mut T) -> io::Result<usize> {
-        // SAFETY: the caller has made sure of it.
-        checked(unsafe { libc::ioctl(self.device.as_raw_fd(), request as _, structure) } as isize)
     }
 }
 
 impl OpenError {
     fn of(error: io::Error) -> OpenError {
-        match Errno::from_io_error(&error) {
-            Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => OpenError::Missing,
-            Some(Errno::ACCESS) => OpenError::Forbidden,
-            Some(Errno::PERM) => OpenError::Barred,
+        match errno_of(&error) {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => OpenError::Missing,
+            Errno::ACCESS => OpenError::Forbidden,
+            Errno::PERM => OpenError::Barred,
             _ => OpenError::Other(error),
         }
     }
@@ -168,18 +165,18 @@ impl OpenError {
             OpenError::Forbidden => Errno::ACCESS,
             OpenError::Barred => Errno::PERM,
             OpenError::Version { .. } => Errno::PROTO,
-            OpenError::Other(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+            OpenError::Other(error) => errno_of(error),
         }
     }
 }
 
 /// Cure of another error.
 fn remedy(error: &io::Error) -> &'static str {
-    match Errno::from_io_error(error) {
-        Some(Errno::MFILE) => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",
-        Some(Errno::NFILE) => "the machine has too many open files: raise fs.file-max",
-        Some(Errno::NOMEM | Errno::BUSY | Errno::INTR) => "try again",
-        Some(Errno::NOTTY) => "this is no device of the kernel module: docs/module.md says how to load it",
+    match errno_of(error) {
+        Errno::MFILE => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",
+        Errno::NFILE => "the machine has too many open files: raise fs.file-max",
+        Errno::NOMEM | Errno::BUSY | Errno::INTR => "try again",
+        Errno::NOTTY => "this is no device of the kernel module: docs/module.md says how to load it",
         _ => "the kernel's log may say more",
     }
 }
@@ -223,7 +220,7 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let socket = std::os::fd::AsFd::as_fd(&socket);
         let mut run = Run::of_bytes(b"payload");
-        let error = module.start(socket, &mut run, Departures::by_rate(1)).unwrap_err();
+        let error = module.start(socket, &mut run, 1).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         // What is no module answers otherwise.
         assert_eq!(module.send(socket, &mut run).unwrap_err().raw_os_error(), Some(libc::ENOTTY));

@@ -10,25 +10,17 @@
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::memory::Memory;
 use crate::send::{self, Mode};
 
 /// Anonymous memory of its own pages, zeroed, present from the start.
 #[derive(Debug)]
-pub struct PageBuffer {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the memory is this value's alone, like that of a `Box`; nothing about it belongs to a thread.
-unsafe impl Send for PageBuffer {}
-// SAFETY: a shared reference only reads.
-unsafe impl Sync for PageBuffer {}
+pub struct PageBuffer(Memory);
 
 impl PageBuffer {
     /// `length` bytes from the start of a page.
@@ -37,10 +29,7 @@ impl PageBuffer {
     /// `EINVAL` for an empty length, else those of `mmap`.
     pub fn new(length: usize) -> io::Result<PageBuffer> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
-        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(PageBuffer { start, length })
+        Memory::anonymous(length, access, flags).map(PageBuffer)
     }
 
     /// Makes the bytes ready to be sent; nobody can write them until [`SharedPages::reclaim`].
@@ -53,25 +42,16 @@ impl Deref for PageBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: start and length are those of our own mapping, which is readable and initialised with
-        // zeros; it lives as long as `self`, and only `deref_mut` gives out a way to write it.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+        // SAFETY: our own memory is readable and initialised with zeros; it lives as long as `self`, and only
+        // `deref_mut` gives out a way to write it.
+        unsafe { std::slice::from_raw_parts(self.0.start(), self.0.length()) }
     }
 }
 
 impl DerefMut for PageBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for PageBuffer {
-    fn drop(&mut self) {
-        // SAFETY: start and length are those of our own mapping, and no reference into it outlives `self`. A
-        // kernel that still sends from it holds the pages themselves.
-        let result = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-        debug_assert!(result.is_ok(), "unmapping our own memory cannot fail");
+        unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.length()) }
     }
 }
 
@@ -138,8 +118,7 @@ impl SharedPages {
     }
 
     fn vector(&self, range: Range<usize>) -> io::Result<libc::iovec> {
-        let bytes = self.0.buffer.get(range).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })
+        self.0.buffer.0.vector(range)
     }
 }
 

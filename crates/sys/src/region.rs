@@ -6,26 +6,22 @@
 //! after a send is what was put there.
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
+
+use crate::memory::Memory;
 
 /// Bytes in memory of their own, on huge pages where the system has set some aside or gives them on demand.
 #[derive(Debug)]
 pub struct Region {
-    start: NonNull<u8>,
+    /// In whole huge pages, if it is on such. Only read from the end of [`Region::new`] on.
+    memory: Memory,
     length: usize,
-    /// As mapped: in whole huge pages, if it is on such.
-    mapped: usize,
     id: u64,
 }
-
-// SAFETY: from the end of `new` on the memory is only read, which any number of threads may do.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
 
 impl Region {
     /// A region of `length` bytes, zeros at first, with what `fill` writes to it.
@@ -37,12 +33,11 @@ impl Region {
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Region, E> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1); // 0 is nobody's
-        let (start, mapped) = map(length)?;
-        let region = Region { start, length, mapped, id: NEXT_ID.fetch_add(1, Relaxed) };
+        let region = Region { memory: map(length)?, length, id: NEXT_ID.fetch_add(1, Relaxed) };
         // SAFETY: the mapping is as long as that, all of it is there to be written, it begins as zeros, and
         // nobody else knows of it until this function is over: the descriptor is closed, and `region` is not
         // shared yet.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr(), length) };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(region.memory.start(), length) };
         fill(bytes)?;
         Ok(region)
     }
@@ -50,7 +45,7 @@ impl Region {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that, and nothing has written to it since `new` was over.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.memory.start(), self.length) }
     }
 
     /// Length in bytes.
@@ -64,51 +59,33 @@ impl Region {
     }
 }
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: this is our own mapping, and no slice of it outlives the borrow of `self` it came from.
-        // Pages that the kernel still sends from are pinned, and are given to nobody else until it is done
-        // with them.
-        let result = unsafe { munmap(self.start.as_ptr().cast(), self.mapped) };
-        debug_assert!(result.is_ok(), "unmapping our own mapping cannot fail");
-    }
-}
-
-/// Maps fresh memory; answers where and how much.
-fn map(length: usize) -> io::Result<(NonNull<u8>, usize)> {
+/// Maps fresh memory of at least this length.
+fn map(length: usize) -> io::Result<Memory> {
     const HUGE: usize = 2 << 20;
     if length == 0 {
-        return Err(io::ErrorKind::InvalidInput.into());
+        return Err(Errno::INVAL.into());
     }
     if length >= HUGE {
         let flags = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        let rounded = length.next_multiple_of(HUGE);
         // Fails where not enough huge pages were set aside; nothing depends on them.
-        if let Ok(start) = map_memfd(rounded, flags) {
-            return Ok((start, rounded));
+        if let Ok(memory) = map_memfd(length.next_multiple_of(HUGE), flags) {
+            return Ok(memory);
         }
     }
-    Ok((map_memfd(length, MemfdFlags::empty())?, length))
+    map_memfd(length, MemfdFlags::empty())
 }
 
-fn map_memfd(length: usize, flags: MemfdFlags) -> io::Result<NonNull<u8>> {
-    let memory = memfd_create("wirepath-region", flags | MemfdFlags::CLOEXEC)?;
-    ftruncate(&memory, length as u64)?;
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-    let start = unsafe { mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &memory, 0)? };
+fn map_memfd(length: usize, flags: MemfdFlags) -> io::Result<Memory> {
+    let file = memfd_create("wirepath-region", flags | MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, length as u64)?;
+    let memory = Memory::of_file(&file, length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
     // Only where shared memory is given huge pages on demand, and only a hint.
     // SAFETY: the advice concerns the mapping just made and changes nothing in it.
-    let _ = unsafe { madvise(start, length, Advice::LinuxHugepage) };
+    let _ = unsafe { madvise(memory.start().cast(), length, Advice::LinuxHugepage) };
     // All pages now: later, memory that is not there would be a fatal signal instead of an error.
     // SAFETY: as above; the pages are ours to be brought in.
-    let populated = unsafe { madvise(start, length, Advice::LinuxPopulateWrite) };
-    if let Err(errno) = populated {
-        // SAFETY: the mapping was made above and nobody knows of it.
-        let _ = unsafe { munmap(start, length) };
-        return Err(errno.into());
-    }
-    NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData.into())
+    unsafe { madvise(memory.start().cast(), length, Advice::LinuxPopulateWrite)? };
+    Ok(memory)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
+use crate::errno_of;
 use crate::pages::SharedPages;
 use crate::region::Region;
 
@@ -312,7 +313,7 @@ impl Ring {
         // SAFETY: the numbers are within what the queue holds, and there is no argument.
         let entered =
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(submit, wait_for, GET_EVENTS, None) };
-        entered.map(|_| ()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        entered.map(|_| ()).map_err(|error| errno_of(&error))
     }
 
     /// Takes completions.

@@ -2,10 +2,9 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::checked;
+use crate::{checked, ioctl};
 
 /// `UDP_SEGMENT` of `linux/udp.h` (Linux 4.18).
 pub(crate) const UDP_SEGMENT: libc::c_int = 103;
@@ -31,45 +30,13 @@ pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
 
 /// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has
 /// room for (`SO_RCVLOWAT`).
-pub fn set_least_to_wake(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+pub fn set_receive_low_watermark(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
-}
-
-/// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
-pub fn set_fragmentation(socket: BorrowedFd<'_>, local: SocketAddr, allowed: bool) -> io::Result<()> {
-    match local {
-        SocketAddr::V4(_) => {
-            let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_WANT };
-            set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)
-        }
-        SocketAddr::V6(_) => {
-            let mode = if allowed { libc::IPV6_PMTUDISC_DONT } else { libc::IPV6_PMTUDISC_WANT };
-            set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, mode)
-        }
-    }
-}
-
-/// The MTU in bytes that the kernel knows of the path to the address this socket is connected to.
-///
-/// # Errors
-/// `ENOTCONN` on a socket that is not connected, else those of `getsockopt`.
-pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
-    let (level, option) = match local {
-        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
-        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
-    };
-    let mut value: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `value` and `length` outlive the call, and `length` says how much room `value` has.
-    let result =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut length) };
-    checked(result as isize)?;
-    u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// Has what a socket sends over IPv6 leave in packets of at most `bytes` (at least 1280), whatever its path
 /// takes (`IPV6_MTU`).
-pub fn set_most_ipv6(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
+pub fn set_ipv6_mtu(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())
 }
 
@@ -80,10 +47,8 @@ pub fn set_most_ipv6(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
 /// `EINVAL` for a socket that listens, else those of `ioctl`.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int, and `value`
-    // outlives the call.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) };
-    checked(result as isize)?;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int.
+    unsafe { ioctl(socket, libc::TIOCOUTQ as u32, &raw mut value)? };
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
@@ -138,15 +103,6 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    #[test]
-    fn the_loopback_path_has_an_mtu_once_connected() {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let local = socket.local_addr().unwrap();
-        assert_eq!(path_mtu(socket.as_fd(), local).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
-        socket.connect(local).unwrap();
-        assert!(path_mtu(socket.as_fd(), local).unwrap() >= 1280);
-    }
-
     /// Promise: A run over TCP is timed until the receiver has acknowledged all of it.
     #[test]
     fn what_a_receiver_has_no_room_for_is_not_acknowledged() {
@@ -194,8 +150,7 @@ mod tests {
             let socket = UdpSocket::bind(address).unwrap();
             set_segment(socket.as_fd(), 1328).unwrap();
             set_segment(socket.as_fd(), 0).unwrap();
-            set_fragmentation(socket.as_fd(), socket.local_addr().unwrap(), true).unwrap();
-            set_least_to_wake(socket.as_fd(), 1 << 18).unwrap();
+            set_receive_low_watermark(socket.as_fd(), 1 << 18).unwrap();
         }
     }
 }

@@ -3,10 +3,10 @@
 //! 5.0).
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::checked;
+use crate::control::{Control, empty_message, find, space};
 use crate::socket::set;
 
 /// Lets sends on `socket` lend their pages. Only those that ask for it do.
@@ -62,47 +62,22 @@ const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 /// As above.
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
-/// Room for the control message of one error: the error and the address of who reported it, of either family.
-const CONTROL_LENGTH: usize =
-    // SAFETY: a computation on the length only.
-    unsafe {
-        libc::CMSG_SPACE((size_of::<libc::sock_extended_err>() + size_of::<libc::sockaddr_in6>()) as u32)
-    } as usize;
-
-/// Control messages begin with numbers of pointer size.
-#[repr(C, align(8))]
-struct Control([u8; CONTROL_LENGTH]);
-
 /// Takes one entry from the error queue; nothing if it says nothing.
 fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<libc::sock_extended_err>> {
-    let mut control = Control([0; CONTROL_LENGTH]);
-    // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_LENGTH as _;
+    // The error and the address of its origin, of either family.
+    const LENGTH: usize = space::<(libc::sock_extended_err, libc::sockaddr_in6)>();
+    const KINDS: [(libc::c_int, libc::c_int); 2] =
+        [(libc::SOL_IP, libc::IP_RECVERR), (libc::SOL_IPV6, libc::IPV6_RECVERR)];
+    let mut control = Control::<LENGTH>::new();
+    let mut message = empty_message();
+    control.attach(&mut message, LENGTH);
     // SAFETY: the message asks for no data, and its control buffer lives and is as long as it says.
-    let received =
-        unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
-    checked(received)?;
-    // SAFETY: the kernel has just filled the control buffer that `message` describes.
-    let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
-    while !header.is_null() {
-        // SAFETY: a header that these macros answer lies inside the control buffer.
-        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
-        if matches!((level, kind), (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)) {
-            let mut error = MaybeUninit::<libc::sock_extended_err>::uninit();
-            // SAFETY: messages of this type begin with a `sock_extended_err`, of which any bytes are a value;
-            // it is copied because the buffer need not be aligned for it.
-            return Ok(Some(unsafe {
-                let bytes = libc::CMSG_DATA(header).cast();
-                error.as_mut_ptr().copy_from_nonoverlapping(bytes, 1);
-                error.assume_init()
-            }));
-        }
-        // SAFETY: `header` is one of this message's.
-        header = unsafe { libc::CMSG_NXTHDR(&message, header) };
-    }
-    Ok(None)
+    checked(unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    })?;
+    // SAFETY: the kernel has just filled the message; those of this type begin with a `sock_extended_err`, of
+    // which any bytes are a value.
+    Ok(unsafe { find(&message, &KINDS) })
 }
 
 #[cfg(test)]

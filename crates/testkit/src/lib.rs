@@ -1,4 +1,4 @@
-//! What tests of several crates share: a runner whose tests may be skipped, and a small disk.
+//! Shared by tests of several crates: a runner whose tests may be skipped, and a small disk.
 //!
 //! Uses no other crate of the workspace, so that each of them can use it in its tests.
 

@@ -17,7 +17,7 @@ impl SmallDisk {
     /// One with room for so many bytes, in whole pages.
     ///
     /// # Errors
-    /// What the system says: to make a mount takes root, and Linux 5.2.
+    /// An error of the system: a mount takes root, and Linux 5.2.
     pub fn new(bytes: u64) -> io::Result<SmallDisk> {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&context, "size", bytes.to_string())?;
@@ -28,7 +28,7 @@ impl SmallDisk {
     /// A new file on it, to read and to write.
     ///
     /// # Errors
-    /// What `openat` says.
+    /// An error of `openat`.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())

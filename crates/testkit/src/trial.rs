@@ -43,7 +43,7 @@ macro_rules! trials {
     };
 }
 
-/// What a test function returns.
+/// Result of a test function.
 pub trait Outcome {
     /// Its error, if it has one.
     fn into_result(self) -> Result<()>;
@@ -64,7 +64,7 @@ impl Outcome for Result<()> {
 /// Skipped tests with their reasons: the runner prints only how many there were.
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// How long each test took.
+/// Time of each test.
 static DURATIONS: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 
 /// A trial; see [`trials!`](crate::trials).

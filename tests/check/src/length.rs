@@ -1,4 +1,4 @@
-//! How long tests go on that repeat something at random: `make test`, or `make test-long`.
+//! Length of random tests: `make test`, or `make test-long`.
 
 use anyhow::{Result, bail};
 

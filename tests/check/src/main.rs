@@ -50,7 +50,7 @@ fn run(length: Length) -> Result<Results> {
     Ok(results)
 }
 
-/// What came of all steps so far.
+/// Results of all steps so far.
 #[derive(Default)]
 struct Results {
     tally: Tally,
@@ -65,7 +65,7 @@ impl Results {
     }
 }
 
-/// What needs nothing that is built.
+/// Steps that need nothing built.
 fn cheap() -> Vec<Step> {
     let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
     vec![
@@ -151,7 +151,7 @@ impl Suite {
         lanes
     }
 
-    /// What only computes.
+    /// Steps that only compute.
     fn when_idle(&self) -> Vec<Lane> {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
         let documentation = ["doc", "--no-deps", "--workspace", "--locked"];

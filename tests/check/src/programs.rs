@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::length::Length;
 use crate::step::{Count, Done, Step, cargo, command};
 
-/// What was built.
+/// Programs that were built.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     /// Test programs.
@@ -25,7 +25,7 @@ pub(crate) struct Built {
 pub(crate) struct Program {
     /// The name of its target: of the crate for unit tests.
     pub(crate) name: String,
-    /// Where cargo runs it: its package's folder.
+    /// Working folder that cargo gives it: its package's folder.
     folder: PathBuf,
     file: String,
 }

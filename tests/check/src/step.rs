@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::tally::Tally;
 
-/// How a command reports its result.
+/// Format of a command's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     /// It is one test: exit code 0 or not.
@@ -29,12 +29,12 @@ pub(crate) struct Step {
     count: Count,
 }
 
-/// Where a command's standard error goes.
+/// Destination of a command's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Errors {
     /// To this program's own.
     Ours,
-    /// Where its standard output goes.
+    /// The same as its standard output's.
     InTheOutput,
 }
 

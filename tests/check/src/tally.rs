@@ -15,7 +15,7 @@ pub(crate) struct Tally {
     pub(crate) results: u64,
     /// True if tests of a program were left to another run of it.
     pub(crate) is_left: bool,
-    /// What failed and what was skipped, with reasons, where they are known.
+    /// Failures and skips, with reasons where they are known.
     remarks: Vec<String>,
 }
 

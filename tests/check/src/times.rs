@@ -1,4 +1,4 @@
-//! How long each step took.
+//! Time of each step.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a rule found.
+//! A rule's finding.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use std::fmt;
 pub(crate) struct Finding {
     /// File, with a line where there is one.
     pub(crate) place: String,
-    /// What is wrong, as a sentence without its full stop.
+    /// The problem, as a sentence without its full stop.
     pub(crate) problem: String,
-    /// What to do, as an imperative.
+    /// The remedy, as an imperative.
     pub(crate) remedy: String,
 }
 

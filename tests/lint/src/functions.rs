@@ -13,7 +13,7 @@ pub(crate) struct Function {
     pub(crate) name: String,
     /// Documentation, line by line.
     pub(crate) doc: Vec<String>,
-    /// Whether a test runner calls it: it is marked `#[test]`, or a `trials![]` of the file names it.
+    /// True if a test runner calls it: it is marked `#[test]`, or a `trials![]` of the file names it.
     pub(crate) is_test: bool,
 }
 

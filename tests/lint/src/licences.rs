@@ -10,7 +10,7 @@ use crate::tree::Tree;
 
 const POLICY: &str = "deny.toml";
 
-/// What the rule has to know of a package.
+/// Facts of a package that the rule needs.
 pub(crate) struct Package {
     /// Name and version.
     pub(crate) name: String,

@@ -32,7 +32,7 @@ fn check_document(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Where a link leads.
+/// Target of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Another site, or a place in the same document.

@@ -4,6 +4,7 @@
 //! Every rule is a function from what it looks at to findings, so that its tests can feed it violations.
 //! The last line has the form of a test runner's, so that `wirepath-check` counts rules like tests.
 
+mod crates;
 mod finding;
 mod functions;
 mod licences;
@@ -11,7 +12,6 @@ mod links;
 mod machine_paths;
 mod modules;
 mod reasons;
-mod rooms;
 mod rust;
 mod specification;
 mod tree;
@@ -48,7 +48,7 @@ fn check() -> anyhow::Result<usize> {
     let tree = Tree::read(&root)?;
     let metadata = metadata(&root)?;
     let results = [
-        ("rooms", rooms::check(&rooms::rooms(&metadata))),
+        ("crates", crates::check(&crates::members(&metadata))),
         ("modules", modules::check(&tree)),
         ("unsafe_code", unsafe_code::check(&tree)),
         ("reasons", reasons::check(&tree)),

@@ -16,7 +16,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/net/src/http", "an exchange asks its listener for limits"),
     ("crates/playback/src", "a playback's handle names the task that it calls"),
     ("crates/relay/src/cache", "to be replaced by a library with an origin behind it"),
-    ("crates/relay/src/proxy", "connection, door and backend count each other"),
+    ("crates/relay/src/proxy", "connection, listener and backend count each other"),
     ("crates/server/src/images", "open images and packing are parts of the store"),
     ("crates/server/src/library", "a listing resolves what it lists"),
     ("crates/server/src/rtsp", "connection, handler and listener hand each other over"),

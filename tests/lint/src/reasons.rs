@@ -34,7 +34,7 @@ fn check_root(text: &str) -> Vec<Finding> {
 fn needs_reason(section: &str, line: &str) -> bool {
     match section {
         "members" => line.starts_with('"'),
-        // Our own rooms have their reason in the list of members.
+        // Our own crates have their reason in the list of members.
         "[workspace.dependencies]" => {
             line.contains('=') && !line.starts_with('#') && !line.contains("path =")
         }

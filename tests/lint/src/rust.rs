@@ -30,12 +30,12 @@ pub(crate) fn lines_with(word: &str, stream: TokenStream) -> Vec<usize> {
     lines
 }
 
-/// What a file imports and defines.
+/// Imports and definitions of a file.
 #[derive(Default)]
 pub(crate) struct Source {
     /// Paths that begin with `crate`, `self` or `super`.
     pub(crate) paths: Vec<SourcePath>,
-    /// What `use` brings into scope, and the path of each.
+    /// Names that `use` brings into scope, and the path of each.
     pub(crate) names: BTreeMap<String, Vec<String>>,
     /// Paths before `::*`.
     pub(crate) globs: Vec<Vec<String>>,

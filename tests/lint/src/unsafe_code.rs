@@ -6,7 +6,7 @@ use crate::finding::Finding;
 use crate::rust;
 use crate::tree::Tree;
 
-/// Where `unsafe` may occur: the system calls, and code that has no choice.
+/// Folders in which `unsafe` may occur: the system calls, and code that has no choice.
 const ALLOWED: &[&str] = &["crates/sys/", "fuzz/", "kernel/"];
 
 /// Finds `unsafe` elsewhere, and files that are not Rust.

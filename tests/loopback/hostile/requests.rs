@@ -1,4 +1,4 @@
-//! What attackers say before they make it wrong.
+//! Valid requests, which attackers then corrupt.
 
 use wirepath_tests::server::Server;
 

@@ -226,8 +226,8 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     for (broken, code, said) in
         [(1, 0, "the others go on"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
     {
-        let doors = [free_port()?, free_port()?, free_port()?];
-        let inputs = doors.map(|door| format!("tcp://{door}?listen"));
+        let addresses = [free_port()?, free_port()?, free_port()?];
+        let inputs = addresses.map(|address| format!("tcp://{address}?listen"));
         let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
         inputs.iter().for_each(|input| arguments.extend(["--in", input]));
         let target = format!("{}?overwrite", at(folder.path(), "file", "target"));
@@ -235,8 +235,8 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
         let all_wait = || Ok((relaying.log().matches("waiting for a connection").count() == 3).then_some(()));
         Deadline::seconds(10.0).wait_for("three that are waited for", all_wait)?;
         let mut connections = Vec::new();
-        for door in doors {
-            connections.push(TcpStream::connect(door)?);
+        for address in addresses {
+            connections.push(TcpStream::connect(address)?);
         }
         for (place, (mut connection, share)) in connections.into_iter().zip(&shares).enumerate() {
             let share = share.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -259,14 +259,14 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
 /// It failed, and whoever starts it again finds what it found.
 fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let doors = [free_port()?, free_port()?];
-    let inputs = doors.map(|door| format!("tcp://{door}?listen"));
+    let addresses = [free_port()?, free_port()?];
+    let inputs = addresses.map(|address| format!("tcp://{address}?listen"));
     let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
     inputs.iter().for_each(|input| arguments.extend(["--in", input]));
     let target = at(folder.path(), "file", "target");
     let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;
-    for door in doors {
-        let connected = || Ok(TcpStream::connect(door).ok());
+    for address in addresses {
+        let connected = || Ok(TcpStream::connect(address).ok());
         let connection = Deadline::seconds(10.0).wait_for("the relay", connected)?;
         set_socket_linger(&connection, Some(Duration::ZERO))?;
     }

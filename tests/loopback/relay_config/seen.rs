@@ -1,4 +1,4 @@
-//! What is seen of streams: numbers, reports, lines and the table.
+//! Views of streams: metrics, reports, log lines and the table.
 
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
@@ -44,7 +44,7 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
     });
     relay.wait_for("the lines", |streams| streams[0]["bytes_out"] == 2 * passed)?;
 
-    let scrape = run("curl", ["-sS", "-i", &format!("http://{}/metrics", relay.door)], 20.0)?;
+    let scrape = run("curl", ["-sS", "-i", &format!("http://{}/metrics", relay.http)], 20.0)?;
     let (head, text) = scrape.split_once("\r\n\r\n").context("no head")?;
     ensure!(head.to_lowercase().contains("content-type: application/openmetrics-text"), "{head}");
     let numbers = numbers(text)?;
@@ -75,7 +75,7 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
         status["schema"] == "wirepath-relay-status/1" && status["streams"][1]["state"] == "opening",
         "{status}"
     );
-    ensure!(http::get(relay.door, "/anything")?.status == 404, "there is something else");
+    ensure!(http::get(relay.http, "/anything")?.status == 404, "there is something else");
 
     drop(source);
     relay.wait_for("its end", |streams| streams[0]["state"] == "ended")?;
@@ -94,17 +94,16 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
 
 /// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 ///
-/// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror
-/// goes on without.
+/// Metrics that monitoring needs: refused datagrams, and an output without which a mirror goes on.
 fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let inlet = crate::relay::free_port()?;
     let folder = Folder::new(&format!(
         "[[stream]]\nname = \"packets\"\nin = [\"udp://@{inlet}\"]\nframing = \"ts\"\nout = [\"file:copy\", \"unix:gone\"]\n"
     ))?;
-    let door = UnixListener::bind(folder.path("gone"))?;
+    let listener = UnixListener::bind(folder.path("gone"))?;
     let mut relay = Watched::start(&folder, &[])?;
-    drop(door.accept()?);
+    drop(listener.accept()?);
     relay.wait_for("a socket that is bound", |streams| streams[0]["state"] == "running")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     sender.connect(inlet)?;
@@ -120,7 +119,7 @@ fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     let missed = gone["dropped_bytes"].as_u64().with_context(|| streams.to_string())?;
     ensure!(missed > 0 && streams[0]["gone_outputs"]["failed"] == 1, "{streams}");
 
-    let numbers = numbers(&run("curl", ["-sS", &format!("http://{}/metrics", relay.door)], 20.0)?)?;
+    let numbers = numbers(&run("curl", ["-sS", &format!("http://{}/metrics", relay.http)], 20.0)?)?;
     let stream = "stream=\"packets\",class=\"\"";
     let output = format!("{stream},port=\"1\",output=\"unix:{}\"", folder.path("gone").display());
     for (name, labels, expected) in [
@@ -167,8 +166,9 @@ fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
 
 /// Promise: A listener or report file that cannot be opened is an error at the start.
 fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
-    let folder = Folder::new(COPY)?;
+    let folder = Folder::new(&COPY.replace("file:target", "file:target?overwrite"))?;
     std::fs::write(folder.path("source"), "bytes")?;
+    std::fs::write(folder.path("target"), "older bytes")?;
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
     let output = folder.output(&["--metrics", &address])?;
@@ -178,14 +178,14 @@ fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
         error.contains(&format!("cannot listen for metrics on {address}: Address already in use")),
         "{error}"
     );
-    ensure!(!folder.path("target").exists(), "it began nevertheless");
+    ensure!(std::fs::read(folder.path("target"))? == b"older bytes", "the target was opened");
     let output = folder.output(&["--json", "/does/not/exist"])?;
     let error = String::from_utf8(output.stderr)?;
     ensure!(
         output.status.code() == Some(1) && error.contains("the result cannot be written to /does/not/exist"),
         "{error}"
     );
-    ensure!(!folder.path("target").exists(), "it began nevertheless");
+    ensure!(std::fs::read(folder.path("target"))? == b"older bytes", "the target was opened");
     Ok(())
 }
 

@@ -77,7 +77,7 @@ fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
     ensure!(moved(&now[0]) < 3 * moved(&now[1]), "a byte costs the same: {now}");
     ensure!(now[0]["cpu_percent"].as_f64().is_some_and(|percent| percent > 0.0), "{now}");
 
-    let scrape = http::get(relay.door, "/metrics")?;
+    let scrape = http::get(relay.http, "/metrics")?;
     let numbers = numbers(std::str::from_utf8(&scrape.body)?)?;
     let of = |labels: &str| numbers.get(&format!("wirepath_{labels}")).copied().unwrap_or(0.0);
     let (class, stream) = (
@@ -96,7 +96,7 @@ fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
 
 /// Promise: Streams are spread over threads by what they may take; shares hold on each thread.
 ///
-/// How fast one thread is beside the other is the machine's business; on each the classes have their shares.
+/// Threads may differ in speed; on each, classes have their shares.
 fn classes_get_their_shares_on_each_thread() -> Result<()> {
     const ENOUGH: u64 = 1 << 29;
     let classes = "[sharing]\npolicy = \"fair-share\"\nround = \"1MiB\"\n\
@@ -126,7 +126,7 @@ fn classes_get_their_shares_on_each_thread() -> Result<()> {
 /// Promise: All streams of a class with a rate share one thread, where the rate holds.
 /// Promise: Classes get their shares of what is moved, and rates of classes and streams hold.
 ///
-/// What may have moved by then is known whatever the machine does meanwhile.
+/// The bytes that may have moved by then do not depend on the machine.
 fn rates_of_classes_and_streams_hold() -> Result<()> {
     const ENOUGH: u64 = 4_000_000;
     // What one turn may read beyond what is left: all that a pipe holds. It is made up for later.

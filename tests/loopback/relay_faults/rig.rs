@@ -90,12 +90,12 @@ pub(crate) fn numbers(bytes: &[u8]) -> Result<Vec<u64>> {
     bytes.chunks(RECORD).map(number).collect()
 }
 
-/// What the report says of the output whose address ends so.
+/// The report's entry of the output whose address ends with `name`.
 pub(crate) fn output<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
     named(report, "outputs", name)
 }
 
-/// What it says of one that is gone.
+/// The report's entry of such an output that has ended.
 pub(crate) fn ended<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
     named(report, "ended_outputs", name)
 }

@@ -13,7 +13,7 @@ use wirepath_sys::module::{Module, Started, layout};
 
 use crate::wire::{Wire, sockaddr};
 
-/// Where things lie in the arena. Memory to send lies at its end, so that there is nothing behind.
+/// Offsets in the arena. Memory to send lies at its end, so that there is nothing behind.
 pub(crate) const RUN: usize = 0;
 pub(crate) const RTP: usize = 1 << 10;
 pub(crate) const ADDRESS: usize = 2 << 10;
@@ -32,7 +32,7 @@ pub(crate) struct Bench {
     pub(crate) counts: [u64; 3],
 }
 
-/// Where payload comes from.
+/// Source of payload.
 pub(crate) enum From<'a> {
     /// A file, by its descriptor.
     File(i32, &'a Content),
@@ -212,7 +212,7 @@ impl Bench {
     }
 }
 
-/// What arrives, packet by packet.
+/// Bytes of the packets that arrive, one by one.
 pub(crate) fn packets<'a>(outcome: &'a Outcome, content: &'a Content) -> impl Iterator<Item = Vec<u8>> + 'a {
     outcome.packets.iter().map(|packet| {
         let mut bytes = packet.header.clone();

@@ -34,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![anything_goes, callers_are_killed]
 }
 
-/// Where the structures of START and SENDFILEW lie.
+/// Offsets of the structures of START and SENDFILEW.
 const START: usize = 3 << 9;
 const PARTS: usize = 32 << 10;
 
@@ -130,7 +130,7 @@ fn callers_are_killed() -> Result<()> {
     Ok(())
 }
 
-/// What it says when it begins to call.
+/// Line printed before the first call.
 const BEGINS: &str = "caller: begins";
 
 /// Reads what a process prints up to a line with this in it.
@@ -144,10 +144,10 @@ fn wait_for_line(process: &mut Child, text: &str) -> Result<()> {
     bail!("a caller has ended without a line of {text:?}")
 }
 
-/// How often each errno was answered.
+/// Number of answers with each errno.
 type Answers = BTreeMap<i32, u64>;
 
-/// What callers use together.
+/// Objects that callers share.
 struct Things {
     content: Content,
     files: Vec<(File, File)>,
@@ -284,7 +284,7 @@ impl Caller<'_> {
         self.note(request, answer)
     }
 
-    /// Where a request is not aligned, half there, or not at all.
+    /// Address for a request that is not aligned, partly mapped, or not mapped.
     fn displaced(&mut self, at: usize) -> usize {
         let arena = &mut self.bench.arena;
         let run: layout::Run = arena.take(at);

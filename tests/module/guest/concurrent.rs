@@ -12,7 +12,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
-use wirepath_sys::module::{Departures, Marker, Module, Rtp, Run, State, Timestamps};
+use wirepath_sys::module::{Marker, Module, Rtp, Run, State, Timestamps};
 use wirepath_tests::trials;
 
 use crate::files::Folder;
@@ -139,7 +139,7 @@ fn send(module: &Module, sender: &UdpSocket, file: &File, number: u32, train: u3
 
 /// The same, in so many milliseconds as the file has parts of 20 kB.
 fn send_at_a_rate(module: &Module, sender: &UdpSocket, file: &File, number: u32) -> Result<()> {
-    let started = module.start(sender.as_fd(), &mut run(file, number, 4), Departures::by_rate(20_000_000));
+    let started = module.start(sender.as_fd(), &mut run(file, number, 4), 20_000_000);
     let status = started.context("starting")?.wait().context("waiting")?;
     let is_fine = matches!(status.state, State::Ended(Ok(()) | Err(Errno::NODATA)));
     ensure!(is_fine, "a run of a file that changes has ended with {status:?}");

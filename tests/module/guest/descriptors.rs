@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 
 use crate::wire::IPV4;
 
-/// What is wrong with a descriptor, it, and what is answered.
+/// The fault of a descriptor, the descriptor, and the expected answer.
 pub(crate) type Wrong = (&'static str, i32, Errno);
 
 /// Open descriptors, and one that is not.

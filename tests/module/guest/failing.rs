@@ -8,16 +8,16 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wirepath_tests::require;
 
-/// Where slabs and pages are told to fail.
+/// Fault injectors of slabs and pages.
 const KINDS: [&str; 2] = ["failslab", "fail_page_alloc"];
 
-/// Where the code of modules is, and nothing else (Documentation/arch/x86/x86_64/mm.rst).
+/// Address range of modules' code, and nothing else (Documentation/arch/x86/x86_64/mm.rst).
 const MODULES: [&str; 2] = ["0xffffffffa0000000", "0xffffffffff000000"];
 
 /// Allocations that one attempt makes at most; more is an attempt that never ends.
 const MOST: u64 = 5000;
 
-/// What makes allocations of this thread fail.
+/// Fault injector for allocations of this thread.
 pub(crate) struct Failing {
     nth: File,
 }

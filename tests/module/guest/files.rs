@@ -25,7 +25,7 @@ const EXT4: FsWord = 0xef53;
 const XFS: FsWord = 0x5846_5342;
 
 impl Folder {
-    /// Where temporary files go, which must be ext4.
+    /// Folder of temporary files, which must be ext4.
     pub(crate) fn ext4() -> Result<Folder> {
         let temporary = tempfile::tempdir()?;
         let kind = statfs(temporary.path())?.f_type;
@@ -104,7 +104,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Where files are.
+    /// Folder of the files.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

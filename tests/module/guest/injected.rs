@@ -35,10 +35,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Calls for each source; each is made once for each of its allocations.
 const CASES: u64 = 12;
 
-/// What may be answered where memory is missing, by whoever asked for it.
+/// Answers that a failed allocation may lead to.
 const MISSING: [Errno; 2] = [Errno::NOMEM, Errno::NOBUFS];
 
-/// How often an allocation failed, and how often the call said so.
+/// Counts of failed allocations, and of calls that reported one.
 #[derive(Default)]
 struct Counts {
     failures: u64,
@@ -249,7 +249,7 @@ fn of_runs_at_work() -> Result<()> {
     Ok(())
 }
 
-/// What runs are started with.
+/// Arguments of runs.
 struct Runs {
     bench: Bench,
     wire: Wire,
@@ -279,7 +279,7 @@ fn check_pinned() -> Result<()> {
     Ok(())
 }
 
-/// Where guests have the module, and what the kernel calls it.
+/// Path of the module in guests, and its name in the kernel.
 const FILE: &str = "/wirepath.ko";
 const NAME: &CStr = c"wirepath";
 

@@ -109,7 +109,7 @@ fn with_short_packets() -> Result<()> {
     Ok(())
 }
 
-/// What a train of packets that are longer than the link's is answered.
+/// Answers for a train of packets that exceed the link's MTU.
 const REFUSALS: [Result<(), Errno>; 3] = [Err(Errno::MSGSIZE), Err(Errno::INVAL), Err(Errno::IO)];
 
 /// Random calls, runs and vectors over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no

@@ -48,7 +48,7 @@ struct Right {
 
 type Change = fn(&mut Right);
 
-/// What is wrong, and what is answered.
+/// The fault, the change that makes it, and the expected answer.
 #[rustfmt::skip]
 const FIELDS: &[(&str, Change, Errno)] = &[
     ("no size", |right| right.run.size = 0, Errno::INVAL),
@@ -110,28 +110,28 @@ const FIELDS: &[(&str, Change, Errno)] = &[
 
 /// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_field_wrong() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     for (name, change, expected) in FIELDS {
-        stage.refuses(*expected, change).with_context(|| (*name).to_owned())?;
+        bed.refuses(*expected, change).with_context(|| (*name).to_owned())?;
     }
-    stage.works()?;
+    bed.works()?;
     count(format!("misuse::each_field_wrong: {} requests refused", FIELDS.len()));
     Ok(())
 }
 
 /// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_descriptor_wrong() -> Result<()> {
-    let mut stage = Stage::new()?;
-    let others = Others::new(stage.folder.path())?;
+    let mut bed = TestBed::new()?;
+    let others = Others::new(bed.folder.path())?;
     let (files, mut sockets) = (others.files(), others.sockets());
     sockets.push(others.unconnected());
     for (name, descriptor, expected) in &files {
-        stage.refuses(*expected, |right| right.run.file = *descriptor).context(*name)?;
+        bed.refuses(*expected, |right| right.run.file = *descriptor).context(*name)?;
     }
     for (name, descriptor, expected) in &sockets {
-        stage.refuses(*expected, |right| right.run.socket = *descriptor).context(*name)?;
+        bed.refuses(*expected, |right| right.run.socket = *descriptor).context(*name)?;
     }
-    stage.works()?;
+    bed.works()?;
     count(format!("misuse::each_descriptor_wrong: {} descriptors refused", files.len() + sockets.len()));
     Ok(())
 }
@@ -140,14 +140,14 @@ fn each_descriptor_wrong() -> Result<()> {
 ///
 /// The network says so at the next send, and the one after that works.
 fn where_nobody_listens() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     for address in [IPV4, IPV6] {
         let gone = UdpSocket::bind((address, 0))?.local_addr()?;
         let sender = UdpSocket::bind((address, 0))?;
         sender.connect(gone)?;
         let descriptor = sender.as_raw_fd();
         for expected in [Ok(()), Err(Errno::CONNREFUSED), Ok(()), Err(Errno::CONNREFUSED)] {
-            let answer = stage.asks(|right| (right.run.socket, right.run.packet_bytes) = (descriptor, 0))?;
+            let answer = bed.asks(|right| (right.run.socket, right.run.packet_bytes) = (descriptor, 0))?;
             ensure!(answer == expected, "over {address} it answered {answer:?} and not {expected:?}");
         }
     }
@@ -156,7 +156,7 @@ fn where_nobody_listens() -> Result<()> {
 
 /// Promise: A wrong request is refused with the documented error and sends nothing.
 fn where_there_is_no_way() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     let ipv4 = UdpSocket::bind("0.0.0.0:0")?;
     let ipv6 = UdpSocket::bind("[::]:0")?;
     for (socket, to, expected) in [
@@ -169,20 +169,17 @@ fn where_there_is_no_way() -> Result<()> {
         (&ipv6, sockaddr("[2001:db8::1]:9".parse()?), Errno::NETUNREACH),
         (&ipv6, sockaddr("[::1]:0".parse()?), Errno::INVAL),
     ] {
-        stage.bench.arena.write(ADDRESS, &to);
-        let address = stage.bench.arena.address(ADDRESS);
-        stage
-            .refuses(expected, |right| {
-                right.run.socket = socket.as_raw_fd();
-                (right.run.address, right.run.address_bytes) = (address, to.len() as u32);
-            })
-            .with_context(|| format!("to {to:?}"))?;
+        bed.bench.arena.write(ADDRESS, &to);
+        let address = bed.bench.arena.address(ADDRESS);
+        bed.refuses(expected, |right| {
+            right.run.socket = socket.as_raw_fd();
+            (right.run.address, right.run.address_bytes) = (address, to.len() as u32);
+        })
+        .with_context(|| format!("to {to:?}"))?;
     }
     let wire = Wire::new(IPV4, true)?;
     rustix::net::shutdown(&wire.sender, rustix::net::Shutdown::Write).context("shutting down")?;
-    stage
-        .refuses(Errno::PIPE, |right| right.run.socket = wire.sender.as_raw_fd())
-        .context("a socket shut down")
+    bed.refuses(Errno::PIPE, |right| right.run.socket = wire.sender.as_raw_fd()).context("a socket shut down")
 }
 
 /// Promise: A wrong request is refused with the documented error and sends nothing.
@@ -236,19 +233,18 @@ fn users_that_may_not_open() -> Result<()> {
 
 /// Promise: Opening the device needs the right; whoever has a descriptor may use it.
 ///
-/// What is open may be used, by whomever it was opened, as with `read()` and `send()`: also a file that this
-/// user may not open. What is not open in this process is nothing, though another has it open under that
-/// number.
+/// An open descriptor may be used whoever opened it, as with `read()` and `send()`: also of a file that this
+/// user may not open. A number that is not open in this process is invalid, though another has it open.
 fn descriptors_of_other_users() -> Result<()> {
-    let mut stage = Stage::new()?;
-    let path = stage.folder.path().join("plain");
+    let mut bed = TestBed::new()?;
+    let path = bed.folder.path().join("plain");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    let (opened, answer) = as_nobody(|| (File::open(&path), stage.asks(|_| ())))?;
+    let (opened, answer) = as_nobody(|| (File::open(&path), bed.asks(|_| ())))?;
     let error = opened.err().map(|error| error.kind());
     ensure!(error == Some(std::io::ErrorKind::PermissionDenied), "nobody may open the file: {error:?}");
     let answer = answer?;
     ensure!(answer == Ok(()), "{answer:?}");
-    stage.wire.arrived()?;
+    bed.wire.arrived()?;
 
     let others = OtherProcess::new(&path)?;
     for (what, number) in [("file", others.file), ("socket", others.socket)] {
@@ -256,7 +252,7 @@ fn descriptors_of_other_users() -> Result<()> {
             "file" => right.run.file = number,
             _ => right.run.socket = number,
         };
-        stage.refuses(Errno::BADF, change).with_context(|| format!("another process's {what}"))?;
+        bed.refuses(Errno::BADF, change).with_context(|| format!("another process's {what}"))?;
     }
     Ok(())
 }
@@ -311,7 +307,7 @@ fn as_nobody<T: Send>(call: impl FnOnce() -> T + Send) -> Result<T> {
 }
 
 /// A file, a wire, and a request that works.
-struct Stage {
+struct TestBed {
     bench: Bench,
     wire: Wire,
     content: Content,
@@ -319,12 +315,12 @@ struct Stage {
     folder: Folder,
 }
 
-impl Stage {
-    fn new() -> Result<Stage> {
+impl TestBed {
+    fn new() -> Result<TestBed> {
         let folder = Folder::tmpfs()?;
         let content = Content::new(1, 100_000);
         let file = folder.file("plain", &content)?;
-        Ok(Stage { bench: Bench::new()?, wire: Wire::new(IPV4, true)?, content, file, folder })
+        Ok(TestBed { bench: Bench::new()?, wire: Wire::new(IPV4, true)?, content, file, folder })
     }
 
     /// Three packets with headers of the engine.
@@ -346,7 +342,7 @@ impl Stage {
     /// The answer to the request with a change.
     fn asks(&mut self, change: impl Fn(&mut Right)) -> Result<Result<(), Errno>> {
         let from = From::File(self.file.as_raw_fd(), &self.content);
-        self.bench.request(&Stage::call(), &from, &self.wire)?;
+        self.bench.request(&TestBed::call(), &from, &self.wire)?;
         let arena = &mut self.bench.arena;
         let mut right = Right {
             run: arena.take(RUN),
@@ -379,8 +375,8 @@ impl Stage {
     /// The request without a change still does what it should.
     fn works(&mut self) -> Result<()> {
         let from = From::File(self.file.as_raw_fd(), &self.content);
-        let outcome = Outcome::of(&Stage::call(), wirepath_module_tests::model::Source::File(100_000));
+        let outcome = Outcome::of(&TestBed::call(), wirepath_module_tests::model::Source::File(100_000));
         ensure!(outcome.packets.len() == 3, "three packets");
-        self.bench.check(&Stage::call(), &from, &mut self.wire).context("unchanged")
+        self.bench.check(&TestBed::call(), &from, &mut self.wire).context("unchanged")
     }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Where the kernel says so, a folder for each cache of objects.
+/// Folder with a subfolder for each slab cache.
 const FOLDER: &str = "/sys/kernel/debug/slab";
 
-/// How many objects of each cache are allocated, by the function that did it.
+/// Number of allocated objects of each cache, by allocating function.
 #[derive(Debug)]
 pub(crate) struct Objects(BTreeMap<String, u64>);
 
@@ -31,7 +31,7 @@ impl Objects {
         Ok(Some(Objects(counts)))
     }
 
-    /// Where `times` objects or more were allocated since `before` and are not freed.
+    /// Functions that allocated `times` objects or more since `before` that are not freed.
     pub(crate) fn grown(&self, before: &Objects, times: u64) -> Vec<String> {
         let more = |(place, count): (&String, &u64)| {
             let grown = count.saturating_sub(before.0.get(place).copied().unwrap_or_default());
@@ -40,7 +40,7 @@ impl Objects {
         self.0.iter().filter_map(more).collect()
     }
 
-    /// How many there are.
+    /// Number of all objects.
     pub(crate) fn sum(&self) -> u64 {
         self.0.values().sum()
     }

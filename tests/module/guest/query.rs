@@ -16,7 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What this module can do wherever it runs.
+/// Abilities of this module wherever it runs.
 const EVERYWHERE: u64 =
     layout::FEATURE_FILES | layout::FEATURE_MAPPINGS | layout::FEATURE_RTP | layout::FEATURE_TRAINS;
 

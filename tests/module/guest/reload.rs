@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::system::{delete_module, finit_module};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
-use wirepath_sys::module::{Departures, Module, OpenError, Run};
+use wirepath_sys::module::{Module, OpenError, Run};
 use wirepath_tests::kernel_memory::KernelMemory;
 use wirepath_tests::{Deadline, require, trials};
 
@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Where guests have it.
+/// Path of the module in guests.
 const FILE: &str = "/wirepath.ko";
 const NAME: &CStr = c"wirepath";
 /// `O_NONBLOCK`, as `delete_module(2)` calls it.
@@ -42,22 +42,22 @@ const DO_NOT_WAIT: i32 = 0o4000;
 const LIMIT_SECONDS: f64 = 60.0;
 
 /// A file to send, and where to.
-struct Stage {
+struct TestBed {
     sender: UdpSocket,
     _receiver: UdpSocket,
     file: File,
     _folder: Folder,
 }
 
-impl Stage {
-    fn new() -> Result<Stage> {
+impl TestBed {
+    fn new() -> Result<TestBed> {
         require!(Path::new(FILE).exists(), "{FILE} is not there");
         let folder = Folder::ext4()?;
         let file = folder.file("plain", &Content::new(1, LENGTH))?;
         let receiver = UdpSocket::bind((IPV4, 0))?;
         let sender = UdpSocket::bind((IPV4, 0))?;
         sender.connect(receiver.local_addr()?)?;
-        Ok(Stage { sender, _receiver: receiver, file, _folder: folder })
+        Ok(TestBed { sender, _receiver: receiver, file, _folder: folder })
     }
 
     fn run(&self) -> Run<'_> {
@@ -78,10 +78,10 @@ const LENGTH: u64 = 50_000;
 ///
 /// By an open device, and by a run alone; when that is closed, it does.
 fn a_module_in_use_does_not_unload() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let module = Module::open()?;
     ensure!(delete() == Err(Errno::AGAIN), "with its device open, it answered {:?}", delete());
-    let run = module.start(stage.sender.as_fd(), &mut stage.run(), Departures::by_rate(1000))?;
+    let run = module.start(bed.sender.as_fd(), &mut bed.run(), 1000)?;
     drop(module);
     ensure!(delete() == Err(Errno::AGAIN), "with a run that goes, it answered {:?}", delete());
     ensure!(run.status()?.counts.error == 0, "{:?}", run.status()?);
@@ -89,14 +89,14 @@ fn a_module_in_use_does_not_unload() -> Result<()> {
     // What a run is doing at the moment may outlast its descriptor.
     unload()?;
     load()?;
-    stage.send(&Module::open()?)
+    bed.send(&Module::open()?)
 }
 
 /// Promise: A module in use does not unload; loading and unloading races with use safely.
 ///
 /// Threads send while another tries to unload it all the time.
 fn nor_while_threads_send() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let module = Module::open()?;
     let done = AtomicBool::new(false);
     let tries = std::thread::scope(|scope| -> Result<u64> {
@@ -110,7 +110,7 @@ fn nor_while_threads_send() -> Result<()> {
             }
             Ok(tries)
         });
-        let send = || (0..60).try_for_each(|_| stage.send(&module));
+        let send = || (0..60).try_for_each(|_| bed.send(&module));
         let senders: Vec<_> = (0..3).map(|_| scope.spawn(send)).collect();
         let sent: Result<()> = senders.into_iter().try_for_each(|sender| joined(sender.join()));
         done.store(true, Ordering::Relaxed);
@@ -127,7 +127,7 @@ fn nor_while_threads_send() -> Result<()> {
 /// It is loaded and unloaded while threads open it, send, start runs and close them: they can, or there is no
 /// device.
 fn loading_races_with_use() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let done = AtomicBool::new(false);
     let [opened, missed] = [const { AtomicU64::new(0) }; 2];
     let use_it = |user: u64| -> Result<()> {
@@ -136,9 +136,9 @@ fn loading_races_with_use() -> Result<()> {
             let begun = Instant::now();
             match Module::open() {
                 Ok(module) => {
-                    stage.send(&module)?;
-                    let rate = Departures::by_rate(1_000_000);
-                    drop(module.start(stage.sender.as_fd(), &mut stage.run(), rate).context("starting")?);
+                    bed.send(&module)?;
+                    let rate = 1_000_000;
+                    drop(module.start(bed.sender.as_fd(), &mut bed.run(), rate).context("starting")?);
                     opened.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(OpenError::Missing) => _ = missed.fetch_add(1, Ordering::Relaxed),
@@ -174,19 +174,19 @@ fn joined<T>(ended: std::thread::Result<Result<T>>) -> Result<T> {
 
 const TIMES: u64 = 100;
 
-/// What is counted in pages moves by some by itself; a page that stays behind each time is more than this.
+/// Page counts vary by themselves; a page that leaks each time is more than this.
 const BOUND_KIBIBYTES: u64 = TIMES * 4 / 2;
 
 /// Promise: Loaded, used and unloaded a hundred times, the module leaks no page.
 ///
 /// Counted in pages everywhere, and object by object where the kernel knows who allocated each.
 fn a_hundred_times_leak_nothing() -> Result<()> {
-    let stage = Stage::new()?;
+    let bed = TestBed::new()?;
     let repeat = |times: u64| -> Result<()> {
         for _ in 0..times {
             unload()?;
             load()?;
-            stage.send(&Module::open()?)?;
+            bed.send(&Module::open()?)?;
         }
         Ok(())
     };
@@ -215,7 +215,7 @@ fn a_hundred_times_leak_nothing() -> Result<()> {
 /// Looks for leaks itself, and keeps what was freed for a while: the guest asks it when the module is gone.
 const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
 
-/// What has grown too much.
+/// Memory that has grown too much.
 fn leaks(before: &KernelMemory, objects: Option<&Objects>) -> Result<Option<String>> {
     if let Some(before) = objects {
         let grown = Objects::now()?.context("objects are not counted any more")?.grown(before, TIMES);

@@ -40,7 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Where structures lie in the arena, beside those of SEND.
+/// Offsets of structures in the arena, beside those of SEND.
 const START: usize = 3 << 9;
 const DEPARTURES: usize = 32 << 10;
 
@@ -195,18 +195,18 @@ pub(crate) fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Sta
 }
 
 /// A file, a wire, and a call of two hundred packets of 1,000 bytes.
-struct Stage {
+struct TestBed {
     bench: Bench,
     wire: Wire,
     content: Content,
     file: std::fs::File,
 }
 
-impl Stage {
-    fn new() -> Result<Stage> {
+impl TestBed {
+    fn new() -> Result<TestBed> {
         let content = Content::new(settings().seed, 200_000);
         let file = Folder::ext4()?.file("plain", &content)?;
-        Ok(Stage { bench: bench()?, wire: Wire::new(IPV4, true)?, content, file })
+        Ok(TestBed { bench: bench()?, wire: Wire::new(IPV4, true)?, content, file })
     }
 
     fn call() -> Call {
@@ -215,23 +215,23 @@ impl Stage {
 
     fn start(&mut self, pace: &Pace, start_ns: u64) -> Result<Started> {
         let from = From::File(self.file.as_raw_fd(), &self.content);
-        self.bench.request(&Stage::call(), &from, &self.wire)?;
+        self.bench.request(&TestBed::call(), &from, &self.wire)?;
         start(&mut self.bench, pace, start_ns).map_err(|errno| anyhow::anyhow!("it answered {errno:?}"))
     }
 
     /// With other descriptors.
     fn start_of(&mut self, socket: i32, file: i32) -> Result<Started, Errno> {
         let from = From::File(file, &self.content);
-        let mut run = self.bench.request(&Stage::call(), &from, &self.wire).map_err(|_| Errno::NOSYS)?;
+        let mut run = self.bench.request(&TestBed::call(), &from, &self.wire).map_err(|_| Errno::NOSYS)?;
         run.socket = socket;
         self.bench.arena.put(RUN, &run);
         start(&mut self.bench, &Pace::Rate(100_000_000), 0)
     }
 
-    /// What has arrived is a beginning of all; answers how many packets.
+    /// Checks that the packets so far are a beginning of all; returns their number.
     fn arrived(&mut self) -> Result<u64> {
         let got = self.wire.arrived()?;
-        let outcome = Outcome::of(&Stage::call(), wirepath_module_tests::model::Source::File(200_000));
+        let outcome = Outcome::of(&TestBed::call(), wirepath_module_tests::model::Source::File(200_000));
         for (number, (got, expected)) in got.iter().zip(packets(&outcome, &self.content)).enumerate() {
             crate::wire::compare(got, &expected).with_context(|| format!("packet {number}"))?;
         }
@@ -242,9 +242,9 @@ impl Stage {
 
 /// Promise: A run sends nothing before its time and nothing after its end.
 ///
-/// How much later than asked a packet leaves is the machine's affair; not how much earlier.
+/// A packet may leave later than asked, by as much as the machine needs, but not earlier.
 fn nothing_leaves_before_its_time() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     let departures = |gap_ns: u64| {
         Pace::Table((0..200).map(|at| Departure { time_ns: at * gap_ns, packets: 1, reserved: 0 }).collect())
     };
@@ -254,9 +254,9 @@ fn nothing_leaves_before_its_time() -> Result<()> {
     {
         let begin = now_ns();
         let start_ns = if delay_ns == 0 { 0 } else { begin + delay_ns };
-        let run = stage.start(&pace, start_ns)?;
+        let run = bed.start(&pace, start_ns)?;
         for number in 0..200 {
-            let length = stage.wire.receive()?.len();
+            let length = bed.wire.receive()?.len();
             let (now, due) = (now_ns(), begin + delay_ns + number * gap_ns);
             ensure!(length == 1000, "packet {number} has {length} bytes");
             ensure!(now >= due, "packet {number} has left {} ns before its time at {pace:?}", due - now);
@@ -279,11 +279,11 @@ const SLOW: Pace = Pace::Rate(50_000);
 
 /// Promise: A run sends nothing before its time and nothing after its end.
 fn a_stopped_run_sends_nothing_more() -> Result<()> {
-    let mut stage = Stage::new()?;
-    let run = stage.start(&SLOW, 0)?;
+    let mut bed = TestBed::new()?;
+    let run = bed.start(&SLOW, 0)?;
     // Some packets come first.
     for _ in 0..3 {
-        stage.wire.receive()?;
+        bed.wire.receive()?;
     }
     ensure!(!is_readable(&run)?, "a run that goes is readable");
     let going = run.status()?;
@@ -291,7 +291,7 @@ fn a_stopped_run_sends_nothing_more() -> Result<()> {
     run.stop()?;
     let stopped = run.status()?;
     ensure!(stopped.state == State::Stopped && is_readable(&run)?, "{stopped:?}");
-    let left = stage.wire.arrived()?.len() as u64;
+    let left = bed.wire.arrived()?.len() as u64;
     ensure!(stopped.counts.packets == 3 + left, "{left} packets arrived after the first 3, and {stopped:?}");
     ensure!(stopped.counts.bytes == stopped.counts.packets * 1000, "{stopped:?}");
     run.stop().context("stopping again")?;
@@ -301,42 +301,42 @@ fn a_stopped_run_sends_nothing_more() -> Result<()> {
 
 /// Promise: A run sends nothing before its time and nothing after its end.
 fn a_closed_run_sends_nothing_more() -> Result<()> {
-    let mut stage = Stage::new()?;
-    drop(stage.start(&SLOW, 0)?);
-    let arrived = stage.arrived()?;
+    let mut bed = TestBed::new()?;
+    drop(bed.start(&SLOW, 0)?);
+    let arrived = bed.arrived()?;
     ensure!(arrived < 200, "all packets arrived");
     // A time in which it would have sent.
     let begin = Instant::now();
     while begin.elapsed().as_millis() < 100 {
         std::thread::yield_now();
     }
-    ensure!(stage.wire.arrived()?.is_empty(), "a closed run goes on");
+    ensure!(bed.wire.arrived()?.is_empty(), "a closed run goes on");
     Ok(())
 }
 
 /// Promise: A run sends nothing before its time and nothing after its end.
 fn a_run_outlives_descriptors_but_no_shutdown() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     let other = UdpSocket::bind((IPV4, 0))?;
-    other.connect(stage.wire.receiver.local_addr()?)?;
-    let old = std::mem::replace(&mut stage.wire.sender, other);
+    other.connect(bed.wire.receiver.local_addr()?)?;
+    let old = std::mem::replace(&mut bed.wire.sender, other);
     let fast = Pace::Rate(20_000_000);
     let run = {
-        let from = From::File(stage.file.as_raw_fd(), &stage.content);
-        let mut run = stage.bench.request(&Stage::call(), &from, &stage.wire)?;
+        let from = From::File(bed.file.as_raw_fd(), &bed.content);
+        let mut run = bed.bench.request(&TestBed::call(), &from, &bed.wire)?;
         run.socket = old.as_raw_fd();
-        stage.bench.arena.put(RUN, &run);
-        start(&mut stage.bench, &fast, 0).map_err(|errno| anyhow::anyhow!("it answered {errno:?}"))?
+        bed.bench.arena.put(RUN, &run);
+        start(&mut bed.bench, &fast, 0).map_err(|errno| anyhow::anyhow!("it answered {errno:?}"))?
     };
     drop(old);
-    stage.file = std::fs::File::open("/dev/null")?;
+    bed.file = std::fs::File::open("/dev/null")?;
     let status = run.wait()?;
     ensure!(status.state == State::Ended(Ok(())), "{status:?}");
-    ensure!(stage.arrived()? == 200, "packets are missing");
+    ensure!(bed.arrived()? == 200, "packets are missing");
 
-    let mut stage = Stage::new()?;
-    let run = stage.start(&SLOW, 0)?;
-    rustix::net::shutdown(&stage.wire.sender, rustix::net::Shutdown::Write)?;
+    let mut bed = TestBed::new()?;
+    let run = bed.start(&SLOW, 0)?;
+    rustix::net::shutdown(&bed.wire.sender, rustix::net::Shutdown::Write)?;
     let status = run.wait()?;
     ensure!(status.state == State::Ended(Err(Errno::PIPE)), "{status:?}");
     Ok(())
@@ -346,24 +346,24 @@ fn a_run_outlives_descriptors_but_no_shutdown() -> Result<()> {
 ///
 /// A thread that lets a ring go has work to do before it returns to its program; that is no signal.
 fn a_ring_that_closes_is_no_signal() -> Result<()> {
-    let mut stage = Stage::new()?;
-    require!(stage.bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
+    let mut bed = TestBed::new()?;
+    require!(bed.bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
     for number in 0..20 {
-        let run = stage.start(&Pace::Rate(10_000_000), 0)?;
-        let argument = stage.bench.arena.address(0);
+        let run = bed.start(&Pace::Rate(10_000_000), 0)?;
+        let argument = bed.bench.arena.address(0);
         let mut ring = CommandRing::new()?;
-        ring.ask(&stage.bench.module, 0xbcff, &mut stage.bench.arena, [argument, 0]).ok();
+        ring.ask(&bed.bench.module, 0xbcff, &mut bed.bench.arena, [argument, 0]).ok();
         drop(ring);
         let status = run.wait().with_context(|| format!("waiting for run {number}"))?;
         ensure!(status.state == State::Ended(Ok(())), "{status:?}");
-        ensure!(stage.arrived()? == 200, "packets are missing");
+        ensure!(bed.arrived()? == 200, "packets are missing");
     }
     Ok(())
 }
 
 type Change = fn(&mut layout::Start, &mut [Departure; 2], u64);
 
-/// What is wrong, and what is answered; the address is one where there is nothing.
+/// The fault, the change that makes it, and the expected answer; the address is one that is not mapped.
 #[rustfmt::skip]
 const FIELDS: &[(&str, Change, Errno)] = &[
     ("no size", |start, _, _| start.size = 0, Errno::INVAL),
@@ -383,11 +383,11 @@ const FIELDS: &[(&str, Change, Errno)] = &[
 
 /// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_field_wrong() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     for (name, change, expected) in FIELDS {
-        let from = From::File(stage.file.as_raw_fd(), &stage.content);
-        stage.bench.request(&Stage::call(), &from, &stage.wire)?;
-        let arena = &mut stage.bench.arena;
+        let from = From::File(bed.file.as_raw_fd(), &bed.content);
+        bed.bench.request(&TestBed::call(), &from, &bed.wire)?;
+        let arena = &mut bed.bench.arena;
         let mut table = [0, 1000].map(|time_ns| Departure { time_ns, packets: 100, reserved: 0 });
         let mut start = layout::Start {
             size: size_of::<layout::Start>() as u32,
@@ -402,9 +402,9 @@ fn each_field_wrong() -> Result<()> {
             .iter()
             .enumerate()
             .for_each(|(index, one)| arena.put(DEPARTURES + index * size_of::<Departure>(), one));
-        let answer = stage.bench.ask(layout::START, START).map(drop);
+        let answer = bed.bench.ask(layout::START, START).map(drop);
         ensure!(answer == Err(*expected), "{name}: it answered {answer:?} and not {expected:?}");
-        stage.wire.compare(std::iter::empty()).with_context(|| (*name).to_owned())?;
+        bed.wire.compare(std::iter::empty()).with_context(|| (*name).to_owned())?;
     }
     count(format!("runs::each_field_wrong: {} requests refused", FIELDS.len()));
     Ok(())
@@ -414,10 +414,10 @@ fn each_field_wrong() -> Result<()> {
 ///
 /// STATUS and WAIT of a run that has ended, and what is no request of a run.
 fn each_field_of_a_status_wrong() -> Result<()> {
-    let mut stage = Stage::new()?;
-    let run = stage.start(&Pace::Rate(100_000_000), 0)?;
+    let mut bed = TestBed::new()?;
+    let run = bed.start(&Pace::Rate(100_000_000), 0)?;
     let ended = run.wait()?;
-    let arena = &mut stage.bench.arena;
+    let arena = &mut bed.bench.arena;
     let size = size_of::<layout::Status>() as u32;
     let nowhere = arena.length();
     let mut refused = 0;
@@ -471,23 +471,23 @@ fn errno(answer: std::io::Result<()>) -> Result<(), Errno> {
 ///
 /// A run of what cannot be sent from, or to, does not start; without a destination it ends at once.
 fn each_descriptor_wrong() -> Result<()> {
-    let mut stage = Stage::new()?;
+    let mut bed = TestBed::new()?;
     let folder = Folder::tmpfs()?;
     let others = Others::new(folder.path())?;
-    let (right, file) = (stage.wire.sender.as_raw_fd(), stage.file.as_raw_fd());
+    let (right, file) = (bed.wire.sender.as_raw_fd(), bed.file.as_raw_fd());
     let sockets = others.sockets().into_iter().map(|(name, socket, answer)| (name, socket, file, answer));
     let files = others.files().into_iter().map(|(name, file, answer)| (name, right, file, answer));
     let mut refused = 0;
     for (name, socket, file, expected) in sockets.chain(files) {
-        let answer = stage.start_of(socket, file).map(drop);
+        let answer = bed.start_of(socket, file).map(drop);
         ensure!(answer == Err(expected), "{name}: it answered {answer:?} and not {expected:?}");
         refused += 1;
     }
     let (name, socket, expected) = others.unconnected();
-    let run = stage.start_of(socket, file).map_err(|errno| anyhow::anyhow!("{name}: {errno:?}"))?;
+    let run = bed.start_of(socket, file).map_err(|errno| anyhow::anyhow!("{name}: {errno:?}"))?;
     let status = run.wait()?;
     ensure!(status.state == State::Ended(Err(expected)), "{name}: {status:?}");
-    ensure!(stage.arrived()? == 0, "packets have arrived");
+    ensure!(bed.arrived()? == 0, "packets have arrived");
     count(format!("runs::each_descriptor_wrong: {refused} descriptors refused"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What this runner is told beside what all runners are told, and what it counts.
+//! Options of this runner beside those of all runners, and its counts.
 
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Arguments;
 
-/// What the tests are to do.
+/// Settings of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// What random cases are made from.
+    /// Seed of random cases.
     pub(crate) seed: u64,
-    /// How long the random caller calls.
+    /// Running time of the random caller.
     pub(crate) time: Duration,
     /// Only this case of each group.
     pub(crate) case: Option<u64>,

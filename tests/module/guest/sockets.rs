@@ -77,7 +77,7 @@ fn headers() -> Vec<u8> {
         .collect()
 }
 
-/// What the call answered, and how many packets it says it has sent.
+/// The call's answer, and the number of packets that it reports as sent.
 fn send_all(sender: &UdpSocket, file: &File, headers: &[u8], train: u32) -> Result<(Result<(), Errno>, u64)> {
     let run = Run::of_file(file.as_fd(), 0, Some(LENGTH)).in_packets(PACKET).in_trains(train);
     let mut run = run.with_headers(headers, HEADER);

@@ -34,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const CASES: u64 = 400;
 const LENGTHS: [u64; 3] = [300_001, 100_000, 250_000];
 
-/// Where parts lie in the arena.
+/// Offset of parts in the arena.
 const PARTS: usize = 64 << 10;
 
 /// Two files and memory.
@@ -96,7 +96,7 @@ impl Sources {
         parts.concat()
     }
 
-    /// What comes back: counts, and nothing else.
+    /// Checks the returned structure: counts, and nothing else.
     fn check(&self, before: &layout::Vector, bytes: u64, packets: Option<u64>) -> Result<()> {
         let after: layout::Vector = self.bench.arena.take(RUN);
         let packets = packets.map_or(after.packets, |packets| before.packets + packets);
@@ -219,7 +219,8 @@ fn read(mut receiver: &TcpStream, length: usize) -> Result<Vec<u8>> {
 
 type Change = fn(&mut layout::Vector, &mut layout::Part, [u64; 2]);
 
-/// What is wrong, and what is answered; addresses are one in the arena and one where there is nothing.
+/// The fault, the change that makes it, and the expected answer; addresses are one in the arena and one that
+/// is not mapped.
 #[rustfmt::skip]
 const FIELDS: &[(&str, Change, Errno)] = &[
     ("no size", |vector, _, _| vector.size = 0, Errno::INVAL),

@@ -17,7 +17,7 @@ pub(crate) struct Wire {
     buffer: Vec<u8>,
 }
 
-/// What a receiver holds at most; more than any case sends.
+/// Receive buffer; more than any case sends.
 const ROOM: usize = 256 << 20;
 
 /// Ends a hang; what was sent is there by then.
@@ -42,7 +42,7 @@ impl Wire {
         Ok(Wire { sender, receiver, is_connected, ends: 0, buffer: vec![0; 1 << 16] })
     }
 
-    /// Where a call has to send to, unless the socket knows.
+    /// Destination of a call, unless the socket is connected.
     pub(crate) fn to(&self) -> Result<Option<SocketAddr>> {
         if self.is_connected { Ok(None) } else { Ok(Some(self.receiver.local_addr()?)) }
     }

@@ -3,14 +3,14 @@
 use crate::random::Random;
 use crate::rtp::Rtp;
 
-/// What is in front of each packet's payload.
+/// Header in front of each packet's payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Header {
     /// Nothing.
     None,
     /// So many bytes each, given by the caller.
     Given(u32),
-    /// What the RTP engine makes.
+    /// Header that the RTP engine makes.
     Rtp(Rtp),
 }
 

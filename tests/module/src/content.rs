@@ -1,4 +1,4 @@
-//! What is in a file or in memory: bytes that are nowhere the same as elsewhere, and holes.
+//! Contents of files and memory: bytes that are nowhere the same as elsewhere, and holes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Content {
         Content { bytes: bytes.into(), holes: self.holes }
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     pub fn length(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -1,5 +1,5 @@
-//! What the kernel module must put on the wire, from the prose of `kernel/module/uapi/wirepath.h` alone, and
-//! calls to try it with.
+//! Model of the kernel module's output, from the prose of `kernel/module/uapi/wirepath.h` alone, and calls to
+//! try the module with.
 //!
 //! Nothing here talks to the kernel: the tests in `guest/` do, and compare.
 

@@ -1,5 +1,4 @@
-//! What a call of SEND must do, from the header's prose: the packets, the answer, and the state that comes
-//! back.
+//! Model of SEND, from the header's prose: the packets, the answer, and the returned state.
 
 use std::ops::Range;
 
@@ -11,7 +10,7 @@ use crate::rtp::Rtp;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// How a source ends, and where.
+/// Kind and place of a source's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file: what there is of the last packet is sent, and the answer is ENODATA.
@@ -29,12 +28,12 @@ pub struct Packet {
     pub payload: Range<u64>,
 }
 
-/// What comes of a call.
+/// Outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What arrives, in this order.
+    /// Packets that arrive, in this order.
     pub packets: Vec<Packet>,
-    /// What the call answers.
+    /// The call's answer.
     pub answer: Result<(), Errno>,
 }
 
@@ -65,7 +64,7 @@ impl Packet {
 }
 
 impl Outcome {
-    /// What `call` must do to a source.
+    /// Outcome of `call` on a source.
     pub fn of(call: &Call, source: Source) -> Outcome {
         let given = match call.header {
             Header::Given(each) => given_headers(each, call.packets_max(source.end())),
@@ -106,7 +105,7 @@ impl Outcome {
         self.packets.iter().map(|packet| packet.payload.end - packet.payload.start).sum()
     }
 
-    /// How many trains they are if nothing but their sizes limits them: of one size, the last may be shorter.
+    /// Number of trains if nothing but their sizes limits them: of one size, the last may be shorter.
     pub fn trains(&self, most: u32) -> u64 {
         let mut trains = 0;
         let (mut first, mut last, mut count) = (0, 0, u32::MAX);
@@ -120,9 +119,9 @@ impl Outcome {
         trains
     }
 
-    /// How many trains they are at most, if a packet takes a fragment for its header and one for each page of
-    /// its payload, and a train as many as a socket buffer has. `start` is where the source's first byte
-    /// lies: its address in memory, 0 of a file.
+    /// Upper bound of the number of trains, if a packet takes a fragment for its header and one for each page
+    /// of its payload, and a train as many as a socket buffer has. `start` is the position of the source's
+    /// first byte: its address in memory, 0 of a file.
     pub fn trains_at_most(&self, most: u32, fragments_max: u32, start: u64) -> u64 {
         let mut trains = 0;
         let (mut first, mut last, mut count, mut bytes, mut fragments) = (0, 0, u32::MAX, 0, 0);
@@ -167,7 +166,7 @@ impl Outcome {
 }
 
 impl Source {
-    /// Where it ends.
+    /// Offset of its end.
     pub fn end(self) -> u64 {
         match self {
             Source::File(end) | Source::Memory(end) => end,

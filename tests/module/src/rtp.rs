@@ -35,7 +35,7 @@ pub enum Timestamps {
     Table(Vec<(u32, u32, u32)>),
 }
 
-/// Where a packet stands among its timestamp's.
+/// Position of a packet among those of its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// The packet's timestamp.
@@ -51,7 +51,7 @@ pub struct Place {
 }
 
 impl Rtp {
-    /// Where packet `index` of the run stands; nothing when the table has ended before.
+    /// Position of packet `index` of the run; none if the table has ended before.
     pub fn place(&self, index: u64, packet_bytes: u64) -> Option<Place> {
         let at = index + u64::from(self.position);
         match &self.timestamps {

@@ -1,4 +1,4 @@
-//! What SENDFILEW must send, from the header's prose.
+//! Model of SENDFILEW, from the header's prose.
 
 use std::ops::Range;
 
@@ -20,12 +20,12 @@ pub struct Part {
     pub is_end: bool,
 }
 
-/// What comes of a vector: what arrives, and the answer.
+/// Outcome of a vector: the packets that arrive, and the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Packets, each of ranges of sources; over TCP their borders have no meaning.
     pub packets: Vec<Vec<(usize, Range<u64>)>>,
-    /// What the call answers.
+    /// The call's answer.
     pub answer: Result<(), Errno>,
 }
 

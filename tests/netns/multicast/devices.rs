@@ -15,7 +15,7 @@ use wirepath_tests::namespace::{Link, Namespace, join};
 use wirepath_tests::process::Process;
 use wirepath_tests::{Deadline, trials};
 
-use super::{GROUP, GROUP_IPV6, GROUP_OF_LINK, PATIENCE, PORT, host, joined, relay, sending, stage};
+use super::{GROUP, GROUP_IPV6, GROUP_OF_LINK, PATIENCE, PORT, host, joined, relay, sending, test_bed};
 
 pub(super) fn trials() -> Vec<Trial> {
     trials![
@@ -36,15 +36,15 @@ struct Devices {
     _other: Namespace,
     relay: Process,
     receiver: UdpSocket,
-    /// What is sent goes to `veth` of the relay's namespace.
+    /// Sends to `veth` of the relay's namespace.
     by_veth: UdpSocket,
-    /// What is sent goes to `side` of the relay's namespace.
+    /// Sends to `side` of the relay's namespace.
     by_side: UdpSocket,
 }
 
 impl Devices {
     fn of(group: IpAddr, devices: &[&str]) -> Result<Devices> {
-        let link = stage(group)?;
+        let link = test_bed(group)?;
         let other = Namespace::new()?;
         let [far, near] = [2, 1].map(|host| Ipv4Addr::new(10, 78, 0, host));
         join(&other, "veth", far, &link.server, "side", near)?;

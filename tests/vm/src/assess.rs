@@ -23,10 +23,10 @@ use crate::{module, workspace};
 /// The settings of the processor: names, and what it is without.
 const PROCESSORS: [(&str, &str); 2] = [("default", ""), ("without-erms-fsrm", ",-erms,-fsrm")];
 
-/// What is made in each guest, in this order.
+/// Experiments made in each guest, in this order.
 const EXPERIMENTS: [&str; 3] = ["count", "stream", "download"];
 
-/// What goals are about.
+/// Experiment that goals are about.
 const STREAM: &str = "stream";
 
 /// MiB of memory of a guest: what is sent is in it several times.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 pub use std::process::Command;
 
-/// What `command` prints on standard output; an error with everything it printed if it fails.
+/// Standard output of `command`; an error with all of its output if it fails.
 ///
 /// # Errors
 /// If it cannot be run, or ends in another way than with 0.
@@ -21,7 +21,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(printed)
 }
 
-/// Where in PATH (or where administrators' tools live) `program` is.
+/// Path of `program` in PATH or the administrators' folders.
 pub fn find(program: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -1,5 +1,5 @@
-//! What is asked of a kernel's configuration, and whether it is so: Kconfig drops an option without a word
-//! when another one that it depends on is missing.
+//! Required options of a kernel's configuration, checked: Kconfig silently drops an option if another one
+//! that it depends on is missing.
 
 use anyhow::{Result, ensure};
 
@@ -17,7 +17,7 @@ pub(crate) fn check(asked: &str, made: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is there in place of what one line asks for.
+/// The actual setting, where it differs from the one that `line` asks for.
 fn difference(line: &str, made: &str) -> Option<String> {
     let name = match line.strip_prefix("# ") {
         Some(comment) => comment.strip_suffix(" is not set").filter(|name| name.starts_with("CONFIG_"))?,

@@ -51,7 +51,7 @@ impl Archive {
     /// Writes the whole archive.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Errors of `out`.
     pub(crate) fn write(&self, mut out: impl Write) -> io::Result<()> {
         for (number, (path, content)) in self.entries.iter().enumerate() {
             let mode = if content.is_some() { FILE } else { FOLDER };

@@ -14,10 +14,10 @@ use crate::packages::Apt;
 /// The options that are asked for, with their reasons.
 pub const ASKED: &str = include_str!("../debug/kernel.config");
 
-/// Where a built kernel keeps the options that it was built with.
+/// File with the options that a kernel was built with.
 const KEPT: &str = "kernel.config";
 
-/// What builds it, and the packages of Debian that have it.
+/// Tools that build it, and the packages of Debian that have them.
 const TOOLS: &[(&str, &str)] =
     &[("flex", "flex"), ("bison", "bison"), ("m4", "m4"), ("bc", "bc"), ("xz", "xz-utils")];
 

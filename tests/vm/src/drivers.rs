@@ -74,7 +74,7 @@ pub(crate) fn unpacked(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(&plain).context("reading an unpacked module")
 }
 
-/// What the kernel says of a module's file: its name.
+/// Name of the module in a file.
 ///
 /// # Errors
 /// If it is no module.

@@ -15,7 +15,7 @@ use crate::plan::{self, Module, Plan, Program};
 use crate::qemu::{self, Machine, Qemu};
 use crate::report::Report;
 
-/// What every guest loads: network devices and the disk.
+/// Modules that every guest loads: network devices and the disk.
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "dummy", "veth", "ifb", "loop"];
 
 /// More file systems to send from.
@@ -247,7 +247,7 @@ impl Guest {
     }
 }
 
-/// Where guests keep their logs below the cache folder.
+/// Folder of guests' logs in the cache folder.
 pub fn logs(cache: &Path) -> PathBuf {
     cache.join("logs")
 }

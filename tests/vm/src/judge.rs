@@ -1,7 +1,7 @@
 //! Reads a kernel's log: what in it fails a test.
 
-/// What the kernel says when something is wrong, and what then is. Each is what the kernel's sources print:
-/// the texts of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `, those of
+/// Beginnings of kernel messages that report a fault, and the fault. Each is a text of the kernel's sources:
+/// those of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `, those of
 /// `slub_debug` with `BUG ` and a name.
 const COMPLAINTS: &[&str] = &[
     "WARNING: ",
@@ -36,7 +36,7 @@ const COMPLAINTS: &[&str] = &[
     "Out of memory: ",
 ];
 
-/// What sounds like a complaint and is none.
+/// Messages that look like a fault and are none.
 const HARMLESS: &[&str] = &[
     "kmemleak: Kernel memory leak detector ", // initialized, disabled
     "kmemleak: Automatic memory scanning ",

@@ -1,4 +1,4 @@
-//! What real kernels said, of 6.1 and 6.12, shortened.
+//! Messages of real kernels, of 6.1 and 6.12, shortened.
 
 use super::*;
 

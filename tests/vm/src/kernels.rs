@@ -12,7 +12,7 @@ use crate::packages::Apt;
 pub struct Series {
     /// As in the release's first two numbers.
     pub number: &'static str,
-    /// Where it is packaged, if the distribution itself has another.
+    /// Suite that packages it, if not the distribution's own.
     pub(crate) suite: Option<&'static str>,
     packages: [&'static str; 2],
     /// The package of its sources, which has them in an archive of its own name.
@@ -99,7 +99,7 @@ impl Kernel {
         &self.root
     }
 
-    /// What boots.
+    /// Image to boot.
     pub fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
     }
@@ -109,12 +109,12 @@ impl Kernel {
         self.root.join("lib/modules").join(&self.release)
     }
 
-    /// What it was configured with.
+    /// Its configuration.
     pub fn configuration(&self) -> PathBuf {
         self.root.join(format!("boot/config-{}", self.release))
     }
 
-    /// What modules are built with.
+    /// Headers to build modules with.
     pub fn headers(&self) -> PathBuf {
         self.root.join(format!("usr/src/linux-headers-{}", self.release))
     }

@@ -48,13 +48,13 @@ enum Job {
         /// Of its version, such as 6.12
         #[arg(long, value_name = "NUMBER")]
         kernel: Option<String>,
-        /// How long the random caller calls, of the guest's time
+        /// Running time of the random caller, by the guest's clock
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
         seconds: u64,
-        /// What random calls are made from
+        /// Seed of random calls
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
-        /// Where the result is written; target/vm/debug/result without
+        /// Folder for the result; target/vm/debug/result without
         #[arg(long, value_name = "FOLDER")]
         result: Option<PathBuf>,
     },
@@ -83,7 +83,7 @@ enum Job {
     Fetch,
 }
 
-/// What is in a guest.
+/// Contents of a guest.
 #[derive(Args)]
 struct Contents {
     /// The kernel, such as 6.12, or `debug` for the one that checks itself; the newest without
@@ -98,7 +98,7 @@ struct Contents {
     /// One more module of the kernel's own; may be repeated
     #[arg(long = "driver", value_name = "NAME")]
     drivers: Vec<String>,
-    /// What the kernel is told at its start beside what all are told, such as slub_debug=FZPU
+    /// Kernel command line options beside those of all guests, such as slub_debug=FZPU
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     append: String,
     /// One more file of this machine, below /files; may be repeated
@@ -221,7 +221,7 @@ fn test(kernel: Option<&str>, parts: &[Part], filter: &[String]) -> Result<ExitC
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the kernel that checks itself says of the module; the result is kept.
+/// Runs the module on the debug kernel; keeps the result.
 fn test_debug(kernel: Option<&str>, caller: Caller, result: Option<PathBuf>) -> Result<ExitCode> {
     let series = suite::chosen(kernel)?[0];
     let programs = workspace::build()?;

@@ -33,7 +33,7 @@ impl Make {
         Ok(Self { sources, objects })
     }
 
-    /// Where its objects are.
+    /// Folder of its objects.
     pub(crate) fn objects(&self) -> &Path {
         &self.objects
     }

@@ -58,7 +58,7 @@ fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What an outer make wants is not meant for this one.
+/// Removes an outer make's variables, which are not meant for this one.
 pub(crate) fn without_make(command: &mut Command) -> &mut Command {
     command.env_remove("MAKEFLAGS").env_remove("MFLAGS").env_remove("MAKELEVEL")
 }
@@ -77,7 +77,7 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is in a folder.
+/// Files of a folder.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     entries.map(|entry| Ok(entry?.path())).collect()

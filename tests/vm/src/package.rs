@@ -55,7 +55,7 @@ fn install(kernel: &Kernel, folder: &Path, package: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the script exits with then.
+/// Exit code of the script in that case.
 const NOTHING_IS_MOUNTED: i32 = 77;
 
 /// Distributions' DKMS packs it as the kernel's own are packed.

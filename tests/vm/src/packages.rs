@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{Command, output};
 
-/// Where packages come from.
+/// Source of packages.
 pub(crate) struct Apt {
     folder: PathBuf,
     /// In place of the machine's own sources.
@@ -120,7 +120,7 @@ fn sources_of(targets: &str, suite: &str) -> Result<String> {
     Ok(lines.into_iter().collect())
 }
 
-/// What apt says of one package.
+/// A package as apt describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     /// Its name.

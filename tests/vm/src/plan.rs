@@ -1,24 +1,24 @@
-//! What host and guest say to each other: the plan, and the events that the guest reports.
+//! Protocol between host and guest: the plan, and the events that the guest reports.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the plan is in the guest.
+/// Path of the plan in the guest.
 pub const FILE: &str = "/plan.json";
 
-/// What the guest does between its start and its end.
+/// Programs of a guest between its start and its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The distribution's modules, in the order in which they load.
     pub drivers: Vec<PathBuf>,
     /// The module under test.
     pub module: Option<Module>,
-    /// What runs first, with the module loaded and unloaded again: after that the kernel must not keep more
-    /// memory than then.
+    /// Programs that run first, with the module loaded and unloaded again: after the others the kernel must
+    /// not keep more memory than after these.
     pub rehearsal: Vec<Program>,
-    /// What runs, one after another.
+    /// Programs, one after another.
     pub programs: Vec<Program>,
     /// Gives a shell on the kernel's console after that.
     pub shell: bool,
@@ -42,11 +42,11 @@ pub struct Program {
     pub name: String,
     /// Its file in the guest.
     pub file: PathBuf,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: Vec<String>,
 }
 
-/// What the guest reports, one a line, between the lines that its programs print.
+/// Events that the guest reports, a line each, between the lines that its programs print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A program begins.

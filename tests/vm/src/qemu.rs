@@ -16,23 +16,23 @@ pub struct Qemu {
     version: (u32, u32),
     /// True if the machine's own processor runs the guest.
     pub kvm: bool,
-    /// What an emulated processor lacks.
+    /// Features that an emulated processor lacks.
     without: &'static str,
 }
 
-/// What a machine is made of.
+/// Parts of a machine.
 pub struct Machine<'a> {
     /// The kernel's image.
     pub kernel: &'a Path,
-    /// What the kernel is told beside what all are told.
+    /// Kernel command line options beside those of all guests.
     pub options: &'a str,
     /// The first file system.
     pub archive: &'a Path,
     /// A disk, written to as long as the guest runs.
     pub disk: &'a Path,
-    /// Where the kernel's messages go; `None` is the terminal.
+    /// File for the kernel's messages; the terminal if none.
     pub console: Option<&'a Path>,
-    /// Where the guest's reports go.
+    /// File for the guest's reports.
     pub report: &'a Path,
     /// MiB.
     pub memory: u32,
@@ -62,7 +62,7 @@ impl Qemu {
         Self { without: features, ..self.clone() }
     }
 
-    /// What runs guests, in words.
+    /// Description of the emulator and accelerator.
     pub fn description(&self) -> String {
         let (major, minor) = self.version;
         let how = if self.kvm { "KVM" } else { "emulation in software" };

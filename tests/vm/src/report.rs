@@ -1,4 +1,4 @@
-//! What came of a guest: the tests that ran in it, and what its kernel said meanwhile.
+//! Results of a guest: its tests, and its kernel's complaints.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use crate::plan::Event;
 pub struct Test {
     /// `GUEST PROGRAM TEST`.
     pub name: String,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a test.
+/// Outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It holds.
@@ -25,7 +25,7 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// What came of a guest.
+/// Results of a guest.
 #[derive(Debug, Default)]
 pub struct Report {
     /// In the order in which they ran.
@@ -64,7 +64,7 @@ impl Report {
         Self { tests: vec![Test { name: name.to_owned(), outcome }], output: String::new() }
     }
 
-    /// Why tests failed.
+    /// Reasons of failed tests.
     pub fn problems(&self) -> String {
         let failed = self.tests.iter().filter_map(|test| match &test.outcome {
             Outcome::Failed(why) => Some(format!("{why}\n")),
@@ -84,7 +84,7 @@ impl Report {
         ]
     }
 
-    /// What programs say that they have counted.
+    /// Counts that programs report.
     pub fn counted(&self) -> String {
         self.output.lines().filter(|line| line.starts_with(COUNTED)).map(|line| format!("{line}\n")).collect()
     }
@@ -113,10 +113,10 @@ impl Report {
     }
 }
 
-/// How a line begins that says how much a test has done.
+/// Beginning of a line that reports a test's counts.
 const COUNTED: &str = "counted: ";
 
-/// Why a guest ended before it was done.
+/// Reason why a guest ended before it was done.
 fn last_words(ended: &str, log: &str) -> String {
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
     let how = if ended.is_empty() { "the machine was switched off" } else { ended };
@@ -127,7 +127,7 @@ fn last_words(ended: &str, log: &str) -> String {
 struct Reader<'a> {
     guest: &'a str,
     program: Option<String>,
-    /// What the program printed.
+    /// The program's output.
     output: Vec<&'a str>,
     tests: Vec<Test>,
     faults: Vec<String>,
@@ -183,13 +183,13 @@ fn test(program: &str, line: &str, output: &[&str]) -> Option<Test> {
     Some(Test { name: format!("{program} {name}", name = name.trim()), outcome })
 }
 
-/// What `SKIP NAME: REASON` of a program that is no runner tells of.
+/// Skipped test of a line `SKIP NAME: REASON` by a program that is no runner.
 fn left_out(program: &str, line: &str) -> Option<Test> {
     let (name, why) = line.strip_prefix("SKIP ")?.split_once(": ")?;
     Some(Test { name: format!("{program} {name}"), outcome: Outcome::Skipped(why.to_owned()) })
 }
 
-/// What the runner prints below `---- NAME ----`.
+/// The runner's text below `---- NAME ----`.
 fn why(name: &str, output: &[&str]) -> String {
     let title = format!("---- {} ----", name.trim());
     let lines = output.iter().skip_while(|line| **line != title).skip(1);

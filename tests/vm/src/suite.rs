@@ -23,7 +23,7 @@ use crate::workspace::Programs;
 pub(crate) use by_module::COPIES;
 pub use debug::{Caller, Debugged, Ran};
 
-/// What a guest of the suite is for.
+/// Purpose of a guest of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Tests in network namespaces, on the newest kernel
@@ -36,7 +36,7 @@ pub enum Part {
     Module,
 }
 
-/// What is needed to boot guests.
+/// Everything that guests need to boot.
 pub struct Suite {
     qemu: Qemu,
     cache: PathBuf,

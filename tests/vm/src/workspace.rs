@@ -1,4 +1,4 @@
-//! What this workspace builds, as far as guests run it.
+//! Programs of this workspace that guests run.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -37,7 +37,7 @@ pub fn folder() -> &'static Path {
     member.ancestors().nth(2).expect("this crate is two folders below")
 }
 
-/// What guests run: as `tests/check` has built it, or else built now.
+/// Builds the programs that guests run, unless `tests/check` has built them.
 ///
 /// # Errors
 /// If it does not build.

@@ -12,7 +12,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use wirepath_sys::socket::set_least_to_wake;
+use wirepath_sys::socket::set_receive_low_watermark;
 
 use super::forwarder;
 use super::source::PATIENCE;
@@ -161,7 +161,7 @@ impl Taking {
         let wake = next.map_or(WAKE, |next| WAKE.min(u32::try_from(next - count).unwrap_or(WAKE)));
         if self.wakes[index] != wake {
             self.wakes[index] = wake;
-            set_least_to_wake(connection.as_fd(), wake)?;
+            set_receive_low_watermark(connection.as_fd(), wake)?;
         }
         Ok(())
     }

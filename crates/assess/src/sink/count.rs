@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use wirepath_sys::socket::set_least_to_wake;
+use wirepath_sys::socket::set_receive_low_watermark;
 
 use super::protocol::{QUESTION_LENGTH, Report};
 
@@ -74,7 +74,7 @@ impl Source<'_> {
     /// machine, and is woken by its own network card now and then.
     fn wake_for(&self, bytes: u32) -> io::Result<()> {
         match self {
-            Source::Stream(stream) => set_least_to_wake(stream.as_fd(), bytes),
+            Source::Stream(stream) => set_receive_low_watermark(stream.as_fd(), bytes),
             Source::Datagrams { .. } => Ok(()),
         }
     }

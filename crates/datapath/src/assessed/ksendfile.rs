@@ -1,28 +1,31 @@
-//! `ksendfile`: the papers' path of the same name. An extent of a file, however long, as a run of datagrams:
-//! what `sendfile` does over TCP, done over UDP. One call, no copy. Needs the kernel module.
+//! `ksendfile`, `kmsend` and `mmap_msend`: the papers' paths of the same names. Blocks as datagrams by the
+//! kernel module, by reference.
+//!
+//! `ksendfile` sends an extent, however long, as a run of datagrams in one call, as `sendfile` does over TCP;
+//! `kmsend` does so from a mapping. `mmap_msend` takes a call for each datagram, and, unlike `mmap_zerocopy`,
+//! has no loan to take back.
 
 use wirepath_sys::module::Run;
 
+use super::block_sink::BlockRequest;
 use crate::SendError;
-use crate::request::BlockRequest;
-use crate::serving::kernel_module::{From, send_run};
+use crate::serving::kernel_module::{Source, send_run};
 
 /// Sends the extent's first datagrams, at least one; answers how many bytes.
 #[inline]
-pub(crate) fn send(request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
-    send_datagrams(From::File, request)
-}
-
-/// Sends the extent's first datagrams, at least one, from a file or its mapping; answers how many bytes.
-#[inline]
-pub(super) fn send_datagrams(from: From, request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
+pub(crate) fn send_datagrams(from: Source, request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
     let run = request.sink.in_datagrams(from.run(request.file, request.extent)?);
-    send_block(run, request)
+    send(run, request)
 }
 
-/// Sends a run of the extent; answers how many bytes.
+/// Sends the extent as one datagram; answers how many bytes.
 #[inline]
-pub(super) fn send_block(run: Run<'_>, request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
+pub(crate) fn send_datagram(from: Source, request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
+    send(from.run(request.file, request.extent)?, request)
+}
+
+#[inline]
+fn send(run: Run<'_>, request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
     let BlockRequest { sink, file, extent, .. } = *request;
     send_run(sink.socket(), file, extent, run, request.context).map(|sent| sent.bytes as usize)
 }

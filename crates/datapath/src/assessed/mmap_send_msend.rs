@@ -9,7 +9,7 @@ use crate::SendError;
 use crate::cork;
 use crate::request::TrainRequest;
 use crate::serving::gso_writev;
-use crate::serving::kernel_module::{From, send_run};
+use crate::serving::kernel_module::{Source, send_run};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
@@ -20,7 +20,7 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
             return gso_writev::send_packet(request, index);
         }
         let (socket, file) = (request.socket(), request.file);
-        let run = From::Mapping.run(file, payload)?;
+        let run = Source::Mapping.run(file, payload)?;
         cork::begin(socket, &request.header(index))?;
         send_run(socket, file, payload, run, request.context)
             .map(drop)

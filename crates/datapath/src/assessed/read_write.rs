@@ -1,8 +1,8 @@
 //! `read_write`: the papers' path of the same name. A block is read into a buffer and sent from there: two
 //! calls and two copies. What a program does that knows nothing else.
 
+use super::block_sink::BlockRequest;
 use crate::SendError;
-use crate::request::BlockRequest;
 use crate::sink::FLAGS;
 
 /// Sends the extent, or its first bytes if the sink is a stream or the buffer is smaller; answers how many.

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_sys::errno_of;
 use wirepath_sys::module::{Part, Vector};
 
 use crate::SendError;
@@ -41,12 +42,12 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
         count += 2;
     }
     let mut vector = Vector::new(&parts[..count]).without_waiting();
-    let result = request.context.device.module()?.sendfilew(socket, &mut vector);
+    let result = request.context.module()?.sendfilew(socket, &mut vector);
     match (vector.packets() as u32, result) {
         (packets @ 1.., _) => Ok(packets), // the caller comes back for the rest, and hears the error then
         (0, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
         (0, Err(error)) => {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            let errno = errno_of(&error);
             Err(failed(CALL, file, request.payload(0), errno, &mut request.context.buffer))
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use wirepath_sys::ring::Socket;
 
+use super::block_sink::BlockRequest;
 use crate::SendError;
-use crate::request::BlockRequest;
 use crate::uring::{CALL, NOT_REGISTERED};
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.

@@ -34,15 +34,15 @@ fn the_cheapest_is_chosen_however_little_cheaper_it_is() {
         let costs =
             [(DataPath::WireSendfile, 100.0), (DataPath::GsoWritev, gso_ns), (DataPath::Sendmmsg, 400.0)];
         let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
-        assert_eq!(calibration.cheapest(&paths), Some(expected), "{gso_ns}");
+        assert_eq!(calibration.cheapest(&paths, false), Some(expected), "{gso_ns}");
     }
     let only = measured(
         DeviceKind::WithChecksums,
         1500,
         &[(DataPath::Sendmmsg, 1.0), (DataPath::GsoWritev, f64::NAN)],
     );
-    assert_eq!(only.cheapest(&paths[..2]), None);
-    assert_eq!(only.in_words(&paths), "sendmmsg 1 ns");
+    assert_eq!(only.cheapest(&paths[..2], false), None);
+    assert_eq!(only.in_words(&paths, false), "sendmmsg 1 ns");
 }
 
 /// Promise: The cheapest measured path that works is taken, unless another is asked for.
@@ -51,11 +51,11 @@ fn what_is_left_out_and_what_would_let_it_in_is_said() {
     let costs = [(DataPath::WireUring, 399.0), (DataPath::WireSendfile, 581.0), (DataPath::GsoWritev, 512.0)];
     let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
     assert_eq!(
-        calibration.in_words(&DataPath::SERVING[1..]),
+        calibration.in_words(&DataPath::SERVING[1..], false),
         "gso_writev 512 ns, wire_sendfile 581 ns; with --hot-memory also wire_uring 399 ns"
     );
     assert_eq!(
-        calibration.in_words(&DataPath::SERVING),
+        calibration.in_words(&DataPath::SERVING, false),
         "wire_uring 399 ns, gso_writev 512 ns, wire_sendfile 581 ns"
     );
 }
@@ -68,16 +68,16 @@ fn what_has_headers_of_its_own_is_judged_by_itself() {
         1500,
         &[(DataPath::GsoWritev, 100.0), (DataPath::Krtpsendfile, 10.0)],
     );
-    assert_eq!(calibration.cheapest_with_own_headers(&DataPath::OWN_HEADERS), None);
+    assert_eq!(calibration.cheapest(&DataPath::OWN_HEADERS, true), None);
     let own = [(DataPath::GsoWritev, 200.0), (DataPath::Krtpsendfile, 150.0)];
     let mut own = measured(DeviceKind::WithChecksums, 1500, &own);
     own.costs.iter_mut().for_each(|cost| cost.own_headers = true);
     calibration.complete(&own);
     calibration.complete(&own);
     assert_eq!(calibration.costs.len(), 4);
-    assert_eq!(calibration.cost_ns(DataPath::GsoWritev), Some(100.0));
-    assert_eq!(calibration.cheapest_with_own_headers(&DataPath::OWN_HEADERS), Some(DataPath::Krtpsendfile));
-    let words = calibration.in_words_with_own_headers(&DataPath::OWN_HEADERS);
+    assert_eq!(calibration.cost_ns(DataPath::GsoWritev, false), Some(100.0));
+    assert_eq!(calibration.cheapest(&DataPath::OWN_HEADERS, true), Some(DataPath::Krtpsendfile));
+    let words = calibration.in_words(&DataPath::OWN_HEADERS, true);
     assert_eq!(words, "krtpsendfile 150 ns, gso_writev 200 ns");
     let kept: Calibration = serde_json::from_str(&serde_json::to_string(&calibration).unwrap()).unwrap();
     assert_eq!(kept, calibration);

@@ -24,6 +24,13 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     sent.map(|_| train.packets()).map_err(|error| SendError::of_udp_io(CALL, &error))
 }
 
+/// `mmap_writev`, the papers' path of the same name: sends the train's first packets, at least one, with a
+/// call and a copy for each; answers how many.
+#[inline]
+pub(crate) fn send_each(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    request.one_by_one(send_packet)
+}
+
 /// Sends packet `index` of the train by itself.
 #[inline]
 pub(crate) fn send_packet(request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {

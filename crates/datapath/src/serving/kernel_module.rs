@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
+use wirepath_sys::errno_of;
 use wirepath_sys::module::{Marker, Rtp, RtpTime, Run, Sent, Timestamps};
 
 use super::{gso_writev, sendfile};
@@ -21,20 +22,20 @@ const TABLE: usize = 64;
 
 /// Source of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum Source {
     /// The file.
     File,
     /// Its mapping.
     Mapping,
 }
 
-impl From {
+impl Source {
     /// An extent of a file as a run.
     #[inline]
     pub(crate) fn run(self, file: &MappedFile, extent: Extent) -> Result<Run<'_>, SendError> {
         match self {
-            From::File => Ok(Run::of_file(file.file().as_fd(), extent.offset, Some(extent.length as u64))),
-            From::Mapping => Run::of_mapping(&file.mapping, extent.in_memory())
+            Source::File => Ok(Run::of_file(file.file().as_fd(), extent.offset, Some(extent.length as u64))),
+            Source::Mapping => Run::of_mapping(&file.mapping, extent.in_memory())
                 .map_err(|_| SendError::Other { call: CALL, errno: Errno::INVAL }),
         }
     }
@@ -52,12 +53,12 @@ pub(crate) fn send_run(
     // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket
     // were full.
     let mut run = run.without_waiting();
-    let result = context.device.module()?.send(socket, &mut run);
+    let result = context.module()?.send(socket, &mut run);
     match (run.sent(), result) {
         (sent, _) if sent.packets > 0 => Ok(sent), // the caller comes back for the rest, and hears the error then
         (_, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
         (_, Err(error)) => {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            let errno = errno_of(&error);
             Err(failed(CALL, file, extent, errno, &mut context.buffer))
         }
     }
@@ -81,9 +82,16 @@ pub(crate) fn failed(
     }
 }
 
+/// Sends the train's first packets, at least one, with a call for each, which copies its header; answers how
+/// many.
+#[inline]
+pub(crate) fn send_each(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    request.one_by_one(|request, index| send_packet(from, request, index))
+}
+
 /// Sends packet `index` of a train behind a header that is given.
 #[inline]
-pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
+fn send_packet(from: Source, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
     let payload = request.payload(index);
     if payload.length == 0 {
         return gso_writev::send_packet(request, index);
@@ -97,7 +105,7 @@ pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32
 /// it in one call where its timestamps go up by whole ticks. Answers how many packets were sent, at least
 /// one.
 #[inline]
-pub(crate) fn send_rtp(from: From, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (file, headers) = (request.file, request.headers);
     let train = request.train.up_to(packets_a_call(&request.train));
     let (extent, stored) = match train.packets() {

@@ -1,16 +1,14 @@
 //! `sendfile`: an extent of a file to a socket, pages by reference.
 //!
-//! To a TCP connection as much as it takes in one call; to a UDP socket one datagram (by reference from Linux
-//! 6.5 on). A datagram that the kernel may give a wrong checksum is sent from the mapping, with a copy.
+//! To a TCP connection as much as it takes in one call; to a UDP socket one datagram or train (by reference
+//! from Linux 6.5 on).
 
 use std::fs::File;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use super::mmap_send;
 use crate::buffer::Buffer;
-use crate::request::BlockRequest;
 use crate::{Extent, MappedFile, SendError, cork};
 
 const CALL: &str = "sendfile";
@@ -30,20 +28,6 @@ pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> 
         Err(errno @ (Errno::IO | Errno::OVERFLOW)) => Err(SendError::Storage { call: CALL, errno }),
         Err(errno) => Err(SendError::Other { call: CALL, errno }),
     }
-}
-
-/// Sends the extent, or its first bytes if the sink is a stream; answers how many.
-#[inline]
-pub(crate) fn send(request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
-    let BlockRequest { sink, file, extent, .. } = *request;
-    if sink.is_stream() {
-        return to_stream(sink.socket(), file.file(), extent.offset, extent.length);
-    }
-    if extent.confuses_checksums() || !to_datagrams(sink.socket(), file, extent, &mut request.context.buffer)?
-    {
-        return mmap_send::send(request);
-    }
-    Ok(extent.length)
 }
 
 /// Sends the extent to a UDP socket: as a datagram or train, or as what completes one that waits there.

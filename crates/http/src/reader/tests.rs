@@ -128,9 +128,9 @@ fn refuses() {
 #[test]
 fn limits() {
     let line = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(HEAD_LIMIT));
-    assert_eq!(refused(&line), (HeadError::LineTooLong, 414));
+    assert_eq!(refused(&line), (HeadError::LineTooLong(HEAD_LIMIT), 414));
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(HEAD_LIMIT));
-    assert_eq!(refused(&long), (HeadError::TooLong, 431));
+    assert_eq!(refused(&long), (HeadError::TooLong(HEAD_LIMIT), 431));
     let many = |count| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(count));
     assert_eq!(refused(&many(HEADER_LIMIT)), (HeadError::TooManyFields, 431));
     one(&many(HEADER_LIMIT - 1));
@@ -216,4 +216,25 @@ fn bodies_between_heads_are_taken_by_the_caller() {
     assert_eq!((reader.take(4), reader.take(1)), (b"body".to_vec(), b"!".to_vec()));
     assert_eq!(reader.next_head().unwrap().unwrap().target, "/b");
     assert_eq!((reader.take(10), reader.next_head()), (Vec::new(), Ok(None)));
+}
+
+#[test]
+fn responses_are_read_however_they_are_cut() {
+    let text = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nin";
+    let mut reader = HeadReader::with_limit(64);
+    let mut statuses = Vec::new();
+    for byte in text {
+        assert_eq!(reader.feed(&[*byte]), 1);
+        if statuses.len() < 2 {
+            statuses.extend(reader.next_response().unwrap().map(|head| head.status.as_u16()));
+        }
+    }
+    assert_eq!((statuses, reader.take(10)), (vec![100, 200], b"in".to_vec()));
+
+    let mut reader = HeadReader::default();
+    reader.feed(b"HTTX");
+    assert!(reader.next_response().is_err(), "before the head is complete");
+    let mut reader = HeadReader::with_limit(16);
+    reader.feed(b"HTTP/1.1 200 OK\r\n");
+    assert_eq!(reader.next_response(), Err(HeadError::LineTooLong(16)));
 }

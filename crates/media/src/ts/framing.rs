@@ -61,6 +61,17 @@ pub(super) enum Found {
     NotBefore { position: usize },
 }
 
+/// Checks by its head that a file is a transport stream; `is_whole` if the head is all of it.
+///
+/// # Errors
+/// If no packets are found.
+pub fn check_head(head: &[u8], is_whole: bool) -> Result<(), NotTransportStream> {
+    match detect(head, is_whole) {
+        Found::At { .. } => Ok(()),
+        Found::NotBefore { .. } => Err(NotTransportStream { searched: head.len() as u64 }),
+    }
+}
+
 /// Looks for the first packet of a file whose framing is not known.
 pub(super) fn detect(bytes: &[u8], complete: bool) -> Found {
     search(bytes, &Framing::ALL, DETECTION_RUN, complete)
@@ -169,5 +180,18 @@ mod tests {
         let mut bytes = file(&[], Framing::Timestamped, 9);
         bytes.iter_mut().step_by(192).for_each(|byte| *byte = SYNC_BYTE);
         assert_eq!(detect(&bytes, false), Found::At { position: 4, framing: Framing::Timestamped });
+    }
+
+    /// Promise: A file is offered for playing if it begins as a transport stream does.
+    #[test]
+    fn streams_are_told_from_other_files_by_their_heads() {
+        let packets = |length: usize| [vec![0x47], vec![0; length - 1]].concat().repeat(3);
+        for length in [188, 192, 204] {
+            assert!(check_head(&packets(length), true).is_ok(), "packets of {length} bytes");
+        }
+        assert!(check_head(&[vec![1; 100], packets(188)].concat(), true).is_ok(), "the first packet is cut");
+        assert!(check_head(&packets(188)[..188], true).is_ok(), "one packet");
+        assert!(check_head(b"", true).is_err() && check_head(b"G", true).is_err(), "too short for a packet");
+        assert!(check_head(&b"const text = 'Good Golly'; ".repeat(100), false).is_err());
     }
 }

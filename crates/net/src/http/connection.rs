@@ -281,6 +281,16 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Random boundary of the parts of a body, which no file can hold on purpose; without randomness, the parts
+/// are still right for any other file.
+pub fn boundary() -> u128 {
+    let mut bytes = [0; 16];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        tracing::warn!(%error, "no random boundary for the parts of a body");
+    }
+    u128::from_ne_bytes(bytes)
+}
+
 /// Waits until a connection is reset; an orderly end of its receiving side is not that.
 pub async fn broken(stream: &TcpStream) {
     let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
@@ -334,7 +344,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(50);
 
-    /// What comes of a client that writes this and then waits, or closes.
+    /// End of the connection of a client that writes this and then waits, or closes.
     fn end_of(sent: &[u8], closes: bool, timeouts: Timeouts) -> End {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -403,7 +413,7 @@ mod tests {
         });
     }
 
-    /// What is lent is not there for anybody else until it is taken back.
+    /// A lent connection is gone until it is taken back.
     #[test]
     fn a_lent_connection_is_gone_until_it_is_back() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

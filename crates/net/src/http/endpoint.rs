@@ -12,7 +12,7 @@ use crate::metrics::{self, Metrics};
 use crate::status::Status;
 
 /// Metrics and status, as a site of their own or as a part of one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Endpoint {
     /// Content of `/metrics`.
     pub metrics: Arc<Metrics>,

@@ -133,12 +133,13 @@ impl<S: Site> Exchanges<S> {
         tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
-        let head = response.head(client, keep_alive, now_s());
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
+        counters.bodies.increment();
         let sent = match file {
             // Only the parts hold the file from here on, and whoever has the parts discards them.
             Some(file) if of_file => {
+                let head = response.head(client, keep_alive, now_s());
                 let parts = body_parts(head, response.body, file);
                 self.client.send(engine, parts).await.map(drop)
             }
@@ -146,9 +147,10 @@ impl<S: Site> Exchanges<S> {
                 if let Some(file) = file {
                     engine.pool().discard(file);
                 }
-                self.client.write(&flatten(head, response.body)).await
+                self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }
         };
+        counters.bodies.decrement();
         match &sent {
             Ok(()) => counters.body_bytes.add(length),
             Err(error) => {
@@ -176,14 +178,4 @@ fn body_parts(head: Vec<u8>, body: Vec<BodyPart>, file: Arc<File>) -> Vec<stream
         }
     });
     std::iter::once(streams::Part::Bytes(head.into())).chain(parts).collect()
-}
-
-fn flatten(mut head: Vec<u8>, body: Vec<BodyPart>) -> Vec<u8> {
-    for part in body {
-        match part {
-            BodyPart::Bytes(bytes) => head.extend_from_slice(&bytes),
-            BodyPart::Extent(_) => unreachable!("an answer with extents has a file"),
-        }
-    }
-    head
 }

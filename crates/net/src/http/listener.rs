@@ -22,7 +22,7 @@ pub struct HttpOptions {
     pub max_connections: usize,
     /// Most connections from one address; of IPv6, from one /64 network.
     pub max_connections_per_address: usize,
-    /// How long a client may take.
+    /// Time limits for clients.
     pub timeouts: Timeouts,
     /// Form of the access log; none for no such log.
     pub access_log: Option<AccessLog>,
@@ -45,7 +45,7 @@ pub struct Listener {
     counters: Arc<Counters>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Shared<S> {
     pub(super) options: HttpOptions,
     pub(super) counters: Arc<Counters>,

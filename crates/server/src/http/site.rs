@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use wirepath_http::{AssetPath, Request, Response, ResponseContext, encode_segment, respond};
-use wirepath_net::http::{Answer, Endpoint, Site, now_s};
+use wirepath_media::ts::check_head;
+use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 
-/// Files of a folder that are looked into for its listing, and bytes of each; more would keep the client
-/// waiting.
+/// Most files of a folder whose heads are read for its listing, and bytes of each head.
 const SNIFFED: usize = 256;
 const SNIFFED_BYTES: usize = 4096;
 
@@ -18,7 +18,7 @@ const SNIFFED_BYTES: usize = 4096;
 pub struct LibrarySite {
     library: Arc<Library>,
     endpoint: Endpoint,
-    /// Port that listings link to for playing.
+    /// RTSP port for links in listings.
     rtsp_port: u16,
 }
 
@@ -30,7 +30,7 @@ impl LibrarySite {
 }
 
 impl Site for LibrarySite {
-    /// Looks in the library off this thread: storage may be slow.
+    /// Looks up the file on another thread: storage may be slow.
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
         if let Some(answer) = self.endpoint.find(&path) {
             return answer;
@@ -41,8 +41,8 @@ impl Site for LibrarySite {
             find(&library, &path, &request, &links)
         });
         looked_up.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking up a file failed");
-            Response::error(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be looked up").into()
+            tracing::error!(%error, "file lookup failed");
+            Response::error(StatusCode::INTERNAL_SERVER_ERROR, "file lookup failed").into()
         })
     }
 }
@@ -68,7 +68,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
     }
 }
 
-/// Notes which files of a folder can be played, as far as their beginnings tell.
+/// Notes which files of a folder can be played, by their heads.
 fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing) {
     let named = folder.entries.iter_mut().filter(|entry| listing::is_named_as_stream(entry));
     for entry in named.take(SNIFFED) {
@@ -76,20 +76,9 @@ fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing)
         entry.is_stream = file.ok().and_then(|file| library.find_file(&file).ok()).map(|asset| {
             let mut head = [0; SNIFFED_BYTES];
             let length = asset.file.read_at(&mut head, 0).unwrap_or(0);
-            begins_as_stream(&head[..length])
+            check_head(&head[..length], length < head.len()).is_ok()
         });
     }
-}
-
-/// Returns whether sync bytes are where the packets of a transport stream have them (ISO/IEC 13818-1 section
-/// 2.4.3.2): each 188 bytes, or 192 or 204 with what some recorders and modulators add.
-fn begins_as_stream(head: &[u8]) -> bool {
-    let is_sync = |at: usize| head.get(at).is_none_or(|&byte| byte == 0x47);
-    let is_begin =
-        |at: usize| [188, 192, 204].iter().any(|length| (0..3).all(|packet| is_sync(at + packet * length)));
-    // Of a short file only its first byte can begin a packet.
-    let last = head.len().saturating_sub(2 * 204 + 1);
-    head.len() >= 188 && (0..=last).any(is_begin)
 }
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {
@@ -101,39 +90,11 @@ fn not_found(error: FindError, path: &AssetPath) -> Answer {
     if busy { response.header(header::RETRY_AFTER, "5") } else { response }.into()
 }
 
-/// A folder's address ends in a slash, or the links in its list would lead elsewhere. A relative address
-/// keeps what a proxy put in front.
+/// Redirects to the folder's URL, which ends in a slash, or the links in its listing would be wrong. A
+/// relative URL keeps a prefix that a proxy added.
 fn with_slash(path: &AssetPath) -> Answer {
     let name = encode_segment(path.segments().last().unwrap_or_default());
-    Response::error(StatusCode::MOVED_PERMANENTLY, "this is a folder: its address ends in a slash")
+    Response::error(StatusCode::MOVED_PERMANENTLY, "folder URLs end in a slash")
         .header(header::LOCATION, &format!("{name}/"))
         .into()
-}
-
-/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any
-/// other file.
-fn boundary() -> u128 {
-    let mut bytes = [0; 16];
-    if let Err(error) = getrandom::fill(&mut bytes) {
-        tracing::warn!(%error, "no random boundary for the parts of a body");
-    }
-    u128::from_ne_bytes(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Promise: A file is offered for playing if it begins as a transport stream does.
-    #[test]
-    fn streams_are_told_from_other_files() {
-        let packets = |length: usize| [vec![0x47], vec![0; length - 1]].concat().repeat(3);
-        for length in [188, 192, 204] {
-            assert!(begins_as_stream(&packets(length)), "packets of {length} bytes");
-        }
-        assert!(begins_as_stream(&[vec![1; 100], packets(188)].concat()), "the first packet is cut");
-        assert!(begins_as_stream(&packets(188)[..188]), "one packet");
-        assert!(!begins_as_stream(b"") && !begins_as_stream(b"G"), "too short for a packet");
-        assert!(!begins_as_stream(&b"const text = 'Good Golly'; ".repeat(100)));
-    }
 }

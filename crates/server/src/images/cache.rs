@@ -34,7 +34,7 @@ pub enum CacheError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: Arc<io::Error>,
     },
     /// There is not enough room within the budget. The operator's to raise it.
@@ -77,7 +77,7 @@ pub struct Cache {
     used: Arc<Used>,
 }
 
-/// What the images take, kept for those who must not ask the storage.
+/// Bytes that the images take, for readers that must not ask the storage.
 #[derive(Debug, Default)]
 struct Used {
     bytes: AtomicU64,
@@ -116,7 +116,7 @@ impl Cache {
         &self.folder
     }
 
-    /// Where a finished image of this name is, if there is one.
+    /// Path of the finished image of this name, which may be missing.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.{IMAGE}"))
     }
@@ -174,8 +174,8 @@ impl Cache {
         self.begin_with(name, length, reserve)
     }
 
-    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays.
-    /// Whoever still uses the image keeps what it has.
+    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Users
+    /// of the image keep their file.
     ///
     /// # Errors
     /// [`CacheError::Folder`].
@@ -366,7 +366,7 @@ impl Draft {
     /// of an older image. The lock becomes that of a user.
     ///
     /// # Errors
-    /// What the calls say; then there is no image, or the older one.
+    /// Errors of the calls; then there is no image, or the older one.
     pub fn publish(mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.sync_all()?;

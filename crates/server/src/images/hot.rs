@@ -18,8 +18,7 @@ use wirepath_playback::Playbacks;
 
 use super::image::Image;
 
-/// How often it is looked whether an image has become complete, or memory free; somebody who asks is heard at
-/// once.
+/// Interval of checks for completed images and free memory; a request leads to a check at once.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Which images are hot, and which could be.
@@ -42,9 +41,9 @@ pub struct HotSession {
 /// An image that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotImage {
-    /// What people call its asset.
+    /// Name of its asset.
     pub name: String,
-    /// What it takes of the budget.
+    /// Bytes of the budget that it takes.
     pub bytes: u64,
     /// Sessions that play it.
     pub sessions: usize,
@@ -58,7 +57,7 @@ struct State {
     /// Regions that engine threads may still send from. They are dropped here, when nobody else holds them:
     /// giving back gigabytes takes time, which engine threads do not have.
     leaving: Vec<Arc<Region>>,
-    /// Why nothing more is copied.
+    /// Reason for which nothing more is copied.
     given_up: Option<String>,
 }
 
@@ -87,7 +86,7 @@ impl HotMemory {
     /// Looks after itself on the tokio runtime that this is called on.
     ///
     /// # Errors
-    /// What starting a thread says.
+    /// An error of starting a thread.
     pub fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
         let memory = HotMemory::new(budget, playbacks)?;
         tokio::spawn(keep(Arc::downgrade(&memory)));
@@ -125,12 +124,12 @@ impl HotMemory {
         Some(HotSession { memory, image: Arc::downgrade(image) })
     }
 
-    /// What it may take.
+    /// Budget in bytes.
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// What it takes now: also what is being copied, and what the network is not done with.
+    /// Bytes in use, of copies being made and of regions that the network still sends from, too.
     pub fn used(&self) -> u64 {
         self.state.lock().used()
     }
@@ -140,12 +139,12 @@ impl HotMemory {
         self.copied.load(Relaxed)
     }
 
-    /// Why nothing more is copied, if that is so.
+    /// Reason for which nothing more is copied, if there is one.
     pub fn given_up(&self) -> Option<String> {
         self.state.lock().given_up.clone()
     }
 
-    /// What is held.
+    /// Images that are held.
     pub fn images(&self) -> Vec<HotImage> {
         let hot = |entry: &Entry| {
             let Copy::Held { region, .. } = &entry.copy else { return None };

@@ -17,7 +17,7 @@ use super::segment;
 use super::summary::Summary;
 use super::waiters::Waiters;
 
-/// How long a failure to read a segment is remembered, so that all who wait for the segment hear why.
+/// Time for which a failure to read a segment is remembered, so that all who wait for the segment get it.
 const READ_FAILURE: Duration = Duration::from_secs(1);
 
 /// A wire image that is open. Its segments are read, checked and shared as playbacks request them.
@@ -40,7 +40,7 @@ pub(super) struct Damage {
     pub(super) medium: Arc<MappedFile>,
     /// Generation of the image after it started over.
     pub(super) generation: u32,
-    /// What is wrong.
+    /// The damage.
     pub(super) error: String,
 }
 
@@ -69,7 +69,7 @@ pub enum Progress {
     Failed(Failure),
 }
 
-/// Why an image will not be complete.
+/// Reason for which an image will not be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// For the log and the operator: may name folders of this machine.
@@ -78,7 +78,7 @@ pub struct Failure {
     pub public: Arc<str>,
 }
 
-/// Where a playback begins that is to play from a time.
+/// Result of seeking a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekResult {
     /// At this place.
@@ -172,12 +172,12 @@ impl Image {
         &self.path
     }
 
-    /// How the image was made.
+    /// Plan by which the image was packed.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What is known about the asset.
+    /// Description of the asset.
     pub fn summary(&self) -> Summary {
         self.state.lock().summary.clone()
     }
@@ -195,7 +195,7 @@ impl Image {
     /// Contents by now.
     ///
     /// # Errors
-    /// What `fstat` returns for the file.
+    /// An error of `fstat`.
     pub fn contents(&self) -> io::Result<Contents> {
         let state = self.state.lock();
         let entries = || state.slots.iter().map(|slot| &slot.entry);
@@ -489,7 +489,7 @@ impl Slot {
         Some(segment)
     }
 
-    /// Why the segment could not be read, if that was a moment ago. Later it is tried again.
+    /// Reason for which the segment could not be read, if that was a moment ago. Later it is tried again.
     fn failed(&self) -> Option<Arc<str>> {
         match &self.loaded {
             Loaded::Failed { at, reason } if at.elapsed() < READ_FAILURE => Some(Arc::clone(reason)),

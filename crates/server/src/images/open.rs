@@ -23,7 +23,7 @@ const FAILURE: Duration = Duration::from_secs(10);
 /// SETUP nobody does.
 const UNHELD: Duration = Duration::from_secs(10);
 
-/// What an image is found by: one version of a file has the same.
+/// Key of an image: one version of a file has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) device: u64,
@@ -31,10 +31,9 @@ pub(super) struct Key {
     pub(super) recipe: Recipe,
 }
 
-/// What the store knows of its images. Images that are let go of are answered, to be dropped where files may
-/// be closed.
+/// Open images. Methods return the images that they let go of, to be dropped where files may be closed.
 pub(super) struct Open {
-    /// How long images rest.
+    /// Time that images rest.
     rest: Duration,
     images: HashMap<Key, Weak<Image>>,
     /// Held by whoever opens the image of a key, so that two who ask at once share one.
@@ -108,7 +107,7 @@ impl Open {
         (image.plan().identity == identity && !image.has_failed()).then_some(Ok(image))
     }
 
-    /// What to lock while the image of this key is opened.
+    /// Lock to hold while the image of this key is opened.
     pub(super) fn door(&mut self, key: Key) -> Arc<Mutex<()>> {
         if let Some(door) = self.doors.get(&key).and_then(Weak::upgrade) {
             return door;
@@ -147,7 +146,7 @@ impl Open {
         self.resting.drain(..over).map(|resting| resting.image).collect()
     }
 
-    /// How long it takes until there may be something to let go of.
+    /// Time until an image may have rested long enough.
     pub(super) fn next_over(&self, now: Instant) -> Duration {
         let left = |resting: &Resting| self.rest.saturating_sub(now.duration_since(resting.used));
         self.resting.front().map_or(self.rest, left)
@@ -186,12 +185,12 @@ impl Open {
         self.images.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// How many images are open.
+    /// Number of open images.
     pub(super) fn count(&self) -> usize {
         self.images.values().filter(|image| image.strong_count() > 0).count()
     }
 
-    /// Whoever calls this holds the image: it is not dropped here.
+    /// Removes an image that the caller holds: it is not dropped here.
     fn remove_resting(&mut self, image: &Image) {
         self.resting.retain(|resting| !std::ptr::eq(Arc::as_ptr(&resting.image), image));
     }

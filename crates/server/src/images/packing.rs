@@ -18,10 +18,10 @@ use super::summary::Summary;
 /// Bytes of the asset that are read at a time.
 const READ_LENGTH: usize = 1 << 20;
 
-/// How long an asset is packed before others have their turn.
+/// Time that an asset is packed before others have their turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// What the first and last megabyte of an asset of `size` bytes say about it.
+/// Estimate from the first and last megabyte of an asset of `size` bytes.
 ///
 /// # Errors
 /// [`StoreError::NotPlayable`] where it is no transport stream, [`StoreError::Io`] where it cannot be read.
@@ -50,13 +50,13 @@ pub(super) fn length_bound(plan: &Plan) -> u64 {
 pub(super) struct Packing {
     draft: Draft,
     packer: Packer,
-    /// How much of the asset has been read.
+    /// Bytes of the asset that have been read.
     offset: u64,
     /// Its first segment is there: somebody can begin to play.
     has_segment: bool,
 }
 
-/// What a turn came to.
+/// Result of a turn.
 pub(super) enum Step {
     /// There is more to pack.
     More(Box<Packing>),

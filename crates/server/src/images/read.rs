@@ -16,7 +16,7 @@ pub enum ReadImageError {
     Format {
         /// Byte of the file at which the part that is wrong begins.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         error: image::Error,
     },
     /// They cannot be read.

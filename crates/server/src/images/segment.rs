@@ -12,11 +12,11 @@ use wirepath_playback::{Departure, Segment};
 
 use super::read::is_lost;
 
-/// Reads a segment's trains, checks all of it unless that was done before, and leaves its pages in memory.
-/// Who plays it waits for an answer, so a panic is one as well.
+/// Reads a segment's trains, checks all of it unless that was done before, and leaves its pages in memory. A
+/// panic is an error too, since playbacks wait for an answer.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// [`SegmentError`].
 pub(super) fn read(
     medium: &Arc<MappedFile>,
     plan: &Plan,
@@ -29,7 +29,7 @@ pub(super) fn read(
     let departures = trains.iter().map(|train| departure(plan, entry, train)).collect();
     Ok(Segment { mapped_file: Arc::clone(medium), departures })
 }
-/// Why a segment cannot be read.
+/// A segment cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SegmentError {
     #[error(transparent)]

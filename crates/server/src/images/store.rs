@@ -82,9 +82,9 @@ pub enum StoreError {
     /// A call on the asset or its image failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The call.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: Arc<io::Error>,
     },
     /// It is not a transport stream with a clock; the words say what it is not, and where.
@@ -102,7 +102,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What may be told to anybody: nothing of folders of this machine, which are for the log.
+    /// Text for clients: names no folder of this machine.
     pub fn public(&self) -> String {
         match self {
             StoreError::Cache(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
@@ -123,7 +123,7 @@ impl Store {
     /// played.
     ///
     /// # Errors
-    /// What starting a thread says.
+    /// An error of starting a thread.
     pub fn new(cache: Cache, burst_us: u32, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
         Store::with_rest(cache, burst_us, readers, packers, IDLE_TTL)
     }
@@ -206,7 +206,7 @@ impl Store {
         Ok(image)
     }
 
-    /// Where the finished image of this plan is.
+    /// Path of the finished image of this plan.
     pub fn path_of(&self, plan: &Plan) -> PathBuf {
         self.cache.path_of(&Key::of(plan.identity, plan.recipe).name())
     }
@@ -228,13 +228,13 @@ impl Store {
         self.open.lock().images()
     }
 
-    /// How many images are open. Never waits for storage.
+    /// Number of open images. Never waits for storage.
     pub fn open_count(&self) -> usize {
         self.let_go();
         self.open.lock().count()
     }
 
-    /// What it counted, and how much room its images take now. Never waits for storage.
+    /// Counters, and the room that images take now. Never waits for storage.
     pub fn counts(&self) -> StoreCounts {
         self.counters.open.set(self.open_count() as u64);
         self.counters.cache_used_bytes.set(self.cache.used());

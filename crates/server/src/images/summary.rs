@@ -1,8 +1,8 @@
-//! What is known about an asset, to describe it to clients.
+//! Description of an asset for clients.
 
 use wirepath_media::image::Description;
 
-/// What is known about an asset: exact once its image is complete, before that as its head and tail tell.
+/// Description of an asset: exact once its image is complete, before that estimated from its head and tail.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Its length in time, in microseconds, if that is known.

@@ -373,7 +373,7 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
 
 /// Promise: Files are closed on no engine thread and on no thread that serves connections.
 ///
-/// Whoever is the last to have an image may be the control thread or an engine thread.
+/// The last owner of an image may be the control thread or an engine thread.
 #[test]
 fn the_file_of_an_image_is_closed_elsewhere() {
     struct Gate(Receiver<()>);

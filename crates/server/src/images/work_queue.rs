@@ -25,7 +25,7 @@ pub(super) trait Work: Send + 'static {
     fn turn(&mut self) -> Turn;
 }
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// There is more to do.
@@ -45,10 +45,10 @@ struct Shared<W> {
 }
 
 struct Queue<W> {
-    /// What had no turn yet, and what had some.
+    /// Work without a turn yet, and work that had some.
     new: VecDeque<W>,
     begun: VecDeque<W>,
-    /// How much has begun, whether it waits or has its turn.
+    /// Number of works that have begun, whether they wait or have their turn.
     begun_count: usize,
     firsts_in_a_row: usize,
     ended: bool,
@@ -58,7 +58,7 @@ impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
     ///
     /// # Errors
-    /// What starting a thread says.
+    /// An error of starting a thread.
     pub(super) fn start(name: &str, threads: usize) -> io::Result<WorkQueue<W>> {
         let queue = Queue {
             new: VecDeque::new(),
@@ -124,7 +124,7 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// What has the next turn, once there is something; none when all has ended.
+    /// Waits for the work that has the next turn; none when the queue has ended.
     fn next(&self) -> Option<W> {
         let mut queue = self.queue.lock();
         while !queue.ended {
@@ -196,7 +196,7 @@ mod tests {
             assert!(self.turns.submit(Told { name, turns, tell, leave }));
         }
 
-        /// Who has a turn now.
+        /// Number of the work that has a turn now.
         fn whose(&self) -> usize {
             self.told.recv_timeout(Duration::from_secs(20)).unwrap()
         }

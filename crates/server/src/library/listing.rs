@@ -1,4 +1,4 @@
-//! What a folder holds.
+//! Contents of folders.
 
 use super::asset::{identity, modified_s};
 use super::resolve::is_hidden;
@@ -24,7 +24,7 @@ pub struct FolderListing {
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// What it is.
+    /// Kind.
     pub kind: EntryKind,
     /// Its name: bytes, as in the file system.
     pub name: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Entry {
     pub is_stream: Option<bool>,
 }
 
-/// What an entry is. Everything else is not shown.
+/// Kinds of entries. Everything else is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A folder.

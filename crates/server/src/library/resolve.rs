@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// How often a resolution is repeated that met a rename elsewhere in the tree (openat2(2), EAGAIN).
+/// Most tries of a resolution that met a rename elsewhere in the tree (openat2(2), EAGAIN).
 const RENAME_RETRIES: usize = 16;
 
 /// No symbolic link leads out of the folder, nor into `/proc`'s links to open files.
@@ -52,7 +52,7 @@ impl ServedFolder {
         }
     }
 
-    /// What stands at a path, links followed, without opening it. None for what cannot be reached.
+    /// Metadata of a path, links followed, without opening it. None if it cannot be reached.
     pub(super) fn look(&self, path: &[u8]) -> Option<Stat> {
         fstat(self.resolve(path, LOOK).ok()?).ok()
     }

@@ -23,10 +23,10 @@ const SPILL_LIMIT: usize = 64 * 1024;
 /// A client that has closed its side may still wait for an answer for so long; its sessions end after it.
 const CLOSING_GRACE: Duration = Duration::from_millis(800);
 
-/// How long a client may take to take an answer.
+/// Time limit of writing a response.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is still read from a client that is being closed, so that it sees the last answer before the reset.
+/// Time for which a closing connection is still read, so that the client sees the response before the reset.
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end, and ends its sessions with it.
@@ -63,12 +63,12 @@ struct Connection {
     request_begun: Option<Instant>,
 }
 
-/// Why a connection ends.
+/// Reason for which a connection ends.
 #[derive(Debug)]
 enum End {
     /// The client closed it, or the network did.
     Gone,
-    /// What came was no RTSP.
+    /// The bytes received are not RTSP.
     Lost,
     /// It had no session and sent nothing.
     Idle,
@@ -209,10 +209,10 @@ impl Connection {
     }
 }
 
-/// What a connection brings, kept apart from what is done with it.
+/// Receiving side of a connection.
 struct Inbox {
     half: OwnedReadHalf,
-    /// What came while a request was being answered.
+    /// Bytes that came while a request was being answered.
     spill: Vec<u8>,
     /// Nothing more comes.
     over: bool,

@@ -1,4 +1,4 @@
-//! What a connection's requests are answered with: the methods are in `methods`, what they share is here.
+//! Request handler of a connection: the methods are in `methods`, their shared parts here.
 
 use super::counters::EndReason;
 use super::listener::Shared;
@@ -15,14 +15,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
 use wirepath_playback::{PlayError, Position};
 
-/// What the server can do with a presentation.
+/// Methods of a presentation.
 pub(super) const METHODS: &str =
     "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
 
-/// What it can do with `*`.
+/// Methods of `*`.
 const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
 
-/// How long an engine thread may take to stop a playback that ends; it takes some microseconds.
+/// Time limit for an engine thread to stop a playback that ends; it takes some microseconds.
 const PAUSE_LIMIT: Duration = Duration::from_millis(50);
 
 /// Answers one connection's requests and owns its sessions.
@@ -55,7 +55,7 @@ impl RequestHandler {
         answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
     }
 
-    /// Who is told that a PLAY did not work must not be sent packets later.
+    /// Calls off a PLAY that timed out: after the refusal no packets may follow.
     fn give_up(&mut self, request: &Request) -> Refusal {
         let id = request.session().filter(|_| request.method == Method::Play);
         let why = match id.and_then(|id| self.sessions.get_mut(id)) {
@@ -95,7 +95,7 @@ impl RequestHandler {
         }
     }
 
-    /// What the playbacks of this connection do, one after the other.
+    /// Next event of this connection's playbacks, in order.
     pub(super) async fn next_event(&mut self) -> Option<SessionEvent> {
         self.inbox.recv().await
     }
@@ -225,7 +225,7 @@ impl RequestHandler {
         self.shared.options.session_timeout.as_secs().max(1)
     }
 
-    /// What stands for the server in URLs that are given back, where the client sent none.
+    /// Scheme, host and port of the server for returned URLs, where the client sent none.
     pub(super) fn origin(&self) -> String {
         format!("rtsp://{}", SocketAddr::new(self.local.ip(), self.local.port()))
     }
@@ -241,7 +241,7 @@ impl RequestHandler {
         }
     }
 
-    /// What a player does not show its user, the operator can find in the log.
+    /// Logs a refusal for the operator, since players may not show it to their user.
     fn log_refusal(&self, request: &Request, refusal: &Refusal) {
         /// More of a name tells nobody more.
         const MOST_CHARACTERS: usize = 200;
@@ -271,7 +271,7 @@ async fn end(mut sessions: Vec<Session>, reason: EndReason) {
     }
 }
 
-/// What a request is about, if not the server.
+/// Resource of a request, if it is not the server.
 pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
     match &request.target {
         Target::Resource(resource) => Ok(resource),

@@ -17,10 +17,10 @@ use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{ClientLimits, LogLimit, Permit};
 
-/// What every response says in `Server`.
+/// Value of `Server` in every response.
 pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
 
-/// What a door is like.
+/// Options of an RTSP listener.
 #[derive(Clone, Debug)]
 pub struct RtspOptions {
     /// A session ends when nothing was heard of its client for so long.
@@ -68,7 +68,7 @@ impl Default for RtspOptions {
 /// The RTSP door.
 pub struct Listener(Arc<Shared>);
 
-/// What connections share.
+/// State that connections share.
 pub(super) struct Shared {
     pub(super) options: RtspOptions,
     pub(super) player: Arc<dyn Player>,
@@ -118,7 +118,7 @@ impl Listener {
         status.add("sessions", move || shared.registry.statuses().iter().map(SessionStatus::json).collect());
     }
 
-    /// What it counted.
+    /// Counters of the listener.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.0.counters
     }

@@ -53,14 +53,14 @@ pub trait Playback: Send + Sync {
     /// Pauses; the reply gives the place, in microseconds from the start.
     fn pause(&self, reply: Reply<u64>);
 
-    /// What the playback did so far.
+    /// Progress of the playback.
     fn progress(&self) -> Progress;
 
-    /// Why the playback began with its first data path, for the status page.
+    /// Reason for its first data path, for the status page.
     fn reason(&self) -> &str;
 }
 
-/// What is known of a presentation.
+/// Description of a presentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Name for people.
@@ -75,7 +75,7 @@ pub struct Description {
     pub bits_per_second: Option<u64>,
 }
 
-/// Why a presentation cannot be played.
+/// A presentation cannot be played.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// Nothing has this name. The client's fault.

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use wirepath_media::rtsp::PortPair;
 
-/// What is kept of datagrams that nobody reads: clients open their firewalls with a few to the RTP port.
+/// Receive buffer of datagrams that nobody reads: clients open their firewalls with a few to the RTP port.
 const RTP_RECEIVE_BUFFER: usize = 4096;
 
 /// Room for some tens of reports.

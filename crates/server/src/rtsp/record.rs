@@ -17,7 +17,7 @@ use wirepath_media::rtp::CLOCK_HZ;
 use wirepath_net::{ClientLimits, Exceeded, Permit};
 use wirepath_playback::{Progress, RtpClock};
 
-/// What a session is doing, for its RTCP.
+/// State of a session, for its RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Set up or paused.
@@ -37,13 +37,13 @@ pub struct SessionStatus {
     pub path: String,
     /// When it was set up.
     pub since: SystemTime,
-    /// What it is doing.
+    /// State.
     pub stage: Stage,
-    /// What it has sent.
+    /// Progress of its playback.
     pub progress: Progress,
-    /// Why it began with its data path, in words.
+    /// Reason for its first data path.
     pub reason: String,
-    /// What the client last reported, and the time there and back if that is known.
+    /// The client's last report, and the round-trip time if that is known.
     pub reception: Option<(Reception, Option<Duration>)>,
 }
 
@@ -80,7 +80,7 @@ impl SessionStatus {
     }
 }
 
-/// What is known of a session outside its connection.
+/// A session as seen from outside its connection.
 pub(super) struct Record {
     pub(super) peer: SocketAddr,
     pub(super) path: String,

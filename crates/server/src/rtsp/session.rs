@@ -33,12 +33,11 @@ pub(super) enum EventKind {
     Event(PlaybackEvent),
 }
 
-/// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each
-/// request.
+/// Sender of session events. Unbounded as a channel, but bounded by the requests: an answer and an end each.
 pub(super) type EventSender = UnboundedSender<SessionEvent>;
 
 pub(super) struct Session {
-    /// What the client calls it.
+    /// Identifier given to the client.
     pub(super) id: String,
     /// Path of the presentation.
     pub(super) path: Vec<u8>,
@@ -54,7 +53,7 @@ pub(super) struct Session {
     place: Place,
 }
 
-/// What a session is made of.
+/// Parts of a session.
 pub(super) struct Parts {
     pub(super) id: String,
     pub(super) path: Vec<u8>,
@@ -90,7 +89,7 @@ impl Session {
         }
     }
 
-    /// What notices name it by.
+    /// Key of the session in events.
     pub(super) fn key(&self) -> u64 {
         self.place.key
     }

@@ -68,7 +68,8 @@ fn counter(door: &Listener, name: &str) -> u64 {
     match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(&door.counters().snapshot()) {
         Value::Counter(value) | Value::Gauge(value) => value,
         Value::Counters(_, counts) => {
-            counts.iter().find(|(value, _)| *value == label).map_or(0, |(_, count)| *count)
+            let count = counts.iter().find(|(value, _)| *value == label);
+            count.unwrap_or_else(|| panic!("no label {label} of {name}")).1
         }
         other => panic!("{name} is {other:?}"),
     }

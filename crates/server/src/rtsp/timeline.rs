@@ -17,7 +17,7 @@ use wirepath_media::rtsp::{Npt, NptRange, Refusal, StatusCode};
 /// Most PLAY requests that wait in one session.
 pub const QUEUE_LIMIT: usize = 16;
 
-/// What a session is doing.
+/// Phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Set up or paused.
@@ -37,13 +37,13 @@ pub enum Phase {
 /// A part of a presentation to play, in microseconds from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where to begin; where the playback rests, if it is not said.
+    /// Start; the current position if none.
     pub from_us: Option<u64>,
-    /// Where to stop; at the end, if it is not said.
+    /// End; that of the presentation if none.
     pub until_us: Option<u64>,
 }
 
-/// What a PLAY leads to.
+/// Result of a PLAY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlayStep {
     /// Play this now.
@@ -67,13 +67,13 @@ impl Timeline {
         Self { phase: Phase::Ready, queue: VecDeque::new() }
     }
 
-    /// What the session is doing.
+    /// Phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What a PLAY leads to, in a presentation of this length, at this place in it. Nothing has changed when
-    /// it must be started: that is said by [`Timeline::started`].
+    /// Handles a PLAY, in a presentation of this duration, at this position. A stretch to start changes
+    /// nothing until [`Timeline::started`].
     pub fn play(
         &mut self,
         range: Option<NptRange>,
@@ -113,7 +113,7 @@ impl Timeline {
         }
     }
 
-    /// What is active has been sent to its end: the next stretch to start, if one waits.
+    /// The active stretch has been sent to its end: returns the next one to start, if one waits.
     pub fn finished(&mut self) -> Option<Stretch> {
         let Phase::Playing { until_us } = self.phase else { return None };
         let next = self.queue.pop_front();

@@ -1,4 +1,4 @@
-//! What is answered: files, folders, names of our own, and what is out of reach.
+//! Answers: files, folders, names of our own, and paths outside.
 
 use crate::http_support::content;
 use crate::{Client, get, open};

@@ -1,4 +1,4 @@
-//! How connections live and end: pipelines, pieces, limits, times, clients that leave, draining.
+//! Life and end of connections: pipelines, pieces, limits, times, clients that leave, draining.
 
 use crate::http_support::{OpenDoor, content};
 use crate::{Client, WAIT, open};
@@ -113,8 +113,8 @@ fn what_is_not_http_is_refused_and_closed() {
         client.send(bytes);
         let answer = String::from_utf8(client.rest()).unwrap();
         assert_eq!(answer.get(9..12), Some(status), "{answer}");
-        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
-        assert_eq!(answer.matches("\r\ndate: ").count(), 1, "{answer}");
+        assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
+        assert_eq!(answer.matches("\r\nDate: ").count(), 1, "{answer}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! Requests to a device's driver: offloads, features, rings, speed (`linux/ethtool.h`).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use super::DeviceName;
-use crate::checked;
+use crate::ioctl;
 
 /// Returns whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that,
 /// a payload sent by reference is read by the CPU after all, which is slower than a copy.
@@ -143,13 +143,12 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
 /// # Safety
 /// `data` is as large as what the kernel reads and writes for that command.
 unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32]) -> io::Result<()> {
-    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
+    const SIOCETHTOOL: u32 = 0x8946; // linux/sockios.h
     let mut request = device.request();
     request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
     // SAFETY: the kernel reads `request`, and reads and writes what its data pointer points to: `data`, which
     // outlives the call and is large enough, as the caller promises.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as libc::Ioctl, &raw mut request) };
-    checked(result as isize).map(|_| ())
+    unsafe { ioctl(socket, SIOCETHTOOL, &raw mut request) }.map(drop)
 }
 
 /// Text in words of memory, up to its first zero.

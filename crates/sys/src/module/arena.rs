@@ -2,39 +2,31 @@
 //! written with.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mprotect};
 
 use super::layout::{self, Structure};
 use super::{Module, Started};
-use crate::checked;
+use crate::ioctl;
+use crate::memory::Memory;
 
 /// Memory that requests point into: pages that may be used, and behind them as many that may not.
 #[derive(Debug)]
 pub struct Arena {
-    start: NonNull<u8>,
+    memory: Memory,
     length: usize,
 }
-
-// SAFETY: the memory is its own, and is accessed only by way of it.
-unsafe impl Send for Arena {}
 
 impl Arena {
     /// So many bytes of zeros, in whole pages.
     pub fn new(length: usize) -> io::Result<Arena> {
         let length = length.next_multiple_of(rustix::param::page_size());
-        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-        let start = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), reserved(length), ProtFlags::empty(), MapFlags::PRIVATE)?
-        };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let arena = Arena { start, length };
+        let memory = Memory::anonymous(reserved(length), ProtFlags::empty(), MapFlags::PRIVATE)?;
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: this is the first part of what has just been mapped, and nobody uses it yet.
-        unsafe { mprotect(arena.start.as_ptr().cast(), length, protection)? };
-        Ok(arena)
+        unsafe { mprotect(memory.start().cast(), length, protection)? };
+        Ok(Arena { memory, length })
     }
 
     /// Bytes that may be used.
@@ -44,7 +36,7 @@ impl Arena {
 
     /// The address of a byte; from [`Arena::length`] on there is nothing.
     pub fn address(&self, offset: usize) -> u64 {
-        self.start.as_ptr().expose_provenance() as u64 + offset as u64
+        self.memory.start().expose_provenance() as u64 + offset as u64
     }
 
     /// Writes bytes.
@@ -75,13 +67,13 @@ impl Arena {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: this part is mapped for as long as `self`; the kernel writes to it only while it is
         // borrowed mutably.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.memory.start(), self.length) }
     }
 
     /// All of its bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and nobody else has it.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start(), self.length) }
     }
 
     /// Returns whether the kernel cannot write to this process's memory there, but for the arena's own: it is
@@ -110,14 +102,6 @@ const ROOM: usize = 4096;
 /// All of an arena's addresses, with those that may not be used.
 fn reserved(length: usize) -> usize {
     2 * length + ROOM
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: it is the arena's own mapping, and borrows of it have ended.
-        unsafe { munmap(self.start.as_ptr().cast(), reserved(self.length)) }
-            .expect("a mapping of its own can be unmapped");
-    }
 }
 
 impl Module {
@@ -196,10 +180,10 @@ impl CommandRing {
     }
 }
 
-fn answer(device: &impl AsRawFd, request: u32, argument: u64) -> io::Result<Option<Started>> {
+fn answer(device: &impl AsFd, request: u32, argument: u64) -> io::Result<Option<Started>> {
     // SAFETY: what the kernel writes for this request it writes into the arena, as was checked; the requests
     // that all files know write no more than a number. It has just answered this request.
-    unsafe { answered(request, checked(libc::ioctl(device.as_raw_fd(), request as _, argument) as isize)) }
+    unsafe { answered(request, ioctl(device, request, argument as *mut u8)) }
 }
 
 /// # Safety

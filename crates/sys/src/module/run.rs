@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 
 use super::layout::{self, RtpTime};
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
     pub fn of_mapping(mapping: &'a Mapping, range: Range<usize>) -> io::Result<Run<'a>> {
-        let vector = mapping.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        let vector = mapping.vector(range)?;
         Ok(Run::new(MEMORY, address(vector.iov_base), vector.iov_len as u64))
     }
 
@@ -213,7 +214,7 @@ impl<'a> Run<'a> {
     /// them.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> io::Result<*mut layout::Run> {
         if self.raw.header_kind == layout::HEADER_GIVEN && !self.has_headers() {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(Errno::INVAL.into());
         }
         self.raw.socket = socket.as_raw_fd();
         if let Some(rtp) = &mut self.rtp {

@@ -38,7 +38,7 @@ impl<'a> Part<'a> {
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
     pub fn of_mapping(mapping: &'a Mapping, range: Range<usize>) -> io::Result<Part<'a>> {
-        let vector = mapping.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        let vector = mapping.vector(range)?;
         Ok(Part::new(MEMORY, 0, address(vector.iov_base), vector.iov_len as u64))
     }
 

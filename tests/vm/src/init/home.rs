@@ -1,4 +1,4 @@
-//! What programs expect to find: file systems, devices, a loopback device, a place for files.
+//! Environment of programs: file systems, devices, a loopback device, a folder for files.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! What the kernel loses, found by itself: kmemleak, in kernels that have it
+//! Memory leaks of the kernel, found by kmemleak in kernels that have it
 //! (Documentation/dev-tools/kmemleak.rst).
 
 use std::fs::{read_to_string, write};
@@ -14,7 +14,7 @@ const FILE: &str = "/sys/kernel/debug/kmemleak";
 /// mm/kmemleak.c). A guest that is emulated passes over it.
 const AGE: Duration = Duration::from_secs(6);
 
-/// What is reported must have been the same in the scan before.
+/// A leak must have been the same in the scan before.
 const SCANS: u32 = 2;
 
 /// A kernel that looks for leaks.

@@ -1,4 +1,4 @@
-//! Whether the kernel has as much memory for itself after a module as before it.
+//! Kernel memory before and after a module.
 
 use anyhow::{Result, ensure};
 use wirepath_tests::kernel_memory::KernelMemory;

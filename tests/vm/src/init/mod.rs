@@ -18,7 +18,7 @@ use leaks::Kmemleak;
 
 use crate::plan::{self, Event, Module, Plan, Program};
 
-/// Where the kernel looks for its first process: who is called by this name is it.
+/// Path of the kernel's first process: a program called by this name is it.
 pub const NAME: &str = "/init";
 
 /// Does what the plan says, and switches the machine off.

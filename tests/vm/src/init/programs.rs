@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 
-/// Where all programs are.
+/// Folders of programs.
 const PATH: &str = "/bin:/sbin:/usr/bin:/usr/sbin";
 
 /// Runs a program to its end. Its files go to the disk, so that they are files of a real file system.

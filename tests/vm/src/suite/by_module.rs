@@ -10,7 +10,7 @@ use super::{Numbered, Suite};
 use crate::report::Report;
 use crate::{module, workspace};
 
-/// Where the module that counts copies is in a guest.
+/// Path of the module that counts copies, in a guest.
 pub(crate) const COPIES: &str = "/wirepath_copies.ko";
 
 impl Suite {

@@ -16,7 +16,7 @@ use crate::kernels::Series;
 use crate::module;
 use crate::report::Report;
 
-/// What the random caller is to do.
+/// Settings of the random caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// Of its calls.
@@ -25,25 +25,25 @@ pub struct Caller {
     pub seconds: u64,
 }
 
-/// What came of one guest.
+/// Results of a guest.
 pub struct Ran {
     /// Its name.
     pub name: String,
     /// Its tests.
     pub report: Report,
-    /// What its kernel said, if it complained.
+    /// The kernel's complaint, if there was one.
     pub complaint: String,
     /// From its start to its end.
     pub seconds: u64,
 }
 
-/// What ran, and on what.
+/// Results of all guests, with kernel and machine.
 pub struct Debugged {
     /// The kernel's release.
     pub release: String,
     /// Its whole configuration.
     pub configuration: PathBuf,
-    /// What runs guests.
+    /// Description of the machine.
     pub machine: String,
     /// From the first guest's start to the last one's end.
     pub seconds: u64,

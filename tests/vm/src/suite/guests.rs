@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::workspace::Tests;
 use crate::{module, workspace};
 
-/// Where the project's programs are in a guest.
+/// Folder of the project's programs in a guest.
 const PROJECT: &str = "/project/target/debug";
 
 /// More modules that tests in network namespaces want.

@@ -6,9 +6,9 @@ use crate::report::{Outcome, Report, Test};
 pub(super) struct Fault {
     /// As the module calls it.
     pub(super) name: &'static str,
-    /// What makes the detector look sooner than it does by itself.
+    /// Kernel setting that makes the detector look sooner.
     hurry: &'static str,
-    /// What the kernel must say; nothing: the guest must pass.
+    /// Expected complaint of the kernel; if none, the guest must pass.
     complaint: Option<&'static str>,
 }
 
@@ -41,12 +41,12 @@ pub(super) const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// What plants it; it ends well, since it is the kernel that must complain.
+    /// Script that plants it; it succeeds, since it is the kernel that must complain.
     pub(super) fn script(&self) -> String {
         format!("{} && echo {} > /sys/module/planted/parameters/fault", self.hurry, self.name)
     }
 
-    /// What it says of a kernel that this came of it.
+    /// Verdict on a kernel from this report.
     pub(super) fn verdict(&self, report: Report) -> Report {
         let Some(complaint) = self.complaint else { return report };
         let problems = report.problems();

@@ -11,7 +11,7 @@ use wirepath_playback::{PlayError, PlaybackEvent, Position, Progress, RtpClock};
 
 pub(super) const SSRC: u32 = 0xabcd_1234;
 
-/// What a playback was asked.
+/// Request to a playback.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     SetUp,
@@ -28,7 +28,7 @@ pub(super) struct FakePlayer {
     seen: tokio::sync::Mutex<UnboundedReceiver<Asked>>,
 }
 
-/// What the player, its presentations and their playbacks share.
+/// State that the player, its presentations and their playbacks share.
 struct Stage {
     asked: UnboundedSender<Asked>,
     /// Of the playback that was set up last.
@@ -107,7 +107,7 @@ impl Player for FakePlayer {
 /// A place on the machine, which is nobody's business.
 pub(super) const SECRET: &str = "/var/cache/wirepath";
 
-/// Who asks for this time or a later one waits until the test says otherwise.
+/// A request for this time or a later one waits until the test lets it go on.
 const UNPACKED_US: u64 = 3_600_000_000;
 
 const MINUTE_US: u64 = 60_000_000;

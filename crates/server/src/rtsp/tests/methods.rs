@@ -270,7 +270,7 @@ async fn a_seek_that_fails_leaves_the_session_as_it_was() {
 
 /// Promise: A PLAY that takes too long is answered with 503 and sends nothing later.
 ///
-/// Who was told 503 is sent nothing, even if the answer that was too late comes after all.
+/// After a 503 no packets are sent, even if the late answer comes after all.
 #[tokio::test]
 async fn a_play_that_takes_too_long_is_called_off() {
     let open = Open::with(|options| options.answer_timeout = Duration::from_millis(100)).await;

@@ -8,7 +8,7 @@ use crate::record::Run;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Ipv6PathMtuDiscovery};
 use std::os::fd::AsFd;
-use wirepath_datapath::socket::set_most_ipv6;
+use wirepath_datapath::socket::set_ipv6_mtu;
 
 /// Promise: Datagrams keep their boundaries; streams of bytes are divided into datagrams.
 #[test]
@@ -324,7 +324,7 @@ fn a_datagram_may_be_of_any_number_of_parts() {
 fn trains_of_datagrams_that_are_too_long_for_one_leave_one_by_one_and_others_as_before() {
     let (receiver, mut object) = outlet("::1");
     let Kind::Datagrams(datagrams) = &object.kind else { panic!("another kind") };
-    set_most_ipv6(datagrams.socket.as_fd(), 1500).unwrap();
+    set_ipv6_mtu(datagrams.socket.as_fd(), 1500).unwrap();
     let mut outbox = Outbox::new(LIMIT, WhenFull::Block);
     let mut taken = |size: usize| {
         let run = Run { bytes: vec![7; 4 * size].into(), record_bytes: size, begins: true, ends: true };

@@ -1,12 +1,11 @@
 //! `mmap_zerocopy`: a block is sent from a mapping of its file, whose pages the kernel borrows
 //! (MSG_ZEROCOPY): one call, no copy.
 //!
-//! The purpose of the papers' `mmap_msend`. To a UDP socket it sends a train of datagrams (UDP_SEGMENT). When
-//! the kernel will not borrow more, the block is copied, and counted as such.
+//! The purpose of the papers' `mmap_msend`. To a UDP socket it sends a train of datagrams (UDP_SEGMENT).
+//! When the kernel will not borrow more, the block is copied, and counted as such.
 
-use super::mmap_send;
+use super::block_sink::BlockRequest;
 use crate::SendError;
-use crate::request::BlockRequest;
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
@@ -16,5 +15,5 @@ pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
         0 => None, // as `BlockSink::lends` says
         _ => sink.lend(|| file.mapping.lend(sink.socket(), extent.in_memory()).map(|taken| (taken, None)))?,
     };
-    lent.map_or_else(|| sink.counted_copy(mmap_send::send(request)), Ok)
+    lent.map_or_else(|| sink.counted_copy(request.copy()), Ok)
 }

@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use wirepath_sys::device;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::module::Run;
 use wirepath_sys::pages::{Lent, SharedPages};
 use wirepath_sys::ring::Ledger;
-use wirepath_sys::socket::{set_fragmentation, set_segment};
+use wirepath_sys::socket::set_segment;
 use wirepath_sys::zerocopy;
+use wirepath_sys::{device, errno_of};
 
+use super::block_path::BlockPath;
+use super::loan_policy::LoanSwitch;
 use crate::error::is_full;
 use crate::loans::Loans;
-use crate::sink::packets_fit;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendError};
+use crate::sink::{packets_fit, set_fragmentation};
+use crate::{Extent, LoanCounts, MappedFile, SendContext, SendError};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
@@ -192,7 +194,25 @@ impl BlockSink {
 
     /// As `failed`, for errors of `std`.
     pub(crate) fn failed_io(&self, call: &'static str, error: &io::Error) -> SendError {
-        self.failed(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+        self.failed(call, errno_of(error))
+    }
+}
+
+/// An extent of a file to send to a sink, without headers.
+pub(crate) struct BlockRequest<'a> {
+    pub(crate) sink: &'a BlockSink,
+    pub(crate) file: &'a MappedFile,
+    pub(crate) extent: Extent,
+    pub(crate) context: &'a mut SendContext,
+}
+
+impl BlockRequest<'_> {
+    /// Sends the extent, or its first bytes if the sink is a stream, from the mapping; answers how many: the
+    /// papers' `mmap_send`, one call, one copy.
+    #[inline]
+    pub(crate) fn copy(&self) -> Result<usize, SendError> {
+        let sent = self.file.mapping.copy(self.sink.socket(), self.extent.in_memory());
+        sent.map_err(|error| self.sink.failed_io("send", &error))
     }
 }
 

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::ring::Socket;
 
-use super::{mmap_send, mmap_zerocopy};
-use crate::request::BlockRequest;
-use crate::{BlockSink, SendContext, SendError};
+use super::block_sink::{BlockRequest, BlockSink};
+use super::mmap_zerocopy;
+use crate::{SendContext, SendError};
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
@@ -22,7 +22,7 @@ pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
     if request.sink.lends(&request.extent.in_memory()) {
         return mmap_zerocopy::send(request);
     }
-    request.sink.counted_copy(mmap_send::send(request))
+    request.sink.counted_copy(request.copy())
 }
 
 impl BlockSink {
@@ -35,7 +35,7 @@ impl BlockSink {
     /// those pages are only freed and not reused.
     ///
     /// # Errors
-    /// [`SendError`] says what to do about each; nothing was sent.
+    /// [`SendError`]; nothing was sent.
     pub fn send_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
         if self.lends(&range) {
             let lend = || pages.lend(self.socket(), range.clone()).map(|(taken, loan)| (taken, Some(loan)));

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
 use wirepath_sys::append::{From, append};
+use wirepath_sys::errno_of;
 use wirepath_sys::mapping::Mapping;
 
 /// Room that is asked for: 256 pages. A process without privileges may have 64 MiB in all its pipes
@@ -99,7 +100,7 @@ impl Pipe {
     /// # Errors
     /// [`Errno::AGAIN`] if there is no room; else as [`Mapping::refer`].
     pub fn fill_from(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
-        let filled = mapping.refer(range, self.writer.as_fd()).map_err(errno_of)?;
+        let filled = mapping.refer(range, self.writer.as_fd()).map_err(|error| errno_of(&error))?;
         self.held += filled;
         Ok(filled)
     }
@@ -107,7 +108,7 @@ impl Pipe {
     /// Gives what it holds to a range of a mapping, as much as one call does; answers how many bytes, at
     /// least one if it holds some and the range has room. May block.
     pub fn drain_to(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
-        let drained = mapping.fill(range, self.reader.as_fd()).map_err(errno_of)?;
+        let drained = mapping.fill(range, self.reader.as_fd()).map_err(|error| errno_of(&error))?;
         self.held -= drained.min(self.held);
         Ok(drained)
     }
@@ -130,7 +131,7 @@ impl Pipe {
         let mut bytes = BytesMut::with_capacity(self.held);
         while self.held > 0 {
             let read = append(From::Stream, self.reader.as_fd(), &mut bytes, self.held);
-            match read.map_err(errno_of)? {
+            match read.map_err(|error| errno_of(&error))? {
                 0 => self.held = 0,
                 read => self.held -= read.min(self.held),
             }
@@ -147,10 +148,6 @@ impl Pipe {
         other.held += copied;
         if copied == self.held { Ok(()) } else { Err(Errno::NOBUFS) }
     }
-}
-
-fn errno_of(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]
