@@ -1,4 +1,4 @@
-//! Heads as values: what a request or a response says of itself (RFC 9112 sections 2 to 6).
+//! Heads of requests and responses as values (RFC 9112 sections 2 to 6).
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -30,9 +30,6 @@ pub struct ResponseHead {
 
 impl RequestHead {
     /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it.
-    ///
-    /// # Errors
-    /// [`HeadError`].
     pub fn parse(head: &[u8]) -> Result<RequestHead, HeadError> {
         let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
         let mut request = httparse::Request::new(&mut lines);
@@ -54,9 +51,6 @@ impl RequestHead {
 
     /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires
     /// (RFC 9112 section 3.2). Empty where HTTP/1.0 names none.
-    ///
-    /// # Errors
-    /// [`HeadError::Host`].
     pub fn host(&self) -> Result<&str, HeadError> {
         let count = self.fields.get_all(header::HOST).iter().count();
         let field = match (count, self.version) {
@@ -115,9 +109,6 @@ impl RequestHead {
 impl ResponseHead {
     /// Parses the head at the beginning of `bytes`, and returns its length with it; none if it is not
     /// complete.
-    ///
-    /// # Errors
-    /// [`HeadError`].
     pub fn parse(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, HeadError> {
         let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
         let mut response = httparse::Response::new(&mut lines);

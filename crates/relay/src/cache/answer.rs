@@ -220,7 +220,7 @@ fn finish(
 
 /// The conditions that a cache may judge (RFC 9111 section 4.3.2).
 fn conditions(fields: &HeaderMap) -> Conditions {
-    Conditions { if_match: None, if_unmodified_since_s: None, ..Conditions::of(fields) }
+    Conditions::of(fields).without_preconditions()
 }
 
 fn validators(fields: &HeaderMap) -> (Option<EntityTag>, Option<u64>) {
