@@ -63,7 +63,7 @@ impl Terminal {
             if is_figure {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            let names = table.rows.iter().all(|row| matches!(row[*index].kind, Kind::Code | Kind::Again));
+            let names = table.rows.iter().all(|row| row[*index].kind == Kind::Code);
             let widest = table.rows.iter().map(|row| self.cell(&row[*index]).chars().count()).max();
             if let Some(Ok(widest)) =
                 widest.map(u16::try_from).filter(|_| is_figure || (names && *index == 0))

@@ -32,8 +32,8 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         json
     });
     let ended_outputs = status.ended_outputs.iter().map(|output| {
-        let mut json = output_report(&output.status);
-        json["why"] = json!(output.why);
+        let mut json = output_report(output);
+        json["why"] = json!(output.why_gone);
         json
     });
     json!({

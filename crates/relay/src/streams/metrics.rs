@@ -18,12 +18,6 @@ use crate::metrics::metrics;
 /// Number of streams in each state.
 type Totals = FamilyCounts<StreamState>;
 
-/// Output that is open or gone.
-struct Output {
-    status: OutputStatus,
-    is_gone: bool,
-}
-
 /// Sum of the streams of a class.
 #[derive(Default)]
 struct ClassSum {
@@ -52,18 +46,18 @@ const STREAM: &[Metric<StreamSnapshot>] = metrics! {
     "running", "1 for a stream that runs.", |stream| Gauge(u64::from(stream.state == StreamState::Running));
 };
 
-const OUTPUT: &[Metric<Output>] = metrics! {
-    "out_bytes", "Bytes written to an output.", |output| Counter(output.status.bytes);
-    "waiting_bytes", "Bytes that wait for an output.", |output| Gauge(output.status.waiting_bytes);
+const OUTPUT: &[Metric<OutputStatus>] = metrics! {
+    "out_bytes", "Bytes written to an output.", |output| Counter(output.bytes);
+    "waiting_bytes", "Bytes that wait for an output.", |output| Gauge(output.waiting_bytes);
     "dropped_bytes", "Bytes dropped for an output that fell behind or ended.",
-        |output| Counter(output.status.dropped.bytes);
+        |output| Counter(output.dropped.bytes);
     "dropped_records", "Records dropped for an output that fell behind or ended.",
-        |output| Counter(output.status.dropped.records);
+        |output| Counter(output.dropped.records);
     "lost_bytes", "Bytes of datagrams without a route, filtered or too long.",
-        |output| Counter(output.status.lost_bytes);
+        |output| Counter(output.lost_bytes);
     "icmp_errors", "ICMP errors about datagrams: destination unreachable.",
-        |output| Counter(output.status.icmp_errors);
-    "gone", "1 for an ended output; the last 64 are shown.", |output| Gauge(u64::from(output.is_gone));
+        |output| Counter(output.icmp_errors);
+    "gone", "1 for an ended output; the last 64 are shown.", |output| Gauge(u64::from(output.why_gone.is_some()));
 };
 
 /// Report of a handler, or of an order that merges records or shares.
@@ -152,16 +146,13 @@ fn ended(totals: &Totals) -> Vec<(&'static str, u64)> {
     states.map(|state| (state.name(), totals.of(state))).into()
 }
 
-/// Outputs of a stream; the port tells those of one name apart.
-fn outputs(stream: &StreamSnapshot) -> impl Iterator<Item = (Labels, Output)> {
-    let row = |is_gone| {
-        move |status: OutputStatus| {
-            let own = [("port", status.port.to_string()), ("output", status.name.clone())];
-            (labels(stream).into_iter().chain(own).collect(), Output { status, is_gone })
-        }
-    };
-    let open = stream.status.outputs.iter().cloned().map(row(false));
-    open.chain(stream.status.ended_outputs.iter().map(|ended| ended.status.clone()).map(row(true)))
+/// Outputs of a stream, those that are gone included; the port tells those of one name apart.
+fn outputs(stream: &StreamSnapshot) -> impl Iterator<Item = (Labels, OutputStatus)> {
+    let all = stream.status.outputs.iter().chain(&stream.status.ended_outputs);
+    all.map(|output| {
+        let own = [("port", output.port.to_string()), ("output", output.name.clone())];
+        (labels(stream).into_iter().chain(own).collect(), output.clone())
+    })
 }
 
 /// Reports of a stream's handlers, its order, and the handlers of each output. A number tells handlers of one

@@ -115,8 +115,7 @@ impl StreamSnapshot {
     /// Bytes that wait, were dropped and were lost, of the stream and all its outputs, ended ones included.
     pub fn undelivered(&self) -> [u64; 3] {
         let status = &self.status;
-        let ended = status.ended_outputs.iter().map(|ended| &ended.status);
-        status.outputs.iter().chain(ended).fold(
+        status.outputs.iter().chain(&status.ended_outputs).fold(
             [status.bytes_pending, status.bytes_dropped, 0],
             |[waiting, dropped, lost], output| {
                 [waiting + output.waiting_bytes, dropped + output.dropped.bytes, lost + output.lost_bytes]

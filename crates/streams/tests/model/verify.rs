@@ -26,7 +26,7 @@ impl Web<'_> {
             }
         } else {
             let kept: u64 = status.outputs.iter().map(kept).sum();
-            let dropped: u64 = status.ended_outputs.iter().map(|ended| ended.status.dropped.bytes).sum();
+            let dropped: u64 = status.ended_outputs.iter().map(|ended| ended.dropped.bytes).sum();
             assert_eq!(status.bytes_in, status.bytes_out + kept + dropped + elsewhere, "{status:?}");
         }
     }
@@ -37,22 +37,22 @@ impl Web<'_> {
         self.check_account(status);
         for Outlet { sink, port, has_left, is_gone, .. } in &mut self.outlets {
             let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
-            let ended = status.ended_outputs.iter().find(|ended| ended.status.port == *port);
+            let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
             assert!(
                 ended.is_some() || !*is_gone || result.is_err(),
                 "{} was said to be gone, and is not",
                 sink.name
             );
-            sink.read_to_end(known.or(ended.map(|ended| ended.status.bytes)).unwrap());
+            sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap());
             let Some(ended) = ended else { continue };
-            let is_slow = ended.why == "it did not keep up";
+            let is_slow = ended.why_gone.as_deref() == Some("it did not keep up");
             assert!(!is_slow || sink.disconnects, "{} was let go of against its rule", sink.name);
             if is_slow {
                 self.tally.note("fault: an output that does not keep up");
             } else if !*has_left && let Some(store) = sink.store() {
                 self.tally.note(store);
             }
-            sink.is_broken |= ended.why != "it was detached";
+            sink.is_broken |= ended.why_gone.as_deref() != Some("it was detached");
         }
         if result.is_err() {
             self.outlets.iter_mut().for_each(|outlet| outlet.sink.is_broken = true);
@@ -109,7 +109,7 @@ impl Web<'_> {
         let once: BTreeSet<(u32, u32)> = all.iter().map(|found| (found.feed, found.index)).collect();
         assert_eq!(once.len(), all.len(), "a record came twice");
         let dropped_here = end.status.outputs.iter().map(|output| output.dropped.records);
-        let dropped_before = end.status.ended_outputs.iter().map(|ended| ended.status.dropped.records);
+        let dropped_before = end.status.ended_outputs.iter().map(|ended| ended.dropped.records);
         let dropped: u64 = dropped_here.chain(dropped_before).sum();
         let lossy = self.outlets.iter().any(|outlet| outlet.sink.is_broken);
         if !lossy {

@@ -2,9 +2,7 @@ use std::time::Instant;
 
 use wirepath_engine::{Class, Policy, Round};
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{
-    Dropped, EndedOutput, Framing, GoneOutputs, Handler, Object, StreamBuilder, StreamStatus,
-};
+use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, StreamBuilder, StreamStatus};
 
 use super::*;
 
@@ -28,8 +26,8 @@ fn snapshot() -> LatestSnapshots {
     cut.name = "cut".to_owned();
     let output = cut.status.outputs.remove(0);
     let dropped = Dropped { records: 1, bytes: 4 };
-    let status = OutputStatus { bytes: 10, dropped, icmp_errors: 7, ..output };
-    cut.status.ended_outputs.push(EndedOutput { status, why: "it failed".to_owned() });
+    let why_gone = Some("it failed".to_owned());
+    cut.status.ended_outputs.push(OutputStatus { bytes: 10, dropped, icmp_errors: 7, why_gone, ..output });
     cut.status.gone_outputs = GoneOutputs { failed: 1, disconnected: 2, detached: 3 };
     cut.status.malformed = Dropped { records: 5, bytes: 50 };
     let waiting = StreamSnapshot { name: "waiting".to_owned(), class, ..StreamSnapshot::default() };

@@ -240,7 +240,7 @@ fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
     let (object, _collected) = Object::collect("other", LIMIT);
     stream.attach_output(object, OutputOptions::default());
     feed(&mut stream, b"bb");
-    let gone = &stream.status().ended_outputs[0].status;
+    let gone = &stream.status().ended_outputs[0];
     assert_eq!((gone.bytes, gone.dropped.bytes), (4, 4), "all that there was");
 }
 
@@ -420,7 +420,7 @@ fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
     }
     let status = stream.status();
     assert_eq!(status.gone_outputs.disconnected, 1);
-    let (gone, other) = (&status.ended_outputs[0].status, &status.outputs[0]);
+    let (gone, other) = (&status.ended_outputs[0], &status.outputs[0]);
     assert_eq!(gone.bytes + gone.dropped.bytes, other.bytes + other.waiting_bytes, "{status:?}");
     let mut came = Vec::new();
     stuck.read_to_end(&mut came).unwrap();

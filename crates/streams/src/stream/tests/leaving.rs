@@ -84,12 +84,7 @@ fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
         drop(object.recv().unwrap());
         assert_eq!(reading.join().unwrap(), taken);
         let status = stream.status();
-        let left = status
-            .ended_outputs
-            .iter()
-            .map(|ended| &ended.status)
-            .find(|output| output.port == leaves)
-            .unwrap();
+        let left = status.ended_outputs.iter().find(|output| output.port == leaves).unwrap();
         assert_eq!((left.bytes, left.dropped.bytes), (taken, 0));
     }
 }
@@ -144,9 +139,9 @@ fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
     assert!(error.starts_with("no output is left; the last one: fails: "), "{error}");
     let status = stream.status();
     assert_eq!(status.gone_outputs.failed, 2);
-    let left = status.ended_outputs.iter().find(|ended| ended.status.port == Port(0)).unwrap();
-    assert_eq!(left.why, "leaves: sending: Connection timed out (os error 110)");
-    assert_eq!((left.status.bytes, left.status.dropped.bytes), (taken, 200_000 - taken));
+    let left = status.ended_outputs.iter().find(|output| output.port == Port(0)).unwrap();
+    assert_eq!(left.why_gone.as_deref(), Some("leaves: sending: Connection timed out (os error 110)"));
+    assert_eq!((left.bytes, left.dropped.bytes), (taken, 200_000 - taken));
     assert_eq!(object.recv().unwrap().name(), "leaves");
 }
 
@@ -219,7 +214,6 @@ fn the_place_in_a_file_is_behind_what_was_written() {
         let crate::object::Kind::File(file) = &object.kind else { panic!("another object") };
         let status = stream.status();
         let [ended] = &status.ended_outputs[..] else { panic!("{status:?}") };
-        let ended = &ended.status;
         assert_eq!((file.offset, ended.bytes), (2 * page as u64, 2 * page as u64));
         assert_eq!(status.bytes_in, ended.bytes + ended.dropped.bytes + status.bytes_pending, "{status:?}");
     }

@@ -301,6 +301,6 @@ fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
     writer.join().unwrap().unwrap();
     assert!(collected.bytes() == bytes[RECORD..], "{} bytes came", collected.bytes().len());
     let status = stream.status();
-    let failed = &status.ended_outputs[0].status;
+    let failed = &status.ended_outputs[0];
     assert_eq!(failed.bytes + failed.dropped.bytes + status.bytes_dropped, RECORD as u64, "{status:?}");
 }

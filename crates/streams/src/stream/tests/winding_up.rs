@@ -312,11 +312,7 @@ fn unaccounted(status: &StreamStatus) -> i64 {
         .outputs
         .iter()
         .map(|output| output.bytes + output.lost_bytes + output.waiting_bytes + output.dropped.bytes);
-    let gone = status
-        .ended_outputs
-        .iter()
-        .map(|ended| &ended.status)
-        .map(|ended| ended.bytes + ended.lost_bytes + ended.dropped.bytes);
+    let gone = status.ended_outputs.iter().map(|ended| ended.bytes + ended.lost_bytes + ended.dropped.bytes);
     let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
     status.bytes_in as i64 - (here.sum::<u64>() + gone.sum::<u64>() + elsewhere) as i64
 }

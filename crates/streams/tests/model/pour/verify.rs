@@ -61,10 +61,10 @@ impl Pour<'_> {
     fn verify_outlet(&mut self, place: usize, status: &StreamStatus) -> Part {
         let Outlet { sink, port, was_first, has_left, is_gone } = &mut self.outlets[place];
         let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
-        let ended = status.ended_outputs.iter().find(|ended| ended.status.port == *port);
+        let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
         assert!(ended.is_some() || !*is_gone, "{} was said to be gone, and is not", sink.name);
-        sink.read_to_end(known.or(ended.map(|ended| ended.status.bytes)).unwrap());
-        if ended.is_some_and(|ended| ended.why == "it did not keep up") {
+        sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap());
+        if ended.is_some_and(|ended| ended.why_gone.as_deref() == Some("it did not keep up")) {
             assert!(sink.disconnects, "{} was let go of against its rule", sink.name);
             self.tally.note("fault: an output that does not keep up");
             sink.is_broken = true;
