@@ -12,8 +12,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::image::Description;
-use crate::ts::{Service, VideoFormat};
+use crate::image::{Description, Header, Table};
+use crate::ts::{PACKET_LENGTH, Packet, Service, VideoFormat};
+use details::Details;
+use pids::PidCounters;
+use trains::Measures;
 
 pub use asset::AssetInspector;
 pub use bit_rate::{BitRate, Peak};
@@ -44,6 +47,39 @@ pub struct Report {
     pub trains: TrainReport,
     /// Media times at which a decoder can start, in microseconds.
     pub starts_us: Vec<u64>,
+}
+
+/// Sums over packets and trains, for a report.
+#[derive(Debug, Default)]
+struct Examined {
+    pids: PidCounters,
+    details: Details,
+    measures: Measures,
+}
+
+impl Examined {
+    fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
+        for packet in packets.filter_map(Packet::new) {
+            self.pids.push(packet);
+            self.details.push(packet);
+        }
+    }
+
+    fn report(mut self, header: &Header, table: &Table) -> Report {
+        let (services, videos) = self.details.finish();
+        Report {
+            payload_bytes: header.payload_bytes,
+            packets: header.packets,
+            duration_us: header.duration_us,
+            services,
+            videos,
+            pids: self.pids.report(&table.description.programmes),
+            description: table.description.clone(),
+            trains: self.measures.report(),
+            bit_rate: self.measures.bit_rate,
+            starts_us: table.starts.iter().map(|start| start.departure_us).collect(),
+        }
+    }
 }
 
 impl Report {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ts::{NULL_PID, PACKET_LENGTH, Packet, Programme};
+use crate::ts::{NULL_PID, Packet, Programme};
 
 const PIDS: usize = 8192;
 
@@ -47,10 +47,8 @@ impl Default for PidCounters {
 }
 
 impl PidCounters {
-    pub(super) fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
-        for packet in packets.filter_map(Packet::new) {
-            self.counters[usize::from(packet.pid())].push(packet);
-        }
+    pub(super) fn push(&mut self, packet: Packet<'_>) {
+        self.counters[usize::from(packet.pid())].push(packet);
     }
 
     pub(super) fn report(&self, programmes: &[Programme]) -> Vec<PidReport> {

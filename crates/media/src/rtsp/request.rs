@@ -2,48 +2,10 @@
 
 use super::headers::{BadLine, Headers};
 use super::resource::{ResourceError, Target};
-use rtsp_types::StatusCode;
+use rtsp_types::{Method, StatusCode};
 
 /// Longest request body, in bytes.
 pub const BODY_LIMIT: usize = 64 * 1024;
-
-/// A request's method (RFC 2326 section 10). Case matters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are the RFC's
-pub enum Method {
-    Options,
-    Describe,
-    Announce,
-    Setup,
-    Play,
-    Pause,
-    Teardown,
-    GetParameter,
-    SetParameter,
-    Redirect,
-    Record,
-    /// A method that RFC 2326 does not know.
-    Other(String),
-}
-
-impl From<&str> for Method {
-    fn from(name: &str) -> Self {
-        match name {
-            "OPTIONS" => Self::Options,
-            "DESCRIBE" => Self::Describe,
-            "ANNOUNCE" => Self::Announce,
-            "SETUP" => Self::Setup,
-            "PLAY" => Self::Play,
-            "PAUSE" => Self::Pause,
-            "TEARDOWN" => Self::Teardown,
-            "GET_PARAMETER" => Self::GetParameter,
-            "SET_PARAMETER" => Self::SetParameter,
-            "REDIRECT" => Self::Redirect,
-            "RECORD" => Self::Record,
-            other => Self::Other(other.to_owned()),
-        }
-    }
-}
 
 /// A request whose line, CSeq and length are valid. Its other headers are parsed when they are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -59,7 +59,7 @@ pub struct Jump {
 }
 
 /// Sample stream, and the results that a reader has to find.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SampleStream {
     /// The file.
     pub bytes: Vec<u8>,
@@ -136,13 +136,6 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(sample: &'a Sample) -> Self {
-        let stream = SampleStream {
-            bytes: Vec::new(),
-            payload: Vec::new(),
-            departures: Vec::new(),
-            references: Vec::new(),
-            starts: Vec::new(),
-        };
         Self {
             sample,
             random: Random::new(sample.seed),
@@ -154,7 +147,7 @@ impl<'a> Writer<'a> {
             ahead: 0,
             jumps_done: 0,
             flagged: false,
-            stream,
+            stream: SampleStream::default(),
         }
     }
 
