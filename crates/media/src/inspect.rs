@@ -1,5 +1,4 @@
-//! Inspection of assets and images, for `wirepath inspect`: duration, programmes, PIDs, bit rate over time,
-//! trains and random access points.
+//! Inspection of assets and images, for `wirepath inspect`.
 
 mod asset;
 mod bit_rate;
@@ -89,8 +88,7 @@ impl Report {
         bits.checked_div(u128::from(self.duration_us)).and_then(|rate| u64::try_from(rate).ok())
     }
 
-    /// Mean distance between places where a decoder can start, in microseconds; `None` where there are not
-    /// two.
+    /// Mean distance between random access points in microseconds; `None` without two.
     pub fn mean_start_distance_us(&self) -> Option<u64> {
         let (first, last) = (self.starts_us.first()?, self.starts_us.last()?);
         last.saturating_sub(*first).checked_div(self.starts_us.len() as u64 - 1)

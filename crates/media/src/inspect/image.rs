@@ -19,8 +19,7 @@ impl<'a> ImageInspector<'a> {
         Self { header, table, examined: Examined::default() }
     }
 
-    /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment
-    /// counts with what the table says of it.
+    /// Takes the bytes of segment `index`. A damaged segment counts by its entry in the table.
     ///
     /// # Panics
     /// If the table has no such segment.

@@ -68,8 +68,7 @@ impl Counter {
         }
     }
 
-    /// Returns whether the counter goes on (ISO/IEC 13818-1 section 2.4.3.3): it stays where there is no
-    /// payload, and a packet may be sent twice.
+    /// Returns whether the counter goes on (ISO/IEC 13818-1 section 2.4.3.3). A packet may be sent twice.
     fn continues(&mut self, packet: Packet<'_>) -> bool {
         let Some(before) = self.continuity else { return true };
         let announced = packet.adaptation().is_some_and(|field| field.discontinuity());

@@ -6,8 +6,7 @@ use super::transport::TransportReply;
 use rtsp_types::{HeaderName, StatusCode, Version, headers};
 use std::time::SystemTime;
 
-/// A response being put together. Every value that a client may have had a hand in is a single line without
-/// control characters, whatever was given.
+/// A response being put together. Values of headers become a single line without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Response(rtsp_types::Response<Vec<u8>>);

@@ -42,8 +42,7 @@ pub struct SampleProgramme {
     pub pcr_pid: u16,
     /// True if references are really sent there.
     pub ticks: bool,
-    /// Its streams: PID, stream type, descriptors. The first is sent as H.264, MPEG-2 video or H.265 pictures
-    /// when its type is one of them.
+    /// Its streams: PID, stream type, descriptors. The first has pictures if it is H.264, H.265 or MPEG-2.
     pub streams: Vec<(u16, u8, Vec<u8>)>,
 }
 
