@@ -99,7 +99,7 @@ fn what_is_no_calibration_is_left_as_it_is() -> Result<()> {
     for file in [&text, &fifo] {
         let server =
             Server::of(folder.path()).with(["--calibration", file.to_str().context("UTF-8")?]).start()?;
-        for words in ["is left as it is", "what was measured is not kept"] {
+        for words in ["leaving it unchanged", "cannot store the calibration"] {
             Deadline::seconds(60.0)
                 .wait_for("line of the log", || Ok(server.process.log().contains(words).then_some(())))?;
         }

@@ -96,11 +96,11 @@ fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result
         Ok((said, std::fs::read(file)?))
     };
     let (head, received) = got(&[])?;
-    ensure!(received == body && head.contains("cache-status: wirepath; fwd=miss; stored"), "{head}");
+    ensure!(received == body && head.contains("Cache-Status: wirepath; fwd=miss; stored"), "{head}");
     wait_for_entries(folder.path(), 1)?;
     let (head, received) = got(&[])?;
     ensure!(
-        received == body && head.contains("cache-status: wirepath; hit") && head.contains("age: "),
+        received == body && head.contains("Cache-Status: wirepath; hit") && head.contains("Age: "),
         "{head}"
     );
     let (head, received) = got(&["-r", "1000000-1999999"])?;
@@ -111,7 +111,7 @@ fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result
         "{head}"
     );
     let (head, _) = got(&["-I"])?;
-    ensure!(head.contains("content-length: 5000000") && head.contains("hit"), "{head}");
+    ensure!(head.contains("Content-Length: 5000000") && head.contains("hit"), "{head}");
     let (head, _) = got(&["-H", "If-None-Match: \"1\""])?;
     ensure!(head.starts_with("HTTP/1.1 304"), "{head}");
     ensure!(origin.asked().len() == 1, "{:?}", origin.asked());

@@ -266,7 +266,7 @@ fn what_is_to_go_no_further_is_answered_here() -> Result<()> {
     let trace = ask("TRACE", "0")?;
     let shown = String::from_utf8_lossy(&trace.body);
     ensure!(trace.status == 200 && trace.header("content-type") == Some("message/http"), "{trace:?}");
-    ensure!(shown.starts_with("TRACE /a HTTP/1.1\r\n") && shown.contains("max-forwards: 0"), "{shown}");
+    ensure!(shown.starts_with("TRACE /a HTTP/1.1\r\n") && shown.contains("Max-Forwards: 0"), "{shown}");
     ensure!(ask("OPTIONS", "0")?.status == 204 && ask("OPTIONS", "some")?.status == 400);
     ensure!(origin.asked().is_empty(), "{:?}", origin.asked());
     for method in ["TRACE", "OPTIONS"] {

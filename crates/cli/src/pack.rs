@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::ts::{self, DETECTION_BYTES};
 use wirepath_net::raise_descriptor_limit;
-use wirepath_server::images::{self, Cache, Image, Store};
+use wirepath_server::images::{self, Image, ImageFolder, Store};
 
 use crate::exit;
 use crate::image_options::ImageOptions;
@@ -68,9 +68,9 @@ impl Pack {
         let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
         let options = self.images.clone().or(file.images);
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
-        let cache = Cache::open(&options.cache_folder()?, options.cache_bytes())?;
+        let folder = ImageFolder::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
-        let store = Store::new(cache, options.burst().as_micros() as u32, readers, 1)?;
+        let store = Store::new(folder, options.burst().as_micros() as u32, readers, 1)?;
         let work = Work { store, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(work.run(self.files))

@@ -13,9 +13,8 @@ use bytesize::ByteSize;
 use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
-use wirepath_net::http::AccessLog;
-use wirepath_server::rtsp::port_pairs;
-use wirepath_server::{DataPath, Server, ServerOptions, StartError};
+use wirepath_net::http::{AccessLog, HttpOptions};
+use wirepath_server::{DataPath, RtspOptions, Server, ServerOptions, StartError, port_pairs};
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
@@ -82,7 +81,7 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
 /// Adds the option that avoids an error at start.
 fn with_advice(error: StartError) -> anyhow::Error {
     match &error {
-        StartError::Listen { protocol, source, .. } if source.kind() == ErrorKind::AddrInUse => {
+        StartError::Listen(protocol, _, source) if source.kind() == ErrorKind::AddrInUse => {
             anyhow!("{error}; choose another with --{} ADDRESS:PORT", protocol.to_lowercase())
         }
         _ => error.into(),
@@ -163,6 +162,8 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         ports.first,
         ports.last
     );
+    let connections = options.max_connections.unwrap_or(20_000);
+    let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let cache = options.images.cache_folder()?;
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
@@ -175,12 +176,20 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         threads,
         path,
         burst: options.images.burst(),
-        rtp_ports,
-        sessions,
-        sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
-        connections: options.max_connections.unwrap_or(20_000),
-        connections_per_address: options.max_connections_per_address.unwrap_or(2_000),
-        session_timeout,
-        access_log: options.access_log.map(AccessLog::from),
+        rtsp_options: RtspOptions {
+            session_timeout,
+            connections,
+            connections_per_address,
+            sessions,
+            sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
+            ports: rtp_ports,
+            ..RtspOptions::default()
+        },
+        http_options: HttpOptions {
+            max_connections: connections,
+            max_connections_per_address: connections_per_address,
+            access_log: options.access_log.map(AccessLog::from),
+            ..HttpOptions::default()
+        },
     })
 }

@@ -1,4 +1,4 @@
-//! Counters that a label tells apart.
+//! Counters by label.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -38,34 +38,12 @@ impl LocalCounter {
     pub fn add(&self, amount: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(amount), Relaxed);
     }
-
-    /// Adds one.
-    #[inline]
-    pub fn increment(&self) {
-        self.add(1);
-    }
-
-    /// Reads the sum.
-    #[inline]
-    pub fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 impl Counter {
     /// Adds.
     pub fn add(&self, amount: u64) {
         self.0.fetch_add(amount, Relaxed);
-    }
-
-    /// Adds one.
-    pub fn increment(&self) {
-        self.add(1);
-    }
-
-    /// Reads the sum.
-    pub fn value(&self) -> u64 {
-        self.0.load(Relaxed)
     }
 }
 
@@ -75,12 +53,7 @@ impl Gauge {
         self.0.fetch_add(amount, Relaxed);
     }
 
-    /// Adds one.
-    pub fn increment(&self) {
-        self.add(1);
-    }
-
-    /// Subtracts one.
+    /// Subtracts one; never more than was added.
     pub fn decrement(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -89,16 +62,25 @@ impl Gauge {
     pub fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
-
-    /// Reads the value.
-    pub fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 macro_rules! instruments {
     ($($Instrument:ident is $Value:ident,)+) => {
-        $(impl Instrument for $Instrument {
+        $(impl $Instrument {
+            /// Adds one.
+            #[inline]
+            pub fn increment(&self) {
+                self.add(1);
+            }
+
+            /// Reads the value.
+            #[inline]
+            pub fn value(&self) -> u64 {
+                self.0.load(Relaxed)
+            }
+        }
+
+        impl Instrument for $Instrument {
             type Reading = u64;
 
             fn read(&self) -> u64 {

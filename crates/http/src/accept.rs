@@ -1,6 +1,6 @@
 //! `Accept` (RFC 9110 section 12.5.1), as far as a folder's listing needs it: HTML or JSON.
 
-/// The two forms of a folder's listing.
+/// Form of a folder's listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Listing {
     /// For people.
@@ -10,33 +10,16 @@ pub enum Listing {
     Json,
 }
 
-/// Weights of HTML and JSON for a client, each 0 to 1000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accept {
-    html: u16,
-    json: u16,
-}
-
-impl Default for Accept {
-    /// No `Accept` field: anything will do.
-    fn default() -> Self {
-        Self { html: 1000, json: 1000 }
+impl Listing {
+    /// The form that a field value prefers: HTML unless JSON is preferred. A client that accepts neither gets
+    /// HTML, as section 12.5.1 allows. Of several ranges that match, the most specific one counts.
+    pub(crate) fn preferred(accept: &str) -> Listing {
+        let (html, json) = (quality(accept, "text", "html"), quality(accept, "application", "json"));
+        if json > html { Listing::Json } else { Listing::Html }
     }
 }
 
-impl Accept {
-    /// Reads a field value. Of several ranges that match, the most specific one counts.
-    pub fn parse(value: &str) -> Self {
-        Self { html: quality(value, "text", "html"), json: quality(value, "application", "json") }
-    }
-
-    /// The form to answer with: HTML unless the client likes JSON better. A client that accepts neither gets
-    /// HTML, as section 12.5.1 allows.
-    pub fn listing(self) -> Listing {
-        if self.json > self.html { Listing::Json } else { Listing::Html }
-    }
-}
-
+/// The quality of a media type, in thousandths.
 fn quality(value: &str, kind: &str, subtype: &str) -> u16 {
     let matching = value.split(',').filter_map(|range| {
         let mut fields = range.split(';').map(str::trim);
@@ -81,8 +64,7 @@ mod tests {
             ("image/png", Listing::Html),
             ("application/json;q=NaN,;;=,/", Listing::Json),
         ] {
-            assert_eq!(Accept::parse(value).listing(), listing, "{value}");
+            assert_eq!(Listing::preferred(value), listing, "{value}");
         }
-        assert_eq!(Accept::default().listing(), Listing::Html);
     }
 }

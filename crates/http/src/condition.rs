@@ -15,16 +15,15 @@ pub struct EntityTag {
 
 /// The value of `If-Match` and `If-None-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TagList {
+enum TagList {
     /// `*`: any file that exists.
     Any,
-    /// One of these.
     Tags(Vec<EntityTag>),
 }
 
 /// The value of `If-Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IfRange {
+enum IfRange {
     /// The client has a part of the file with this tag.
     Tag(EntityTag),
     /// The client has a part of the file as of this time, in seconds since 1970.
@@ -37,16 +36,11 @@ pub enum IfRange {
 /// sections 13.1.3 and 13.1.4 ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// `If-Match`.
-    pub if_match: Option<TagList>,
-    /// `If-Unmodified-Since`.
-    pub if_unmodified_since_s: Option<u64>,
-    /// `If-None-Match`.
-    pub if_none_match: Option<TagList>,
-    /// `If-Modified-Since`.
-    pub if_modified_since_s: Option<u64>,
-    /// `If-Range`.
-    pub if_range: Option<IfRange>,
+    if_match: Option<TagList>,
+    if_unmodified_since_s: Option<u64>,
+    if_none_match: Option<TagList>,
+    if_modified_since_s: Option<u64>,
+    if_range: Option<IfRange>,
 }
 
 /// Outcome of the conditions of a GET or HEAD request.
@@ -102,8 +96,8 @@ impl fmt::Display for EntityTag {
 }
 
 impl TagList {
-    /// Reads a field value; what follows the first malformed member is left out, so it can match nothing.
-    pub fn parse(value: &str) -> Self {
+    /// Reads a field value; members after a malformed one are left out, so they match nothing.
+    fn parse(value: &str) -> Self {
         if value.trim() == "*" {
             return Self::Any;
         }
@@ -125,8 +119,7 @@ impl TagList {
 }
 
 impl IfRange {
-    /// Reads a field value.
-    pub fn parse(value: &str) -> Self {
+    fn parse(value: &str) -> Self {
         match EntityTag::read(value) {
             Some(tag) => Self::Tag(tag),
             None => fields::parse_date_s(value).map_or(Self::Unreadable, Self::Date),
@@ -147,8 +140,14 @@ impl Conditions {
         }
     }
 
-    /// The order of RFC 9110 section 13.2.2, steps 1 to 4. What has no date or tag that a condition asks for
-    /// is compared as if it had been asked for without that condition (dates) or with another tag.
+    /// The conditions for a cached response: those that only an origin can evaluate are left out.
+    #[must_use]
+    pub fn without_preconditions(self) -> Self {
+        Self { if_match: None, if_unmodified_since_s: None, ..self }
+    }
+
+    /// Evaluates steps 1 to 4 of RFC 9110 section 13.2.2. Without a date, conditions on dates do not count;
+    /// without a tag, conditions on tags do not match.
     pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
         let until = |since_s: u64| modified_s.map(|modified_s| modified_s <= since_s);
         let holds = match (&self.if_match, self.if_unmodified_since_s) {

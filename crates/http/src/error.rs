@@ -8,7 +8,7 @@ use crate::PathError;
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
 /// Most header fields in a head.
-pub const HEADER_LIMIT: usize = 100;
+pub(crate) const HEADER_LIMIT: usize = 100;
 
 /// A head that cannot be read. The sender's fault. The connection must be closed after the answer: where the
 /// next head begins is not known.

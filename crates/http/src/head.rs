@@ -1,4 +1,4 @@
-//! Heads as values: what a request or a response says of itself (RFC 9112 sections 2 to 6).
+//! Heads of requests and responses as values (RFC 9112 sections 2 to 6).
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -30,9 +30,6 @@ pub struct ResponseHead {
 
 impl RequestHead {
     /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it.
-    ///
-    /// # Errors
-    /// [`HeadError`].
     pub fn parse(head: &[u8]) -> Result<RequestHead, HeadError> {
         let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
         let mut request = httparse::Request::new(&mut lines);
@@ -54,9 +51,6 @@ impl RequestHead {
 
     /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires
     /// (RFC 9112 section 3.2). Empty where HTTP/1.0 names none.
-    ///
-    /// # Errors
-    /// [`HeadError::Host`].
     pub fn host(&self) -> Result<&str, HeadError> {
         let count = self.fields.get_all(header::HOST).iter().count();
         let field = match (count, self.version) {
@@ -115,9 +109,6 @@ impl RequestHead {
 impl ResponseHead {
     /// Parses the head at the beginning of `bytes`, and returns its length with it; none if it is not
     /// complete.
-    ///
-    /// # Errors
-    /// [`HeadError`].
     pub fn parse(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, HeadError> {
         let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
         let mut response = httparse::Response::new(&mut lines);
@@ -137,13 +128,26 @@ pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
     head.extend_from_slice(first_line.as_bytes());
     head.extend_from_slice(b"\r\n");
     for (name, value) in fields {
-        head.extend_from_slice(name.as_str().as_bytes());
+        extend_with_name(&mut head, name);
         head.extend_from_slice(b": ");
         head.extend_from_slice(value.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
     head.extend_from_slice(b"\r\n");
     head
+}
+
+/// Appends a field name in its usual spelling, such as `Content-Length`: readers must ignore case (RFC 9110
+/// section 5.1), but scripts that search for names often do not.
+fn extend_with_name(head: &mut Vec<u8>, name: &HeaderName) {
+    if name == header::ETAG {
+        return head.extend_from_slice(b"ETag");
+    }
+    let mut begins_word = true;
+    for byte in name.as_str().bytes() {
+        head.push(if begins_word { byte.to_ascii_uppercase() } else { byte });
+        begins_word = byte == b'-';
+    }
 }
 
 /// Writes the status line of a response. The version is always ours (RFC 9110 section 2.5).

@@ -1,9 +1,9 @@
 //! HTTP/1.1 and HTTP/1.0 as bytes and values (RFC 9110, RFC 9112): one reader and one writer of heads, ranges
 //! and conditions.
 //!
-//! [`HeadReader`] finds the heads in the bytes of a connection, [`RequestHead`] and [`ResponseHead`] are what
-//! they say, in the types of the crate `http`. A server reads a head further, as a [`Request`], and
-//! [`respond`] turns that and what is known of a stored file into a [`Response`] whose body refers to the
+//! [`HeadReader`] finds the heads in the bytes of a connection, [`RequestHead`] and [`ResponseHead`] are
+//! their values, in the types of the crate `http`. A server reads a head further, as a [`Request`], and
+//! [`respond`] turns that and the metadata of a stored file into a [`Response`] whose body refers to the
 //! file by extents. Nothing here touches a socket, a file or a clock.
 
 mod accept;
@@ -19,14 +19,14 @@ mod request;
 mod respond;
 mod response;
 
-pub use accept::{Accept, Listing};
-pub use condition::{Conditions, EntityTag, IfRange, TagList, Verdict};
+pub use accept::Listing;
+pub use condition::{Conditions, EntityTag, Verdict};
 pub use content_type::content_type;
-pub use error::{HEAD_LIMIT, HEADER_LIMIT, HeadError};
+pub use error::{HEAD_LIMIT, HeadError};
 pub use head::{RequestHead, ResponseHead, status_line, write_head};
 pub use path::{AssetPath, PathError, encode_segment};
-pub use range::{ByteRange, Extent, RANGE_LIMIT, RangeSet};
+pub use range::{Extent, RangeSet};
 pub use reader::HeadReader;
-pub use request::{Request, SKIPPED_BODY_LIMIT, Target};
+pub use request::{Request, Target};
 pub use respond::{ALLOWED, Representation, ResponseContext, content, respond, respond_to_method};
 pub use response::{BodyPart, Response, http_date};

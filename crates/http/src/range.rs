@@ -1,30 +1,25 @@
-//! Byte ranges (RFC 9110 section 14): what a client asks for, and which extents of a file that is.
+//! Byte ranges (RFC 9110 section 14) and the extents of a file that they select.
 
 /// Ranges read from one header at most; a client that asks for more gets the whole file, which section 14.2
 /// allows for "many small ranges".
-pub const RANGE_LIMIT: usize = 32;
+const RANGE_LIMIT: usize = 32;
 
 /// Two ranges nearer than this are answered as one part: a part's own header costs about as much (RFC 9110
 /// section 15.3.7.2).
 const PART_OVERHEAD: u64 = 80;
 
-/// One range of bytes as asked for (RFC 9110 section 14.1.2).
+/// A requested range of bytes (RFC 9110 section 14.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByteRange {
+enum ByteRange {
     /// `first-last`, both included.
-    Closed {
-        /// Offset of the first byte.
-        first: u64,
-        /// Offset of the last byte, at least `first`.
-        last: u64,
-    },
+    Closed { first: u64, last: u64 },
     /// `first-`: from this offset to the end.
     From(u64),
     /// `-length`: the last `length` bytes.
     Suffix(u64),
 }
 
-/// The ranges of one `Range` header, in the client's order, at least one and at most [`RANGE_LIMIT`].
+/// The ranges of one `Range` header, in the client's order, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet(Vec<ByteRange>);
 

@@ -2,10 +2,10 @@
 
 use http::{Method, Version, header};
 
-use crate::{Accept, AssetPath, Conditions, HeadError, RangeSet, RequestHead, fields};
+use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead, fields};
 
 /// Longest body in bytes that is skipped; after a longer one the connection is closed.
-pub const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
+const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
 
 /// Request to a server of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub struct Request {
     pub range: Option<RangeSet>,
     /// Conditions of the response.
     pub conditions: Conditions,
-    /// Media types that the client accepts.
-    pub accept: Accept,
+    /// Form of listings that the client prefers.
+    pub listing: Listing,
     /// Length in bytes of the body that follows and is skipped by the reader of heads.
     pub(crate) skipped_body_length: u64,
 }
@@ -45,18 +45,13 @@ pub enum Target {
 
 impl Request {
     /// Reads a head.
-    ///
-    /// # Errors
-    /// [`HeadError`].
     pub fn read(head: &RequestHead) -> Result<Self, HeadError> {
         let target = Target::of(head)?;
         let host = head.host()?.to_owned();
         let is_expected = head.fields.contains_key(header::EXPECT);
         // Too long to skip, of unknown length, or perhaps not sent at all: the connection ends instead.
-        let skipped = head.body_length()?.filter(|&length| match length {
-            0 => true,
-            length => length <= SKIPPED_BODY_LIMIT && !is_expected,
-        });
+        let is_skippable = |&length: &u64| length == 0 || length <= SKIPPED_BODY_LIMIT && !is_expected;
+        let skipped = head.body_length()?.filter(is_skippable);
         Ok(Self {
             method: head.method.clone(),
             target,
@@ -66,8 +61,8 @@ impl Request {
             agent: fields::only(&head.fields, &header::USER_AGENT).map(str::to_owned),
             range: fields::only(&head.fields, &header::RANGE).and_then(RangeSet::parse),
             conditions: Conditions::of(&head.fields),
-            accept: fields::joined(&head.fields, &header::ACCEPT)
-                .map_or_else(Accept::default, |value| Accept::parse(&value)),
+            listing: fields::joined(&head.fields, &header::ACCEPT)
+                .map_or(Listing::Html, |value| Listing::preferred(&value)),
             skipped_body_length: skipped.unwrap_or(0),
         })
     }

@@ -33,15 +33,10 @@ pub struct ResponseContext {
 
 /// The response to a request for a file.
 pub fn respond(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
-    if let Some(response) = respond_to_method(&request.method) {
-        return response;
-    }
-    if request.method == Method::HEAD {
-        // A range is defined for GET only (RFC 9110 section 14.2).
-        let request = Request { range: None, ..request.clone() };
-        return get(&request, file, context).without_body();
-    }
-    get(request, file, context)
+    respond_to_method(&request.method).unwrap_or_else(|| {
+        let response = get(request, file, context);
+        if request.method == Method::HEAD { response.without_body() } else { response }
+    })
 }
 
 /// The response to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110
@@ -59,73 +54,48 @@ pub fn respond_to_method(method: &Method) -> Option<Response> {
 }
 
 fn get(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
-    let validators = Validators::of(file, context.now_s);
-    let response = match request.conditions.verdict(Some(&validators.tag), Some(validators.modified_s)) {
+    // A file modified within the last seconds may be modified again without its date showing it, so until
+    // then its tag is a weak one (RFC 9110 section 8.8.1). A date in the future is sent as now (section
+    // 8.8.2.1).
+    let is_settled = file.modified_s.saturating_add(1) < context.now_s;
+    let tag = if is_settled { file.tag.clone() } else { file.tag.weakened() };
+    let modified_s = file.modified_s.min(context.now_s);
+    let conditions = &request.conditions;
+    let response = match conditions.verdict(Some(&tag), Some(modified_s)) {
         Verdict::Failed => Response::error(
             StatusCode::PRECONDITION_FAILED,
             "the file is another version than the request names",
         ),
         Verdict::NotModified => Response::empty(StatusCode::NOT_MODIFIED),
-        Verdict::Go => selected(request, file, &validators, context),
+        Verdict::Go => {
+            // A range is defined for GET only (RFC 9110 section 14.2).
+            let applies = request.method == Method::GET
+                && conditions.range_applies(Some(&tag), Some(modified_s), is_settled);
+            let range = request.range.as_ref().filter(|_| applies);
+            content(range, file.size, file.content_type, context.boundary)
+        }
     };
-    response
-        .header(header::ETAG, &validators.tag.to_string())
-        .header(header::LAST_MODIFIED, &http_date(validators.modified_s))
+    response.header(header::ETAG, &tag.to_string()).header(header::LAST_MODIFIED, &http_date(modified_s))
 }
 
-/// The tag and date as they are sent and compared.
-struct Validators {
-    tag: EntityTag,
-    modified_s: u64,
-    settled: bool,
-}
-
-impl Validators {
-    /// A file modified within the last seconds may be modified again without its date showing it, so until
-    /// then its tag is a weak one (RFC 9110 section 8.8.1). A date in the future is told as now (section
-    /// 8.8.2.1).
-    fn of(file: &Representation, now_s: u64) -> Self {
-        let settled = file.modified_s.saturating_add(1) < now_s;
-        let tag = if settled { file.tag.clone() } else { file.tag.weakened() };
-        Self { tag, modified_s: file.modified_s.min(now_s), settled }
-    }
-}
-
-fn selected(
-    request: &Request,
-    file: &Representation,
-    validators: &Validators,
-    context: &ResponseContext,
-) -> Response {
-    let (tag, modified_s) = (Some(&validators.tag), Some(validators.modified_s));
-    let applies = request.conditions.range_applies(tag, modified_s, validators.settled);
-    let range = request.range.as_ref().filter(|_| applies);
-    content(range, file.size, file.content_type, context.boundary)
-}
-
-/// The response to GET for so many bytes of this type, of which perhaps some ranges are asked for; `boundary`
+/// The response to GET for `size` bytes of this type, or for ranges of them; `boundary`
 /// is as in [`ResponseContext`].
 pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: u128) -> Response {
-    let response = match range.map(|range| range.resolve(size)) {
-        None => whole(size, content_type),
-        Some(extents) => match extents[..] {
-            [] => return not_satisfiable(size),
-            [extent] => one_range(size, content_type, extent),
-            _ => several_ranges(size, content_type, &extents, boundary),
-        },
+    let response = match range.map(|range| range.resolve(size)).as_deref() {
+        None => {
+            let body = (size > 0).then_some(BodyPart::Extent(Extent { offset: 0, length: size }));
+            Response::with_body(StatusCode::OK, content_type, body.into_iter().collect())
+        }
+        Some([]) => Response::error(StatusCode::RANGE_NOT_SATISFIABLE, &format!("the file has {size} bytes"))
+            .header(header::CONTENT_RANGE, &format!("bytes */{size}")),
+        Some([extent]) => {
+            let body = vec![BodyPart::Extent(*extent)];
+            Response::with_body(StatusCode::PARTIAL_CONTENT, content_type, body)
+                .header(header::CONTENT_RANGE, &content_range(*extent, size))
+        }
+        Some(extents) => several_ranges(size, content_type, extents, boundary),
     };
     response.header(header::ACCEPT_RANGES, "bytes")
-}
-
-fn whole(size: u64, content_type: &str) -> Response {
-    let extent = Extent { offset: 0, length: size };
-    let body = if size == 0 { Vec::new() } else { vec![BodyPart::Extent(extent)] };
-    Response::with_body(StatusCode::OK, content_type, body)
-}
-
-fn one_range(size: u64, content_type: &str, extent: Extent) -> Response {
-    Response::with_body(StatusCode::PARTIAL_CONTENT, content_type, vec![BodyPart::Extent(extent)])
-        .header(header::CONTENT_RANGE, &content_range(extent, size))
 }
 
 /// RFC 9110 section 14.6.
@@ -143,12 +113,6 @@ fn several_ranges(size: u64, content_type: &str, extents: &[Extent], boundary: u
     body.push(BodyPart::Bytes(format!("\r\n--{boundary:032x}--\r\n").into_bytes()));
     let content_type = format!("multipart/byteranges; boundary={boundary:032x}");
     Response::with_body(StatusCode::PARTIAL_CONTENT, &content_type, body)
-}
-
-fn not_satisfiable(size: u64) -> Response {
-    Response::error(StatusCode::RANGE_NOT_SATISFIABLE, &format!("the file has {size} bytes"))
-        .header(header::CONTENT_RANGE, &format!("bytes */{size}"))
-        .header(header::ACCEPT_RANGES, "bytes")
 }
 
 fn content_range(extent: Extent, size: u64) -> String {

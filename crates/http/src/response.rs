@@ -128,15 +128,15 @@ mod tests {
         let head = String::from_utf8(response.head(Version::HTTP_10, true, 0)).unwrap();
         assert_eq!(
             head,
-            "HTTP/1.1 404 Not Found\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
-             content-type: text/plain; charset=utf-8\r\nx-content-type-options: nosniff\r\n\
-             content-length: 28\r\nconnection: keep-alive\r\n\r\n"
+            "HTTP/1.1 404 Not Found\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
+             Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Length: 28\r\nConnection: keep-alive\r\n\r\n"
         );
         assert_eq!(response.body, [BodyPart::Bytes(b"404 Not Found: no such file\n".to_vec())]);
         let closing = Response::empty(StatusCode::NOT_MODIFIED).head(Version::HTTP_11, false, u64::MAX);
         assert_eq!(
             String::from_utf8(closing).unwrap(),
-            "HTTP/1.1 304 Not Modified\r\ndate: Fri, 31 Dec 9999 23:59:59 GMT\r\nconnection: close\r\n\r\n"
+            "HTTP/1.1 304 Not Modified\r\nDate: Fri, 31 Dec 9999 23:59:59 GMT\r\nConnection: close\r\n\r\n"
         );
     }
 }

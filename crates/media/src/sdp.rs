@@ -13,39 +13,37 @@ pub const TRACK: &str = "track1";
 /// use wirepath_media::sdp::Description;
 ///
 /// let description = Description {
-///     name: "clip.ts",
+///     name: "clip.ts".to_owned(),
 ///     id: 1,
 ///     version: 1,
-///     server: [192, 0, 2, 1].into(),
 ///     duration_us: Some(10_000_000),
 ///     bits_per_second: None,
 /// };
-/// let text = String::from_utf8(description.to_bytes()).unwrap();
+/// let text = String::from_utf8(description.to_bytes([192, 0, 2, 1].into())).unwrap();
 /// assert!(text.contains("m=video 0 RTP/AVP 33\r\n"));
 /// assert!(text.contains("a=range:npt=0.000-10.000\r\n"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description<'a> {
+pub struct Description {
     /// The presentation's name, shown by players.
-    pub name: &'a str,
+    pub name: String,
     /// Session id: the same presentation keeps it.
     pub id: u64,
     /// Goes up when the presentation's media change.
     pub version: u64,
-    /// The server's address, as the client sees it.
-    pub server: IpAddr,
     /// Duration of the presentation; `None` while it is unknown.
     pub duration_us: Option<u64>,
     /// Mean rate of the media with RTP, UDP and IP headers (RFC 3550 section 6.2); `None` while unknown.
     pub bits_per_second: Option<u64>,
 }
 
-impl Description<'_> {
-    /// The description as text.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut session = Session::new(self.origin(), one_line(self.name));
+impl Description {
+    /// The description as text, by a server that the client sees at this address.
+    pub fn to_bytes(&self, server: IpAddr) -> Vec<u8> {
+        let origin = Origin::with_ip_addr(self.id, self.version, server);
+        let mut session = Session::new(origin, one_line(&self.name));
         // RFC 2326 appendix C.1.7: the address is settled by SETUP.
-        session.set_connection(Connection::from_ip_addr(match self.server {
+        session.set_connection(Connection::from_ip_addr(match server {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         }));
@@ -57,10 +55,6 @@ impl Description<'_> {
         let mut bytes = Vec::new();
         session.write(&mut bytes).expect("writing to memory does not fail");
         bytes
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::with_ip_addr(self.id, self.version, self.server)
     }
 
     /// RFC 2326 appendix C.1.5; an open end where the duration is not known.
@@ -93,19 +87,20 @@ fn one_line(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn description() -> Description<'static> {
+    const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn description() -> Description {
         Description {
-            name: "clip.ts",
+            name: "clip.ts".to_owned(),
             id: 7,
             version: 1,
-            server: Ipv4Addr::new(10, 0, 0, 1).into(),
             duration_us: Some(60_040_000),
             bits_per_second: Some(4_000_001),
         }
     }
 
-    fn text(description: &Description<'_>) -> String {
-        String::from_utf8(description.to_bytes()).expect("text")
+    fn text(description: &Description, server: IpAddr) -> String {
+        String::from_utf8(description.to_bytes(server)).expect("text")
     }
 
     #[test]
@@ -125,13 +120,13 @@ mod tests {
             "a=control:track1",
             "",
         ];
-        assert_eq!(text(&description()), expected.join("\r\n"));
+        assert_eq!(text(&description(), SERVER), expected.join("\r\n"));
     }
 
     #[test]
     fn what_is_not_known_is_left_open() {
-        let server = Ipv6Addr::LOCALHOST.into();
-        let text = text(&Description { duration_us: None, bits_per_second: None, server, ..description() });
+        let unknown = Description { duration_us: None, bits_per_second: None, ..description() };
+        let text = text(&unknown, Ipv6Addr::LOCALHOST.into());
         assert!(text.contains("\r\no=- 7 1 IN IP6 ::1\r\n"), "{text}");
         assert!(text.contains("\r\nc=IN IP6 ::\r\n"), "{text}");
         assert!(text.contains("\r\na=range:npt=0.000-\r\n"), "{text}");
@@ -140,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_name_stays_in_its_line() {
-        let hostile = Description { name: "a\r\nm=audio 1 RTP/AVP 0", ..description() };
-        assert!(text(&hostile).contains("\r\ns=a  m=audio 1 RTP/AVP 0\r\n"));
-        assert!(text(&Description { name: "", ..description() }).contains("\r\ns=-\r\n"));
+        let hostile = Description { name: "a\r\nm=audio 1 RTP/AVP 0".to_owned(), ..description() };
+        assert!(text(&hostile, SERVER).contains("\r\ns=a  m=audio 1 RTP/AVP 0\r\n"));
+        assert!(text(&Description { name: String::new(), ..description() }, SERVER).contains("\r\ns=-\r\n"));
     }
 
     #[test]
     fn an_independent_reader_reads_it() {
-        let bytes = description().to_bytes();
+        let bytes = description().to_bytes(SERVER);
         let session = Session::parse(&bytes).expect("valid");
         assert_eq!(session.medias.len(), 1);
         assert_eq!(session.medias[0].fmt, "33");

@@ -7,9 +7,11 @@ mod counters;
 mod endpoint;
 mod exchange;
 mod listener;
+mod options;
 
 pub use access_log::{AccessLog, JSON_TARGET};
-pub use connection::{Connection, End, Timeouts, boundary, broken, now_s, reject};
+pub use connection::{Connection, End, Timeouts, boundary, now_s, reject, wait_for_reset};
 pub use endpoint::Endpoint;
 pub use exchange::{Answer, Site};
-pub use listener::{HttpOptions, Listener};
+pub use listener::Listener;
+pub use options::HttpOptions;

@@ -37,15 +37,17 @@ pub enum Exceeded {
 }
 
 impl ClientLimits {
-    /// Limits with nobody there yet.
+    /// Limits in total, and for each address.
     pub fn new(most: usize, most_per_address: usize) -> Arc<Self> {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }
 
+    /// Number of open connections or sessions.
+    pub fn open(&self) -> usize {
+        self.open.lock().total
+    }
+
     /// Admits one more from this address.
-    ///
-    /// # Errors
-    /// [`Exceeded`].
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Exceeded> {
         let address = client(address);
         let mut open = self.open.lock();
@@ -102,6 +104,6 @@ mod tests {
         drop(second);
         assert_eq!(admit("2001:db8::3").err(), Some(Exceeded::Address), "one network has two");
         drop((third, fourth));
-        assert!(limits.open.lock().by_address.is_empty());
+        assert!(limits.open() == 0 && limits.open.lock().by_address.is_empty());
     }
 }

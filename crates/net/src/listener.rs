@@ -25,9 +25,6 @@ pub fn any_address() -> IpAddr {
 }
 
 /// Listens on an address; on `::` also for IPv4. Must be called on a tokio runtime.
-///
-/// # Errors
-/// An error of `bind` or another call on the socket.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;
@@ -41,7 +38,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Source of connections. Dropping it closes it.
 pub trait Listen {
-    /// A connection, with what is known of it.
+    /// A connection, with its addresses.
     type Connection;
 
     /// Waits for a connection; nothing is lost if the wait is cancelled.

@@ -1,8 +1,8 @@
 //! `GET /metrics`: everything that is counted, as OpenMetrics text.
 //!
 //! A set of [`Metric`]s, which [`counters!`](wirepath_counters::counters) declares, is
-//! [registered](Metrics::register) with a function that takes a snapshot. The snapshot is taken when it is
-//! asked for, so counting costs nothing more than the counter. `/api/status` shows the same sets.
+//! [registered](Metrics::register) with a function that takes a snapshot. The snapshot is taken on
+//! request, so counting costs nothing more than the counter. `/api/status` shows the same sets.
 
 use std::fmt;
 use std::sync::Arc;

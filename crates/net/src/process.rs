@@ -35,7 +35,7 @@ pub(crate) const PROCESS: &[Metric<Process>] = &[
 ];
 
 impl Process {
-    /// Reads what the kernel says of this process, which began at `start`. What it does not say is 0.
+    /// Reads the kernel's figures of this process, which began at `start`; unknown ones are 0.
     pub(crate) fn read(start: SystemTime) -> Process {
         let count = |folder: &str| fs::read_dir(folder).map_or(0, |entries| entries.count() as u64);
         let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The choice between data paths by what they cost on this machine: from a file, or measured and written to
-//! it.
+//! Calibration of data paths on this machine: from a file, or measured and written to it.
 
 use std::io;
 use std::path::Path;
@@ -16,14 +15,11 @@ const BUDGET: Duration = Duration::from_secs(2);
 /// Support of this host, with the calibrations of `file`, and with hot memory or without. If none is of this
 /// host, paths are measured in the background, and added to the file. A file of another format is left as it
 /// is.
-///
-/// # Errors
-/// If no thread can be had.
 pub(crate) fn support(forced: Option<DataPath>, file: &Path, hot_memory: bool) -> io::Result<Arc<Support>> {
     let calibrations = Calibrations::load(file).unwrap_or_else(|error| {
         tracing::warn!(
             file = %file.display(), %error,
-            "the calibration file does not say what data paths cost here, and is left as it is; remove it or name another"
+            "cannot use the calibration file; leaving it unchanged"
         );
         None
     });
@@ -31,7 +27,7 @@ pub(crate) fn support(forced: Option<DataPath>, file: &Path, hot_memory: bool) -
     announce(&support);
     if support.is_unmeasured() {
         let (measuring, file) = (Arc::clone(&support), file.to_owned());
-        // The thread ends when the pool, and with it the way to give it more to do, is dropped here.
+        // The thread ends after this job, since the pool is dropped here.
         let once = BlockingPool::start("measure", 1, Priority::Background)?;
         let taken = once.submit(move || measure(&measuring, &file));
         debug_assert!(taken, "a new pool has room for one job");
@@ -44,7 +40,7 @@ fn announce(support: &Support) {
     tracing::info!(path = %choice.path, reason = choice.reason, "data path chosen");
     if !choice.path.makes_headers() {
         let own = support.host_for_own_headers();
-        tracing::info!(path = %own.path, reason = own.reason, "data path chosen for headers of a session's own");
+        tracing::info!(path = %own.path, reason = own.reason, "data path for per-session headers chosen");
     }
 }
 
@@ -52,24 +48,19 @@ fn measure(support: &Support, file: &Path) {
     let calibration = match support.calibrate(BUDGET) {
         Ok(calibration) => calibration,
         Err(error) => {
-            tracing::warn!(%error, "data paths could not be measured; the order of preference stays");
-            return;
+            return tracing::warn!(%error, "calibration failed; using the default order");
         }
     };
     match keep(calibration, file) {
         Ok(calibrations) => support.adopt(calibrations),
-        Err(error) => tracing::warn!(
-            file = %file.display(), %error,
-            "what was measured is not kept, and will be measured again at the next start"
-        ),
+        Err(error) => tracing::warn!(file = %file.display(), %error, "cannot store the calibration"),
     }
     announce(support);
 }
 
-/// Adds a measurement of our own to the file, unless it has one already, of an assessment or another server,
-/// which then holds: what an assessment measured is better than what two seconds beside a server's work say.
-/// Only what that does not know (it may be older than the kernel module) is added to it. Answers what the
-/// file has then.
+/// Adds a calibration of ours to the file, unless it has one already, of an assessment or another server,
+/// which counts: an assessment is better than two seconds beside a server's work. Only missing costs (it may
+/// be older than the kernel module) are added to it. Returns the file's calibrations.
 fn keep(own: Calibration, file: &Path) -> io::Result<Calibrations> {
     Calibrations::update(file, |calibrations| {
         calibrations.complete(&own);

@@ -1,22 +1,28 @@
-//! Wire images as files: packed from assets, kept in a cache folder, played from.
+//! Wire images as files: packed from assets, kept in a folder, played from.
 
-mod cache;
+mod error;
 mod hot;
 mod image;
+mod image_folder;
+mod key;
 mod open;
 mod packing;
+mod progress;
 mod read;
 mod segment;
+mod slot;
 mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod waiters;
 mod work_queue;
 
-pub use cache::{Cache, CacheError};
-pub use hot::{HotImage, HotMemory, HotSession};
-pub use image::{Contents, Failure, Image, Progress, SeekResult};
+pub use error::StoreError;
+pub(crate) use hot::{HotCounts, HotMemory, HotSession};
+pub use image::Image;
+pub use image_folder::{FolderError, ImageFolder};
+pub(crate) use progress::SeekResult;
+pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{Store, StoreCounts, StoreError, USUAL_TS_PER_PACKET};
+pub use store::{Store, StoreCounts, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

@@ -1,14 +1,16 @@
 //! RTSP sessions on playbacks, HTTP on streams.
 
+mod asset_player;
 mod calibrated;
-mod engine_metrics;
-mod hot_metrics;
-pub mod http;
+mod http;
 pub mod images;
-pub mod library;
-mod player;
-pub mod rtsp;
+mod library;
+mod rtsp;
 mod server;
+mod status;
 
+pub use http::LibrarySite;
+pub use library::{Library, LibraryError};
+pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};
 pub use wirepath_datapath::DataPath;

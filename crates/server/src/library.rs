@@ -1,20 +1,20 @@
 //! The files that are served, as one tree of names.
 //!
 //! One served folder is the root of the tree. Several folders or files stand below the root under their own
-//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link says: every
+//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link names: every
 //! name is resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a
 //! check and a use. Names that begin with a dot are neither listed nor served: they are how people and
-//! programs mark what is not for others (`.git`, half-written downloads, caches).
+//! programs mark private files (`.git`, half-written downloads, caches).
 //!
-//! Everything here may wait for a disk: call it where that is allowed.
+//! All functions may wait for a disk: call them where that is allowed.
 
 mod asset;
 mod listing;
 mod resolve;
 
-pub use asset::Asset;
+pub(crate) use asset::Asset;
 pub(crate) use asset::identity;
-pub use listing::{Entry, EntryKind, FolderListing, LISTING_LIMIT};
+pub(crate) use listing::{Entry, EntryKind, FolderListing};
 
 use http::StatusCode;
 use resolve::ServedFolder;
@@ -41,7 +41,7 @@ enum Tree {
 
 #[derive(Debug)]
 struct Served {
-    /// As the user wrote it, for messages.
+    /// Path as given, for messages.
     given: PathBuf,
     folder: ServedFolder,
     /// The one file of the folder that is served; the whole folder when there is none.
@@ -55,15 +55,10 @@ pub enum LibraryError {
     #[error("nothing to serve: name at least one folder or file")]
     Nothing,
     /// A path cannot be opened.
-    #[error("cannot serve {}: {source}", path.display())]
-    Open {
-        /// The path as given.
-        path: PathBuf,
-        /// Error of the kernel.
-        source: std::io::Error,
-    },
+    #[error("cannot serve {path}: {1}", path = .0.display())]
+    Open(PathBuf, std::io::Error),
     /// A path leads to a device, a socket or a pipe.
-    #[error("cannot serve {}: it is neither a folder nor a regular file", .0.display())]
+    #[error("cannot serve {}: not a folder or regular file", .0.display())]
     Special(PathBuf),
     /// Several paths, and one of them has no name to appear under.
     #[error("cannot serve {} beside others: it has no name to appear under", .0.display())]
@@ -71,41 +66,28 @@ pub enum LibraryError {
     /// Two paths would appear under one name.
     #[error(
         "{} and {} would both appear as /{}; rename one or serve the folder above them",
-        first.display(), second.display(), name.display()
+        .0.display(), .1.display(), .2.display()
     )]
-    Clash {
-        /// The name.
-        name: OsString,
-        /// The path given first.
-        first: PathBuf,
-        /// The path given after it.
-        second: PathBuf,
-    },
+    Clash(PathBuf, PathBuf, OsString),
     /// The kernel has no `openat2`, or a sandbox forbids it.
     #[error(
-        "cannot confine paths to {}: openat2 answers `{source}`; it needs Linux 5.6, and a sandbox must allow it \
+        "cannot confine paths to {path}: openat2 answers `{1}`; it needs Linux 5.6, and a sandbox must allow it \
          (containers; in systemd, RestrictSUIDSGID= and DynamicUser= forbid it)",
-        path.display()
+        path = .0.display()
     )]
-    NoOpenat2 {
-        /// The path as given.
-        path: PathBuf,
-        /// Error of the kernel.
-        source: std::io::Error,
-    },
+    NoOpenat2(PathBuf, std::io::Error),
 }
 
 /// A path names nothing that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FindError {
-    /// Nothing of this name, or nothing that is served: hidden, special, or behind a link that leaves the
-    /// served folder. The client's fault.
-    #[error("there is nothing of this name")]
+pub(crate) enum FindError {
+    /// Missing, or not served: hidden, special, or behind a link that leaves the served folder.
+    #[error("not found")]
     NotFound,
-    /// The server may not read it. The fault of whoever set the permissions.
+    /// The server has no permission to read it.
     #[error("the server may not read this file: check its permissions")]
     Forbidden,
-    /// Too many files are open. Nobody's fault in particular: try later, or raise the limit (`ulimit -n`).
+    /// Too many files are open: the limit (`ulimit -n`) is too low.
     #[error("the server has too many files open: try again later")]
     Exhausted,
     /// The disk or the file system failed.
@@ -115,7 +97,7 @@ pub enum FindError {
 
 impl FindError {
     /// The HTTP status to answer with.
-    pub fn http_status(self) -> StatusCode {
+    pub(crate) fn http_status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Forbidden => StatusCode::FORBIDDEN,
@@ -127,7 +109,7 @@ impl FindError {
 
 /// Target of a path.
 #[derive(Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// A file, open for reading.
     File(Asset),
     /// A folder, which can be [listed](Library::list).
@@ -135,7 +117,7 @@ pub enum Found {
 }
 
 impl Library {
-    /// Opens what is to be served.
+    /// Opens the folders and files to serve.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LibraryError> {
         let mut served = paths.iter().map(|path| Served::open(path)).collect::<Result<Vec<_>, _>>()?;
         let tree = match &served[..] {
@@ -147,15 +129,15 @@ impl Library {
     }
 
     /// Finds what a path names and opens it if it is a file.
-    pub fn find(&self, path: &AssetPath) -> Result<Found, FindError> {
-        match self.place(path)? {
-            Place::Top(_) => Ok(Found::Folder),
-            Place::Below(folder, path) => folder.find(path),
+    pub(crate) fn find(&self, path: &AssetPath) -> Result<Found, FindError> {
+        match self.locate(path)? {
+            Location::Top(_) => Ok(Found::Folder),
+            Location::Below(folder, path) => folder.find(path),
         }
     }
 
-    /// Finds a file and opens it; a folder counts as not found, and so does a file asked for as a folder.
-    pub fn find_file(&self, path: &AssetPath) -> Result<Asset, FindError> {
+    /// Finds a file and opens it; a folder counts as not found, and so does a file requested as a folder.
+    pub(crate) fn find_file(&self, path: &AssetPath) -> Result<Asset, FindError> {
         match self.find(path)? {
             Found::File(asset) if !path.names_folder() => Ok(asset),
             Found::File(_) | Found::Folder => Err(FindError::NotFound),
@@ -163,31 +145,31 @@ impl Library {
     }
 
     /// Lists a folder.
-    pub fn list(&self, path: &AssetPath) -> Result<FolderListing, FindError> {
-        match self.place(path)? {
-            Place::Top(named) => Ok(listing::top(named)),
-            Place::Below(folder, path) => folder.list(path),
+    pub(crate) fn list(&self, path: &AssetPath) -> Result<FolderListing, FindError> {
+        match self.locate(path)? {
+            Location::Top(named) => Ok(listing::top(named)),
+            Location::Below(folder, path) => folder.list(path),
         }
     }
 
-    fn place<'a>(&'a self, path: &'a AssetPath) -> Result<Place<'a>, FindError> {
+    fn locate<'a>(&'a self, path: &'a AssetPath) -> Result<Location<'a>, FindError> {
         let named = match &self.tree {
-            Tree::Root(folder) => return Ok(Place::Below(folder, path.as_bytes())),
-            Tree::Named(named) if path.is_root() => return Ok(Place::Top(named)),
+            Tree::Root(folder) => return Ok(Location::Below(folder, path.as_bytes())),
+            Tree::Named(named) if path.is_root() => return Ok(Location::Top(named)),
             Tree::Named(named) => named,
         };
         let (name, rest) = split_first(path.as_bytes());
         let served = named.get(OsStr::from_bytes(name)).ok_or(FindError::NotFound)?;
         match (&served.file, rest) {
-            (None, rest) => Ok(Place::Below(&served.folder, rest)),
-            (Some(file), b"") => Ok(Place::Below(&served.folder, file.as_bytes())),
+            (None, rest) => Ok(Location::Below(&served.folder, rest)),
+            (Some(file), b"") => Ok(Location::Below(&served.folder, file.as_bytes())),
             (Some(_), _) => Err(FindError::NotFound),
         }
     }
 }
 
-/// Place of a path.
-enum Place<'a> {
+/// Target of a path in the tree.
+enum Location<'a> {
     /// To the root above several.
     Top(&'a BTreeMap<OsString, Served>),
     /// To a path below a served folder.
@@ -195,9 +177,9 @@ enum Place<'a> {
 }
 
 impl Served {
-    /// Symbolic links in what the user wrote are followed: they are the user's.
+    /// Opens a path. Symbolic links in the given path are followed: they are the user's.
     fn open(given: &Path) -> Result<Self, LibraryError> {
-        let failed = |source| LibraryError::Open { path: given.to_owned(), source };
+        let failed = |source| LibraryError::Open(given.to_owned(), source);
         let real = given.canonicalize().map_err(failed)?;
         let kind = real.metadata().map_err(failed)?;
         let (folder, file) = if kind.is_dir() {
@@ -210,15 +192,13 @@ impl Served {
         };
         let folder = ServedFolder::open(&folder, file.as_deref()).map_err(|errno| match errno {
             // A sandbox that does not know openat2 answers EPERM.
-            Errno::NOSYS | Errno::PERM => {
-                LibraryError::NoOpenat2 { path: given.to_owned(), source: errno.into() }
-            }
+            Errno::NOSYS | Errno::PERM => LibraryError::NoOpenat2(given.to_owned(), errno.into()),
             errno => failed(errno.into()),
         })?;
         Ok(Self { given: given.to_owned(), folder, file })
     }
 
-    /// The last name in what the user wrote; where that is `.`, `..` or nothing, the name it stands for.
+    /// Last component of the given path; if that is `.`, `..` or missing, of the resolved path.
     fn name(&self) -> Result<OsString, LibraryError> {
         let real = || self.given.canonicalize().ok()?.file_name().map(OsStr::to_owned);
         let name = self.given.file_name().map(OsStr::to_owned).or_else(real);
@@ -231,11 +211,16 @@ fn by_name(served: Vec<Served>) -> Result<BTreeMap<OsString, Served>, LibraryErr
     for second in served {
         let name = second.name()?;
         if let Some(Served { given: first, .. }) = named.remove(&name) {
-            return Err(LibraryError::Clash { name, first, second: second.given });
+            return Err(LibraryError::Clash(first, second.given, name));
         }
         named.insert(name, second);
     }
     Ok(named)
+}
+
+/// Returns whether a name is kept from clients.
+fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".")
 }
 
 fn split_first(path: &[u8]) -> (&[u8], &[u8]) {

@@ -1,25 +1,26 @@
-//! The RTSP door (RFC 2326): connections, sessions, their UDP ports and RTCP.
+//! The RTSP listener (RFC 2326): connections, sessions, their UDP ports and RTCP.
 //!
-//! One task serves one connection and owns its sessions: when it ends they end. What plays is behind the
-//! traits in [`player`]; what a session does when is in [`timeline`], without I/O. Media never passes through
-//! here.
+//! One task serves one connection and owns its sessions: when it ends they end. Playbacks are behind the
+//! traits in [`player`]; [`session_state`] is the state machine of a session, without I/O. Media never passes
+//! through here.
 
 mod connection;
-mod control;
 mod counters;
 mod handler;
 mod listener;
 mod methods;
-pub mod player;
+pub(crate) mod player;
 mod ports;
-mod record;
+mod registry;
+mod rtcp;
 mod session;
-pub mod timeline;
+mod session_info;
+mod session_state;
+mod shared;
 
-pub use counters::{Counters, RefusalReason};
-pub use listener::{Listener, RtspOptions};
+pub(crate) use listener::Listener;
 pub use ports::port_pairs;
-pub use record::{SessionStatus, Stage};
+pub use shared::RtspOptions;
 
 #[cfg(test)]
 mod tests;

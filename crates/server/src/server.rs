@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,18 +11,18 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_net::http::{self, AccessLog, Endpoint, HttpOptions};
+use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{bind, raise_descriptor_limit};
 use wirepath_playback::{PlaybackSettings, Playbacks};
 
-use crate::calibrated;
+use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
-use crate::images::{Cache, CacheError, HotMemory, Store};
+use crate::images::{FolderError, HotMemory, ImageFolder, Store};
 use crate::library::{Library, LibraryError};
-use crate::player::AssetPlayer;
 use crate::rtsp::{self, RtspOptions};
+use crate::{calibrated, status};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -51,20 +50,10 @@ pub struct ServerOptions {
     pub calibration: PathBuf,
     /// Most of a stream that leaves at once, as a time.
     pub burst: Duration,
-    /// UDP ports for RTP and RTCP.
-    pub rtp_ports: RangeInclusive<u16>,
-    /// Most RTSP sessions.
-    pub sessions: usize,
-    /// Most RTSP sessions of one address.
-    pub sessions_per_address: usize,
-    /// Most connections to each listener.
-    pub connections: usize,
-    /// Most connections to each listener from one address.
-    pub connections_per_address: usize,
-    /// A session ends when nothing was heard of its client for so long.
-    pub session_timeout: Duration,
-    /// Form of the log of HTTP requests; none for no such log.
-    pub access_log: Option<AccessLog>,
+    /// Options of the RTSP listener.
+    pub rtsp_options: RtspOptions,
+    /// Options of the HTTP listener.
+    pub http_options: HttpOptions,
 }
 
 /// A server cannot start.
@@ -75,18 +64,11 @@ pub enum StartError {
     Library(#[from] LibraryError),
     /// The cache folder cannot be used.
     #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// Listening failed.
-    #[error("cannot listen for {protocol} on {address}: {source}")]
-    Listen {
-        /// RTSP or HTTP.
-        protocol: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// Threads or descriptors could not be had.
+    Folder(#[from] FolderError),
+    /// Listening failed for RTSP or HTTP.
+    #[error("cannot listen for {0} on {1}: {2}")]
+    Listen(&'static str, SocketAddr, io::Error),
+    /// Too few threads or descriptors.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
@@ -101,13 +83,10 @@ pub struct Server {
 
 impl Server {
     /// Opens everything; must be called on a tokio runtime, as `run`.
-    ///
-    /// # Errors
-    /// [`StartError`].
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
-        let cache = Cache::open(&options.cache, options.cache_bytes)?;
+        let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
         let hot_memory = options.hot_memory_bytes > 0;
         let support = calibrated::support(options.path, &options.calibration, hot_memory)?;
         let ring = hot_memory && can_use_hot_memory(&support);
@@ -123,7 +102,7 @@ impl Server {
             false => None,
         };
         let burst_us = options.burst.as_micros() as u32;
-        let store = Store::new(cache, burst_us, engine.pool().clone(), options.threads.div_ceil(2))?;
+        let store = Store::new(folder, burst_us, engine.pool().clone(), options.threads.div_ceil(2))?;
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
@@ -133,39 +112,30 @@ impl Server {
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
         };
-        let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options(&options));
-        let http_service = http::Listener::new(http_options(&options));
+        let rtsp_service = rtsp::Listener::new(Arc::new(player), options.rtsp_options);
+        let http_service = http::Listener::new(options.http_options);
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
-        crate::engine_metrics::register(&playbacks, &store, &mut metrics, &mut status);
-        if let Some(hot) = hot {
-            crate::hot_metrics::register(&hot, &mut metrics, &mut status);
-        }
+        status::register(&playbacks, &store, hot, &mut metrics, &mut status);
         let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
         Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })
     }
 
     /// Address that RTSP listens on.
-    ///
-    /// # Errors
-    /// An error of `getsockname`.
     pub fn rtsp_address(&self) -> io::Result<SocketAddr> {
         self.rtsp.1.local_addr()
     }
 
     /// Address that HTTP listens on.
-    ///
-    /// # Errors
-    /// An error of `getsockname`.
     pub fn http_address(&self) -> io::Result<SocketAddr> {
         self.http.1.local_addr()
     }
 
     /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten
-    /// seconds at most. Answers whether all were done by then.
+    /// seconds at most. Returns whether all were done by then.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
         let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine } =
             self;
@@ -187,44 +157,23 @@ impl Server {
     }
 }
 
-/// Returns whether hot memory is of use; says why not.
+/// Returns whether hot memory can be used; logs why not.
 fn can_use_hot_memory(support: &Support) -> bool {
     let host = support.host();
     if !host.path.needs_hot_memory() {
-        tracing::warn!(path = %host.path, reason = host.reason, "hot memory is not used: only wire_uring can");
+        tracing::warn!(path = %host.path, reason = host.reason, "hot memory is not used: needs wire_uring");
         return false;
     }
-    // Asked for by name, it was not tried.
+    // A path that was named was not probed.
     match SendContext::default().open_ring() {
         Ok(()) => true,
         Err(error) => {
-            tracing::warn!(%error, "hot memory is not used: wire_uring cannot be; trains leave by wire_sendfile");
+            tracing::warn!(%error, "hot memory is not used: wire_uring is unavailable; using wire_sendfile");
             false
         }
     }
 }
 
-fn rtsp_options(options: &ServerOptions) -> RtspOptions {
-    RtspOptions {
-        session_timeout: options.session_timeout,
-        connections: options.connections,
-        connections_per_address: options.connections_per_address,
-        sessions: options.sessions,
-        sessions_per_address: options.sessions_per_address,
-        ports: options.rtp_ports.clone(),
-        ..RtspOptions::default()
-    }
-}
-
-fn http_options(options: &ServerOptions) -> HttpOptions {
-    HttpOptions {
-        max_connections: options.connections,
-        max_connections_per_address: options.connections_per_address,
-        access_log: options.access_log,
-        ..HttpOptions::default()
-    }
-}
-
 fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    bind(address).map_err(|source| StartError::Listen { protocol, address, source })
+    bind(address).map_err(|source| StartError::Listen(protocol, address, source))
 }

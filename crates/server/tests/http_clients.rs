@@ -1,11 +1,11 @@
-//! The HTTP door with the clients people have: curl, wget, ffmpeg, a browser. One that is not installed is
+//! The HTTP listener with the clients people have: curl, wget, ffmpeg, a browser. One that is not installed is
 //! skipped, and counted as that.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
 mod http_support;
 
-use http_support::{OpenDoor, content};
+use http_support::{RunningListener, content};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -42,8 +42,8 @@ fn installed(program: &str) -> bool {
         .any(|folder| folder.join(program).is_file())
 }
 
-fn open() -> OpenDoor {
-    OpenDoor::new(HttpOptions::default())
+fn open() -> RunningListener {
+    RunningListener::new(HttpOptions::default())
 }
 
 /// Runs a program, which must end well; answers what it wrote.
@@ -64,10 +64,10 @@ fn name(path: &Path) -> &str {
 }
 
 fn curl_ranges() {
-    let door = open();
+    let listener = open();
     let bytes = content(1_000_000);
-    door.file("a folder/clip ü.ts", &bytes);
-    let url = door.url("/a%20folder/clip%20%C3%BC.ts");
+    listener.file("a folder/clip ü.ts", &bytes);
+    let url = listener.url("/a%20folder/clip%20%C3%BC.ts");
     let out = tempfile::tempdir().unwrap();
     let path = out.path().join("clip.ts");
 
@@ -81,7 +81,7 @@ fn curl_ranges() {
     assert!(parts.windows(2).any(|window| window == &bytes[500_000..500_002]));
     let head = curl(&["-I", &url]);
     assert!(
-        head.contains("content-length: 1000000\r\n") && head.contains("accept-ranges: bytes\r\n"),
+        head.contains("Content-Length: 1000000\r\n") && head.contains("Accept-Ranges: bytes\r\n"),
         "{head}"
     );
     let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-r", "1000000-", &url]);
@@ -89,9 +89,9 @@ fn curl_ranges() {
 }
 
 fn curl_conditions() {
-    let door = open();
-    door.file("clip.ts", b"clip");
-    let url = door.url("/clip.ts");
+    let listener = open();
+    listener.file("clip.ts", b"clip");
+    let url = listener.url("/clip.ts");
     let out = tempfile::tempdir().unwrap();
     let tag = out.path().join("tag");
     let code =
@@ -103,17 +103,17 @@ fn curl_conditions() {
     assert_eq!(code(&["--http1.0"]), "200");
     assert_eq!(code(&["--data", "x"]), "405");
     assert_eq!(code(&["--upload-file", "/etc/os-release", "-H", "Transfer-Encoding: chunked"]), "405");
-    let json = curl(&["-H", "Accept: application/json", &door.url("/")]);
+    let json = curl(&["-H", "Accept: application/json", &listener.url("/")]);
     assert!(json.contains("\"name\": \"clip.ts\""), "{json}");
 }
 
 fn wget_resumes() {
-    let door = open();
+    let listener = open();
     let bytes = content(1_000_000);
-    door.file("clip.ts", &bytes);
+    listener.file("clip.ts", &bytes);
     let out = tempfile::tempdir().unwrap();
     let path = out.path().join("clip.ts");
-    let url = door.url("/clip.ts");
+    let url = listener.url("/clip.ts");
     let common = ["-q", "--tries=1", "--timeout=30", "-c", "-P", name(out.path())];
     for resumed_from in [0, 1, 999_999, 1_000_000] {
         fs::write(&path, &bytes[..resumed_from]).unwrap();
@@ -149,21 +149,21 @@ fn packets(arguments: &[&str]) -> String {
 }
 
 fn ffmpeg_transport_stream() {
-    let door = open();
-    let clip = door.path().join("clip.ts");
+    let listener = open();
+    let clip = listener.path().join("clip.ts");
     make_clip(&clip, &["-c:v", "mpeg2video", "-b:v", "4M", "-c:a", "mp2"]);
     let expected = packets(&["-i", name(&clip)]);
     assert!(expected.lines().count() > 500);
-    assert_eq!(packets(&["-i", &door.url("/clip.ts")]), expected);
+    assert_eq!(packets(&["-i", &listener.url("/clip.ts")]), expected);
 }
 
 fn ffmpeg_mp4() {
-    let door = open();
-    let clip = door.path().join("clip.mp4");
+    let listener = open();
+    let clip = listener.path().join("clip.mp4");
     // The index is at the end, so that it must be asked for by a range.
     make_clip(&clip, &["-c:v", "mpeg4", "-b:v", "8M", "-c:a", "aac"]);
     let expected = packets(&["-ss", "7", "-i", name(&clip)]);
-    assert_eq!(packets(&["-ss", "7", "-i", &door.url("/clip.mp4")]), expected);
+    assert_eq!(packets(&["-ss", "7", "-i", &listener.url("/clip.mp4")]), expected);
 }
 
 /// A page that seeks near the end, back to the middle, and tells the test where it is by asking for an
@@ -179,15 +179,15 @@ v.onseeked = async () => {\
 };</script>";
 
 fn browser() {
-    let door = open();
-    let clip = door.path().join("clip.mp4");
+    let listener = open();
+    let clip = listener.path().join("clip.mp4");
     make_clip(&clip, &["-c:v", "libx264", "-b:v", "8M", "-pix_fmt", "yuv420p", "-c:a", "aac"]);
     let beacon = TcpListener::bind("127.0.0.1:0").unwrap();
     let page = PAGE.replace("BEACON", &format!("http://{}", beacon.local_addr().unwrap()));
-    fs::write(door.path().join("page.html"), page).unwrap();
+    fs::write(listener.path().join("page.html"), page).unwrap();
     let told = listen(beacon);
     let profile = tempfile::tempdir().unwrap();
-    let browser = Browser::start(&door.url("/page.html"), profile.path());
+    let browser = Browser::start(&listener.url("/page.html"), profile.path());
     for expected in ["/at/8.5/of/10", "/at/4/of/10", "/done"] {
         let path = told.recv_timeout(Duration::from_secs(60)).expect("the page tells how it goes");
         assert!(path.starts_with(expected), "{path} instead of {expected}");

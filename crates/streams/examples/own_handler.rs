@@ -1,9 +1,14 @@
 //! A handler of one's own: lets lines pass that contain a word, and counts them. What passes is not copied.
 
-use wirepath_streams::{Common, Handler, HandlerError, Piece, Reach, Read, Verdict};
+use std::error::Error;
+use std::os::fd::AsFd;
+
+use wirepath_streams::{
+    Common, Framing, Handler, HandlerError, Object, Piece, Reach, Read, StreamBuilder, Verdict,
+};
 
 /// Lets lines pass that contain a word.
-pub struct Containing {
+struct Containing {
     word: Vec<u8>,
     passed: u64,
 }
@@ -32,25 +37,28 @@ impl Read for Containing {
     }
 }
 
-/// `grep` as a stream: standard input, lines, to standard output.
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    use wirepath_streams::{Framing, Object, StreamBuilder};
-    let word = std::env::args().nth(1).ok_or("usage: own_handler WORD")?.into_bytes();
+/// `grep` as a stream: the lines of `input` that contain `word`, to `output`. Returns what handlers report.
+pub(crate) fn grep(word: &str, input: Object, output: Object) -> Result<Vec<Report>, Box<dyn Error>> {
     if word.is_empty() {
         return Err("the word is empty".into());
     }
-    let input =
-        Object::stream("standard input", std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?)?;
-    let output = Object::stream(
-        "standard output",
-        std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?,
-    )?;
+    let containing = Containing { word: word.into(), passed: 0 };
     let mut stream = StreamBuilder::default()
-        .handler(Handler::Read(Box::new(Containing { word, passed: 0 })))
+        .handler(Handler::Read(Box::new(containing)))
         .input(input, Framing::lines(64 * 1024))
         .output(output)
         .build();
     stream.run()?;
-    eprintln!("{:?}", stream.status().reports);
+    Ok(stream.status().reports)
+}
+
+/// Name of a handler, name of a number, and the number.
+type Report = (&'static str, &'static str, u64);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let word = std::env::args().nth(1).ok_or("usage: own_handler WORD")?;
+    let input = Object::stream("standard input", std::io::stdin().as_fd().try_clone_to_owned()?)?;
+    let output = Object::stream("standard output", std::io::stdout().as_fd().try_clone_to_owned()?)?;
+    eprintln!("{:?}", grep(&word, input, output)?);
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! The example of a handler of one's own does what it says.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use wirepath_streams::Object;
+
+#[path = "../examples/own_handler.rs"]
+#[expect(dead_code, reason = "main is for the command")]
+mod own_handler;
 
 /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
 #[test]
@@ -11,24 +14,9 @@ fn a_handler_of_ones_own_is_a_few_lines() {
     let end = source.find("/// `grep` as a stream").expect("where it ends");
     assert!(source[begin..end].lines().count() <= 40);
 
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "--locked", "--offline", "--example", "own_handler", "--", "wire"]);
-    let mut child = command
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("cargo runs");
-    child
-        .stdin
-        .take()
-        .expect("a pipe")
-        .write_all(b"a wire\nno match\nwirepath\nlast wire")
-        .expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "a wire\nwirepath\nlast wire");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("(\"containing\", \"passed\", 3)"), "{said}");
+    let (output, lines) = Object::collect("lines", 100);
+    let input = Object::memory("text", "a wire\nno match\nwirepath\nlast wire".into());
+    let reports = own_handler::grep("wire", input, output).expect("nothing can fail");
+    assert_eq!(lines.bytes(), b"a wire\nwirepath\nlast wire");
+    assert_eq!(reports, [("containing", "passed", 3)]);
 }

@@ -26,9 +26,6 @@ impl SmallDisk {
     }
 
     /// A new file on it, to read and to write.
-    ///
-    /// # Errors
-    /// An error of `openat`.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())

@@ -95,7 +95,7 @@ fn outcome(name: &str, result: Result<()>) -> Result<Completion, Failed> {
 /// Runs `together` side by side, then `alone` one after another; fails if one of them failed.
 ///
 /// Tests of the first kind wait most of their time; those of the second load the machine or measure time.
-/// `WIREPATH_TESTS` chooses one kind, `together` or `alone`, for who runs several test programs at a time.
+/// `WIREPATH_TESTS` chooses one kind, `together` or `alone`, for a runner of several test programs at a time.
 pub fn run(together: Vec<Trial>, alone: Vec<Trial>) -> ExitCode {
     run_as(Arguments::from_args(), together, alone)
 }

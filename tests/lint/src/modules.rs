@@ -13,13 +13,9 @@ use crate::tree::Tree;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/cli/src/inspect", "the forms of one report share their words"),
     ("crates/engine/src", "a command calls a task, and a task has handles that send commands"),
-    ("crates/net/src/http", "an exchange asks its listener for limits"),
     ("crates/playback/src", "a playback's handle names the task that it calls"),
     ("crates/relay/src/cache", "to be replaced by a library with an origin behind it"),
     ("crates/relay/src/proxy", "connection, listener and backend count each other"),
-    ("crates/server/src/images", "open images and packing are parts of the store"),
-    ("crates/server/src/library", "a listing resolves what it lists"),
-    ("crates/server/src/rtsp", "connection, handler and listener hand each other over"),
     ("crates/streams/src/object", "the kinds of objects are one enum with its parts"),
 ];
 

@@ -166,8 +166,9 @@ fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
 
 /// Promise: A listener or report file that cannot be opened is an error at the start.
 fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
-    let folder = Folder::new(COPY)?;
+    let folder = Folder::new(&COPY.replace("file:target", "file:target?overwrite"))?;
     std::fs::write(folder.path("source"), "bytes")?;
+    std::fs::write(folder.path("target"), "older bytes")?;
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
     let output = folder.output(&["--metrics", &address])?;
@@ -177,14 +178,14 @@ fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
         error.contains(&format!("cannot listen for metrics on {address}: Address already in use")),
         "{error}"
     );
-    ensure!(!folder.path("target").exists(), "it began nevertheless");
+    ensure!(std::fs::read(folder.path("target"))? == b"older bytes", "the target was opened");
     let output = folder.output(&["--json", "/does/not/exist"])?;
     let error = String::from_utf8(output.stderr)?;
     ensure!(
         output.status.code() == Some(1) && error.contains("the result cannot be written to /does/not/exist"),
         "{error}"
     );
-    ensure!(!folder.path("target").exists(), "it began nevertheless");
+    ensure!(std::fs::read(folder.path("target"))? == b"older bytes", "the target was opened");
     Ok(())
 }
 

@@ -23,12 +23,14 @@ pub(super) fn run(
     let interrupt = Interrupt::watch().context("cannot watch for signals")?;
     let output = Output::prepare(showing.json.as_deref())?;
     let mut table = StatusTable::new(named);
-    let mut group = StreamGroup::start(configuration, threads).context("cannot start the engine")?;
-    let begun = Instant::now();
+    let mut group = StreamGroup::new(configuration, threads).context("cannot start the engine")?;
     let endpoint = showing.metrics.map(|address| group.open_metrics(address)).transpose()?;
     if let Some(endpoint) = &endpoint {
         table.print(&format!("wirepath: metrics at http://{}/metrics", endpoint.address()));
     }
+    // Opening may truncate files: nothing is opened before all that can fail at the start has not.
+    let begun = Instant::now();
+    group.start(configuration);
     group.run(|| interrupt.signal().is_some(), &mut table);
     drop((table, endpoint));
     let streams = group.finish();

@@ -1,7 +1,8 @@
 //! Heads whole, in pieces, several at once, and wrong.
 
 use super::*;
-use crate::{AssetPath, HEADER_LIMIT, RangeSet, Target};
+use crate::error::HEADER_LIMIT;
+use crate::{AssetPath, RangeSet, Target};
 use http::{Method, Version};
 use proptest::prelude::*;
 

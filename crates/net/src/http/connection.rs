@@ -100,17 +100,11 @@ impl Connection {
     }
 
     /// Local address of the connection.
-    ///
-    /// # Errors
-    /// An error of `getsockname`.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.stream.as_ref().ok_or_else(gone)?.local_addr()
     }
 
     /// Waits for the next head, as `read` returns it.
-    ///
-    /// # Errors
-    /// [`End`].
     pub async fn next<T>(
         &mut self,
         mut read: impl FnMut(&mut HeadReader) -> Result<Option<T>, HeadError>,
@@ -147,10 +141,10 @@ impl Connection {
 
     /// Waits until the connection is reset. A client that closed only its sending side may still wait for its
     /// answer.
-    pub async fn gone(&self) {
-        // The borrower sees it.
+    pub async fn peer_reset(&self) {
+        // The borrower notices a reset.
         match &self.stream {
-            Some(stream) => broken(stream).await,
+            Some(stream) => wait_for_reset(stream).await,
             None => std::future::pending().await,
         }
     }
@@ -167,9 +161,6 @@ impl Connection {
 
     /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing
     /// is reset: an orderly end could be taken for that of the answer.
-    ///
-    /// # Errors
-    /// Reason for which the answer is incomplete.
     pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
         let (stream, socket) = match self.lend() {
             Ok(lent) => lent,
@@ -185,7 +176,7 @@ impl Connection {
             .output(Object::stream("client", socket)?)
             .output_timeout(self.timeouts.body)
             .build();
-        // Nobody waits any more only when this connection's task was ended, which stops the stream.
+        // Sending fails only if this connection's task was ended, which stops the stream.
         let on_end = Box::new(move |end| drop(on_end.send(end)));
         let sending = body.start(engine, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
         let StreamEnd { result, status } = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
@@ -209,18 +200,12 @@ impl Connection {
     }
 
     /// Takes back the connection.
-    ///
-    /// # Errors
-    /// An error of `epoll_ctl`.
     pub fn take_back(&mut self, stream: BlockingStream) -> io::Result<()> {
         self.stream = Some(TcpStream::from_std(stream)?);
         Ok(())
     }
 
     /// Sets whether closing the connection resets it.
-    ///
-    /// # Errors
-    /// An error of `setsockopt`.
     pub fn reset_when_closed(&mut self, resets: bool) -> io::Result<()> {
         SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
     }
@@ -234,17 +219,11 @@ impl Connection {
     }
 
     /// Shuts down the sending side. What the client sends can still be read.
-    ///
-    /// # Errors
-    /// An error of `shutdown`.
     pub async fn finish(&mut self) -> io::Result<()> {
         self.stream()?.shutdown().await
     }
 
     /// Shuts down the sending side, and waits a little for the client to close.
-    ///
-    /// # Errors
-    /// An error of `shutdown` or `read`.
     pub async fn linger(&mut self) -> io::Result<()> {
         self.finish().await?;
         let stream = self.stream()?;
@@ -292,8 +271,8 @@ pub fn boundary() -> u128 {
 }
 
 /// Waits until a connection is reset; an orderly end of its receiving side is not that.
-pub async fn broken(stream: &TcpStream) {
-    let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
+pub async fn wait_for_reset(stream: &TcpStream) {
+    let look = || if has_hung_up(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
     if look().is_err() {
         // It fails only if the runtime ends.
         drop(stream.async_io(Interest::ERROR, look).await);
@@ -301,7 +280,7 @@ pub async fn broken(stream: &TcpStream) {
 }
 
 /// Returns whether both directions are closed.
-fn is_broken(stream: &TcpStream) -> bool {
+fn has_hung_up(stream: &TcpStream) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(stream, PollFlags::empty())];
     poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
@@ -402,14 +381,14 @@ mod tests {
             let mut connection = Connection::new(stream, Timeouts::default(), draining);
             (&client).write_all(b"next").expect("it is there");
             client.shutdown(std::net::Shutdown::Write).expect("it ends in order");
-            timeout(SHORT, connection.gone()).await.expect_err("it waits");
+            timeout(SHORT, connection.peer_reset()).await.expect_err("it waits");
             let (lent, _second) = connection.lend().expect("it is there");
-            timeout(SHORT, connection.gone()).await.expect_err("others have it");
+            timeout(SHORT, connection.peer_reset()).await.expect_err("others have it");
             connection.take_back(lent).expect("the runtime takes it");
             SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket");
             // It is waited for already when it breaks off.
-            tokio::join!(connection.gone(), async { drop(client) });
-            connection.gone().await;
+            tokio::join!(connection.peer_reset(), async { drop(client) });
+            connection.peer_reset().await;
         });
     }
 

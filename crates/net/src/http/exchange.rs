@@ -8,12 +8,14 @@ use std::sync::Arc;
 use http::{Method, StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use wirepath_engine::Engine;
 use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
 
 use super::access_log::Access;
 use super::connection::{Connection, End, now_s};
-use super::listener::Shared;
+use super::counters::Counters;
+use super::options::HttpOptions;
 use crate::limits::Permit;
 
 /// Source of the answers to GET and HEAD.
@@ -43,6 +45,14 @@ impl From<Response> for Answer {
     }
 }
 
+/// State that all connections share.
+pub(super) struct Shared<S> {
+    pub(super) options: HttpOptions,
+    pub(super) counters: Arc<Counters>,
+    pub(super) site: S,
+    pub(super) engine: Arc<Engine>,
+}
+
 /// A client of a listener.
 pub(super) struct Exchanges<S> {
     client: Connection,
@@ -59,7 +69,6 @@ impl<S: Site> Exchanges<S> {
         permit: Permit,
         drain: watch::Receiver<bool>,
     ) -> Self {
-        shared.counters.connections.increment();
         shared.counters.connections_accepted.increment();
         let client = Connection::new(stream, shared.options.timeouts, drain);
         Self { client, peer, shared, _permit: permit }
@@ -99,7 +108,7 @@ impl<S: Site> Exchanges<S> {
         }
     }
 
-    /// Answers one request; says whether the connection stays.
+    /// Answers one request; returns whether the connection stays.
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
@@ -135,8 +144,9 @@ impl<S: Site> Exchanges<S> {
         counters.responses.increment(status.into());
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
+        counters.bodies.increment();
         let sent = match file {
-            // Only the parts hold the file from here on, and whoever has the parts discards them.
+            // Only the parts hold the file from here on; their owner discards them.
             Some(file) if of_file => {
                 let head = response.head(client, keep_alive, now_s());
                 let parts = body_parts(head, response.body, file);
@@ -149,6 +159,7 @@ impl<S: Site> Exchanges<S> {
                 self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }
         };
+        counters.bodies.decrement();
         match &sent {
             Ok(()) => counters.body_bytes.add(length),
             Err(error) => {
@@ -159,12 +170,6 @@ impl<S: Site> Exchanges<S> {
             }
         }
         sent
-    }
-}
-
-impl<S> Drop for Exchanges<S> {
-    fn drop(&mut self) {
-        self.shared.counters.connections.decrement();
     }
 }
 

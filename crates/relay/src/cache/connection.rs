@@ -95,7 +95,7 @@ impl Connection {
         tokio::select! {
             biased;
             done = wanted => Ok(done),
-            () = self.client.gone() => {
+            () = self.client.peer_reset() => {
                 Err(io::Error::new(io::ErrorKind::ConnectionReset, "the client left before it was answered"))
             }
         }

@@ -86,7 +86,7 @@ mod tests {
     fn a_trace_shows_what_came_and_no_secrets() {
         let lines = "Cookie: a=b\r\nX: y\r\nMax-Forwards: 0\r\nAuthorization: c\r\n";
         let answer = answer_to_last(&mut request("TRACE", lines)).unwrap();
-        let shown = b"TRACE /a HTTP/1.1\r\nx: y\r\nmax-forwards: 0\r\n\r\n";
+        let shown = b"TRACE /a HTTP/1.1\r\nX: y\r\nMax-Forwards: 0\r\n\r\n";
         assert_eq!(answer.body, [BodyPart::Bytes(shown.to_vec())]);
     }
 }

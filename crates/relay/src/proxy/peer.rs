@@ -68,7 +68,7 @@ impl PeerSocket {
     /// Waits for a reset; without end for a Unix socket, which has none.
     pub(super) async fn reset(&self) {
         match self {
-            PeerSocket::Tcp(stream, _) => wirepath_net::http::broken(stream).await,
+            PeerSocket::Tcp(stream, _) => wirepath_net::http::wait_for_reset(stream).await,
             PeerSocket::Unix(_) => std::future::pending().await,
         }
     }

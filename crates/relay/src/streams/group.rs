@@ -48,7 +48,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// # std::fs::write(folder.path().join("a"), "some bytes")?;
 /// # std::fs::write(&file, "[[stream]]\nname = \"copy\"\nin = [\"file:a\"]\nout = [\"file:b\"]\n")?;
 /// let configuration = Configuration::from_file(&file)?;
-/// let mut group = StreamGroup::start(&configuration, 1)?;
+/// let mut group = StreamGroup::new(&configuration, 1)?;
+/// group.start(&configuration);
 /// group.run(|| false, &mut Log);
 /// let streams = group.finish();
 /// assert!(streams.iter().all(|stream| stream.is_complete()));
@@ -128,31 +129,35 @@ enum Content {
 }
 
 impl StreamGroup {
-    /// Starts an engine with `threads` threads and begins to open all streams. Each stream has a thread until
-    /// it is open: name resolution and connections of one stream delay no other.
+    /// Starts an engine with `threads` threads. Nothing is opened before [`StreamGroup::start`].
     ///
     /// # Errors
     /// What prevents the engine from starting.
-    pub fn start(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
+    pub fn new(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
         raise_descriptor_limit();
         let sharing = configuration.sharing.clone();
         let options = EngineOptions { threads, sharing: sharing.clone(), ..EngineOptions::default() };
         let engine = Arc::new(Engine::start(options)?);
         let (sender, messages) = channel();
         let placement = configuration.placement(engine.threads());
-        let members = configuration.streams.iter().zip(placement).enumerate();
-        let members = members.map(|(index, (plan, thread))| {
-            let handle = OpenHandle::default();
-            if let Err(error) = spawn_opener(index, plan, handle.clone(), sender.clone()) {
-                let error = format!("cannot start a thread: {error}");
-                send(&sender, index, Content::Opened(Box::new(Err(error))));
-            }
-            Member::new(plan, configuration.class_name(plan), thread, handle)
-        });
-        let members = members.collect();
+        let members = configuration.streams.iter().zip(placement);
+        let members =
+            members.map(|(plan, thread)| Member::new(plan, configuration.class_name(plan), thread)).collect();
         let latest = LatestSnapshots::default();
         let sampled = Instant::now();
         Ok(StreamGroup { engine, members, sampled, latest, sharing, sender, messages })
+    }
+
+    /// Begins to open all streams. Each stream has a thread until it is open: name resolution and connections
+    /// of one stream delay no other.
+    pub fn start(&mut self, configuration: &Configuration) {
+        for (index, (plan, member)) in configuration.streams.iter().zip(&self.members).enumerate() {
+            let Stage::Opening(handle) = &member.stage else { continue };
+            if let Err(error) = spawn_opener(index, plan, handle.clone(), self.sender.clone()) {
+                let error = format!("cannot start a thread: {error}");
+                send(&self.sender, index, Content::Opened(Box::new(Err(error))));
+            }
+        }
     }
 
     /// Runs until every stream has ended; stops all of them as soon as `stop` answers true.
@@ -297,7 +302,7 @@ impl StreamGroup {
 }
 
 impl Member {
-    fn new(plan: &StreamPlan, class: &str, thread: usize, handle: OpenHandle) -> Member {
+    fn new(plan: &StreamPlan, class: &str, thread: usize) -> Member {
         Member {
             snapshot: StreamSnapshot {
                 name: plan.name.clone(),
@@ -308,7 +313,7 @@ impl Member {
             class: plan.class,
             rate: plan.rate,
             deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
-            stage: Stage::Opening(handle),
+            stage: Stage::Opening(OpenHandle::default()),
             awaited: Vec::new(),
             begun: Instant::now(),
         }

@@ -1,25 +1,15 @@
 //! A folder as a page for people or as JSON for programs.
 
 use crate::library::{Entry, EntryKind, FolderListing};
+use askama::Template;
+use bytesize::ByteSize;
 use http::{StatusCode, header};
 use serde_json::{Value as Json, json};
-use std::fmt::{self, Write};
 use std::net::SocketAddr;
 use wirepath_http::{AssetPath, BodyPart, Listing, Response, content_type, encode_segment, http_date};
 
 /// The page needs nothing from elsewhere and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-
-const STYLE: &str = "\
-:root{color-scheme:light dark}\
-body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem}\
-h1{font-size:1.25rem;overflow-wrap:anywhere}\
-ul{list-style:none;margin:0;padding:0}\
-li{display:grid;grid-template-columns:minmax(0,1fr) 2.5rem 5rem 9.5rem;align-items:baseline;gap:0 1rem;\
-padding:.5rem 0;border-top:1px solid #8884}\
-a{overflow-wrap:anywhere}\
-@media(max-width:40rem){li{grid-template-columns:2.5rem 5rem 1fr}.name{grid-column:1/-1}}\
-small{text-align:right;opacity:.7;font-variant-numeric:tabular-nums;white-space:nowrap}";
 
 /// Links to the RTSP listener.
 #[derive(Clone, Debug)]
@@ -29,7 +19,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// The client reaches the other door by the name it used for this one, or by the address it reached.
+    /// The RTSP listener has the host name of this request, or the local address of its connection.
     pub(super) fn new(host: &str, local: SocketAddr, port: u16) -> Self {
         let rtsp = match without_port(host) {
             "" => format!("rtsp://{}", SocketAddr::new(local.ip().to_canonical(), port)),
@@ -81,41 +71,40 @@ fn json(path: &AssetPath, folder: &FolderListing, links: &Links) -> Json {
     })
 }
 
-fn html(path: &AssetPath, folder: &FolderListing, links: &Links) -> String {
-    let title = title(path);
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1><bdi>{0}</bdi></h1>\n<ul>\n",
-        Escaped(&title)
-    );
-    if !path.is_root() {
-        page.push_str("<li><a class=\"name\" href=\"../\">../</a></li>\n");
-    }
-    for entry in &folder.entries {
-        write_entry(&mut page, entry, links.rtsp(path, entry)).expect("writing to a string does not fail");
-    }
-    page.push_str("</ul>\n");
-    page.push_str(match (folder.truncated, folder.entries.is_empty()) {
-        (true, _) => "<p>There is more in this folder than fits on this page.</p>\n",
-        (false, true) => "<p>This folder is empty.</p>\n",
-        (false, false) => "",
-    });
-    page.push_str("</body>\n</html>\n");
-    page
+#[derive(Template)]
+#[template(path = "listing.html")]
+struct Page {
+    title: String,
+    has_parent: bool,
+    is_truncated: bool,
+    entries: Vec<Row>,
 }
 
-fn write_entry(page: &mut String, entry: &Entry, rtsp: Option<String>) -> fmt::Result {
-    let name = String::from_utf8_lossy(&entry.name);
-    let slash = if entry.kind == EntryKind::Folder { "/" } else { "" };
-    write!(page, "<li><a class=\"name\" href=\"{}\"><bdi>{}</bdi>{slash}</a>", url(entry), Escaped(&name))?;
-    // A cell that is empty keeps the columns of the others in line.
-    match rtsp {
-        Some(rtsp) => write!(page, "<a href=\"{}\">rtsp</a>", Escaped(&rtsp))?,
-        None => page.push_str("<span></span>"),
-    }
-    let size = if entry.kind == EntryKind::File { size(entry.size) } else { String::new() };
-    writeln!(page, "<small>{size}</small><small>{}</small></li>", date(entry.modified_s))
+struct Row {
+    name: String,
+    slash: &'static str,
+    url: String,
+    rtsp: Option<String>,
+    size: String,
+    date: String,
+}
+
+fn html(path: &AssetPath, folder: &FolderListing, links: &Links) -> String {
+    let row = |entry: &Entry| Row {
+        name: String::from_utf8_lossy(&entry.name).into_owned(),
+        slash: slash(entry),
+        url: url(entry),
+        rtsp: links.rtsp(path, entry),
+        size: match entry.kind {
+            EntryKind::File => ByteSize(entry.size).to_string(),
+            EntryKind::Folder => String::new(),
+        },
+        date: date(entry.modified_s),
+    };
+    let entries = folder.entries.iter().map(row).collect();
+    let page =
+        Page { title: title(path), has_parent: !path.is_root(), is_truncated: folder.truncated, entries };
+    page.render().expect("writing to a string does not fail")
 }
 
 fn title(path: &AssetPath) -> String {
@@ -123,25 +112,13 @@ fn title(path: &AssetPath) -> String {
     format!("/{}{slash}", String::from_utf8_lossy(path.as_bytes()))
 }
 
-/// Relative to the folder.
+/// URL relative to the folder.
 fn url(entry: &Entry) -> String {
-    let slash = if entry.kind == EntryKind::Folder { "/" } else { "" };
-    format!("{}{slash}", encode_segment(&entry.name))
+    format!("{}{}", encode_segment(&entry.name), slash(entry))
 }
 
-/// Three digits and a binary unit.
-fn size(bytes: u64) -> String {
-    let mut size = bytes as f64;
-    let mut units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter();
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut unit = "B";
-    while size >= 1024.0 {
-        size /= 1024.0;
-        unit = units.next().unwrap_or(&"EiB");
-    }
-    if size < 10.0 { format!("{size:.1} {unit}") } else { format!("{size:.0} {unit}") }
+fn slash(entry: &Entry) -> &'static str {
+    if entry.kind == EntryKind::Folder { "/" } else { "" }
 }
 
 /// Day and minute of an HTTP date: `21 Nov 2026 02:32`.
@@ -155,22 +132,6 @@ fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    }
-}
-
-/// Text inside HTML, also inside quoted attributes.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            '\'' => f.write_str("&#39;"),
-            c => f.write_char(c),
-        })
     }
 }
 
@@ -205,10 +166,10 @@ mod tests {
         let path = AssetPath::decode("/x%3Cy%20z/").unwrap();
         let page = html(&path, &folder(), &links("h:8080"));
         for expected in [
-            "<title>/x&lt;y z/</title>",
+            "<title>/x&#60;y z/</title>",
             "href=\"../\"",
             "href=\"a%20b/\"><bdi>a b</bdi>/</a><span></span><small></small><small>01 Jan 1970 00:01</small>",
-            "href=\"%3Ci%3E%26%27%22.ts\"><bdi>&lt;i&gt;&amp;&#39;&quot;.ts</bdi></a>",
+            "href=\"%3Ci%3E%26%27%22.ts\"><bdi>&#60;i&#62;&#38;&#39;&#34;.ts</bdi></a>",
             "href=\"rtsp://h:8554/x%3Cy%20z/%3Ci%3E%26%27%22.ts\">rtsp</a><small>1.5 KiB</small>",
             "href=\"a%3A%FF.mp4\"><bdi>a:\u{fffd}.mp4</bdi></a><span></span><small>5 B</small>",
             "more in this folder",
@@ -242,20 +203,6 @@ mod tests {
             (&json["entries"][0]["url"], &json["entries"][2]["rtsp"]),
             (&json!("a%20b/"), &Json::Null)
         );
-    }
-
-    #[test]
-    fn sizes() {
-        for (bytes, expected) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (10 * 1024, "10 KiB"),
-            (3 << 30, "3.0 GiB"),
-            (u64::MAX, "16 EiB"),
-        ] {
-            assert_eq!(size(bytes), expected);
-        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
         Ok(Found::Folder) => match library.list(path) {
             Ok(mut folder) => {
                 note_streams(library, path, &mut folder);
-                listing::respond(request.accept.listing(), path, &folder, links).into()
+                listing::respond(request.listing, path, &folder, links).into()
             }
             Err(error) => not_found(error, path),
         },

@@ -1,304 +1,303 @@
 //! Hot memory: copies of the images that sessions play, for engine threads to send from, within a budget.
 //!
-//! A copy is made by a background thread, of an image that is complete, and checked as a segment is before it
-//! is sent. Sessions go on from the file meanwhile. What nobody plays any more stays until its room is
-//! needed, least recently asked for first. An image is held whole or not at all.
+//! A background thread copies an image that is complete, and checks it as a segment is before it is sent.
+//! Sessions go on from the file meanwhile. An image without sessions stays until its memory is needed, least
+//! recently requested first. An image is held whole or not at all.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
+use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_datapath::{MappedFile, Region};
 use wirepath_engine::{BlockingPool, Priority};
-use wirepath_media::image;
 use wirepath_playback::Playbacks;
 
 use super::image::Image;
+use super::read::ReadImageError;
 
-/// Interval of checks for completed images and free memory; a request leads to a check at once.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval of checks for completed images and free memory; a wake-up leads to a check at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which images are hot, and which could be.
-pub struct HotMemory {
+/// Images that are hot, and images that could be.
+pub(crate) struct HotMemory {
     this: Weak<HotMemory>,
     budget: u64,
     playbacks: Arc<Playbacks>,
     copier: BlockingPool,
-    asked: Notify,
+    wakeup: Notify,
     state: Mutex<State>,
-    copied: AtomicU64,
+    counters: HotCounters,
 }
 
-/// One session's playing of an image, as far as hot memory is concerned. Over when dropped.
-pub struct HotSession {
+counters! {
+    /// Counters of hot memory.
+    struct HotCounters;
+    /// Snapshot of the counters of hot memory.
+    pub(crate) struct HotCounts;
+
+    /// Memory that holds images to be sent from, being copied and leaving counted.
+    used_bytes: Gauge,
+    /// Memory that may hold images to be sent from.
+    budget_bytes: Gauge,
+    /// Images held in memory to be sent from.
+    images: Gauge,
+    /// Images copied into memory to be sent from.
+    copied: Counter,
+}
+
+/// A session's use of hot memory, until it is dropped.
+pub(crate) struct HotSession {
     memory: Arc<HotMemory>,
     image: Weak<Image>,
 }
 
-/// An image that is held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HotImage {
-    /// Name of its asset.
-    pub name: String,
-    /// Bytes of the budget that it takes.
-    pub bytes: u64,
-    /// Sessions that play it.
-    pub sessions: usize,
-}
-
 #[derive(Default)]
 struct State {
-    /// Counts what was asked for, to know what was asked for last.
-    turn: u64,
+    /// Number of sessions so far, which orders requests.
+    requests: u64,
     entries: Vec<Entry>,
     /// Regions that engine threads may still send from. They are dropped here, when nobody else holds them:
-    /// giving back gigabytes takes time, which engine threads do not have.
-    leaving: Vec<Arc<Region>>,
+    /// freeing gigabytes takes time, which engine threads do not have.
+    releasing: Vec<Arc<Region>>,
     /// Reason for which nothing more is copied.
-    given_up: Option<String>,
+    disabled_reason: Option<String>,
 }
 
 struct Entry {
     image: Weak<Image>,
     sessions: usize,
-    asked: u64,
+    last_request: u64,
     copy: Copy,
 }
 
 enum Copy {
     None,
     /// So many bytes are set aside for it.
-    Making(u64),
-    Held {
-        medium: Arc<MappedFile>,
+    Copying(u64),
+    Resident {
+        mapped_file: Arc<MappedFile>,
         region: Arc<Region>,
     },
-    /// It could not be had, and is not tried again.
-    Refused,
+    /// It failed, and is not tried again.
+    Failed,
 }
 
 impl HotMemory {
-    /// Hot memory of at most `budget` bytes for `playbacks`, whose threads have io_urings.
-    ///
-    /// Looks after itself on the tokio runtime that this is called on.
-    ///
-    /// # Errors
-    /// An error of starting a thread.
-    pub fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
+    /// Hot memory of at most `budget` bytes for `playbacks`, whose threads have io_urings. A task of this
+    /// tokio runtime maintains it.
+    pub(crate) fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
         let memory = HotMemory::new(budget, playbacks)?;
-        tokio::spawn(keep(Arc::downgrade(&memory)));
+        tokio::spawn(maintain(Arc::downgrade(&memory)));
         Ok(memory)
     }
 
     fn new(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
         let copier = BlockingPool::start("hot", 1, Priority::Background)?;
+        let counters = HotCounters::default();
+        counters.budget_bytes.set(budget);
         Ok(Arc::new_cyclic(|this| HotMemory {
             this: this.clone(),
             budget,
             playbacks,
             copier,
-            asked: Notify::new(),
+            wakeup: Notify::new(),
             state: Mutex::default(),
-            copied: AtomicU64::new(0),
+            counters,
         }))
     }
 
-    /// A session begins to play `image`.
-    pub fn session(&self, image: &Arc<Image>) -> Option<HotSession> {
+    /// Begins a session that plays `image`.
+    pub(crate) fn session(&self, image: &Arc<Image>) -> Option<HotSession> {
         let memory = self.this.upgrade()?;
+        let image = Arc::downgrade(image);
         let mut state = self.state.lock();
-        state.turn += 1;
-        let asked = state.turn;
-        match state.entries.iter_mut().find(|entry| entry.is_of(image)) {
-            Some(entry) => (entry.sessions, entry.asked) = (entry.sessions + 1, asked),
+        state.requests += 1;
+        let last_request = state.requests;
+        match state.entries.iter_mut().find(|entry| entry.image.ptr_eq(&image)) {
+            Some(entry) => (entry.sessions, entry.last_request) = (entry.sessions + 1, last_request),
             None => {
-                let image = Arc::downgrade(image);
-                state.entries.push(Entry { image, sessions: 1, asked, copy: Copy::None });
+                let entry = Entry { image: image.clone(), sessions: 1, last_request, copy: Copy::None };
+                state.entries.push(entry);
             }
         }
         drop(state);
-        self.asked.notify_one();
-        Some(HotSession { memory, image: Arc::downgrade(image) })
+        self.wakeup.notify_one();
+        Some(HotSession { memory, image })
     }
 
-    /// Budget in bytes.
-    pub fn budget(&self) -> u64 {
-        self.budget
+    /// Counters and gauges.
+    pub(crate) fn counts(&self) -> HotCounts {
+        let state = self.state.lock();
+        self.counters.used_bytes.set(state.used_bytes());
+        self.counters.images.set(state.resident().count() as u64);
+        self.counters.snapshot()
     }
 
-    /// Bytes in use, of copies being made and of regions that the network still sends from, too.
-    pub fn used(&self) -> u64 {
-        self.state.lock().used()
+    /// State for `/api/status`.
+    pub(crate) fn json(&self) -> Json {
+        let state = self.state.lock();
+        let images = state.resident().filter_map(|(entry, region)| {
+            let image = entry.image.upgrade()?;
+            Some(json!({"name": image.name(), "bytes": region.length(), "sessions": entry.sessions}))
+        });
+        json!({
+            "used_bytes": state.used_bytes(),
+            "budget_bytes": self.budget,
+            "images": images.collect::<Vec<_>>(),
+            "given_up": state.disabled_reason,
+        })
     }
 
-    /// Copies made so far.
-    pub fn copied(&self) -> u64 {
-        self.copied.load(Relaxed)
-    }
-
-    /// Reason for which nothing more is copied, if there is one.
-    pub fn given_up(&self) -> Option<String> {
-        self.state.lock().given_up.clone()
-    }
-
-    /// Images that are held.
-    pub fn images(&self) -> Vec<HotImage> {
-        let hot = |entry: &Entry| {
-            let Copy::Held { region, .. } = &entry.copy else { return None };
-            let name = entry.image.upgrade()?.name().to_owned();
-            Some(HotImage { name, bytes: region.length() as u64, sessions: entry.sessions })
-        };
-        self.state.lock().entries.iter().filter_map(hot).collect()
-    }
-
-    /// Lets go of what is of no use any more, and has the next image copied if there is room. Never waits.
-    fn look(&self) {
+    /// Releases copies of no use, and has the next image copied if it fits. Never waits.
+    fn update(&self) {
         let mut state = self.state.lock();
         for failed in self.playbacks.registration_failures() {
-            if state.given_up.is_none() {
+            if state.disabled_reason.is_none() {
                 tracing::warn!(error = %failed, "no more images are held in hot memory; sessions go on without");
             }
-            state.given_up = Some(failed.to_string());
-            let is_it = |entry: &Entry| matches!(&entry.copy, Copy::Held { region, .. } if region.id() == failed.region_id);
-            if let Some(place) = state.entries.iter().position(is_it) {
-                self.let_go(&mut state, place, Copy::Refused);
+            state.disabled_reason = Some(failed.to_string());
+            let is_it = |entry: &Entry| matches!(&entry.copy, Copy::Resident { region, .. } if region.id() == failed.region_id);
+            if let Some(index) = state.entries.iter().position(is_it) {
+                self.release(&mut state, index, Copy::Failed);
             }
         }
-        self.forget_stale(&mut state);
+        self.release_stale(&mut state);
         self.free_unused(&mut state);
-        if state.given_up.is_none() && !state.is_copying() {
+        if state.disabled_reason.is_none() && !state.is_copying() {
             self.copy_next(&mut state);
         }
     }
 
-    /// Lets go of copies of images that are closed, or started over.
-    fn forget_stale(&self, state: &mut State) {
-        for place in (0..state.entries.len()).rev() {
-            let entry = &state.entries[place];
+    /// Releases copies of images that are closed, or started over.
+    fn release_stale(&self, state: &mut State) {
+        for index in (0..state.entries.len()).rev() {
+            let entry = &state.entries[index];
             let image = entry.image.upgrade();
             let is_stale = match (&image, &entry.copy) {
                 (None, _) => true,
-                (Some(image), Copy::Held { medium, .. }) => {
-                    !image.whole().is_some_and(|(current, _)| Arc::ptr_eq(&current, medium))
+                (Some(image), Copy::Resident { mapped_file, .. }) => {
+                    !image.whole().is_some_and(|(current, _)| Arc::ptr_eq(&current, mapped_file))
                 }
                 _ => false,
             };
             if is_stale {
-                self.let_go(state, place, Copy::None);
+                self.release(state, index, Copy::None);
             }
             if image.is_none() {
-                state.entries.swap_remove(place);
+                state.entries.swap_remove(index);
             }
         }
     }
 
     /// Takes an entry's copy away from the engine threads.
-    fn let_go(&self, state: &mut State, place: usize, instead: Copy) {
-        let before = std::mem::replace(&mut state.entries[place].copy, instead);
-        if let Copy::Held { medium, region } = before {
-            medium.set_hot(None);
-            // Of an image that is closed nobody else has it, and this is the control thread.
-            self.copier.discard(medium);
+    fn release(&self, state: &mut State, index: usize, instead: Copy) {
+        let before = std::mem::replace(&mut state.entries[index].copy, instead);
+        if let Copy::Resident { mapped_file, region } = before {
+            mapped_file.set_hot(None);
+            // This may be its last reference, and this is the control thread.
+            self.copier.discard(mapped_file);
             self.playbacks.unregister(&region);
-            state.leaving.push(region);
+            state.releasing.push(region);
         }
     }
 
-    /// Drops regions that nobody else has, where that may take time.
+    /// Drops regions without other references, on the copier's thread.
     fn free_unused(&self, state: &mut State) {
-        let (unused, leaving) =
-            state.leaving.drain(..).partition(|region: &Arc<Region>| Arc::strong_count(region) == 1);
-        state.leaving = leaving;
-        let unused: Vec<Arc<Region>> = unused;
+        let unused: Vec<_> =
+            state.releasing.extract_if(.., |region| Arc::strong_count(region) == 1).collect();
         if !unused.is_empty() && !self.copier.submit(move || drop(unused)) {
-            tracing::debug!("hot memory was given back at once: the copier has too much to do");
+            tracing::debug!("hot memory was freed at once: the copier has too much to do");
         }
     }
 
-    /// Has the image that was asked for last, of those that are played and fit, copied.
+    /// Has the most recently requested image copied, of those that are played and fit.
     fn copy_next(&self, state: &mut State) {
         let mut wanted: Vec<_> = state
             .entries
             .iter()
             .enumerate()
             .filter(|(_, entry)| entry.sessions > 0 && matches!(entry.copy, Copy::None))
-            .filter_map(|(place, entry)| Some((entry.asked, place, Whole::of(entry.image.upgrade()?)?)))
+            .filter_map(|(index, entry)| {
+                Some((entry.last_request, index, CompleteImage::of(entry.image.upgrade()?)?))
+            })
             .collect();
-        wanted.sort_by_key(|(asked, ..)| std::cmp::Reverse(*asked));
-        let Some((_, place, whole)) =
-            wanted.into_iter().find(|(.., whole)| state.could_have(whole.length, self.budget))
-        else {
-            return;
-        };
-        if !self.make_room(state, whole.length) {
-            return; // what leaves has not left yet: it is looked again
+        wanted.sort_by_key(|(last_request, ..)| std::cmp::Reverse(*last_request));
+        let mut fitting =
+            wanted.into_iter().filter(|(.., image)| state.fits_beside_played(image, self.budget));
+        let Some((_, index, complete)) = fitting.next() else { return };
+        drop(fitting);
+        if !self.make_room(state, complete.length) {
+            return; // regions are still in use: the next update tries again
         }
-        state.entries[place].copy = Copy::Making(whole.length);
+        state.entries[index].copy = Copy::Copying(complete.length);
         let memory = self.this.clone();
-        let image = state.entries[place].image.clone();
+        let image = state.entries[index].image.clone();
         let submitted = self.copier.submit(move || {
-            let copy = whole.copy();
+            let copy = complete.copy();
             if let Some(memory) = memory.upgrade() {
-                memory.copied_one(&image, whole, copy);
+                memory.finish_copy(&image, complete, copy);
             }
         });
         if !submitted {
-            state.entries[place].copy = Copy::None;
+            state.entries[index].copy = Copy::None;
         }
     }
 
-    /// Lets go of what nobody plays, least recently asked for first, until there is room; answers whether
+    /// Releases images without sessions, least recently requested first, until there is room; returns whether
     /// there is now.
     fn make_room(&self, state: &mut State, needed: u64) -> bool {
-        // What is leaving is as good as gone: nothing more goes for its sake.
-        while state.kept() + needed > self.budget {
-            let unused = |entry: &&Entry| entry.sessions == 0 && matches!(entry.copy, Copy::Held { .. });
-            let oldest = state.entries.iter().filter(unused).map(|entry| entry.asked).min();
-            let Some(place) = state.entries.iter().position(|entry| Some(entry.asked) == oldest) else {
-                return false;
+        // Regions being released are as good as gone: nothing more goes for their sake.
+        while state.held_bytes() + needed > self.budget {
+            let is_unused = |(_, entry): &(usize, &Entry)| {
+                entry.sessions == 0 && matches!(entry.copy, Copy::Resident { .. })
             };
-            self.let_go(state, place, Copy::None);
+            let unused = state.entries.iter().enumerate().filter(is_unused);
+            let Some((index, _)) = unused.min_by_key(|(_, entry)| entry.last_request) else { return false };
+            self.release(state, index, Copy::None);
         }
-        state.used() + needed <= self.budget
+        state.used_bytes() + needed <= self.budget
     }
 
-    /// A copy is there, or cannot be had; on the copier's thread.
-    fn copied_one(&self, image: &Weak<Image>, whole: Whole, copy: Result<Region, CopyError>) {
+    /// Ends a copy; on the copier's thread.
+    fn finish_copy(
+        &self,
+        image: &Weak<Image>,
+        complete: CompleteImage,
+        copy: Result<Region, ReadImageError>,
+    ) {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(image)) else { return };
+        let (asset, bytes) = (complete.image.name(), complete.length);
         match copy {
             Ok(region) => {
                 let region = Arc::new(region);
-                whole.medium.set_hot(Some(&region));
+                complete.mapped_file.set_hot(Some(&region));
                 self.playbacks.register(&region);
-                tracing::info!(
-                    asset = whole.image.name(),
-                    bytes = whole.length,
-                    "an image is held in hot memory"
-                );
-                entry.copy = Copy::Held { medium: whole.medium, region };
-                self.copied.fetch_add(1, Relaxed);
+                tracing::info!(asset, bytes, "an image is held in hot memory");
+                let mapped_file = Arc::clone(&complete.mapped_file);
+                entry.copy = Copy::Resident { mapped_file, region };
+                self.counters.copied.increment();
             }
             Err(error) => {
-                tracing::warn!(asset = whole.image.name(), bytes = whole.length, %error,
-                    "an image cannot be held in hot memory");
-                entry.copy = Copy::Refused;
+                tracing::warn!(asset, bytes, %error, "an image cannot be held in hot memory");
+                entry.copy = Copy::Failed;
             }
         }
         drop(state);
-        self.asked.notify_one();
+        self.wakeup.notify_one();
     }
 }
 
-/// Looks after it for as long as anybody else has it.
-async fn keep(memory: Weak<HotMemory>) {
+/// Updates the memory for as long as anybody else has it.
+async fn maintain(memory: Weak<HotMemory>) {
     while let Some(memory) = memory.upgrade() {
-        memory.look();
-        // Either is a reason to look again.
-        let _ = tokio::time::timeout(LOOK, memory.asked.notified()).await;
+        memory.update();
+        // Either is a reason for an update.
+        let _ = tokio::time::timeout(POLL_INTERVAL, memory.wakeup.notified()).await;
     }
 }
 
@@ -309,83 +308,76 @@ impl Drop for HotSession {
             entry.sessions -= 1;
         }
         drop(state);
-        self.memory.asked.notify_one();
+        self.memory.wakeup.notify_one();
     }
 }
 
 impl State {
-    /// Bytes of what is held and of what is being copied.
-    fn kept(&self) -> u64 {
+    fn resident(&self) -> impl Iterator<Item = (&Entry, &Arc<Region>)> {
+        self.entries.iter().filter_map(|entry| match &entry.copy {
+            Copy::Resident { region, .. } => Some((entry, region)),
+            _ => None,
+        })
+    }
+
+    /// Bytes of images that are resident or being copied.
+    fn held_bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.copy.bytes()).sum()
     }
 
-    /// The same, and of what is leaving.
-    fn used(&self) -> u64 {
-        self.kept() + self.leaving.iter().map(|region| region.length() as u64).sum::<u64>()
+    /// The same, and of regions being released.
+    fn used_bytes(&self) -> u64 {
+        self.held_bytes() + self.releasing.iter().map(|region| region.length() as u64).sum::<u64>()
     }
 
     fn is_copying(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry.copy, Copy::Making(_)))
+        self.entries.iter().any(|entry| matches!(entry.copy, Copy::Copying(_)))
     }
 
-    /// Returns whether so many bytes have room if all goes that nobody plays.
-    fn could_have(&self, length: u64, budget: u64) -> bool {
+    /// Returns whether an image fits if all images without sessions are released.
+    fn fits_beside_played(&self, image: &CompleteImage, budget: u64) -> bool {
         let played = self.entries.iter().filter(|entry| entry.sessions > 0);
-        played.map(|entry| entry.copy.bytes()).sum::<u64>() + length <= budget
-    }
-}
-
-impl Entry {
-    fn is_of(&self, image: &Arc<Image>) -> bool {
-        std::ptr::eq(self.image.as_ptr(), Arc::as_ptr(image))
+        played.map(|entry| entry.copy.bytes()).sum::<u64>() + image.length <= budget
     }
 }
 
 impl Copy {
     fn bytes(&self) -> u64 {
         match self {
-            Copy::None | Copy::Refused => 0,
-            Copy::Making(bytes) => *bytes,
-            Copy::Held { region, .. } => region.length() as u64,
+            Copy::None | Copy::Failed => 0,
+            Copy::Copying(bytes) => *bytes,
+            Copy::Resident { region, .. } => region.length() as u64,
         }
     }
 }
 
 /// A complete image, to be copied.
-struct Whole {
+struct CompleteImage {
     /// Dropped before the image, which has its file closed elsewhere.
-    medium: Arc<MappedFile>,
+    mapped_file: Arc<MappedFile>,
     image: Arc<Image>,
     length: u64,
 }
 
-/// An image could not be copied.
-#[derive(Debug, thiserror::Error)]
-enum CopyError {
-    #[error(transparent)]
-    Format(#[from] image::Error),
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl Whole {
-    /// An image, if it is complete and there is something in it.
-    fn of(image: Arc<Image>) -> Option<Whole> {
-        let (medium, length) = image.whole()?;
-        Some(Whole { medium, image, length })
+impl CompleteImage {
+    /// An image, if it is complete and not empty.
+    fn of(image: Arc<Image>) -> Option<CompleteImage> {
+        let (mapped_file, length) = image.whole()?;
+        Some(CompleteImage { mapped_file, image, length })
     }
 
-    /// A copy of all segments, each checked as it is before it is sent from the file. Should the image start
-    /// over meanwhile, this is a copy of what it was, which nobody plays, and is let go of.
-    fn copy(&self) -> Result<Region, CopyError> {
-        self.medium.copy(self.length, |bytes| {
+    /// Copies all segments, each checked as it is before it is sent from the file. Should the image start over
+    /// meanwhile, this is a copy of its past, and is released.
+    fn copy(&self) -> Result<Region, ReadImageError> {
+        self.mapped_file.copy(self.length, |bytes| {
             let segments = self.image.segments();
             let ends = segments.iter().skip(1).map(|next| next.first_departure_us);
             for (entry, until_us) in segments.iter().zip(ends.chain([u64::MAX])) {
                 let range = entry.offset as usize..(entry.offset + entry.length()) as usize;
                 let segment =
                     bytes.get(range).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-                entry.trains(self.image.plan(), until_us, segment)?;
+                let trains = entry.trains(self.image.plan(), until_us, segment);
+                trains.map_err(|error| ReadImageError::Format(entry.offset, error))?;
             }
             Ok(())
         })

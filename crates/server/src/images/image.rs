@@ -1,24 +1,24 @@
 //! A wire image that is open: a source of trains, complete or still being packed.
 
+use std::collections::HashMap;
 use std::io;
+use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use wirepath_datapath::MappedFile;
 use wirepath_engine::{BlockingPool, Waker};
 use wirepath_media::image::{Plan, SegmentEntry, Start};
-use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
+use wirepath_playback::{At, Cursor, Load, TrainSource};
 
+use super::progress::{Contents, Failure, Progress, SeekResult};
 use super::segment;
+use super::slot::{Loaded, Slot};
 use super::summary::Summary;
-use super::waiters::Waiters;
-
-/// Time for which a failure to read a segment is remembered, so that all who wait for the segment get it.
-const READ_FAILURE: Duration = Duration::from_secs(1);
 
 /// A wire image that is open. Its segments are read, checked and shared as playbacks request them.
 pub struct Image {
@@ -29,7 +29,7 @@ pub struct Image {
     pool: BlockingPool,
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
-    packing: Mutex<PackingOf>,
+    packing: Mutex<PackingState>,
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
 }
@@ -37,66 +37,16 @@ pub struct Image {
 /// Damage that was found in a file.
 pub(super) struct Damage {
     /// The file.
-    pub(super) medium: Arc<MappedFile>,
+    pub(super) mapped_file: Arc<MappedFile>,
     /// Generation of the image after it started over.
     pub(super) generation: u32,
     /// The damage.
     pub(super) error: String,
 }
 
-/// Contents of an image by now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// RTP packets.
-    pub packets: u64,
-    /// Trains of packets.
-    pub trains: u64,
-    /// Bytes that the image takes on the disk; while it is not complete, those reserved for it.
-    pub stored_bytes: u64,
-}
-
-/// Progress of packing an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// All that departs before this time, in microseconds from the start, can be played; more will come.
-    Growing {
-        /// The time in microseconds.
-        until_us: u64,
-    },
-    /// The whole image can be played.
-    Complete,
-    /// The image will not be complete. Playbacks keep the segments that they have, and get no more.
-    Failed(Failure),
-}
-
-/// Reason for which an image will not be complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// For the log and the operator: may name folders of this machine.
-    pub reason: Arc<str>,
-    /// For clients: names no folder.
-    pub public: Arc<str>,
-}
-
-/// Result of seeking a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeekResult {
-    /// At this place.
-    At {
-        /// The place.
-        cursor: Cursor,
-        /// Time of the place in microseconds from the start.
-        start_us: u64,
-    },
-    /// Not known yet: the image has not grown so far; see [`Image::progress`].
-    NotYet,
-    /// Nowhere: the image ends before.
-    BeyondEnd,
-}
-
 /// The generation that is being packed.
 #[derive(Default)]
-struct PackingOf {
+struct PackingState {
     wanted: u32,
     busy: bool,
 }
@@ -105,28 +55,12 @@ struct State {
     /// Number of times that the image started over because it was damaged. Reading and packing name the
     /// generation that they are for, so that results for an older one change nothing.
     generation: u32,
-    medium: Option<Arc<MappedFile>>,
+    mapped_file: Option<Arc<MappedFile>>,
     slots: Vec<Slot>,
     starts: Vec<Start>,
     summary: Summary,
-    waiters: Waiters,
-}
-
-struct Slot {
-    entry: SegmentEntry,
-    /// True if the checksum was right at least once while the image was open.
-    verified: bool,
-    /// True if a thread of the pool reads it.
-    loading: bool,
-    loaded: Loaded,
-}
-
-/// A segment that was read. It is kept here until a playback has it.
-enum Loaded {
-    No,
-    Fresh(Arc<Segment>),
-    Shared(Weak<Segment>),
-    Failed { at: Instant, reason: Arc<str> },
+    /// Wakers of playbacks, each with the number of the segment that it waits for: one at a time.
+    waiters: HashMap<Waker, u32>,
 }
 
 impl Image {
@@ -142,11 +76,11 @@ impl Image {
     ) -> Arc<Image> {
         let state = State {
             generation: 0,
-            medium: None,
+            mapped_file: None,
             slots: Vec::new(),
             starts: Vec::new(),
             summary,
-            waiters: Waiters::default(),
+            waiters: HashMap::new(),
         };
         Arc::new_cyclic(|this| Image {
             this: this.clone(),
@@ -193,17 +127,14 @@ impl Image {
     }
 
     /// Contents by now.
-    ///
-    /// # Errors
-    /// An error of `fstat`.
     pub fn contents(&self) -> io::Result<Contents> {
         let state = self.state.lock();
         let entries = || state.slots.iter().map(|slot| &slot.entry);
         Ok(Contents {
             packets: entries().map(|entry| entry.packets(&self.plan)).sum(),
             trains: entries().map(|entry| u64::from(entry.records)).sum(),
-            stored_bytes: match &state.medium {
-                Some(medium) => medium.file().metadata()?.len(),
+            stored_bytes: match &state.mapped_file {
+                Some(mapped_file) => mapped_file.file().metadata()?.len(),
                 None => 0,
             },
         })
@@ -223,9 +154,9 @@ impl Image {
     pub(super) fn whole(&self) -> Option<(Arc<MappedFile>, u64)> {
         let state = self.state.lock();
         let complete = *self.progress.borrow() == Progress::Complete;
-        let medium = state.medium.as_ref().filter(|_| complete)?;
+        let mapped_file = state.mapped_file.as_ref().filter(|_| complete)?;
         let last = &state.slots.last()?.entry;
-        Some((Arc::clone(medium), last.offset + last.length()))
+        Some((Arc::clone(mapped_file), last.offset + last.length()))
     }
 
     /// The segments by now.
@@ -235,9 +166,9 @@ impl Image {
 
     /// Finds the place to begin for a time in microseconds from the start: the last random access point at or
     /// before it, or that very time where there are none. The start of the image is always a place to begin.
-    pub fn locate(&self, at_us: u64) -> SeekResult {
+    pub(crate) fn locate(&self, at_us: u64) -> SeekResult {
         if at_us == 0 {
-            return SeekResult::At { cursor: Cursor::START, start_us: 0 };
+            return SeekResult::At(Cursor::START);
         }
         let state = self.state.lock();
         match *self.progress.borrow() {
@@ -253,17 +184,14 @@ impl Image {
         let before = state.starts.partition_point(|start| start.departure_us <= at_us);
         if let Some(start) = before.checked_sub(1).and_then(|index| state.starts.get(index)) {
             let at = At::Packet { train: start.train, packet: 0, skip: start.skip as u16 };
-            return SeekResult::At {
-                cursor: Cursor { segment: start.segment, at },
-                start_us: start.departure_us,
-            };
+            return SeekResult::At(Cursor { segment: start.segment, at });
         }
         if !state.starts.is_empty() {
-            return SeekResult::At { cursor: Cursor::START, start_us: 0 };
+            return SeekResult::At(Cursor::START);
         }
         let after = state.slots.partition_point(|slot| slot.entry.first_departure_us <= at_us);
         let segment = after.saturating_sub(1) as u32;
-        SeekResult::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
+        SeekResult::At(Cursor { segment, at: At::Time(at_us) })
     }
 
     /// Requests that a generation be packed. Returns whether the caller has to do it: one packs the image at
@@ -288,11 +216,11 @@ impl Image {
 
     /// Keeps the image in an empty file from now on. Returns whether the image still is of this generation,
     /// as do [`Image::grow`] and [`Image::end`], which otherwise change nothing.
-    pub(super) fn begin(&self, generation: u32, medium: MappedFile) -> bool {
+    pub(super) fn begin(&self, generation: u32, mapped_file: MappedFile) -> bool {
         let mut state = self.state.lock();
         let current = state.generation == generation;
         if current {
-            state.medium = Some(Arc::new(medium));
+            state.mapped_file = Some(Arc::new(mapped_file));
         }
         current
     }
@@ -318,14 +246,14 @@ impl Image {
         let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
         self.progress.send_replace(Progress::Growing { until_us });
         let end = state.slots.len() as u32;
-        let wakers = state.waiters.take(first..end);
+        let wakers = state.take_wakers(first..end);
         drop(state);
         wakers.iter().for_each(Waker::wake);
         true
     }
 
-    /// Ends the growth: all segments are there, or the failure says why not. Then the file is closed: an
-    /// image that nobody can play takes no room.
+    /// Ends the growth: all segments are there, or packing failed. The file of a failed image is closed,
+    /// which frees its space.
     pub(super) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
         let mut state = self.state.lock();
         if state.generation != generation {
@@ -342,7 +270,7 @@ impl Image {
                 (0, Some(state.empty()))
             }
         };
-        let wakers = state.waiters.take(waiting..);
+        let wakers = state.take_wakers(waiting..);
         drop(state); // engine threads must not wait until a file is closed
         drop(gone);
         wakers.iter().for_each(Waker::wake);
@@ -353,9 +281,9 @@ impl Image {
     fn load(&self, number: u32) {
         let index = number as usize;
         let Some(job) = self.to_load(index) else { return };
-        let result = segment::read(&job.medium, &self.plan, &job.entry, job.until_us, job.verified);
+        let result = segment::read(&job.mapped_file, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state.lock();
-        // The image may have started over meanwhile; then nobody needs this segment.
+        // The image may have started over meanwhile; then this segment is not needed.
         if state.generation != job.generation {
             return;
         }
@@ -374,7 +302,7 @@ impl Image {
                 drop(gone);
                 let error = format!("segment {number}: {error}");
                 if let Some(this) = self.this.upgrade() {
-                    (self.on_damage)(this, Damage { medium: job.medium, generation, error });
+                    (self.on_damage)(this, Damage { mapped_file: job.mapped_file, generation, error });
                 }
                 return; // playbacks that wait for the segment are woken when it is there again
             }
@@ -384,7 +312,7 @@ impl Image {
                 Some(error)
             }
         };
-        let wakers = state.waiters.take(number..=number);
+        let wakers = state.take_wakers(number..=number);
         drop(state);
         wakers.iter().for_each(Waker::wake);
         if let Some(error) = failure {
@@ -406,7 +334,7 @@ impl Image {
         let slot = state.slots.get(index)?;
         Some(LoadJob {
             generation: state.generation,
-            medium: Arc::clone(state.medium.as_ref()?),
+            mapped_file: Arc::clone(state.mapped_file.as_ref()?),
             entry: slot.entry,
             until_us: state.slots.get(index + 1).map_or(u64::MAX, |next| next.entry.first_departure_us),
             verified: slot.verified,
@@ -417,17 +345,23 @@ impl Image {
 /// A segment to be read, as it was when that was decided.
 struct LoadJob {
     generation: u32,
-    medium: Arc<MappedFile>,
+    mapped_file: Arc<MappedFile>,
     entry: SegmentEntry,
     until_us: u64,
     verified: bool,
 }
 
 impl State {
+    /// Takes out the wakers of these segments, to be woken when no lock is held.
+    #[must_use]
+    fn take_wakers(&mut self, segments: impl RangeBounds<u32>) -> Vec<Waker> {
+        self.waiters.extract_if(|_, segment| segments.contains(segment)).map(|(waker, _)| waker).collect()
+    }
+
     /// Takes out all references to the file, to be dropped where that may block.
     fn empty(&mut self) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         self.starts.clear();
-        (self.medium.take(), std::mem::take(&mut self.slots))
+        (self.mapped_file.take(), std::mem::take(&mut self.slots))
     }
 }
 
@@ -444,7 +378,7 @@ impl TrainSource for Image {
         let mut state = self.state.lock();
         let State { slots, waiters, .. } = &mut *state;
         let mut wait = || {
-            waker.into_iter().for_each(|waker| waiters.insert(waker, number));
+            waiters.extend(waker.map(|waker| (waker.clone(), number)));
             Load::Pending
         };
         let Some(slot) = slots.get_mut(number as usize) else {
@@ -470,31 +404,6 @@ impl TrainSource for Image {
 
     fn forget(&self, waker: &Waker) {
         self.state.lock().waiters.remove(waker);
-    }
-}
-
-impl Slot {
-    /// Takes the segment, if it is there, for a playback that keeps it from now on.
-    fn take(&mut self) -> Option<Arc<Segment>> {
-        let segment = match std::mem::replace(&mut self.loaded, Loaded::No) {
-            Loaded::No => None,
-            Loaded::Fresh(segment) => Some(segment),
-            Loaded::Shared(segment) => segment.upgrade(),
-            failed @ Loaded::Failed { .. } => {
-                self.loaded = failed;
-                None
-            }
-        }?;
-        self.loaded = Loaded::Shared(Arc::downgrade(&segment));
-        Some(segment)
-    }
-
-    /// Reason for which the segment could not be read, if that was a moment ago. Later it is tried again.
-    fn failed(&self) -> Option<Arc<str>> {
-        match &self.loaded {
-            Loaded::Failed { at, reason } if at.elapsed() < READ_FAILURE => Some(Arc::clone(reason)),
-            _ => None,
-        }
     }
 }
 

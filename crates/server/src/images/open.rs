@@ -1,48 +1,40 @@
-//! Which images are open, at rest, or failed a moment ago: bookkeeping that never waits for storage.
+//! Open, idle and failed images: bookkeeping that never waits for storage.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wirepath_media::image::{Identity, Recipe};
+use wirepath_media::image::Identity;
 
+use super::error::StoreError;
 use super::image::Image;
-use super::store::StoreError;
+use super::key::Key;
 
-/// Images that nobody plays are kept open up to this number, so that they need not be checked again.
-const RESTING: usize = 32;
+/// Most idle images, which are kept open so that they need not be checked again.
+const MAX_IDLE: usize = 32;
 
-/// They are kept for this long after they were last asked for, so that assets that were deleted become free.
+/// Time after the last request for which an idle image is kept: then the space of deleted assets is freed.
 pub(super) const IDLE_TTL: Duration = Duration::from_secs(60);
 
-/// For this long a failure is answered instead of being tried again.
-const FAILURE: Duration = Duration::from_secs(10);
+/// Time for which a failure is remembered instead of trying again.
+const FAILURE_TTL: Duration = Duration::from_secs(10);
 
-/// For this long after it was asked for, an image is packed though nobody holds it: between DESCRIBE and
+/// Time after the last request for which an image is packed though nobody holds it: between DESCRIBE and
 /// SETUP nobody does.
-const UNHELD: Duration = Duration::from_secs(10);
+const ABANDON_DELAY: Duration = Duration::from_secs(10);
 
-/// Key of an image: one version of a file has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    pub(super) recipe: Recipe,
-}
-
-/// Open images. Methods return the images that they let go of, to be dropped where files may be closed.
-pub(super) struct Open {
-    /// Time that images rest.
-    rest: Duration,
+/// Open images. Methods return the images that they remove, to be dropped where files may be closed.
+pub(super) struct OpenImages {
+    idle_ttl: Duration,
     images: HashMap<Key, Weak<Image>>,
-    /// Held by whoever opens the image of a key, so that two who ask at once share one.
-    doors: HashMap<Key, Weak<Mutex<()>>>,
-    resting: VecDeque<Resting>,
+    /// Held while the image of a key is opened, so that concurrent requests share it.
+    open_locks: HashMap<Key, Weak<Mutex<()>>>,
+    idle: VecDeque<Idle>,
     failures: HashMap<Key, Failure>,
 }
 
-struct Resting {
+struct Idle {
     image: Arc<Image>,
     used: Instant,
 }
@@ -53,53 +45,25 @@ struct Failure {
     at: Instant,
 }
 
-impl Key {
-    pub(super) fn of(identity: Identity, recipe: Recipe) -> Key {
-        Key { device: identity.device, inode: identity.inode, recipe }
-    }
-
-    /// Name in the cache.
-    pub(super) fn name(&self) -> String {
-        let Recipe { ts_per_packet, burst_us } = self.recipe;
-        format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
-    }
-
-    /// Returns whether `name` is such a name.
-    pub(super) fn is_name(name: &str) -> bool {
-        let numbers = || {
-            let (device, rest) = name.split_once('-')?;
-            let (inode, recipe) = rest.split_once('-')?;
-            let (ts_per_packet, burst_us) = recipe.split_once('x')?;
-            let recipe =
-                Recipe { ts_per_packet: ts_per_packet.parse().ok()?, burst_us: burst_us.parse().ok()? };
-            let hex = |digits| u64::from_str_radix(digits, 16).ok();
-            Some(Key { device: hex(device)?, inode: hex(inode)?, recipe })
-        };
-        // A number may be written in other ways (`+7`, `07`); only ours is.
-        numbers().is_some_and(|key| key.name() == name)
-    }
-}
-
-impl Open {
-    /// Nothing yet; what will be opened rests for `rest` after it was last asked for.
-    pub(super) fn new(rest: Duration) -> Open {
-        Open {
-            rest,
+impl OpenImages {
+    pub(super) fn new(idle_ttl: Duration) -> OpenImages {
+        OpenImages {
+            idle_ttl,
             images: HashMap::new(),
-            doors: HashMap::new(),
-            resting: VecDeque::new(),
+            open_locks: HashMap::new(),
+            idle: VecDeque::new(),
             failures: HashMap::new(),
         }
     }
 
-    /// The image, if it is open, or why there was none a moment ago.
+    /// The image, if it is open, or a recent failure to open it.
     pub(super) fn find(
         &mut self,
         key: Key,
         identity: Identity,
         now: Instant,
     ) -> Option<Result<Arc<Image>, StoreError>> {
-        self.failures.retain(|_, failure| now.duration_since(failure.at) < FAILURE);
+        self.failures.retain(|_, failure| now.duration_since(failure.at) < FAILURE_TTL);
         if let Some(failure) = self.failures.get(&key).filter(|failure| failure.identity == identity) {
             return Some(Err(failure.error.clone()));
         }
@@ -108,14 +72,14 @@ impl Open {
     }
 
     /// Lock to hold while the image of this key is opened.
-    pub(super) fn door(&mut self, key: Key) -> Arc<Mutex<()>> {
-        if let Some(door) = self.doors.get(&key).and_then(Weak::upgrade) {
-            return door;
+    pub(super) fn open_lock(&mut self, key: Key) -> Arc<Mutex<()>> {
+        if let Some(lock) = self.open_locks.get(&key).and_then(Weak::upgrade) {
+            return lock;
         }
-        self.doors.retain(|_, door| door.strong_count() > 0);
-        let door = Arc::default();
-        self.doors.insert(key, Arc::downgrade(&door));
-        door
+        self.open_locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        self.open_locks.insert(key, Arc::downgrade(&lock));
+        lock
     }
 
     /// Adds an image that was just opened.
@@ -124,56 +88,54 @@ impl Open {
         self.images.insert(key, Arc::downgrade(image));
     }
 
-    /// Keeps an image open for a while, whether anybody plays it or not, and lets go of those whose time is
-    /// over.
+    /// Keeps an image open for a while, whether anybody plays it or not; returns expired ones.
     #[must_use]
-    pub(super) fn rest(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> Vec<Arc<Image>> {
-        self.resting.retain(|resting| !Arc::ptr_eq(&resting.image, image));
+    pub(super) fn keep_idle(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> Vec<Arc<Image>> {
+        self.idle.retain(|idle| !Arc::ptr_eq(&idle.image, image));
         let identity = image.plan().identity;
         let failed = self.failures.get(&key).is_some_and(|failure| failure.identity == identity);
         if !failed && !image.has_failed() {
-            self.resting.push_back(Resting { image: Arc::clone(image), used: now });
+            self.idle.push_back(Idle { image: Arc::clone(image), used: now });
         }
-        self.let_go(now)
+        self.expire(now)
     }
 
-    /// Lets go of images that nobody asked for in a while. The longest unused are in front.
+    /// Removes images that were not requested in a while. The longest unused are in front.
     #[must_use]
-    pub(super) fn let_go(&mut self, now: Instant) -> Vec<Arc<Image>> {
-        let over =
-            self.resting.iter().take_while(|resting| now.duration_since(resting.used) >= self.rest).count();
-        let over = over.max(self.resting.len().saturating_sub(RESTING));
-        self.resting.drain(..over).map(|resting| resting.image).collect()
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Arc<Image>> {
+        let over = self.idle.iter().take_while(|idle| now.duration_since(idle.used) >= self.idle_ttl).count();
+        let over = over.max(self.idle.len().saturating_sub(MAX_IDLE));
+        self.idle.drain(..over).map(|idle| idle.image).collect()
     }
 
-    /// Time until an image may have rested long enough.
-    pub(super) fn next_over(&self, now: Instant) -> Duration {
-        let left = |resting: &Resting| self.rest.saturating_sub(now.duration_since(resting.used));
-        self.resting.front().map_or(self.rest, left)
+    /// Time until an image may expire.
+    pub(super) fn next_expiry(&self, now: Instant) -> Duration {
+        let left = |idle: &Idle| self.idle_ttl.saturating_sub(now.duration_since(idle.used));
+        self.idle.front().map_or(self.idle_ttl, left)
     }
 
-    /// Lets go of all images at rest.
+    /// Removes all idle images.
     #[must_use]
-    pub(super) fn let_all_go(&mut self) -> Vec<Arc<Image>> {
-        self.resting.drain(..).map(|resting| resting.image).collect()
+    pub(super) fn expire_all(&mut self) -> Vec<Arc<Image>> {
+        self.idle.drain(..).map(|idle| idle.image).collect()
     }
 
-    /// Remembers why an image failed; it rests no longer.
+    /// Remembers the failure of an image, which is idle no longer.
     pub(super) fn fail(&mut self, key: Key, image: &Image, error: StoreError, now: Instant) {
         self.failures.insert(key, Failure { identity: image.plan().identity, error, at: now });
-        self.remove_resting(image);
+        self.remove_idle(image);
     }
 
-    /// Returns whether nobody holds this image but its packer, nor asked for it lately. Then it is forgotten,
-    /// so that whoever asks for it from now on gets another.
+    /// Returns whether only the packer holds this image, and it was not requested lately. Then it is forgotten,
+    /// so that the next request opens another.
     pub(super) fn abandon(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> bool {
-        let resting = self.resting.iter().find(|resting| Arc::ptr_eq(&resting.image, image));
-        let lately = resting.is_some_and(|resting| now.duration_since(resting.used) < UNHELD);
-        let held = Arc::strong_count(image) - usize::from(resting.is_some()) > 1;
+        let idle = self.idle.iter().find(|idle| Arc::ptr_eq(&idle.image, image));
+        let lately = idle.is_some_and(|idle| now.duration_since(idle.used) < ABANDON_DELAY);
+        let held = Arc::strong_count(image) - usize::from(idle.is_some()) > 1;
         if lately || held {
             return false;
         }
-        self.remove_resting(image);
+        self.remove_idle(image);
         if self.images.get(&key).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(image))) {
             self.images.remove(&key);
         }
@@ -185,14 +147,9 @@ impl Open {
         self.images.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Number of open images.
-    pub(super) fn count(&self) -> usize {
-        self.images.values().filter(|image| image.strong_count() > 0).count()
-    }
-
     /// Removes an image that the caller holds: it is not dropped here.
-    fn remove_resting(&mut self, image: &Image) {
-        self.resting.retain(|resting| !std::ptr::eq(Arc::as_ptr(&resting.image), image));
+    fn remove_idle(&mut self, image: &Image) {
+        self.idle.retain(|idle| !std::ptr::eq(Arc::as_ptr(&idle.image), image));
     }
 }
 
@@ -201,7 +158,7 @@ mod tests {
     use super::*;
     use crate::images::{Failure as ImageFailure, Summary};
     use wirepath_engine::{BlockingPool, Priority};
-    use wirepath_media::image::Plan;
+    use wirepath_media::image::{Plan, Recipe};
 
     const RECIPE: Recipe = Recipe { ts_per_packet: 7, burst_us: 20_000 };
 
@@ -219,34 +176,34 @@ mod tests {
 
     #[test]
     fn an_image_that_nobody_asks_for_is_let_go_of_after_a_minute() {
-        let (mut open, now) = (Open::new(IDLE_TTL), Instant::now());
+        let (mut open, now) = (OpenImages::new(IDLE_TTL), Instant::now());
         let (old, _, old_image) = image(1);
         let (new, _, new_image) = image(2);
-        assert!(open.rest(old, &old_image, now).is_empty());
-        assert!(open.rest(new, &new_image, now + seconds(30)).is_empty());
-        assert!(open.let_go(now + seconds(59)).is_empty());
-        assert_eq!(open.next_over(now + seconds(59)), seconds(1));
-        let gone = open.let_go(now + seconds(60));
+        assert!(open.keep_idle(old, &old_image, now).is_empty());
+        assert!(open.keep_idle(new, &new_image, now + seconds(30)).is_empty());
+        assert!(open.expire(now + seconds(59)).is_empty());
+        assert_eq!(open.next_expiry(now + seconds(59)), seconds(1));
+        let gone = open.expire(now + seconds(60));
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old_image));
-        assert!(open.rest(new, &new_image, now + seconds(80)).is_empty());
-        assert!(open.let_go(now + seconds(139)).is_empty());
-        assert_eq!(open.let_go(now + seconds(140)).len(), 1);
-        assert_eq!(open.next_over(now + seconds(140)), IDLE_TTL, "nothing can be over before");
+        assert!(open.keep_idle(new, &new_image, now + seconds(80)).is_empty());
+        assert!(open.expire(now + seconds(139)).is_empty());
+        assert_eq!(open.expire(now + seconds(140)).len(), 1);
+        assert_eq!(open.next_expiry(now + seconds(140)), IDLE_TTL, "nothing can be over before");
     }
 
     #[test]
     fn a_failure_is_answered_for_ten_seconds_and_for_that_version_of_the_asset_only() {
-        let (mut open, now) = (Open::new(IDLE_TTL), Instant::now());
+        let (mut open, now) = (OpenImages::new(IDLE_TTL), Instant::now());
         let (key, identity, failed) = image(1);
         open.insert(key, &failed);
-        assert!(open.rest(key, &failed, now).is_empty());
+        assert!(open.keep_idle(key, &failed, now).is_empty());
         open.fail(key, &failed, StoreError::NotPlayable("no clock".to_owned()), now);
         assert_eq!(Arc::strong_count(&failed), 1, "it rests no longer");
         let changed = Identity { mtime_ns: 9, ..identity };
         assert!(open.find(key, changed, now).is_none());
         let answer = open.find(key, identity, now + seconds(9));
         assert!(matches!(answer, Some(Err(StoreError::NotPlayable(_)))));
-        assert!(open.rest(key, &failed, now + seconds(9)).is_empty());
+        assert!(open.keep_idle(key, &failed, now + seconds(9)).is_empty());
         assert_eq!(Arc::strong_count(&failed), 1, "nor does it begin to");
         failed.end(0, Err(ImageFailure { reason: "no clock".into(), public: "no clock".into() }));
         assert!(open.find(key, identity, now + seconds(10)).is_none());
@@ -254,11 +211,11 @@ mod tests {
 
     #[test]
     fn packing_is_abandoned_when_nobody_but_the_packer_holds_the_image() {
-        let (mut open, now) = (Open::new(IDLE_TTL), Instant::now());
+        let (mut open, now) = (OpenImages::new(IDLE_TTL), Instant::now());
         let (key, identity, packer) = image(1);
         let user = Arc::clone(&packer);
         open.insert(key, &packer);
-        assert!(open.rest(key, &user, now).is_empty());
+        assert!(open.keep_idle(key, &user, now).is_empty());
         assert!(!open.abandon(key, &packer, now + seconds(20)), "somebody has it");
         drop(user);
         assert!(!open.abandon(key, &packer, now + seconds(9)), "somebody asked for it a moment ago");
@@ -269,15 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn two_who_open_one_image_share_a_door() {
-        let mut open = Open::new(IDLE_TTL);
+    fn two_who_open_one_image_share_a_lock() {
+        let mut open = OpenImages::new(IDLE_TTL);
         let (key, ..) = image(1);
         let (other, ..) = image(2);
-        let door = open.door(key);
-        assert!(Arc::ptr_eq(&door, &open.door(key)));
-        assert!(!Arc::ptr_eq(&door, &open.door(other)));
-        drop(door);
-        let _third = open.door(image(3).0);
-        assert_eq!(open.doors.len(), 1, "doors that nobody uses are forgotten");
+        let open_lock = open.open_lock(key);
+        assert!(Arc::ptr_eq(&open_lock, &open.open_lock(key)));
+        assert!(!Arc::ptr_eq(&open_lock, &open.open_lock(other)));
+        drop(open_lock);
+        let _third = open.open_lock(image(3).0);
+        assert_eq!(open.open_locks.len(), 1, "open_locks that nobody uses are forgotten");
     }
 }

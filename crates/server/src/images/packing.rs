@@ -1,4 +1,4 @@
-//! Packing an asset's file into an image's file; the thinking is done in `wirepath_media::pack`.
+//! Packs an asset's file into an image's file, by `wirepath_media::pack`.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,9 @@ use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
 use wirepath_media::ts::PACKET_LENGTH;
 
-use super::cache::Draft;
+use super::error::{StoreError, identity, io_error};
 use super::image::Image;
-use super::store::{StoreError, identity, io_error};
+use super::image_folder::Draft;
 use super::summary::Summary;
 
 /// Bytes of the asset that are read at a time.
@@ -52,7 +52,7 @@ pub(super) struct Packing {
     packer: Packer,
     /// Bytes of the asset that have been read.
     offset: u64,
-    /// Its first segment is there: somebody can begin to play.
+    /// True if its first segment is there: playbacks can begin.
     has_segment: bool,
 }
 
@@ -78,9 +78,9 @@ impl Packing {
     pub(super) fn begin(draft: Draft, image: &Image, generation: u32) -> Result<Box<Packing>, StoreError> {
         let plan = image.plan();
         let file = draft.file().try_clone().map_err(writing)?;
-        let medium = MappedFile::new(file, length_bound(plan))
+        let mapped_file = MappedFile::new(file, length_bound(plan))
             .map_err(|source| io_error("mapping the wire image", source))?;
-        if !image.begin(generation, medium) {
+        if !image.begin(generation, mapped_file) {
             return Err(StoreError::Stopped);
         }
         let packer = Packer::new(*plan).map_err(|error| StoreError::NotPlayable(error.to_string()))?;
@@ -124,7 +124,7 @@ impl Packing {
     fn finish(mut self: Box<Self>, asset: &File, image: &Image, generation: u32) -> Result<Step, StoreError> {
         let summary = self.packer.finish().map_err(not_playable)?;
         write_segments(&mut self.packer, &self.draft, image, generation)?;
-        if identity(asset).map_err(reading)? != image.plan().identity {
+        if identity(asset)? != image.plan().identity {
             let reason = "the asset was changed while it was being packed".to_owned();
             return Err(StoreError::NotPlayable(reason));
         }
@@ -144,11 +144,7 @@ impl Packed {
         draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
         draft.file().write_all_at(&summary.header.encode(), 0).map_err(writing)?;
         draft.publish(table.offset + table.length).map_err(writing)?;
-        Ok(Summary {
-            duration_us: Some(summary.header.duration_us),
-            payload_bytes: summary.header.payload_bytes,
-            description: summary.table.description,
-        })
+        Ok(Summary::of(&summary.header, summary.table.description))
     }
 }
 

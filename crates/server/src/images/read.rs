@@ -1,4 +1,4 @@
-//! Reading what an image's file says about it.
+//! Reading the header and the table of an image's file.
 
 use std::fs::File;
 use std::io;
@@ -7,36 +7,34 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use wirepath_media::image::{self, Header, Table};
 
-/// An image's header and table cannot be used. Where [`ReadImageError::is_damage`], the file is at fault:
+/// An image, or a part of one, cannot be read. Where [`ReadImageError::is_damage`], the file is at fault:
 /// packing its asset again makes a good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadImageError {
-    /// They are not what they should be.
-    #[error("at byte {offset}: {error}")]
-    Format {
-        /// Byte of the file at which the part that is wrong begins.
-        offset: u64,
-        /// The fault.
-        error: image::Error,
-    },
-    /// They cannot be read.
+    /// The part at this byte of the file is not what it should be.
+    #[error("at byte {0}: {1}")]
+    Format(u64, image::Error),
+    /// Reading failed.
     #[error("it cannot be read: {0}")]
     Read(#[from] io::Error),
+    /// The reader panicked.
+    #[error("reading it panicked; the log says where")]
+    Panicked,
 }
 
 impl ReadImageError {
-    /// Returns whether the file does not give back what was written. Else a limit of this process or machine
-    /// is at fault.
-    pub fn is_damage(&self) -> bool {
+    /// Returns whether the file has lost its contents. Else a limit of this process or machine is at fault.
+    pub(super) fn is_damage(&self) -> bool {
         match self {
-            ReadImageError::Format { .. } => true,
+            ReadImageError::Format(..) => true,
             ReadImageError::Read(error) => is_lost(error),
+            ReadImageError::Panicked => false,
         }
     }
 }
 
-/// Returns whether this says that what was written is not there any more: the file is too short, the disk
-/// cannot read it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little
+/// Returns whether an error means that the written bytes are lost: the file is too short, the disk cannot read
+/// it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little
 /// memory or too many descriptors say nothing about the file.
 pub(super) fn is_lost(error: &io::Error) -> bool {
     let lost = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
@@ -45,11 +43,8 @@ pub(super) fn is_lost(error: &io::Error) -> bool {
 }
 
 /// Reads and checks the header and the table of an image.
-///
-/// # Errors
-/// [`ReadImageError`].
 pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
-    let format = |offset| move |error| ReadImageError::Format { offset, error };
+    let format = |offset| move |error| ReadImageError::Format(offset, error);
     let length = file.metadata()?.len();
     let mut page = vec![0; length.min(image::PAGE) as usize];
     file.read_exact_at(&mut page, 0)?;

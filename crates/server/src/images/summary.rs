@@ -1,19 +1,24 @@
 //! Description of an asset for clients.
 
-use wirepath_media::image::Description;
+use wirepath_media::image::{Description, Header};
 
 /// Description of an asset: exact once its image is complete, before that estimated from its head and tail.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Its length in time, in microseconds, if that is known.
+    /// Duration in microseconds, if that is known.
     pub duration_us: Option<u64>,
-    /// Bytes that are played.
+    /// Payload bytes.
     pub payload_bytes: u64,
     /// Programmes and warnings.
     pub description: Description,
 }
 
 impl Summary {
+    /// Summary of a complete image.
+    pub(super) fn of(header: &Header, description: Description) -> Summary {
+        Summary { duration_us: Some(header.duration_us), payload_bytes: header.payload_bytes, description }
+    }
+
     /// Mean bit rate of the payload in bits per second, if the duration is known.
     pub fn bits_per_second(&self) -> Option<u64> {
         let duration_us = self.duration_us.filter(|duration_us| *duration_us > 0)?;

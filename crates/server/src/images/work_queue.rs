@@ -1,40 +1,29 @@
-//! Threads that do long work in turns, so that what is long keeps nobody waiting who only wants a beginning.
+//! Threads that do long work in turns, so that long work does not delay the beginnings of others.
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use wirepath_engine::{BlockingPool, Priority};
+use wirepath_engine::{BlockingPool, Priority, catch_panic};
 
-/// Work that has begun and is not done; more has to wait for its first turn. Each holds some memory, and room
-/// on the disk.
+/// Most works that have begun; more wait for their first turn. Each holds some memory, and disk space.
 const BEGUN: usize = 32;
 
-/// Work that may wait for its first turn; more is refused.
+/// Most works that wait for their first turn; more are refused.
 const WAITING: usize = 1024;
 
-/// First turns in a row before one of the others gets one: they are short, and somebody plays what the others
-/// make.
+/// Most first turns in a row before work that has begun gets one: first turns are short, but clients wait for
+/// the others, too.
 const FIRST_IN_A_ROW: usize = 8;
 
-/// Something that is done in turns.
-pub(super) trait Work: Send + 'static {
-    /// Does some of it. The first turn should be the shortest.
-    fn turn(&mut self) -> Turn;
+/// Work that is done in turns.
+pub(super) trait Work: Send + Sized + 'static {
+    /// Does some of it; returns the work if there is more to do. The first turn should be the shortest.
+    fn turn(self) -> Option<Self>;
 }
 
-/// Result of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// There is more to do.
-    More,
-    /// It is done.
-    Done,
-}
-
-/// The threads and what waits for them. They end when this is dropped, with what waits.
+/// Threads and the work that waits for them. They end when this is dropped, with that work.
 pub(super) struct WorkQueue<W: Work> {
     shared: Arc<Shared<W>>,
 }
@@ -56,9 +45,6 @@ struct Queue<W> {
 
 impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
-    ///
-    /// # Errors
-    /// An error of starting a thread.
     pub(super) fn start(name: &str, threads: usize) -> io::Result<WorkQueue<W>> {
         let queue = Queue {
             new: VecDeque::new(),
@@ -77,18 +63,16 @@ impl<W: Work> WorkQueue<W> {
         Ok(WorkQueue { shared })
     }
 
-    /// Has work done, the first turn before any turns of what has begun already; answers whether there was
-    /// room for it.
-    #[must_use]
-    pub(super) fn submit(&self, work: W) -> bool {
+    /// Queues work, its first turn before those of work that has begun; returns it if there is no room.
+    pub(super) fn submit(&self, work: W) -> Result<(), W> {
         let mut queue = self.shared.queue.lock();
         if queue.new.len() >= WAITING {
-            return false;
+            return Err(work);
         }
         queue.new.push_back(work);
         drop(queue);
         self.shared.changed.notify_one();
-        true
+        Ok(())
     }
 }
 
@@ -105,19 +89,19 @@ impl<W: Work> Drop for WorkQueue<W> {
 
 impl<W: Work> Shared<W> {
     fn run(&self) {
-        while let Some(mut work) = self.next() {
-            // Work that panics is a bug of ours, but not a reason to stop doing the rest.
-            let turn = catch_unwind(AssertUnwindSafe(|| work.turn())).unwrap_or_else(|_| {
-                tracing::error!("work panicked; what it was to do is not done");
-                Turn::Done
+        while let Some(work) = self.next() {
+            // A panic is a bug of ours, but not a reason to stop other work.
+            let rest = catch_panic(|| work.turn()).unwrap_or_else(|_| {
+                tracing::error!("work panicked; it is given up");
+                None
             });
             let mut queue = self.queue.lock();
-            match turn {
-                Turn::More if !queue.ended => queue.begun.push_back(work),
-                _ => {
+            match rest {
+                Some(work) if !queue.ended => queue.begun.push_back(work),
+                done => {
                     queue.begun_count -= 1;
                     drop(queue);
-                    drop(work);
+                    drop(done);
                 }
             }
             self.changed.notify_one();
@@ -168,11 +152,11 @@ mod tests {
     }
 
     impl Work for Told {
-        fn turn(&mut self) -> Turn {
+        fn turn(mut self) -> Option<Told> {
             self.tell.send(self.name).unwrap();
             self.leave.lock().recv().unwrap();
             self.turns -= 1;
-            if self.turns == 0 { Turn::Done } else { Turn::More }
+            (self.turns > 0).then_some(self)
         }
     }
 
@@ -193,7 +177,7 @@ mod tests {
     impl Fixture {
         fn submit(&self, name: usize, turns: usize) {
             let (tell, leave) = (self.tell.clone(), Arc::clone(&self.leave));
-            assert!(self.turns.submit(Told { name, turns, tell, leave }));
+            assert!(self.turns.submit(Told { name, turns, tell, leave }).is_ok());
         }
 
         /// Number of the work that has a turn now.
@@ -253,15 +237,15 @@ mod tests {
     fn work_that_panics_ends_nothing_else() {
         struct Bug(Sender<()>, bool);
         impl Work for Bug {
-            fn turn(&mut self) -> Turn {
+            fn turn(self) -> Option<Bug> {
                 assert!(!self.1, "on purpose");
                 self.0.send(()).unwrap();
-                Turn::Done
+                None
             }
         }
         let (tell, told) = channel();
         let turns = WorkQueue::start("turn", 1).unwrap();
-        assert!(turns.submit(Bug(tell.clone(), true)) && turns.submit(Bug(tell, false)));
+        assert!(turns.submit(Bug(tell.clone(), true)).is_ok() && turns.submit(Bug(tell, false)).is_ok());
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }
 }

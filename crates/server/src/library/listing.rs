@@ -1,8 +1,7 @@
 //! Contents of folders.
 
 use super::asset::{identity, modified_s};
-use super::resolve::is_hidden;
-use super::{FindError, Served};
+use super::{FindError, Served, is_hidden};
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,42 +9,38 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 /// Entries in a listing at most; of a larger folder, as many as the file system names first.
-pub const LISTING_LIMIT: usize = 10_000;
+pub(crate) const LISTING_LIMIT: usize = 10_000;
 
 /// The folders and files in a folder, folders first, each sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FolderListing {
-    /// The entries.
-    pub entries: Vec<Entry>,
+pub(crate) struct FolderListing {
+    pub(crate) entries: Vec<Entry>,
     /// True if there are more than [`LISTING_LIMIT`].
-    pub truncated: bool,
+    pub(crate) truncated: bool,
 }
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
-    /// Kind.
-    pub kind: EntryKind,
+pub(crate) struct Entry {
+    pub(crate) kind: EntryKind,
     /// Its name: bytes, as in the file system.
-    pub name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// Size in bytes; 0 for a folder.
-    pub size: u64,
+    pub(crate) size: u64,
     /// When it was last modified, in seconds since 1970.
-    pub modified_s: u64,
-    /// True if it begins as a transport stream does; none if nobody looked.
-    pub is_stream: Option<bool>,
+    pub(crate) modified_s: u64,
+    /// True if it begins as a transport stream does; none if unknown.
+    pub(crate) is_stream: Option<bool>,
 }
 
 /// Kinds of entries. Everything else is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EntryKind {
-    /// A folder.
+pub(crate) enum EntryKind {
     Folder,
-    /// A regular file.
     File,
 }
 
-/// Reads a folder. `look` says what a name stands for that is a symbolic link.
+/// Reads a folder. `look` resolves a name that is a symbolic link.
 pub(super) fn read(
     folder: &OwnedFd,
     look: impl Fn(&[u8]) -> Option<Stat>,
@@ -68,7 +63,7 @@ pub(super) fn read(
     Ok(FolderListing::of(entries, false))
 }
 
-/// Lists what is served under names of its own.
+/// Lists the root above several served folders and files.
 pub(super) fn top(named: &BTreeMap<OsString, Served>) -> FolderListing {
     let entries = named.iter().filter_map(|(name, served)| {
         let path = served.file.as_ref().map_or(&b"."[..], |file| file.as_bytes());

@@ -1,7 +1,7 @@
 //! Paths below a served folder, resolved by the kernel.
 
 use super::asset::identity;
-use super::{Asset, FindError, FolderListing, Found, listing};
+use super::{Asset, FindError, FolderListing, Found, is_hidden, listing};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXE
 /// To look at only.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// A folder, held open so that renaming it does not move what is served.
+/// A served folder, held open so that renaming it changes nothing.
 #[derive(Debug)]
 pub(super) struct ServedFolder {
     fd: OwnedFd,
@@ -76,11 +76,6 @@ impl ServedFolder {
         }
         Err(Errno::AGAIN)
     }
-}
-
-/// Returns whether a name is kept from clients.
-pub(super) fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".")
 }
 
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! A tree of real files, links, pipes and sockets, asked by path.
 
+use super::listing::LISTING_LIMIT;
 use super::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

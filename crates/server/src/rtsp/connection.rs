@@ -1,8 +1,8 @@
-//! One RTSP connection: bytes in, bytes out, and when to give up.
+//! One RTSP connection: bytes in, bytes out, time limits.
 
 use super::counters::{EndReason, TimeoutReason};
 use super::handler::RequestHandler;
-use super::listener::{SERVER_NAME, Shared};
+use super::shared::{SERVER_NAME, Shared};
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const READ_SIZE: usize = 4096;
 /// Bytes of further requests kept while one is being answered.
 const SPILL_LIMIT: usize = 64 * 1024;
 
-/// A client that has closed its side may still wait for an answer for so long; its sessions end after it.
+/// Time for which a client that has closed its side may still wait for an answer; then its sessions end.
 const CLOSING_GRACE: Duration = Duration::from_millis(800);
 
 /// Time limit of writing a response.
@@ -32,7 +32,7 @@ const LINGER_LIMIT: Duration = Duration::from_secs(1);
 /// Serves a connection to its end, and ends its sessions with it.
 pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, shutdown: watch::Receiver<bool>) {
     let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
-        return; // It was gone before it was looked at.
+        return; // It is gone already.
     };
     let (read, write) = stream.into_split();
     let mut connection = Connection {
@@ -57,9 +57,9 @@ struct Connection {
     write: OwnedWriteHalf,
     reader: Reader,
     shutdown: watch::Receiver<bool>,
-    /// When something last came.
+    /// Time when bytes last came.
     heard: Instant,
-    /// When the request began of which a part is there.
+    /// Beginning of a request that has not arrived completely.
     request_begun: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ enum End {
     Lost,
     /// It had no session and sent nothing.
     Idle,
-    /// A request did not come to its end, or an answer was not taken.
+    /// A request or the writing of an answer timed out.
     Slow,
     /// The server shuts down.
     Drained,
@@ -81,23 +81,22 @@ enum End {
 impl Connection {
     async fn run(&mut self) -> End {
         loop {
-            while let Some(item) = self.reader.next_item() {
-                if let Err(end) = self.serve_item(item).await {
-                    return end;
-                }
-            }
-            if *self.shutdown.borrow() {
-                return End::Drained;
-            }
-            self.note_progress();
-            if let Err(end) = self.wait().await {
+            if let Err(end) = self.step().await {
                 return end;
             }
         }
     }
 
-    /// Waits for whatever is next.
-    async fn wait(&mut self) -> Result<(), End> {
+    /// Answers the requests that have arrived, and waits for what is next.
+    async fn step(&mut self) -> Result<(), End> {
+        while let Some(item) = self.reader.next_item() {
+            self.serve_item(item).await?;
+        }
+        if *self.shutdown.borrow() {
+            return Err(End::Drained);
+        }
+        let begun = self.request_begun.unwrap_or_else(Instant::now);
+        self.request_begun = self.reader.is_inside_request().then_some(begun);
         let deadline = self.deadline();
         tokio::select! {
             more = self.inbox.fill(&mut self.reader) => match more {
@@ -106,22 +105,15 @@ impl Connection {
             },
             event = self.handler.next_event() => {
                 if let Some(event) = event {
-                    self.handler.follow(&event).await;
+                    self.handler.handle(&event).await;
                 }
                 // If that ended the last session, idling begins now.
                 self.heard = Instant::now();
             }
-            () = sleep_until(deadline) => return self.give_up_on_time().await,
-            told = self.shutdown.changed() => return told.map_err(|_| End::Drained),
+            () = sleep_until(deadline) => return self.time_out().await,
+            changed = self.shutdown.changed() => return changed.map_err(|_| End::Drained),
         }
         Ok(())
-    }
-
-    fn note_progress(&mut self) {
-        self.request_begun = match self.request_begun {
-            begun @ Some(_) if self.reader.is_inside_request() => begun,
-            _ => self.reader.is_inside_request().then(Instant::now),
-        };
     }
 
     fn deadline(&self) -> Instant {
@@ -130,7 +122,7 @@ impl Connection {
         request.map_or(next, |request| request.min(next))
     }
 
-    async fn give_up_on_time(&mut self) -> Result<(), End> {
+    async fn time_out(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if self.request_begun.is_some_and(|begun| begun + self.shared.options.request_timeout <= now) {
             self.shared.counters.connections_timed_out.increment(TimeoutReason::Request);
@@ -139,7 +131,7 @@ impl Connection {
         let had_sessions = !self.handler.sessions.is_empty();
         self.handler.expire(now).await;
         if had_sessions {
-            // What is left is looked at anew; without sessions, idling begins now.
+            // Without sessions, idling begins now.
             self.heard = now;
         } else if self.heard + self.shared.options.idle_timeout <= now {
             self.shared.counters.connections_timed_out.increment(TimeoutReason::Idle);
@@ -190,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Ends the sessions first: their packets must not outlive the connection while it is being polite.
+    /// Ends the sessions, whose packets must not outlive the connection, then closes it.
     async fn close(mut self, end: End) {
         let reason = if matches!(end, End::Drained) { EndReason::Shutdown } else { EndReason::Disconnected };
         self.handler.end_all(reason).await;
@@ -198,12 +190,11 @@ impl Connection {
             return;
         }
         if matches!(end, End::Slow) && self.request_begun.is_some() {
-            let refusal =
-                Refusal::new(StatusCode::RequestTimeout, "the request did not come to its end in time");
-            // It is being closed; whether the client still takes this does not matter.
+            let refusal = Refusal::new(StatusCode::RequestTimeout, "request timed out");
+            // The client may not take this any more.
             _ = self.send(Response::refusal(&Refusal { close: true, ..refusal })).await;
         }
-        // Closed by the client in between, or closed now: the same.
+        // The client may have closed it meanwhile.
         _ = self.write.shutdown().await;
         _ = timeout(LINGER_LIMIT, self.inbox.drain()).await;
     }
@@ -214,7 +205,7 @@ struct Inbox {
     half: OwnedReadHalf,
     /// Bytes that came while a request was being answered.
     spill: Vec<u8>,
-    /// Nothing more comes.
+    /// True at the end of the client's bytes.
     over: bool,
 }
 

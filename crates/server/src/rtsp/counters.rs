@@ -5,12 +5,9 @@ use wirepath_net::Exceeded;
 
 label! {
     /// Limit because of which a connection or session was refused.
-    pub enum RefusalReason: "reason" {
-        /// Limit of the server.
+    pub(super) enum RefusalReason: "reason" {
         Total = "total_limit",
-        /// Limit for the client's address.
         Address = "address_limit",
-        /// Limit for the client's connection.
         Connection = "connection_limit",
     }
 }
@@ -30,26 +27,21 @@ label! {
 label! {
     /// Reason for which a session ended.
     pub(super) enum EndReason: "reason" {
-        /// The client sent TEARDOWN.
         Teardown = "teardown",
         /// The client was silent for too long.
         Timeout = "timeout",
-        /// The connection ended.
         Disconnected = "disconnected",
-        /// The client's port is unreachable.
         Unreachable = "unreachable",
-        /// Playing failed.
         Failed = "failed",
-        /// The server shut down.
         Shutdown = "shutdown",
     }
 }
 
 counters! {
     /// Counters of an RTSP listener.
-    pub struct Counters;
+    pub(super) struct Counters;
     /// Snapshot of the counters of an RTSP listener.
-    pub(crate) struct Counts;
+    pub(super) struct Counts;
 
     /// RTSP connections that are open.
     connections: Gauge,

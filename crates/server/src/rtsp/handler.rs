@@ -1,11 +1,11 @@
 //! Request handler of a connection: the methods are in `methods`, their shared parts here.
 
 use super::counters::EndReason;
-use super::listener::Shared;
 use super::player::{OpenError, Presentation};
 use super::ports::canonical;
 use super::session::{EventKind, EventSender, Session, SessionEvent};
-use super::timeline::Stretch;
+use super::session_state::PlayRange;
+use super::shared::Shared;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ impl RequestHandler {
         Self { shared, local, peer, sessions: HashMap::new(), events, inbox }
     }
 
-    /// Answers a request. If this is dropped before it is done, what was asked of a playback may still be
-    /// done; so it is dropped only with the connection, whose sessions end then.
+    /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
+    /// dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
         let answer = match timeout(self.shared.options.answer_timeout, self.dispatch(request)).await {
             Ok(answer) => answer,
@@ -60,10 +60,10 @@ impl RequestHandler {
         let id = request.session().filter(|_| request.method == Method::Play);
         let why = match id.and_then(|id| self.sessions.get_mut(id)) {
             Some(session) => {
-                session.call_off();
-                "the storage takes too long; the session rests now, try again later"
+                session.cancel();
+                "storage timed out; the session is paused, try again later"
             }
-            None => "the storage takes too long; try again later",
+            None => "storage timed out; try again later",
         };
         refuse(StatusCode::ServiceUnavailable, why)
     }
@@ -71,7 +71,7 @@ impl RequestHandler {
     async fn dispatch(&mut self, request: &Request) -> Answer {
         match &request.method {
             method @ (Method::Extension(_) | Method::PlayNotify) => {
-                let why = format!("{} is no method of RTSP/1.0", <&str>::from(method));
+                let why = format!("unknown method {}", <&str>::from(method));
                 return Err(refuse(StatusCode::NotImplemented, why));
             }
             Method::Announce | Method::Record | Method::Redirect => {
@@ -83,7 +83,7 @@ impl RequestHandler {
             return Err(refuse(StatusCode::OptionNotSupported, "no option is supported"));
         }
         if let Some(id) = request.session() {
-            self.session(id)?.record.heard.again();
+            self.session(id)?.info.note_heard();
         }
         match request.method {
             Method::Describe => self.describe(request).await,
@@ -101,31 +101,29 @@ impl RequestHandler {
         self.inbox.recv().await
     }
 
-    /// Follows what a playback did.
-    pub(super) async fn follow(&mut self, event: &SessionEvent) {
-        // A session that has ended meanwhile has nothing to follow.
+    /// Handles an event of a playback, unless its session has ended.
+    pub(super) async fn handle(&mut self, event: &SessionEvent) {
         let Some(session) = self.sessions.values_mut().find(|session| session.key() == event.key) else {
             return;
         };
-        if let Some(reason) = session.follow(&event.kind) {
+        if let Some(reason) = session.handle(&event.kind) {
             let id = session.id.clone();
             self.end(&id, reason).await;
         }
     }
 
-    /// When the first session will have been silent for too long.
+    /// Time at which the first session will have been silent for too long.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let silent = self.sessions.values().map(|session| session.record.heard.at()).min()?;
+        let silent = self.sessions.values().map(|session| session.info.heard()).min()?;
         Some(silent + self.shared.options.session_timeout)
     }
 
     /// Ends the sessions that have been silent for too long.
     pub(super) async fn expire(&mut self, now: Instant) {
         let limit = self.shared.options.session_timeout;
-        let silent = |session: &&Session| session.record.heard.at() + limit <= now;
-        let ids: Vec<String> =
-            self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
-        end(ids.iter().filter_map(|id| self.sessions.remove(id)).collect(), EndReason::Timeout).await;
+        let silent = self.sessions.extract_if(|_, session| session.info.heard() + limit <= now);
+        let silent = silent.map(|(_, session)| session).collect();
+        end(silent, EndReason::Timeout).await;
     }
 
     pub(super) async fn end_all(&mut self, reason: EndReason) {
@@ -140,7 +138,7 @@ impl RequestHandler {
     /// leaks is of no use.
     pub(super) fn session(&mut self, id: &str) -> Result<&mut Session, Refusal> {
         let unknown =
-            || refuse(StatusCode::SessionNotFound, "this connection has no such session; SETUP makes one");
+            || refuse(StatusCode::SessionNotFound, "no such session on this connection; send SETUP");
         self.sessions.get_mut(id).ok_or_else(unknown)
     }
 
@@ -148,7 +146,7 @@ impl RequestHandler {
     /// section 14.3 asks to be forgiving here).
     pub(super) fn named_session(&mut self, request: &Request) -> Result<&mut Session, Refusal> {
         let Some(id) = request.session() else {
-            return Err(refuse(StatusCode::SessionNotFound, "there is no Session header; SETUP gives one"));
+            return Err(refuse(StatusCode::SessionNotFound, "missing Session header; send SETUP first"));
         };
         let resource = resource(request)?;
         let session = self.session(id)?;
@@ -158,10 +156,10 @@ impl RequestHandler {
         Err(refuse(StatusCode::NotFound, "the session is about another URL"))
     }
 
-    /// Plays a stretch and waits until the first packet leaves.
-    pub(super) async fn start(&mut self, id: &str, stretch: Stretch) -> Result<Position, Refusal> {
+    /// Plays a range and waits until the first packet leaves.
+    pub(super) async fn start(&mut self, id: &str, range: PlayRange) -> Result<Position, Refusal> {
         let session = self.session(id)?;
-        let (key, ticket) = (session.key(), session.start(stretch));
+        let (key, ticket) = (session.key(), session.start(range));
         self.wait(key, |kind| match kind {
             EventKind::Started(number, _, result) if *number == ticket => Some(result.clone()),
             _ => None,
@@ -169,7 +167,7 @@ impl RequestHandler {
         .await
     }
 
-    /// Waits for one session's news, and follows all others' meanwhile.
+    /// Waits for an event of one session, and handles all others' meanwhile.
     pub(super) async fn wait<T>(
         &mut self,
         key: u64,
@@ -178,7 +176,7 @@ impl RequestHandler {
         while self.sessions.values().any(|session| session.key() == key) {
             let Some(event) = self.inbox.recv().await else { break };
             let found = if event.key == key { is_awaited(&event.kind) } else { None };
-            self.follow(&event).await;
+            self.handle(&event).await;
             if let Some(result) = found {
                 return result.map_err(|error| match error {
                     PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
@@ -190,10 +188,10 @@ impl RequestHandler {
     }
 
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
-        self.shared.player.open(resource.path()).await.map_err(|error| self.of_open(error))
+        self.shared.player.open(resource.path()).await.map_err(|error| self.open_refusal(error))
     }
 
-    pub(super) fn of_open(&self, error: OpenError) -> Refusal {
+    pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {
         match error {
             OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
@@ -213,7 +211,7 @@ impl RequestHandler {
         refuse(status, told)
     }
 
-    /// A good answer, with the session the request named.
+    /// Response 200, with the session that the request named.
     pub(super) fn ok(&self, request: &Request) -> Response {
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         match request.session().filter(|id| self.sessions.contains_key(*id)) {
@@ -228,6 +226,7 @@ impl RequestHandler {
 
     /// Scheme, host and port of the server for returned URLs, where the client sent none.
     pub(super) fn origin(&self) -> String {
+        // Without the scope of a link-local address.
         format!("rtsp://{}", SocketAddr::new(self.local.ip(), self.local.port()))
     }
 
@@ -246,11 +245,10 @@ impl RequestHandler {
 
     /// Logs a refusal for the operator, since players may not show it to their user.
     fn log_refusal(&self, request: &Request, refusal: &Refusal) {
-        /// More of a name tells nobody more.
         const MOST_CHARACTERS: usize = 200;
-        let Some(left_out) = self.shared.refusals.pass(std::time::Instant::now()) else { return };
-        if left_out > 0 {
-            tracing::info!(left_out, "more requests were refused than the log tells of");
+        let Some(suppressed) = self.shared.refusals.pass(std::time::Instant::now()) else { return };
+        if suppressed > 0 {
+            tracing::info!(suppressed, "further refusals were not logged");
         }
         let asset: String = match &request.target {
             Target::Server => "*".to_owned(),
@@ -266,10 +264,10 @@ impl RequestHandler {
 /// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
 async fn end(mut sessions: Vec<Session>, reason: EndReason) {
     let deadline = Instant::now() + PAUSE_LIMIT;
-    let silent: Vec<_> = sessions.iter_mut().map(Session::pause_and_drain).collect();
-    for (session, silent) in sessions.into_iter().zip(silent) {
-        // An engine that takes longer gets no more time: the session ends, even if not in good order.
-        _ = timeout_at(deadline, silent).await;
+    let drained: Vec<_> = sessions.iter_mut().map(Session::pause_and_drain).collect();
+    for (session, drained) in sessions.into_iter().zip(drained) {
+        // After the deadline the session ends all the same.
+        _ = timeout_at(deadline, drained).await;
         session.end(reason);
     }
 }
@@ -278,7 +276,7 @@ async fn end(mut sessions: Vec<Session>, reason: EndReason) {
 pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
     match &request.target {
         Target::Resource(resource) => Ok(resource),
-        Target::Server => Err(refuse(StatusCode::MethodNotAllowed, "`*` cannot be played; name a URL")),
+        Target::Server => Err(refuse(StatusCode::MethodNotAllowed, "* is not playable; name a URL")),
     }
 }
 

@@ -2,16 +2,15 @@
 
 use super::counters::{EndReason, RefusalReason};
 use super::handler::{Answer, RequestHandler, refuse, resource};
-use super::player::Playback;
 use super::ports::Pair;
-use super::record::{Heard, Place, Record, Stage};
-use super::session::{EventKind, Parts, Session, SessionEvent};
-use super::timeline::{PlayStep, Stretch};
+use super::registry::SessionSlot;
+use super::rtcp;
+use super::session::{EventKind, Session, SessionEvent};
+use super::session_info::SessionInfo;
+use super::session_state::{PlayRange, PlayStep, SessionState};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 use wirepath_media::rtsp::{
     Delivery, Npt, NptRange, Offer, PortPair, Protocol, Refusal, Request, Resource, Response, RtpInfo,
     StatusCode, TransportReply, header_names,
@@ -29,26 +28,16 @@ impl RequestHandler {
     pub(super) async fn describe(&mut self, request: &Request) -> Answer {
         let resource = resource(request)?;
         if !request.accepts("application/sdp") {
-            return Err(refuse(
-                StatusCode::NotAcceptable,
-                "Accept: presentations are described in application/sdp",
-            ));
+            let why = "Accept: presentations are described in application/sdp";
+            return Err(refuse(StatusCode::NotAcceptable, why));
         }
-        let facts = match self.open(resource).await {
-            Ok(presentation) => presentation.describe(),
+        let description = match self.open(resource).await {
+            Ok(presentation) => presentation.describe().to_bytes(self.local.ip()),
             Err(refusal) => return Err(self.explain_missing(resource, refusal).await),
-        };
-        let description = sdp::Description {
-            name: &facts.name,
-            id: facts.id,
-            version: facts.version,
-            server: self.local.ip(),
-            duration_us: facts.duration_us,
-            bits_per_second: facts.bits_per_second,
         };
         let base = format!("{}/", resource.url(&self.origin()));
         let response = self.ok(request).header(header_names::CONTENT_BASE, &base);
-        Ok(response.body("application/sdp", description.to_bytes()))
+        Ok(response.body("application/sdp", description))
     }
 
     /// A track cannot be described, which is 460 (RFC 2326 section 11.3.11) where its presentation is there.
@@ -73,36 +62,43 @@ impl RequestHandler {
             return Err(refuse_again(self.session(id)?, &presentation_url));
         }
         let offer = choose(&request.headers, self.peer.ip())?;
-        let place = self.reserve()?;
+        let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await?;
         if number != TRACK {
             let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
             return Err(refuse(StatusCode::NotFound, why));
         }
-        let pair = self.shared.ports.open(self.local, self.peer, offer).map_err(of_socket)?;
-        let (key, events) = (place.key, self.events.clone());
+        let shared = Arc::clone(&self.shared);
+        let Pair { rtp, rtcp: socket, ports } =
+            shared.ports.open(self.local, self.peer, offer).map_err(socket_refusal)?;
+        let (key, events) = (slot.key, self.events.clone());
         let on_event = Box::new(move |event| {
             // The connection is gone, and the session with it.
             _ = events.send(SessionEvent { key, kind: EventKind::Event(event) });
         });
-        let Pair { rtp, rtcp, ports } = pair;
         let playback =
-            Arc::from(presentation.set_up(rtp, on_event).await.map_err(|error| self.of_open(error))?);
-        let parts = Parts {
+            Arc::from(presentation.set_up(rtp, on_event).await.map_err(|error| self.open_refusal(error))?);
+        let (path, counters) = (presentation_url.path(), Arc::clone(&shared.counters));
+        let info = SessionInfo::new(self.peer, self.local.ip(), path, socket, &playback, counters);
+        let info = Arc::new(info.map_err(socket_refusal)?);
+        let session = Session {
             id: new_id()?,
-            path: presentation_url.path().to_vec(),
+            path: path.to_vec(),
             track_url: self.track_url(&presentation_url),
-            record: Arc::new(self.record(&presentation_url, &playback, rtcp).map_err(of_socket)?),
             presentation,
             playback,
+            state: SessionState::default(),
             events: self.events.clone(),
-            place,
+            rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), shared.options.report_interval)),
+            info,
+            last_ticket: 0,
+            slot,
         };
-        Ok(self.admit(request, parts, offer, ports))
+        Ok(self.admit(request, session, offer, ports))
     }
 
-    /// A place for one more session: 453 if this connection, its address or the server has as many as it may.
-    fn reserve(&self) -> Result<Place, Refusal> {
+    /// Reserves a session: 453 if this connection, its address or the server has as many as it may.
+    fn reserve(&self) -> Result<SessionSlot, Refusal> {
         let reserved = if self.sessions.len() >= self.shared.options.sessions_per_connection {
             Err(RefusalReason::Connection)
         } else {
@@ -123,40 +119,14 @@ impl RequestHandler {
         format!("{}/{}", presentation.url(&self.origin()), sdp::TRACK)
     }
 
-    fn record(
-        &self,
-        resource: &Resource,
-        playback: &Arc<dyn Playback>,
-        rtcp: std::net::UdpSocket,
-    ) -> io::Result<Record> {
-        Ok(Record {
-            peer: self.peer,
-            path: String::from_utf8_lossy(resource.path()).into_owned(),
-            since: SystemTime::now(),
-            stage: tokio::sync::watch::Sender::new(Stage::Resting),
-            socket: tokio::net::UdpSocket::from_std(rtcp)?,
-            playback: Arc::downgrade(playback),
-            ssrc: playback.ssrc(),
-            cname: format!("wirepath@{}", self.local.ip()),
-            heard: Heard::now(),
-            counters: Arc::clone(&self.shared.counters),
-            reception: Default::default(),
-            clock: Default::default(),
-            bye_sent: AtomicBool::new(false),
-        })
-    }
-
-    fn admit(
-        &mut self,
-        request: &Request,
-        parts: Parts,
-        client_port: PortPair,
-        server_port: PortPair,
-    ) -> Response {
-        let session = Session::new(parts, self.shared.options.report_interval);
-        tracing::info!(peer = %self.peer, path = session.record.path, "session is set up");
-        let ssrc = session.record.ssrc;
-        let transport = TransportReply { client_port, server_port, source: self.local.ip(), ssrc };
+    fn admit(&mut self, request: &Request, session: Session, client: PortPair, server: PortPair) -> Response {
+        let info = &session.info;
+        info.counters.sessions.increment();
+        info.counters.sessions_started.increment();
+        session.slot.fill(Arc::clone(info));
+        tracing::info!(peer = %self.peer, path = info.path, "session is set up");
+        let (source, ssrc) = (self.local.ip(), info.ssrc);
+        let transport = TransportReply { client_port: client, server_port: server, source, ssrc };
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         let response = response.session(&session.id, self.timeout_s()).transport(transport);
         self.sessions.insert(session.id.clone(), session);
@@ -170,7 +140,7 @@ impl RequestHandler {
         let range = NptRange::of(request)?;
         let duration_us = session.presentation.describe().duration_us;
         let position_us = session.playback.progress().position_us;
-        let step = session.timeline.play(range, duration_us, position_us)?;
+        let step = session.state.play(range, duration_us, position_us)?;
         let (id, track_url) = (session.id.clone(), session.track_url.clone());
         let until = |until_us: Option<u64>| until_us.or(duration_us).map(Npt::At);
         let mut response = self.ok(request);
@@ -183,7 +153,7 @@ impl RequestHandler {
                 response = response.range(range).rtp_info(&info);
             }
             // Its first packet is not known yet, so there is no RTP-Info to give.
-            PlayStep::Queued(Stretch { from_us, until_us }) => {
+            PlayStep::Queued(PlayRange { from_us, until_us }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
                 response = response.range(NptRange { start: Some(start), end: until(until_us) });
             }
@@ -294,7 +264,7 @@ fn is_peer(destination: &str, peer: IpAddr) -> bool {
     bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer)
 }
 
-fn of_socket(error: io::Error) -> Refusal {
+fn socket_refusal(error: io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::AddrInUse => refuse(StatusCode::ServiceUnavailable, error.to_string()),
         _ => refuse(StatusCode::InternalServerError, format!("the UDP sockets could not be set up: {error}")),

@@ -13,7 +13,7 @@ const RTP_RECEIVE_BUFFER: usize = 4096;
 /// Room for some tens of reports.
 const RTCP_RECEIVE_BUFFER: usize = 32 * 1024;
 
-/// Hands out pairs from a range of ports, one after the other, so that a port just given back rests.
+/// Allocates pairs from a range of ports in turn, so that a freed port rests.
 #[derive(Debug)]
 pub(super) struct Ports {
     /// First even port.
@@ -30,13 +30,12 @@ pub(super) struct Pair {
     pub(super) ports: PortPair,
 }
 
-/// Pairs of ports that lie wholly inside a range: as many sessions as it suffices for.
+/// Number of pairs of ports in a range: most sessions that can use it.
 pub fn port_pairs(range: &RangeInclusive<u16>) -> usize {
     Ports::new(range).pairs as usize
 }
 
 impl Ports {
-    /// Pairs that lie wholly inside the range.
     pub(super) fn new(range: &RangeInclusive<u16>) -> Self {
         let first = u32::from(*range.start()).next_multiple_of(2).max(2);
         let pairs = (u32::from(*range.end()) + 1).saturating_sub(first) / 2;

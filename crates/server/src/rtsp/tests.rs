@@ -1,4 +1,4 @@
-//! The door end to end over loopback, with a player that plays nothing: each test says what happens when.
+//! The listener end to end over loopback, with a player that plays nothing: each test says what happens when.
 
 mod client;
 mod fake;
@@ -6,8 +6,9 @@ mod methods;
 mod rtcp;
 mod survival;
 
+use super::Listener;
 use super::counters::Counts;
-use super::{Listener, RtspOptions};
+use super::shared::RtspOptions;
 
 use client::Client;
 use fake::FakePlayer;
@@ -25,10 +26,10 @@ use wirepath_counters::Value;
 /// Longer than anything here takes on the slowest machine; whoever waits so long fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A door that is open.
+/// A running listener.
 struct Open {
     address: SocketAddr,
-    door: Arc<Listener>,
+    listener: Arc<Listener>,
     player: Arc<FakePlayer>,
     shutdown: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -43,32 +44,37 @@ impl Open {
         let mut options = RtspOptions { ports: ports(), ..RtspOptions::default() };
         change(&mut options);
         let player = Arc::new(FakePlayer::default());
-        let door = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("bound");
+        let listener = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options));
+        let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = socket.local_addr().expect("bound");
         let (shutdown, told) = watch::channel(false);
-        let served = Arc::clone(&door);
-        let task = tokio::spawn(async move { served.serve(listener, told).await });
-        Self { address, door, player, shutdown, task }
+        let served = Arc::clone(&listener);
+        let task = tokio::spawn(async move { served.serve(socket, told).await });
+        Self { address, listener, player, shutdown, task }
     }
 
     async fn client(&self) -> Client {
         Client::connect(self.address).await
     }
 
+    fn sessions(&self) -> Vec<serde_json::Value> {
+        self.listener.0.registry.json()
+    }
+
     fn counter(&self, name: &str) -> u64 {
-        counter(&self.door, name)
+        counter(&self.listener, name)
     }
 }
 
 /// A counter by its name; one of a family by its name and the label's value: `sessions_ended/timeout`.
-fn counter(door: &Listener, name: &str) -> u64 {
+fn counter(listener: &Listener, name: &str) -> u64 {
     let (name, label) = name.split_once('/').unwrap_or((name, ""));
     let metric = Counts::METRICS.iter().find(|metric| metric.name == name);
-    match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(&door.counters().snapshot()) {
+    match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(&listener.0.counts()) {
         Value::Counter(value) | Value::Gauge(value) => value,
         Value::Counters(_, counts) => {
-            counts.iter().find(|(value, _)| *value == label).map_or(0, |(_, count)| *count)
+            let count = counts.iter().find(|(value, _)| *value == label);
+            count.unwrap_or_else(|| panic!("no label {label} of {name}")).1
         }
         other => panic!("{name} is {other:?}"),
     }

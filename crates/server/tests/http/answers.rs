@@ -6,10 +6,10 @@ use std::os::unix::fs::symlink;
 
 #[test]
 fn files_whole_and_in_part_on_one_connection() {
-    let door = open();
+    let listener = open();
     let bytes = content(3_000_000);
-    door.file("clip.ts", &bytes);
-    let mut client = Client::new(&door);
+    listener.file("clip.ts", &bytes);
+    let mut client = Client::new(&listener);
     let whole = client.ask("GET", "/clip.ts", "");
     assert_eq!((whole.status, whole.value("Content-Type")), (200, Some("video/mp2t")));
     assert!(whole.body == bytes, "other bytes arrived");
@@ -40,9 +40,9 @@ fn files_whole_and_in_part_on_one_connection() {
 
 #[test]
 fn an_empty_file() {
-    let door = open();
-    door.file("empty.ts", b"");
-    let mut client = Client::new(&door);
+    let listener = open();
+    listener.file("empty.ts", b"");
+    let mut client = Client::new(&listener);
     let empty = client.ask("GET", "/empty.ts", "");
     assert_eq!((empty.status, empty.value("Content-Length")), (200, Some("0")));
     assert_eq!(client.ask("GET", "/empty.ts", "Range: bytes=0-\r\n").status, 416);
@@ -50,46 +50,46 @@ fn an_empty_file() {
 
 #[test]
 fn out_of_reach() {
-    let door = open();
-    door.file("a.txt", b"a");
-    symlink("/etc/passwd", door.path().join("link.txt")).unwrap();
-    symlink("..", door.path().join("up")).unwrap();
-    let above = door.path().parent().unwrap();
-    let below = door.path().strip_prefix(above).unwrap().to_str().unwrap();
+    let listener = open();
+    listener.file("a.txt", b"a");
+    symlink("/etc/passwd", listener.path().join("link.txt")).unwrap();
+    symlink("..", listener.path().join("up")).unwrap();
+    let above = listener.path().parent().unwrap();
+    let below = listener.path().strip_prefix(above).unwrap().to_str().unwrap();
     for path in ["/link.txt", "/up/", "/a.txt/", "/.hidden", &format!("/up/{below}/a.txt")] {
-        assert_eq!(get(&door, path, "").status, 404, "{path}");
+        assert_eq!(get(&listener, path, "").status, 404, "{path}");
     }
 }
 
 #[test]
 fn folders_are_listed_as_the_client_likes() {
-    let door = open();
-    door.file("sub folder/clip.ts", &[&[0x47][..], &[0; 187]].concat());
-    let page = get(&door, "/", "Accept: text/html,*/*;q=0.8\r\n");
+    let listener = open();
+    listener.file("sub folder/clip.ts", &[&[0x47][..], &[0; 187]].concat());
+    let page = get(&listener, "/", "Accept: text/html,*/*;q=0.8\r\n");
     assert_eq!((page.status, page.value("Content-Type")), (200, Some("text/html; charset=utf-8")));
     assert!(page.text().contains("href=\"sub%20folder/\""), "{}", page.text());
-    let moved = get(&door, "/sub%20folder", "");
+    let moved = get(&listener, "/sub%20folder", "");
     assert_eq!((moved.status, moved.value("Location")), (301, Some("sub%20folder/")));
-    let page = get(&door, "/sub%20folder/", "Host2: x\r\n");
+    let page = get(&listener, "/sub%20folder/", "Host2: x\r\n");
     assert!(page.text().contains("href=\"rtsp://h:8554/sub%20folder/clip.ts\""), "{}", page.text());
-    let list = get(&door, "/sub%20folder/", "Accept: application/json\r\n");
+    let list = get(&listener, "/sub%20folder/", "Accept: application/json\r\n");
     assert_eq!((list.value("Content-Type"), list.value("Vary")), (Some("application/json"), Some("Accept")));
     let list: serde_json::Value = serde_json::from_slice(&list.body).unwrap();
     assert_eq!(
         (&list["entries"][0]["name"], &list["entries"][0]["size_bytes"]),
         (&"clip.ts".into(), &188.into())
     );
-    let head = Client::new(&door).ask("HEAD", "/", "");
+    let head = Client::new(&listener).ask("HEAD", "/", "");
     assert_eq!((head.status, head.body.len()), (200, 0));
 }
 
 #[test]
 fn our_own_names_win() {
-    let door = open();
-    door.file("metrics", b"an asset");
-    door.file("api/status", b"an asset");
-    door.file("a.txt", b"12345");
-    let mut client = Client::new(&door);
+    let listener = open();
+    listener.file("metrics", b"an asset");
+    listener.file("api/status", b"an asset");
+    listener.file("a.txt", b"12345");
+    let mut client = Client::new(&listener);
     client.ask("GET", "/a.txt", "");
     client.ask("GET", "/nothing", "");
     let metrics = client.ask("GET", "/metrics", "");
@@ -115,9 +115,9 @@ fn our_own_names_win() {
 
 #[test]
 fn methods() {
-    let door = open();
-    door.file("a.txt", b"a");
-    let mut client = Client::new(&door);
+    let listener = open();
+    listener.file("a.txt", b"a");
+    let mut client = Client::new(&listener);
     for (method, path, status) in [
         ("OPTIONS", "*", 204),
         ("OPTIONS", "/a.txt", 204),

@@ -1,6 +1,6 @@
 //! Life and end of connections: pipelines, pieces, limits, times, clients that leave, draining.
 
-use crate::http_support::{OpenDoor, content};
+use crate::http_support::{RunningListener, content};
 use crate::{Client, WAIT, open};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,11 +11,11 @@ use wirepath_net::http::{HttpOptions, Timeouts};
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let door = open();
+    let listener = open();
     let bytes = content(100_000);
-    door.file("a.ts", &bytes);
-    door.file("b.txt", b"b");
-    let mut client = Client::new(&door);
+    listener.file("a.ts", &bytes);
+    listener.file("b.txt", b"b");
+    let mut client = Client::new(&listener);
     let one = "GET /a.ts HTTP/1.1\r\nHost: h\r\n\r\nHEAD /a.ts HTTP/1.1\r\nHost: h\r\n\r\n\
                POST /b.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nGET /GET /b.txt HTTP/1.1\r\nHost: h\r\n\r\n\
                GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -42,12 +42,12 @@ fn files_are_closed_elsewhere() {
         }
     }
     for method in ["GET", "HEAD"] {
-        let door = open();
-        door.file("a.ts", &content(100_000));
-        let path = door.path().join("a.ts");
+        let listener = open();
+        listener.file("a.ts", &content(100_000));
+        let path = listener.path().join("a.ts");
         let (close, gate) = channel();
-        door.readers.discard(Gate(gate));
-        let mut client = Client::new(&door);
+        listener.readers.discard(Gate(gate));
+        let mut client = Client::new(&listener);
         client.ask(method, "/a.ts", "");
         assert_eq!(client.ask("GET", "/metrics", "").status, 200, "that one is behind us");
         assert!(is_open(&path), "{method}: it was closed by whoever serves connections");
@@ -66,10 +66,10 @@ fn is_open(path: &Path) -> bool {
 
 #[test]
 fn a_request_split_at_each_byte() {
-    let door = open();
-    door.file("a b.txt", b"found");
+    let listener = open();
+    listener.file("a b.txt", b"found");
     let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: h\r\nRange: bytes=1-2\r\n\r\n";
-    let mut client = Client::new(&door);
+    let mut client = Client::new(&listener);
     for split in 1..request.len() {
         client.send(&request[..split]);
         client.send(&request[split..]);
@@ -84,9 +84,9 @@ fn a_request_split_at_each_byte() {
 
 #[test]
 fn old_clients() {
-    let door = open();
-    door.file("a.txt", b"a");
-    let mut client = Client::new(&door);
+    let listener = open();
+    listener.file("a.txt", b"a");
+    let mut client = Client::new(&listener);
     client.send("GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let kept = client.answer(false);
     assert_eq!((kept.text(), kept.value("Connection")), ("a", Some("keep-alive")));
@@ -97,7 +97,7 @@ fn old_clients() {
 
 #[test]
 fn what_is_not_http_is_refused_and_closed() {
-    let door = open();
+    let listener = open();
     for (bytes, status) in [
         (&b"\x16\x03\x01\x02\x00\x01\x00"[..], "400"),
         (b"GET /../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n", "400"),
@@ -109,24 +109,25 @@ fn what_is_not_http_is_refused_and_closed() {
         (b"PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "405"),
         (b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nhello", "405"),
     ] {
-        let mut client = Client::new(&door);
+        let mut client = Client::new(&listener);
         client.send(bytes);
         let answer = String::from_utf8(client.rest()).unwrap();
         assert_eq!(answer.get(9..12), Some(status), "{answer}");
-        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
-        assert_eq!(answer.matches("\r\ndate: ").count(), 1, "{answer}");
+        assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
+        assert_eq!(answer.matches("\r\nDate: ").count(), 1, "{answer}");
     }
 }
 
 #[test]
 fn limits_of_connections() {
-    let door = OpenDoor::new(HttpOptions { max_connections_per_address: 2, ..HttpOptions::default() });
-    door.file("a.txt", b"a");
-    let mut first = Client::new(&door);
-    let mut second = Client::new(&door);
+    let listener =
+        RunningListener::new(HttpOptions { max_connections_per_address: 2, ..HttpOptions::default() });
+    listener.file("a.txt", b"a");
+    let mut first = Client::new(&listener);
+    let mut second = Client::new(&listener);
     assert_eq!(first.ask("GET", "/a.txt", "").status, 200);
     assert_eq!(second.ask("GET", "/a.txt", "").status, 200);
-    let mut third = Client::new(&door);
+    let mut third = Client::new(&listener);
     let refused = third.answer(false);
     assert_eq!((refused.status, refused.value("Retry-After")), (503, Some("5")));
     second.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
@@ -136,7 +137,7 @@ fn limits_of_connections() {
     // Its place becomes free as soon as the server has seen the end of the connection.
     let until = Instant::now() + WAIT;
     let is_admitted = || {
-        let mut client = Client::new(&door);
+        let mut client = Client::new(&listener);
         client.send("GET /a.txt HTTP/1.0\r\n\r\n");
         client.rest().starts_with(b"HTTP/1.1 200 ")
     };
@@ -150,18 +151,18 @@ fn limits_of_connections() {
 #[test]
 fn silent_and_slow_clients_are_let_go() {
     let short = Duration::from_millis(100);
-    let door = OpenDoor::new(HttpOptions {
+    let listener = RunningListener::new(HttpOptions {
         timeouts: Timeouts { idle: short, head: short, ..Timeouts::default() },
         ..HttpOptions::default()
     });
-    let mut silent = Client::new(&door);
+    let mut silent = Client::new(&listener);
     assert_eq!(silent.rest(), b"");
-    let mut slow = Client::new(&door);
+    let mut slow = Client::new(&listener);
     slow.send("GET / HTTP/1.1\r\nHo");
     let answer = String::from_utf8(slow.rest()).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
     // Empty lines do not keep a connection open.
-    let mut empty = Client::new(&door);
+    let mut empty = Client::new(&listener);
     let started = Instant::now();
     while empty.stream.write_all(b"\r\n").is_ok() {
         assert!(started.elapsed() < WAIT, "empty lines keep the connection open");
@@ -171,16 +172,16 @@ fn silent_and_slow_clients_are_let_go() {
 
 #[test]
 fn a_client_that_leaves_or_takes_nothing_costs_only_itself() {
-    let door = open();
+    let listener = open();
     let bytes = content(50_000_000);
-    door.file("large.ts", &bytes);
-    let mut leaving = Client::new(&door);
+    listener.file("large.ts", &bytes);
+    let mut leaving = Client::new(&listener);
     leaving.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n");
     leaving.stream.read_exact(&mut [0; 1000]).unwrap();
     drop(leaving);
-    let mut stuck = Client::new(&door);
+    let mut stuck = Client::new(&listener);
     stuck.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n");
-    let mut client = Client::new(&door);
+    let mut client = Client::new(&listener);
     assert!(client.ask("GET", "/large.ts", "").body == bytes);
     // Both bodies that cannot be finished are noticed and counted.
     let until = Instant::now() + WAIT;
@@ -195,46 +196,46 @@ fn a_client_that_leaves_or_takes_nothing_costs_only_itself() {
 
 #[test]
 fn a_file_that_shrinks_ends_the_connection() {
-    let door = open();
+    let listener = open();
     let bytes = content(50_000_000);
-    door.file("large.ts", &bytes);
-    let mut client = Client::new(&door);
+    listener.file("large.ts", &bytes);
+    let mut client = Client::new(&listener);
     client.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n");
     client.stream.read_exact(&mut [0; 1000]).unwrap();
-    let file = std::fs::File::options().write(true).open(door.path().join("large.ts")).unwrap();
+    let file = std::fs::File::options().write(true).open(listener.path().join("large.ts")).unwrap();
     file.set_len(10_000_000).unwrap();
     assert!(client.rest().len() < 50_000_000);
 }
 
 #[test]
 fn draining_lets_answers_end() {
-    let door = open();
+    let listener = open();
     let bytes = content(20_000_000);
-    door.file("large.ts", &bytes);
-    let mut idle = Client::new(&door);
+    listener.file("large.ts", &bytes);
+    let mut idle = Client::new(&listener);
     assert_eq!(idle.ask("HEAD", "/large.ts", "").status, 200);
-    let mut busy = Client::new(&door);
+    let mut busy = Client::new(&listener);
     busy.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2));
     busy.stream.read_exact(&mut [0; 100]).unwrap();
-    let mut beginning = Client::new(&door);
-    // Until its first answer has come, the door may not have taken the connection.
+    let mut beginning = Client::new(&listener);
+    // Until its first answer has come, the listener may not have taken the connection.
     assert_eq!(beginning.ask("HEAD", "/large.ts", "").status, 200);
     beginning.send("GET /large.ts HTTP/1.1\r\n");
-    door.drain();
+    listener.drain();
     assert_eq!(idle.rest(), b"");
     let rest = busy.rest();
     assert!(rest.ends_with(&bytes[19_000_000..]), "{} bytes", rest.len());
     drop((idle, busy, beginning));
-    let address = door.address;
-    door.wait();
+    let address = listener.address;
+    listener.wait();
     assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
 fn a_client_that_stops_sending_gets_its_answer() {
-    let door = open();
-    door.file("a.txt", b"a");
-    let mut client = Client::new(&door);
+    let listener = open();
+    listener.file("a.txt", b"a");
+    let mut client = Client::new(&listener);
     client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.answer(false).text(), "a");

@@ -1,4 +1,4 @@
-//! The HTTP door over loopback, by raw requests.
+//! The HTTP listener over loopback, by raw requests.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -7,7 +7,7 @@ mod connections;
 #[path = "../http_support/mod.rs"]
 mod http_support;
 
-use http_support::OpenDoor;
+use http_support::RunningListener;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -42,8 +42,8 @@ struct Client {
 }
 
 impl Client {
-    fn new(door: &OpenDoor) -> Self {
-        let stream = TcpStream::connect(door.address).unwrap();
+    fn new(listener: &RunningListener) -> Self {
+        let stream = TcpStream::connect(listener.address).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream }
@@ -87,10 +87,10 @@ impl Client {
     }
 }
 
-fn get(door: &OpenDoor, path: &str, fields: &str) -> Answer {
-    Client::new(door).ask("GET", path, fields)
+fn get(listener: &RunningListener, path: &str, fields: &str) -> Answer {
+    Client::new(listener).ask("GET", path, fields)
 }
 
-fn open() -> OpenDoor {
-    OpenDoor::new(HttpOptions::default())
+fn open() -> RunningListener {
+    RunningListener::new(HttpOptions::default())
 }

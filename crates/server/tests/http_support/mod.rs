@@ -1,4 +1,4 @@
-//! A server with a door on loopback, and files to serve.
+//! An HTTP listener on loopback, and files to serve.
 
 #![allow(dead_code, reason = "each of the two test programs uses its part of this")]
 
@@ -14,11 +14,10 @@ use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
 use wirepath_net::http::{Endpoint, HttpOptions, Listener, Timeouts};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_server::http::LibrarySite;
-use wirepath_server::library::Library;
+use wirepath_server::{Library, LibrarySite};
 
-/// A door that is open until this is dropped.
-pub(crate) struct OpenDoor {
+/// A listener that serves until this is dropped.
+pub(crate) struct RunningListener {
     pub(crate) address: SocketAddr,
     pub(crate) folder: TempDir,
     pub(crate) readers: BlockingPool,
@@ -31,7 +30,7 @@ pub(crate) fn content(length: usize) -> Vec<u8> {
     (0..length as u32).flat_map(|at| at.wrapping_mul(0x9e37_79b1).to_be_bytes()).take(length).collect()
 }
 
-impl OpenDoor {
+impl RunningListener {
     pub(crate) fn new(options: HttpOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = Arc::new(Library::open(&[folder.path().to_owned()]).unwrap());
@@ -61,7 +60,7 @@ impl OpenDoor {
         self.folder.path()
     }
 
-    /// Tells the door to drain, without waiting for it.
+    /// Has the listener drain, without waiting for it.
     pub(crate) fn drain(&self) {
         self.drain.as_ref().unwrap().send(true).unwrap();
     }
@@ -72,12 +71,12 @@ impl OpenDoor {
     }
 }
 
-impl Drop for OpenDoor {
+impl Drop for RunningListener {
     fn drop(&mut self) {
         self.drain.take();
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            assert!(ended.is_ok() || std::thread::panicking(), "the door's thread panicked");
+            assert!(ended.is_ok() || std::thread::panicking(), "the listener's thread panicked");
         }
     }
 }

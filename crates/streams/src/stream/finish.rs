@@ -7,7 +7,7 @@ use super::{Acted, Stream};
 use crate::error::StreamError;
 
 /// Most time between two samples of an output that may have stalled, in microseconds.
-const LONGEST_SAMPLE_US: u64 = 15_000_000;
+const LONGEST_SAMPLE_US: u64 = 5_000_000;
 
 impl Stream {
     /// Time between two samples of outputs that may have stalled, in microseconds.

@@ -15,7 +15,7 @@ fn a_request_keeps_what_goes_on_and_loses_what_does_not() {
     .unwrap();
     assert_eq!((request.target.as_str(), request.body_bytes), ("/?x=1", 3));
     assert!(!request.keep_alive && request.expects_continue);
-    assert_eq!(write_head("first", &request.fields), b"first\r\naccept: a, b\r\n\r\n");
+    assert_eq!(write_head("first", &request.fields), b"first\r\nAccept: a, b\r\n\r\n");
 }
 
 /// Promise: Answers that cannot be passed on are errors; ambiguous requests are refused.

@@ -12,7 +12,7 @@ use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::PlaybackSettings;
 
 use super::*;
-use crate::images::{Cache, Progress, Store};
+use crate::images::{ImageFolder, Progress, Store};
 
 struct Fixture {
     folder: tempfile::TempDir,
@@ -22,7 +22,7 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
+    let cache = ImageFolder::open(&folder.path().join("cache"), 1 << 30).unwrap();
     let engine = Arc::new(Engine::start(EngineOptions { threads: 2, ..EngineOptions::default() }).unwrap());
     let store = Store::new(cache, 20_000, engine.pool().clone(), 1).unwrap();
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
@@ -61,26 +61,32 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 
 impl HotMemory {
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.images().into_iter().map(|image| image.name).collect();
+        let json = self.json();
+        let images = json["images"].as_array().unwrap().iter();
+        let mut names: Vec<String> = images.map(|image| image["name"].as_str().unwrap().to_owned()).collect();
         names.sort();
         names
     }
 
+    fn used(&self) -> u64 {
+        self.counts().used_bytes
+    }
+
     fn wait_until_held(&self, names: &[&str]) {
         wait_for(&format!("{names:?}"), || {
-            self.look();
+            self.update();
             self.names() == names
         });
     }
 
     /// Looks often enough that whatever is going to happen has happened.
     fn settle(&self) {
-        let copied = self.copied();
+        let copied = self.counts().copied;
         for _ in 0..20 {
-            self.look();
+            self.update();
             wait_for("the end of copying", || !self.state.lock().is_copying());
         }
-        assert_eq!(self.copied(), copied, "something was copied");
+        assert_eq!(self.counts().copied, copied, "something was copied");
     }
 }
 
@@ -92,17 +98,17 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.names(), [""; 0], "nobody plays it");
     let session = memory.session(&image).unwrap();
     memory.wait_until_held(&["a.ts"]);
-    let (medium, length) = image.whole().unwrap();
-    let expected = HotImage { name: "a.ts".to_owned(), bytes: length, sessions: 1 };
-    assert_eq!((memory.images(), memory.used(), memory.copied()), (vec![expected], length, 1));
+    let (mapped_file, length) = image.whole().unwrap();
+    let expected = json!([{"name": "a.ts", "bytes": length, "sessions": 1}]);
+    assert_eq!((&memory.json()["images"], memory.used(), memory.counts().copied), (&expected, length, 1));
     let mut stored = vec![0; length as usize];
-    medium.file().read_exact_at(&mut stored, 0).unwrap();
+    mapped_file.file().read_exact_at(&mut stored, 0).unwrap();
     match &memory.state.lock().entries[0].copy {
-        Copy::Held { region, .. } => assert!(region.bytes() == stored),
+        Copy::Resident { region, .. } => assert!(region.bytes() == stored),
         _ => panic!("it is held"),
     }
     drop(session);
-    assert_eq!(memory.images()[0].sessions, 0);
+    assert_eq!(memory.json()["images"][0]["sessions"], 0);
 }
 
 /// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
@@ -130,9 +136,9 @@ fn the_least_recently_asked_for_goes_and_never_one_in_use() {
     // Now both could go, and a was asked for first.
     let _b = memory.session(&images[1]).unwrap();
     memory.wait_until_held(&["b.ts", "d.ts"]);
-    wait_for("room", || {
-        memory.look();
-        memory.used() <= memory.budget()
+    wait_for("memory", || {
+        memory.update();
+        memory.used() <= memory.budget
     });
 }
 
@@ -146,8 +152,8 @@ fn the_budget_holds_while_images_come_and_go() {
         let _session = memory.session(&images[round % 2]).unwrap();
         let name = ["a.ts", "b.ts"][round % 2];
         wait_for(name, || {
-            memory.look();
-            assert!(memory.used() <= memory.budget(), "{} of {}", memory.used(), memory.budget());
+            memory.update();
+            assert!(memory.used() <= memory.budget, "{} of {}", memory.used(), memory.budget);
             memory.names() == [name]
         });
     }
@@ -160,7 +166,7 @@ fn what_does_not_fit_leaves_the_others_alone() {
     let memory = HotMemory::new(1000, Arc::clone(&fixture.playbacks)).unwrap();
     let _session = memory.session(&fixture.image("a.ts")).unwrap();
     memory.settle();
-    assert_eq!((memory.names().len(), memory.used(), memory.given_up()), (0, 0, None));
+    assert_eq!((memory.names().len(), memory.used(), &memory.json()["given_up"]), (0, 0, &Json::Null));
 }
 
 /// Promise: A damaged image is not held in hot memory.
@@ -172,15 +178,15 @@ fn a_damaged_image_is_not_held() {
     File::options().write(true).open(path).unwrap().write_all_at(&[0xa5; 64], 500_000).unwrap();
     let _session = memory.session(&image).unwrap();
     wait_for("the refusal", || {
-        memory.look();
-        matches!(memory.state.lock().entries[0].copy, Copy::Refused)
+        memory.update();
+        matches!(memory.state.lock().entries[0].copy, Copy::Failed)
     });
     memory.settle();
     assert_eq!((memory.names().len(), memory.used()), (0, 0));
 }
 
 #[test]
-fn what_is_closed_is_let_go_of() {
+fn closed_images_are_released() {
     let fixture = fixture();
     let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
     let session = memory.session(&image).unwrap();
@@ -189,7 +195,7 @@ fn what_is_closed_is_let_go_of() {
     drop(fixture.store); // which keeps images open for a while
     memory.wait_until_held(&[]);
     wait_for("the memory", || {
-        memory.look();
+        memory.update();
         memory.used() == 0
     });
     assert!(memory.state.lock().entries.is_empty());

@@ -1,5 +1,6 @@
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 use wirepath_engine::{Context, EndContext, Engine, EngineOptions, Placement, Priority, Task};
 use wirepath_media::image::{Identity, Recipe};
 

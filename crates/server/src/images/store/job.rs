@@ -1,17 +1,18 @@
-//! Packing assets in turns: what a packer does with one.
+//! Packing assets in turns: the work of a packer.
 
 use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::{Store, StoreError};
-use crate::images::cache::is_full;
+use super::Store;
+use crate::images::error::StoreError;
 use crate::images::image::Image;
-use crate::images::open::Key;
+use crate::images::image_folder::is_full;
+use crate::images::key::Key;
 use crate::images::packing::{self, Packed, Packing, Step};
 use crate::images::summary::Summary;
-use crate::images::work_queue::{Turn, Work};
+use crate::images::work_queue::Work;
 
 /// An asset on its way into an image.
 pub(super) struct Job {
@@ -23,49 +24,33 @@ pub(super) struct Job {
     begun: Option<Box<Packing>>,
 }
 
-impl Job {
-    /// The same work, nothing of which has begun.
-    fn again(&self) -> Job {
-        let (asset, image) = (Arc::clone(&self.asset), Arc::clone(&self.image));
-        Job {
-            store: self.store.clone(),
-            asset,
-            key: self.key,
-            image,
-            generation: self.generation,
-            begun: None,
-        }
-    }
-}
-
 impl Work for Job {
-    fn turn(&mut self) -> Turn {
-        self.store.upgrade().map_or(Turn::Done, |store| store.pack_on(self))
+    fn turn(self) -> Option<Job> {
+        self.store.upgrade()?.pack_on(self)
     }
 }
 
 impl Store {
-    /// Has a generation of an image packed, unless whoever packs an older one goes on with it.
+    /// Has a generation of an image packed, unless the packer of an older one goes on with it.
     pub(super) fn submit(&self, asset: Arc<File>, key: Key, image: Arc<Image>) -> Result<(), StoreError> {
         let generation = image.generation();
         if !image.want_packed(generation) {
             return Ok(());
         }
-        let (store, begun) = (self.this.clone(), None);
-        let job = Job { store, asset, key, image: Arc::clone(&image), generation, begun };
-        if self.packers.submit(job) {
-            return Ok(());
-        }
-        let wanted = image.packing_over(generation);
-        debug_assert!(wanted.is_none(), "there is nothing in it yet that could be damaged");
-        Err(StoreError::Busy)
+        let job = Job { store: self.this.clone(), asset, key, image, generation, begun: None };
+        self.packers.submit(job).map_err(|job| {
+            let wanted = job.image.packing_over(generation);
+            debug_assert!(wanted.is_none(), "there is nothing in it yet that could be damaged");
+            StoreError::Busy
+        })
     }
 
-    /// Packs some of an asset.
-    fn pack_on(&self, job: &mut Job) -> Turn {
+    /// Packs some of an asset; returns the job if there is more to do.
+    fn pack_on(&self, mut job: Job) -> Option<Job> {
+        let begun = job.begun.take();
         let stop =
             || self.stop.load(Relaxed) || self.open.lock().abandon(job.key, &job.image, Instant::now());
-        let step = match job.begun.take() {
+        let step = match begun {
             Some(begun) => Ok(begun),
             None if stop() => Err(StoreError::Stopped),
             None => self
@@ -74,27 +59,21 @@ impl Store {
         }
         .and_then(|begun| begun.turn(&job.asset, &job.image, job.generation, stop));
         match step {
-            Ok(Step::More(begun)) => {
-                job.begun = Some(begun);
-                Turn::More
-            }
+            Ok(Step::More(begun)) => Some(Job { begun: Some(begun), ..job }),
             Ok(Step::Packed(packed)) => {
-                self.publish(job.again(), packed);
-                Turn::Done
+                self.publish(job, packed);
+                None
             }
             Err(error) => self.conclude(job, Err(error)),
         }
     }
 
-    fn publish(&self, mut job: Job, packed: Box<Packed>) {
+    fn publish(&self, job: Job, packed: Box<Packed>) {
         let publish = move || {
             let Some(store) = job.store.upgrade() else { return };
-            let result = packed.publish();
-            if store.conclude(&mut job, result) == Turn::More {
-                let (key, image, generation) = (job.key, Arc::clone(&job.image), job.generation);
-                if !store.packers.submit(job) {
-                    store.fail(key, &image, generation, StoreError::Busy);
-                }
+            let next = store.conclude(job, packed.publish());
+            if let Some(Err(job)) = next.map(|job| store.packers.submit(job)) {
+                store.fail(job.key, &job.image, job.generation, StoreError::Busy);
             }
         };
         // Fewer are packed at a time than may wait there.
@@ -102,25 +81,20 @@ impl Store {
         debug_assert!(submitted, "there is room");
     }
 
-    /// A generation of an image is packed, or cannot be.
-    fn conclude(&self, job: &mut Job, result: Result<Summary, StoreError>) -> Turn {
+    /// Ends the packing of a generation; returns the job of the next one, if another is wanted by now.
+    fn conclude(&self, job: Job, result: Result<Summary, StoreError>) -> Option<Job> {
         match result {
             Ok(summary) => {
                 self.counters.packed.increment();
                 job.image.end(job.generation, Ok(summary));
             }
-            Err(StoreError::Io { source, .. }) if is_full(&source) => {
-                let error = self.cache.disk_full(packing::length_bound(job.image.plan()));
+            Err(StoreError::Io(_, source)) if is_full(&source) => {
+                let error = self.folder.disk_full(packing::length_bound(job.image.plan()));
                 self.fail(job.key, &job.image, job.generation, error.into());
             }
             Err(error) => self.fail(job.key, &job.image, job.generation, error),
         }
-        match job.image.packing_over(job.generation) {
-            Some(generation) => {
-                job.generation = generation;
-                Turn::More
-            }
-            None => Turn::Done,
-        }
+        let generation = job.image.packing_over(job.generation)?;
+        Some(Job { generation, ..job })
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct SetUp {
 
 impl Client {
     pub(super) async fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.expect("the door is open");
+        let stream = TcpStream::connect(address).await.expect("the listener is open");
         let (read, write) = stream.into_split();
         Self { read: BufReader::new(read), write, cseq: 0, address }
     }
@@ -84,7 +84,7 @@ impl Client {
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) {
-        self.write.write_all(bytes).await.expect("the door takes it");
+        self.write.write_all(bytes).await.expect("the listener takes it");
     }
 
     pub(super) async fn close_write(&mut self) {
@@ -95,9 +95,9 @@ impl Client {
         soon("an answer", self.read_reply()).await.expect("an answer, not the end")
     }
 
-    /// Returns whether the door lets this client in.
+    /// Returns whether the listener lets this client in.
     pub(super) async fn is_served(&mut self) -> bool {
-        // A door that refuses may close before this is written.
+        // A listener that refuses may close before this is written.
         _ = self.write.write_all(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").await;
         soon("an answer or the end", self.read_reply()).await.is_some()
     }

@@ -7,6 +7,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wirepath_datapath::DataPath;
+use wirepath_media::sdp::Description;
 use wirepath_playback::{PlayError, PlaybackEvent, Position, Progress, RtpClock};
 
 pub(super) const SSRC: u32 = 0xabcd_1234;
@@ -24,12 +25,12 @@ pub(super) enum Asked {
 /// which is never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
 /// `slow.ts` never answers.
 pub(super) struct FakePlayer {
-    stage: Arc<Stage>,
+    shared: Arc<Shared>,
     seen: tokio::sync::Mutex<UnboundedReceiver<Asked>>,
 }
 
 /// State that the player, its presentations and their playbacks share.
-struct Stage {
+struct Shared {
     asked: UnboundedSender<Asked>,
     /// Of the playback that was set up last.
     on_event: Mutex<Option<Arc<OnEvent>>>,
@@ -41,7 +42,7 @@ impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
         Self {
-            stage: Arc::new(Stage { asked, on_event: Mutex::default(), waiting: Mutex::default() }),
+            shared: Arc::new(Shared { asked, on_event: Mutex::default(), waiting: Mutex::default() }),
             seen: seen.into(),
         }
     }
@@ -62,24 +63,24 @@ impl FakePlayer {
 
     /// Something happens to the playback that was set up last.
     pub(super) fn tell(&self, event: PlaybackEvent) {
-        let on_event = self.stage.on_event.lock().clone().expect("a playback");
+        let on_event = self.shared.on_event.lock().clone().expect("a playback");
         on_event(event);
     }
 
     /// The request that waits is answered as one that works.
     pub(super) fn answer_late(&self) {
-        let reply = self.stage.waiting.lock().take().expect("a request that waits");
+        let reply = self.shared.waiting.lock().take().expect("a request that waits");
         reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
     }
 
     /// The request that waits is answered as one that fails.
     pub(super) fn fail_waiting(&self) {
-        let reply = self.stage.waiting.lock().take().expect("a request that waits");
+        let reply = self.shared.waiting.lock().take().expect("a request that waits");
         reply(Err(PlayError::Source(format!("no space left in {SECRET}").into())));
     }
 }
 
-impl Stage {
+impl Shared {
     fn note(&self, asked: Asked) {
         // The test is over, and nobody looks.
         _ = self.asked.send(asked);
@@ -91,7 +92,7 @@ impl Player for FakePlayer {
         let error = match path {
             b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" => {
                 let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
-                let presentation = FakePresentation { stage: Arc::clone(&self.stage), duration_us };
+                let presentation = FakePresentation { shared: Arc::clone(&self.shared), duration_us };
                 return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
             }
             b"slow.ts" => return Box::pin(std::future::pending()),
@@ -122,7 +123,7 @@ const NO_PROGRESS: Progress = Progress {
 };
 
 struct FakePresentation {
-    stage: Arc<Stage>,
+    shared: Arc<Shared>,
     duration_us: Option<u64>,
 }
 
@@ -142,34 +143,34 @@ impl Presentation for FakePresentation {
         &self,
         socket: UdpSocket,
         on_event: OnEvent,
-    ) -> BoxFuture<'_, Result<Box<dyn Playback>, OpenError>> {
-        *self.stage.on_event.lock() = Some(Arc::new(on_event));
-        self.stage.note(Asked::SetUp);
+    ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
+        *self.shared.on_event.lock() = Some(Arc::new(on_event));
+        self.shared.note(Asked::SetUp);
         let playback =
-            FakePlayback { stage: Arc::clone(&self.stage), socket, progress: Mutex::new(NO_PROGRESS) };
-        Box::pin(async { Ok(Box::new(playback) as Box<dyn Playback>) })
+            FakePlayback { shared: Arc::clone(&self.shared), socket, progress: Mutex::new(NO_PROGRESS) };
+        Box::pin(async { Ok(Box::new(playback) as Box<dyn SessionPlayback>) })
     }
 }
 
 /// Each time it plays it sends one datagram and is at the place where it began. Another packet is on its way
 /// when it is paused.
 struct FakePlayback {
-    stage: Arc<Stage>,
+    shared: Arc<Shared>,
     socket: UdpSocket,
     progress: Mutex<Progress>,
 }
 
-impl Playback for FakePlayback {
+impl SessionPlayback for FakePlayback {
     fn ssrc(&self) -> u32 {
         SSRC
     }
 
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
-        self.stage.note(Asked::Play { from_us, until_us });
+        self.shared.note(Asked::Play { from_us, until_us });
         let mut progress = self.progress.lock();
         let from_us = from_us.unwrap_or(progress.position_us);
         if from_us >= UNPACKED_US {
-            *self.stage.waiting.lock() = Some(reply);
+            *self.shared.waiting.lock() = Some(reply);
             return;
         }
         if from_us >= MINUTE_US {
@@ -185,7 +186,7 @@ impl Playback for FakePlayback {
     }
 
     fn pause(&self, reply: Reply<u64>) {
-        self.stage.note(Asked::Pause);
+        self.shared.note(Asked::Pause);
         let mut progress = self.progress.lock();
         progress.packets += u64::from(progress.clock.take().is_some());
         progress.position_us += 1_500_000;
@@ -203,6 +204,6 @@ impl Playback for FakePlayback {
 
 impl Drop for FakePlayback {
     fn drop(&mut self) {
-        self.stage.note(Asked::Dropped);
+        self.shared.note(Asked::Dropped);
     }
 }

@@ -19,7 +19,7 @@ async fn sessions_end_with_their_connection() {
     drop(client);
     open.player.expect_end().await;
     assert_eq!((open.counter("sessions"), open.counter("sessions_ended/disconnected")), (0, 1));
-    assert!(open.door.sessions().is_empty());
+    assert!(open.sessions().is_empty());
 }
 
 #[tokio::test]
@@ -65,9 +65,9 @@ async fn a_shutdown_ends_everything() {
     client.expect_end().await;
     idle.expect_end().await;
     drop((client, idle));
-    let Open { task, door, .. } = open;
+    let Open { task, listener, .. } = open;
     soon("the end of serving", task).await.expect("no panic");
-    let values = ["rtcp_byes", "sessions_ended/shutdown", "connections"].map(|name| counter(&door, name));
+    let values = ["rtcp_byes", "sessions_ended/shutdown", "connections"].map(|name| counter(&listener, name));
     assert_eq!(values, [1, 1, 0]);
 }
 
@@ -149,7 +149,7 @@ async fn connections_and_sessions_are_limited() {
     first.in_session("TEARDOWN", &set_up, &[]).await;
     second.set_up("clip.ts").await;
     drop(first);
-    // The place comes free when the door has noticed; until then it refuses.
+    // The place comes free when the listener has noticed; until then it refuses.
     soon("a free place", async {
         loop {
             let mut client = open.client().await;
@@ -190,7 +190,7 @@ async fn one_client_does_not_take_all_sessions() {
 
 /// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
-async fn the_door_is_full_when_it_is_full() {
+async fn the_listener_is_full_when_it_is_full() {
     let open = Open::with(|options| options.connections = 1).await;
     let mut first = open.client().await;
     assert_eq!(first.ask("OPTIONS", "clip.ts", &[]).await.status, 200);

@@ -1,9 +1,9 @@
-//! The folder that wire images are kept in: within a budget, least recently used go first, never one in use.
+//! The folder of wire images: within a budget, the least recently used go first, never one in use.
 //!
-//! Several processes may share a folder. Whoever uses an image holds a shared `flock` on it, whoever writes
-//! one an exclusive lock on a file with another name, so what nobody has locked may go: images when room is
-//! needed, unfinished files when a process that was killed left them behind. The modification time of an
-//! image is the time of its last use.
+//! Several processes may share a folder. A user of an image holds a shared `flock` on it, a writer an
+//! exclusive lock on a file with another name, so a file that nobody has locked may go: images when space is
+//! needed, unfinished files when a process was killed. The modification time of an image is the time of its
+//! last use.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -18,7 +18,7 @@ use rustix::fs::{Access, FallocateFlags, access, fallocate};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::open::Key;
+use super::key::Key;
 use super::read::is_lost;
 
 /// Ending of finished images.
@@ -26,18 +26,13 @@ const IMAGE: &str = "wpi";
 /// Ending of images that are being written.
 const PART: &str = "part";
 
-/// The cache cannot do what was asked.
+/// The folder cannot be used, or an image does not fit.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum CacheError {
-    /// The folder cannot be made, read or written to. The operator's to mend, or to name another.
-    #[error("cannot use the cache folder {}: {source}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Error of the system.
-        source: Arc<io::Error>,
-    },
-    /// There is not enough room within the budget. The operator's to raise it.
+pub enum FolderError {
+    /// The folder cannot be made, read or written to.
+    #[error("cannot use the cache folder {folder}: {1}", folder = .0.display())]
+    Io(PathBuf, Arc<io::Error>),
+    /// There is not enough space within the budget.
     #[error(
         "an image of {needed} bytes does not fit the cache in {}: {in_use} of its budget of {budget} bytes are in use; \
          raise --cache-size",
@@ -46,79 +41,66 @@ pub enum CacheError {
     Budget {
         /// The folder.
         folder: PathBuf,
-        /// Bytes asked for.
+        /// Bytes of the image.
         needed: u64,
         /// Bytes that cannot be freed.
         in_use: u64,
         /// The budget in bytes.
         budget: u64,
     },
-    /// The disk is full. The operator's to make room, or to name another folder.
+    /// The disk is full, or a quota is used up.
     #[error(
-        "no space left for an image of {needed} bytes in the cache folder {} (the disk is full, or a quota is used up); make \
+        "no space left for an image of {1} bytes in the cache folder {folder} (the disk is full, or a quota is used up); make \
          room there, lower --cache-size so that others have it, or name a cache folder on another disk",
-        folder.display()
+        folder = .0.display()
     )]
-    DiskFull {
-        /// The folder.
-        folder: PathBuf,
-        /// Bytes asked for.
-        needed: u64,
-    },
+    DiskFull(PathBuf, u64),
 }
 
 /// A folder of wire images.
 #[derive(Debug)]
-pub struct Cache {
-    folder: PathBuf,
+pub struct ImageFolder {
+    path: PathBuf,
     budget: u64,
     /// Held while room is made, so that two images do not both count on the same room.
     making_room: Mutex<()>,
-    used: Arc<Used>,
+    used: Arc<UsedBytes>,
 }
 
 /// Bytes that the images take, for readers that must not ask the storage.
 #[derive(Debug, Default)]
-struct Used {
+struct UsedBytes {
     bytes: AtomicU64,
-    /// Held while it is looked, so that what was seen last is what is kept.
-    looking: Mutex<()>,
+    /// Held while the folder is read, so that the latest sum is kept.
+    refreshing: Mutex<()>,
 }
 
-impl Cache {
-    /// Makes the folder if need be, and removes what processes that were killed left unfinished. The images
-    /// in it may take `budget` bytes.
-    ///
-    /// # Errors
-    /// [`CacheError::Folder`].
-    pub fn open(folder: &Path, budget: u64) -> Result<Cache, CacheError> {
-        let cache =
-            Cache { folder: folder.to_owned(), budget, making_room: Mutex::default(), used: Arc::default() };
+impl ImageFolder {
+    /// Makes the folder if need be, and removes unfinished files of killed processes. The images in it may take
+    /// `budget` bytes.
+    pub fn open(folder: &Path, budget: u64) -> Result<ImageFolder, FolderError> {
+        let (making_room, used) = (Mutex::default(), Arc::<UsedBytes>::default());
+        let images = ImageFolder { path: folder.to_owned(), budget, making_room, used };
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .and_then(|()| cache.remove_leftovers())
-            .and_then(|()| cache.used.look(folder))
-            .map_err(|source| cache.folder_error(source))?;
+            .and_then(|()| images.remove_leftovers())
+            .and_then(|()| images.used.refresh(folder))
+            .map_err(|source| images.error(source))?;
         if let Err(error) = access(folder, Access::WRITE_OK) {
-            // What is packed already can be played.
+            // Packed images can be played.
             tracing::warn!(
                 folder = %folder.display(), error = %io::Error::from(error),
                 "the cache folder cannot be written to: media that is not packed yet can be downloaded, but not played"
             );
         }
-        Ok(cache)
-    }
-
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+        Ok(images)
     }
 
     /// Path of the finished image of this name, which may be missing.
     pub fn path_of(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.{IMAGE}"))
+        self.path.join(format!("{name}.{IMAGE}"))
     }
 
     /// The budget in bytes.
@@ -126,17 +108,14 @@ impl Cache {
         self.budget
     }
 
-    /// Bytes that the images in it take, unfinished ones included; other processes' as of when this one last
-    /// changed something. Never asks the storage, which may hang.
+    /// Bytes that the images take, unfinished ones included; those of other processes as of the last change by
+    /// this one. Never asks the storage, which may hang.
     pub fn used(&self) -> u64 {
         self.used.bytes.load(Relaxed)
     }
 
     /// Opens a finished image and marks it as used, now and for as long as the file is open.
-    ///
-    /// # Errors
-    /// [`CacheError::Folder`].
-    pub fn find(&self, name: &str) -> Result<Option<File>, CacheError> {
+    pub fn find(&self, name: &str) -> Result<Option<File>, FolderError> {
         let open = || -> io::Result<Option<File>> {
             let file = match File::open(self.path_of(name)) {
                 Ok(file) => file,
@@ -153,7 +132,7 @@ impl Cache {
             }
             // A folder that may only be read from still serves; then the least recently used is the oldest.
             if let Err(error) = file.set_modified(SystemTime::now()) {
-                tracing::debug!(%error, image = name, "the time of its last use could not be set");
+                tracing::debug!(%error, image = name, "setting the modification time failed");
             }
             Ok(Some(file))
         };
@@ -162,24 +141,18 @@ impl Cache {
                 tracing::warn!(%error, image = name, "the disk cannot read an image; it is packed again");
                 Ok(None)
             }
-            result => result.map_err(|source| self.folder_error(source)),
+            result => result.map_err(|source| self.error(source)),
         }
     }
 
-    /// Begins an image of at most `length` bytes, room for which is made and reserved.
-    ///
-    /// # Errors
-    /// [`CacheError`].
-    pub fn begin(&self, name: &str, length: u64) -> Result<Draft, CacheError> {
+    /// Begins an image of at most `length` bytes: makes room for it, and reserves the space.
+    pub fn begin(&self, name: &str, length: u64) -> Result<Draft, FolderError> {
         self.begin_with(name, length, reserve)
     }
 
-    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Users
-    /// of the image keep their file.
-    ///
-    /// # Errors
-    /// [`CacheError::Folder`].
-    pub fn remove(&self, name: &str, damaged: &File) -> Result<(), CacheError> {
+    /// Removes an image whose file is `damaged`. Another file that has its name by now stays. Users of the
+    /// image keep their file.
+    pub fn remove(&self, name: &str, damaged: &File) -> Result<(), FolderError> {
         let path = self.path_of(name);
         let remove = || -> io::Result<()> {
             let (there, found) = (fs::symlink_metadata(&path)?, damaged.metadata()?);
@@ -189,9 +162,9 @@ impl Cache {
             Ok(())
         };
         let removed = remove();
-        self.used.look_again(&self.folder);
+        self.used.refresh_or_log(&self.path);
         match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.error(error)),
             _ => Ok(()),
         }
     }
@@ -202,40 +175,39 @@ impl Cache {
         name: &str,
         length: u64,
         reserve: impl Fn(&File, u64) -> io::Result<()>,
-    ) -> Result<Draft, CacheError> {
+    ) -> Result<Draft, FolderError> {
         let _alone = self.making_room.lock();
         self.make_room(length)?;
-        let draft = self.create(name).map_err(|source| self.folder_error(source))?;
+        let draft = self.create(name).map_err(|source| self.error(source))?;
         loop {
             match reserve(&draft.file, length) {
                 Ok(()) => break,
-                Err(error) if !is_full(&error) => return Err(self.folder_error(error)),
+                Err(error) if !is_full(&error) => return Err(self.error(error)),
                 Err(_) if self.remove_least_recently_used()? => {}
                 Err(_) => return Err(self.disk_full(length)),
             }
         }
-        self.used.look_again(&self.folder);
+        self.used.refresh_or_log(&self.path);
         Ok(draft)
     }
 
-    /// The error for an image of `needed` bytes that the disk has no room for, be it when it is begun or
-    /// while it is written.
-    pub fn disk_full(&self, needed: u64) -> CacheError {
-        CacheError::DiskFull { folder: self.folder.clone(), needed }
+    /// The error for an image of `needed` bytes for which the disk has no space, before or while it is written.
+    pub fn disk_full(&self, needed: u64) -> FolderError {
+        FolderError::DiskFull(self.path.clone(), needed)
     }
 
-    fn folder_error(&self, source: io::Error) -> CacheError {
-        CacheError::Folder { folder: self.folder.clone(), source: source.into() }
+    fn error(&self, source: io::Error) -> FolderError {
+        FolderError::Io(self.path.clone(), source.into())
     }
 
     fn create(&self, name: &str) -> io::Result<Draft> {
-        let part = self.folder.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
+        let part = self.path.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
         let used = Arc::clone(&self.used);
         let draft = Draft { file, part, image: self.path_of(name), published: false, used };
         if geteuid().is_root() {
             // Root packs ahead of time for a server that runs as the user whose folder this is.
-            let owner = fs::metadata(&self.folder)?;
+            let owner = fs::metadata(&self.path)?;
             fchown(&draft.file, Some(owner.uid()), Some(owner.gid()))?;
         }
         draft.file.lock()?;
@@ -243,9 +215,8 @@ impl Cache {
     }
 
     /// Removes images that nobody uses, least recently used first, until `needed` bytes fit the budget.
-    fn make_room(&self, needed: u64) -> Result<(), CacheError> {
-        let mut entries = entries(&self.folder).map_err(|source| self.folder_error(source))?;
-        entries.sort_by_key(|entry| entry.used);
+    fn make_room(&self, needed: u64) -> Result<(), FolderError> {
+        let entries = self.entries()?;
         let mut total = taken_by(&entries);
         for entry in entries.iter().filter(|entry| entry.finished) {
             if total + needed <= self.budget {
@@ -257,17 +228,16 @@ impl Cache {
             }
         }
         if total + needed > self.budget {
-            self.used.look_again(&self.folder);
-            let folder = self.folder.clone();
-            return Err(CacheError::Budget { folder, needed, in_use: total, budget: self.budget });
+            self.used.refresh_or_log(&self.path);
+            let folder = self.path.clone();
+            return Err(FolderError::Budget { folder, needed, in_use: total, budget: self.budget });
         }
         Ok(())
     }
 
-    /// Removes the least recently used image that nobody uses; answers whether there was one.
-    fn remove_least_recently_used(&self) -> Result<bool, CacheError> {
-        let mut entries = entries(&self.folder).map_err(|source| self.folder_error(source))?;
-        entries.sort_by_key(|entry| entry.used);
+    /// Removes the least recently used image that nobody uses; returns whether there was one.
+    fn remove_least_recently_used(&self) -> Result<bool, FolderError> {
+        let entries = self.entries()?;
         let removed = entries.iter().find(|entry| entry.finished && remove_unused(&entry.path));
         if let Some(entry) = removed {
             tracing::info!(image = %entry.path.display(), "removed because the disk is full");
@@ -275,17 +245,24 @@ impl Cache {
         Ok(removed.is_some())
     }
 
+    /// All images, the least recently used first.
+    fn entries(&self) -> Result<Vec<Entry>, FolderError> {
+        let mut entries = entries(&self.path).map_err(|source| self.error(source))?;
+        entries.sort_by_key(|entry| entry.used);
+        Ok(entries)
+    }
+
     fn remove_leftovers(&self) -> io::Result<()> {
-        for entry in entries(&self.folder)?.iter().filter(|entry| !entry.finished) {
+        for entry in entries(&self.path)?.iter().filter(|entry| !entry.finished) {
             if remove_unused(&entry.path) {
-                tracing::info!(file = %entry.path.display(), "removed what an earlier process left unfinished");
+                tracing::info!(file = %entry.path.display(), "removed an unfinished image of an earlier process");
             }
         }
         Ok(())
     }
 }
 
-/// The images of this folder, finished or not. Other files are nobody's business here.
+/// The images of this folder, finished or not. Other files are ignored.
 fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for item in fs::read_dir(folder)? {
@@ -294,7 +271,7 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
         let path = item.path();
         match fs::symlink_metadata(&path) {
             Ok(facts) if facts.is_file() => {
-                // An unfinished image counts with what was reserved for it.
+                // An unfinished image counts with its reserved space.
                 let length = facts.len().max(facts.blocks() * 512);
                 entries.push(Entry { path, length, used: facts.modified()?, finished });
             }
@@ -306,8 +283,8 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Returns whether a file of this name is an image that is finished; none if it is not one of ours. Only such
-/// files are ever removed: in a folder that others use too, `film.mkv.part` is somebody's download.
+/// Returns whether a file of this name is a finished image; none if it is not an image. Only images are ever
+/// removed: in a folder that others use too, `film.mkv.part` is somebody's download.
 fn is_finished(name: &str) -> Option<bool> {
     let (stem, ending) = name.rsplit_once('.')?;
     if ending == IMAGE {
@@ -319,18 +296,16 @@ fn is_finished(name: &str) -> Option<bool> {
     (is_random && Key::is_name(stem)).then_some(false)
 }
 
-impl Used {
-    /// Sees what the images in `folder` take.
-    fn look(&self, folder: &Path) -> io::Result<()> {
-        let _alone = self.looking.lock();
+impl UsedBytes {
+    fn refresh(&self, folder: &Path) -> io::Result<()> {
+        let _alone = self.refreshing.lock();
         self.bytes.store(taken_by(&entries(folder)?), Relaxed);
         Ok(())
     }
 
-    /// The same, where it is no matter if that fails.
-    fn look_again(&self, folder: &Path) {
-        if let Err(error) = self.look(folder) {
-            tracing::debug!(%error, "what the cache takes is not known");
+    fn refresh_or_log(&self, folder: &Path) {
+        if let Err(error) = self.refresh(folder) {
+            tracing::debug!(%error, "reading the size of the images failed");
         }
     }
 }
@@ -353,7 +328,7 @@ pub struct Draft {
     part: PathBuf,
     image: PathBuf,
     published: bool,
-    used: Arc<Used>,
+    used: Arc<UsedBytes>,
 }
 
 impl Draft {
@@ -382,9 +357,9 @@ impl Drop for Draft {
         if !self.published
             && let Err(error) = fs::remove_file(&self.part)
         {
-            tracing::warn!(%error, file = %self.part.display(), "an unfinished image could not be removed");
+            tracing::warn!(%error, file = %self.part.display(), "removing an unfinished image failed");
         }
-        self.used.look_again(folder_of(&self.image));
+        self.used.refresh_or_log(folder_of(&self.image));
     }
 }
 
@@ -392,13 +367,13 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Returns whether the disk, or what one may use of it, is full.
+/// Returns whether the disk is full, or a quota used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Has the file system set room aside, so that a full disk is known before anything is written. File systems
-/// that cannot are asked for a length only.
+/// Reserves disk space, so that a full disk is known before anything is written. Where the file system cannot,
+/// sets the length only.
 fn reserve(file: &File, length: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, length) {
         Ok(()) => Ok(()),
@@ -407,7 +382,7 @@ fn reserve(file: &File, length: u64) -> io::Result<()> {
     }
 }
 
-/// Removes a file that nobody has locked; answers whether it did.
+/// Removes a file that nobody has locked; returns whether it did.
 fn remove_unused(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     file.try_lock().is_ok() && fs::remove_file(path).is_ok()

@@ -1,19 +1,20 @@
-//! Metrics of the engine, the playbacks and the image store, for `/metrics` and `/api/status`.
+//! Metrics and status of engine, playbacks, image store and hot memory.
 
 use std::sync::Arc;
 
 use serde_json::json;
+use wirepath_datapath::{Choice, Support};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_playback::{LatenessSnapshot, Playbacks};
 
-use crate::images::{Image, Progress, Store, StoreCounts};
+use crate::images::{HotCounts, HotMemory, Image, Progress, Store, StoreCounts};
 
-/// Shows the counters of engine, playbacks and store, the data path in use and why, and how late trains
-/// leave.
+/// Registers counters, the data path in use and why, the lateness of trains, and all assets.
 pub(crate) fn register(
     playbacks: &Arc<Playbacks>,
     store: &Arc<Store>,
+    hot: Option<Arc<HotMemory>>,
     metrics: &mut Metrics,
     status: &mut Status,
 ) {
@@ -25,30 +26,30 @@ pub(crate) fn register(
     metrics.register("images", StoreCounts::METRICS, move || counted.counts());
 
     let shown = Arc::clone(playbacks);
-    status.add("data_path", move || {
-        let host = shown.support().host();
-        let own = shown.support().host_for_own_headers();
-        let exceptions: Vec<_> = shown
-            .support()
-            .step_downs()
-            .into_iter()
-            .map(|(local, choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason}))
-            .collect();
-        let calibrations = shown.support().measured_costs();
-        json!({
-            "name": host.path.name(),
-            "reason": host.reason,
-            "own_headers": {"name": own.path.name(), "reason": own.reason},
-            "exceptions": exceptions,
-            "calibrations": calibrations,
-        })
-    });
+    status.add("data_path", move || data_path(shown.support()));
     let shown = Arc::clone(playbacks);
     status.add("lateness_us", move || lateness(&shown.counters().lateness_seconds));
     let shown = Arc::clone(playbacks);
     status.add("engine", move || json!({"threads": shown.engine().threads()}));
     let shown = Arc::clone(store);
     status.add("assets", move || shown.open_images().iter().map(|image| asset(image)).collect());
+    if let Some(hot) = hot {
+        let counted = Arc::clone(&hot);
+        metrics.register("hot", HotCounts::METRICS, move || counted.counts());
+        status.add("hot_memory", move || hot.json());
+    }
+}
+
+fn data_path(support: &Support) -> serde_json::Value {
+    let (host, own) = (support.host(), support.host_for_own_headers());
+    let exception = |(local, choice): (_, Choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason});
+    json!({
+        "name": host.path.name(),
+        "reason": host.reason,
+        "own_headers": {"name": own.path.name(), "reason": own.reason},
+        "exceptions": support.step_downs().into_iter().map(exception).collect::<Vec<_>>(),
+        "calibrations": support.measured_costs(),
+    })
 }
 
 fn asset(image: &Image) -> serde_json::Value {
@@ -88,7 +89,7 @@ mod tests {
     use wirepath_media::ts::synthetic::Sample;
 
     use super::*;
-    use crate::images::Cache;
+    use crate::images::ImageFolder;
 
     /// Promise: The status says why an asset failed without naming folders of the machine.
     #[test]
@@ -96,7 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("clip.ts");
         fs::write(&path, Sample { packets: 5000, ..Sample::default() }.stream().bytes).unwrap();
-        let cache = Cache::open(&folder.path().join("cache"), 1000).unwrap();
+        let cache = ImageFolder::open(&folder.path().join("cache"), 1000).unwrap();
         let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let store = Store::new(cache, 20_000, readers, 1).unwrap();
         let image =
@@ -113,6 +114,6 @@ mod tests {
         let shown = asset(&image);
         assert_eq!(shown["state"], "failed");
         assert!(!shown.to_string().contains(secret), "{shown}");
-        assert!(shown["reason"].as_str().unwrap().contains("room"), "{shown}");
+        assert!(shown["reason"].as_str().unwrap().contains("space"), "{shown}");
     }
 }

@@ -10,17 +10,17 @@ use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
 use wirepath_media::image::Recipe;
+use wirepath_media::sdp::Description;
 use wirepath_playback::{
     self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,
 };
 
 use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
-use crate::rtsp::player::{
-    BoxFuture, Description, OnEvent, OpenError, Playback, Player, Presentation, Reply,
-};
+use crate::rtsp::player::{BoxFuture, OnEvent, OpenError, Player, Presentation, Reply, SessionPlayback};
 
 /// Assets of a library, played from a store's images.
+#[derive(Clone)]
 pub(crate) struct AssetPlayer {
     pub(crate) library: Arc<Library>,
     pub(crate) store: Arc<Store>,
@@ -32,9 +32,7 @@ struct AssetPresentation {
     name: String,
     asset: DropOnPool<Arc<File>>,
     image: Arc<Image>,
-    store: Arc<Store>,
-    playbacks: Arc<Playbacks>,
-    hot: Option<Arc<HotMemory>>,
+    player: AssetPlayer,
 }
 
 /// A playback that knows its image, and so where a time is.
@@ -51,10 +49,21 @@ impl Player for AssetPlayer {
         let path = AssetPath::from_decoded(path);
         Box::pin(async move {
             let path = path.map_err(|_| OpenError::NotFound)?;
-            let (library, store) = (Arc::clone(&self.library), Arc::clone(&self.store));
-            let (playbacks, hot) = (Arc::clone(&self.playbacks), self.hot.clone());
-            blocking(move || open(&library, store, playbacks, hot, &path)).await
+            let player = self.clone();
+            blocking(move || player.open_now(&path)).await
         })
+    }
+}
+
+impl AssetPlayer {
+    /// Opens the presentation at a path. May wait for storage.
+    fn open_now(self, path: &AssetPath) -> Result<Arc<dyn Presentation>, OpenError> {
+        let asset = Arc::new(self.library.find_file(path).map_err(find_error)?.file);
+        let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
+        let recipe = self.store.usual_recipe();
+        let image = self.store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
+        let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
+        Ok(Arc::new(AssetPresentation { name, asset, image, player: self }))
     }
 }
 
@@ -62,18 +71,16 @@ impl Presentation for AssetPresentation {
     fn describe(&self) -> Description {
         let summary = self.image.summary();
         let identity = self.image.plan().identity;
-        let (packet, payload) = (
-            u64::from(self.image.plan().recipe.packet_size()),
-            self.image.plan().recipe.payload_length() as u64,
-        );
+        let recipe = self.image.plan().recipe;
+        let (packet, payload) = (u64::from(recipe.packet_size()), recipe.payload_length() as u64);
         /// Bytes of IPv4 and UDP headers in front of each packet.
-        const BELOW: u64 = 28;
+        const HEADERS: u64 = 28;
         Description {
             name: self.name.clone(),
             id: identity.inode,
             version: identity.mtime_ns.unsigned_abs(),
             duration_us: summary.duration_us,
-            bits_per_second: summary.bits_per_second().map(|rate| rate * (packet + BELOW) / payload),
+            bits_per_second: summary.bits_per_second().map(|rate| rate * (packet + HEADERS) / payload),
         }
     }
 
@@ -81,7 +88,7 @@ impl Presentation for AssetPresentation {
         &self,
         socket: UdpSocket,
         on_event: OnEvent,
-    ) -> BoxFuture<'_, Result<Box<dyn Playback>, OpenError>> {
+    ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
             let image = self.image_for(&socket).await?;
             let options = PlaybackOptions {
@@ -91,14 +98,14 @@ impl Presentation for AssetPresentation {
                 burst_us: image.plan().recipe.burst_us.into(),
                 on_event,
             };
-            let playback = self
-                .playbacks
-                .open(options)
-                .map_err(|error| OpenError::Failed(format!("cannot set up the socket for RTP: {error}")))?;
-            let hot = self.hot.as_ref().and_then(|hot| hot.session(&image));
+            let playback =
+                self.player.playbacks.open(options).map_err(|error| {
+                    OpenError::Failed(format!("cannot set up the socket for RTP: {error}"))
+                })?;
+            let hot = self.player.hot.as_ref().and_then(|hot| hot.session(&image));
             let playback = Arc::new(playback);
             let playback = ImagePlayback { image, playback, _hot: hot, waiting: Mutex::default() };
-            Ok(Box::new(playback) as Box<dyn Playback>)
+            Ok(Box::new(playback) as Box<dyn SessionPlayback>)
         })
     }
 }
@@ -107,16 +114,17 @@ impl AssetPresentation {
     /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
     /// open.
     async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
-        let recipe = recipe_for(&self.store, socket)?;
+        let recipe = recipe_for(&self.player.store, socket)?;
         if recipe == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
-        let (store, asset, name) = (Arc::clone(&self.store), Arc::clone(&self.asset), self.name.clone());
+        let (store, asset, name) =
+            (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone());
         blocking(move || store.image(asset, &name, recipe).map_err(open_error)).await
     }
 }
 
-impl Playback for ImagePlayback {
+impl SessionPlayback for ImagePlayback {
     fn ssrc(&self) -> u32 {
         self.image.plan().ssrc
     }
@@ -127,7 +135,7 @@ impl Playback for ImagePlayback {
             return self.playback.play(None, until_us, reply);
         };
         match self.image.locate(from_us) {
-            SeekResult::At { cursor, .. } => self.playback.play(Some(cursor), until_us, reply),
+            SeekResult::At(cursor) => self.playback.play(Some(cursor), until_us, reply),
             SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
@@ -135,7 +143,7 @@ impl Playback for ImagePlayback {
                 *self.waiting.lock() = Some(waiting);
                 tokio::spawn(async move {
                     let cursor = tokio::select! {
-                        biased; // What was cancelled before must not start, though its place is there now.
+                        biased; // A cancelled request must not start, though its place is there now.
                         _ = cancelled => Err(PlayError::Superseded),
                         cursor = locate(&image, from_us) => cursor,
                     };
@@ -174,7 +182,7 @@ async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     loop {
         let now = progress.borrow_and_update().clone();
         match (image.locate(at_us), now) {
-            (SeekResult::At { cursor, .. }, _) => return Ok(cursor),
+            (SeekResult::At(cursor), _) => return Ok(cursor),
             (SeekResult::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
             (SeekResult::NotYet, ImageProgress::Failed(failure)) => {
                 return Err(PlayError::Source(Arc::clone(&failure.reason)));
@@ -187,25 +195,9 @@ async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     }
 }
 
-fn open(
-    library: &Library,
-    store: Arc<Store>,
-    playbacks: Arc<Playbacks>,
-    hot: Option<Arc<HotMemory>>,
-    path: &AssetPath,
-) -> Result<Arc<dyn Presentation>, OpenError> {
-    let asset = library.find_file(path).map_err(find_error)?;
-    let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
-    let asset = Arc::new(asset.file);
-    let recipe = store.usual_recipe();
-    let image = store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
-    let asset = DropOnPool::new(asset, playbacks.engine().pool());
-    Ok(Arc::new(AssetPresentation { name, asset, image, store, playbacks, hot }))
-}
-
 /// The recipe for the path that a socket is connected over.
 fn recipe_for(store: &Store, socket: &UdpSocket) -> Result<Recipe, OpenError> {
-    let failed = |error| OpenError::Failed(format!("the path's MTU is not known: {error}"));
+    let failed = |error| OpenError::Failed(format!("cannot determine the path MTU: {error}"));
     let ip_header = if socket.local_addr().map_err(failed)?.is_ipv4() { 20 } else { 40 };
     store.recipe(path_mtu(socket).map_err(failed)?, ip_header).map_err(open_error)
 }
@@ -230,7 +222,7 @@ fn find_error(error: FindError) -> OpenError {
 fn open_error(error: StoreError) -> OpenError {
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
-        StoreError::Busy | StoreError::Stopped | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
-        StoreError::Io { .. } | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
+        StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),
+        StoreError::Io(..) | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
     }
 }

@@ -3,9 +3,9 @@
 use super::*;
 use std::time::Duration;
 
-fn cache(budget: u64) -> (tempfile::TempDir, Cache) {
+fn cache(budget: u64) -> (tempfile::TempDir, ImageFolder) {
     let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(&folder.path().join("images"), budget).unwrap();
+    let cache = ImageFolder::open(&folder.path().join("images"), budget).unwrap();
     (folder, cache)
 }
 
@@ -16,7 +16,7 @@ fn named(label: &str) -> String {
 }
 
 /// An image of 10,000 bytes that was last used `age` seconds ago.
-fn add(cache: &Cache, name: &str, age: u64) {
+fn add(cache: &ImageFolder, name: &str, age: u64) {
     let draft = cache.begin(&named(name), 12_000).unwrap();
     let handle = draft.file().try_clone().unwrap();
     draft.publish(10_000).unwrap();
@@ -40,11 +40,11 @@ fn there_is_a_whole_image_or_none() {
 fn an_image_belongs_to_the_owner_of_the_folder() {
     let (_folder, cache) = cache(100_000);
     if geteuid().is_root() {
-        std::os::unix::fs::chown(cache.folder(), Some(65_534), Some(65_534)).unwrap();
+        std::os::unix::fs::chown(cache.path.as_path(), Some(65_534), Some(65_534)).unwrap();
     }
     add(&cache, "a", 0);
     let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
-    assert_eq!(owner(&cache.path_of(&named("a"))), owner(cache.folder()));
+    assert_eq!(owner(&cache.path_of(&named("a"))), owner(cache.path.as_path()));
 }
 
 /// Promise: The image cache keeps its budget: least recently used first, never an image in use.
@@ -83,7 +83,7 @@ fn a_full_disk_or_quota_costs_the_least_recently_used_one_by_one_and_never_one_i
         let in_use = cache.find(&named("in-use")).unwrap().unwrap();
         in_use.set_modified(SystemTime::now() - Duration::from_secs(400)).unwrap();
         let full_until = |images: usize| {
-            let folder = cache.folder().to_owned();
+            let folder = cache.path.as_path().to_owned();
             move |_: &File, _: u64| {
                 let left = fs::read_dir(&folder).unwrap().count() - 1; // without the draft
                 if left > images { Err(full.into()) } else { Ok(()) }
@@ -96,7 +96,7 @@ fn a_full_disk_or_quota_costs_the_least_recently_used_one_by_one_and_never_one_i
         let error = cache.begin_with(&named("a"), 5000, full_until(0)).unwrap_err().to_string();
         assert!(error.contains("5000") && error.contains("--cache-size"), "{error}");
         assert_eq!(names.map(|name| cache.path_of(&named(name)).exists()), [true, false, false, false]);
-        assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1, "nothing unfinished is left");
+        assert_eq!(fs::read_dir(cache.path.as_path()).unwrap().count(), 1, "nothing unfinished is left");
     }
 }
 
@@ -131,7 +131,7 @@ fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
     ];
     of_others.iter().for_each(|name| fs::write(path.join(name), "kept").unwrap());
     let living = cache.begin(&named("y"), 5000).unwrap();
-    Cache::open(&path, 100_000).unwrap();
+    ImageFolder::open(&path, 100_000).unwrap();
     assert!(!left.exists());
     for name in &of_others {
         assert!(path.join(name).exists(), "{name} is not ours to remove");
@@ -143,7 +143,7 @@ fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
 #[test]
 fn what_is_used_is_known_whatever_happened() {
     let (_folder, cache) = cache(1 << 20);
-    let taken = || taken_by(&entries(cache.folder()).unwrap());
+    let taken = || taken_by(&entries(cache.path.as_path()).unwrap());
     let draft = cache.begin(&named("a"), 200_000).unwrap();
     assert!(cache.used() >= 200_000 && cache.used() == taken());
     draft.publish(10_000).unwrap();

@@ -1,0 +1,28 @@
+//! Options of an HTTP listener.
+
+use super::access_log::AccessLog;
+use super::connection::Timeouts;
+
+/// Limits of an HTTP listener.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// Most connections.
+    pub max_connections: usize,
+    /// Most connections from one address; of IPv6, from one /64 network.
+    pub max_connections_per_address: usize,
+    /// Time limits for clients.
+    pub timeouts: Timeouts,
+    /// Form of the access log; none for no such log.
+    pub access_log: Option<AccessLog>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            max_connections: 4096,
+            max_connections_per_address: 256,
+            timeouts: Timeouts::default(),
+            access_log: None,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Errors of opening and packing images.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use wirepath_media::image::Identity;
+
+use super::image_folder::FolderError;
+use crate::library;
+
+/// An asset cannot be played.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Its image cannot be kept.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A call on the asset or its image failed.
+    #[error("{0}: {1}")]
+    Io(&'static str, Arc<io::Error>),
+    /// It is not a transport stream with a clock.
+    #[error("{0}")]
+    NotPlayable(String),
+    /// Too many assets are waiting to be packed.
+    #[error("too many assets are waiting to be packed; try again later")]
+    Busy,
+    /// `Store::stop_packing` was called, or nobody needs the image any more.
+    #[error("packing was stopped")]
+    Stopped,
+    /// The path is too narrow for even one transport stream packet.
+    #[error("a path MTU of {0} bytes is too small for one transport stream packet")]
+    Mtu(u32),
+}
+
+impl StoreError {
+    /// Text for clients: names no folder of this machine.
+    pub fn public(&self) -> String {
+        match self {
+            StoreError::Folder(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
+                "no space for its wire image; see the server's log".to_owned()
+            }
+            StoreError::Folder(FolderError::Io(..)) | StoreError::Io(..) => {
+                "it or its wire image cannot be read or written; see the server's log".to_owned()
+            }
+            StoreError::NotPlayable(_) | StoreError::Busy | StoreError::Stopped | StoreError::Mtu(_) => {
+                self.to_string()
+            }
+        }
+    }
+}
+
+/// Version and file of an open asset.
+pub(super) fn identity(asset: &File) -> Result<Identity, StoreError> {
+    let stat = rustix::fs::fstat(asset).map_err(|errno| io_error("fstat of the asset", errno.into()))?;
+    Ok(library::identity(&stat))
+}
+
+pub(super) fn io_error(what: &'static str, source: io::Error) -> StoreError {
+    StoreError::Io(what, source.into())
+}

@@ -1,0 +1,38 @@
+//! Keys of images, and their names in the folder.
+
+use wirepath_media::image::{Identity, Recipe};
+
+/// Key of an image: one version of a file has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) recipe: Recipe,
+}
+
+impl Key {
+    pub(super) fn of(identity: Identity, recipe: Recipe) -> Key {
+        Key { device: identity.device, inode: identity.inode, recipe }
+    }
+
+    /// Name in the cache.
+    pub(super) fn name(&self) -> String {
+        let Recipe { ts_per_packet, burst_us } = self.recipe;
+        format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
+    }
+
+    /// Returns whether `name` is such a name.
+    pub(super) fn is_name(name: &str) -> bool {
+        let numbers = || {
+            let (device, rest) = name.split_once('-')?;
+            let (inode, recipe) = rest.split_once('-')?;
+            let (ts_per_packet, burst_us) = recipe.split_once('x')?;
+            let recipe =
+                Recipe { ts_per_packet: ts_per_packet.parse().ok()?, burst_us: burst_us.parse().ok()? };
+            let hex = |digits| u64::from_str_radix(digits, 16).ok();
+            Some(Key { device: hex(device)?, inode: hex(inode)?, recipe })
+        };
+        // A number may be written in other ways (`+7`, `07`); only ours is.
+        numbers().is_some_and(|key| key.name() == name)
+    }
+}

@@ -1,0 +1,50 @@
+//! Growth of an image, and where playbacks can begin in it.
+
+use std::sync::Arc;
+
+use wirepath_playback::Cursor;
+
+/// Contents of an image by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// RTP packets.
+    pub packets: u64,
+    /// Trains of packets.
+    pub trains: u64,
+    /// Bytes that the image takes on the disk; while it is not complete, those reserved for it.
+    pub stored_bytes: u64,
+}
+
+/// Progress of packing an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All that departs before this time, in microseconds from the start, can be played; more will come.
+    Growing {
+        /// The time in microseconds.
+        until_us: u64,
+    },
+    /// The whole image can be played.
+    Complete,
+    /// The image will not be complete. Playbacks keep the segments that they have, and get no more.
+    Failed(Failure),
+}
+
+/// Reason for which an image will not be complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For the log and the operator: may name folders of this machine.
+    pub reason: Arc<str>,
+    /// For clients: names no folder.
+    pub public: Arc<str>,
+}
+
+/// Result of seeking a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeekResult {
+    /// The place to begin.
+    At(Cursor),
+    /// The image has not grown so far; see `Image::progress`.
+    NotYet,
+    /// The image ends before.
+    BeyondEnd,
+}

@@ -1,0 +1,49 @@
+//! The segments of an open image: read when a playback requests them, and shared by all that play them.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use wirepath_media::image::SegmentEntry;
+use wirepath_playback::Segment;
+
+/// Time for which a failure to read a segment is remembered, so that all who wait for the segment get it.
+const READ_FAILURE: Duration = Duration::from_secs(1);
+
+/// Slot of a segment.
+pub(super) struct Slot {
+    pub(super) entry: SegmentEntry,
+    /// True if the checksum was right at least once while the image was open.
+    pub(super) verified: bool,
+    /// True if a thread of the pool reads it.
+    pub(super) loading: bool,
+    pub(super) loaded: Loaded,
+}
+
+/// A segment that was read. It is kept here until a playback has it.
+pub(super) enum Loaded {
+    No,
+    Fresh(Arc<Segment>),
+    Shared(Weak<Segment>),
+    Failed { at: Instant, reason: Arc<str> },
+}
+
+impl Slot {
+    /// Takes the segment, if it is there, for a playback that keeps it from now on.
+    pub(super) fn take(&mut self) -> Option<Arc<Segment>> {
+        let segment = match &self.loaded {
+            Loaded::Fresh(segment) => Arc::clone(segment),
+            Loaded::Shared(segment) => segment.upgrade()?,
+            Loaded::No | Loaded::Failed { .. } => return None,
+        };
+        self.loaded = Loaded::Shared(Arc::downgrade(&segment));
+        Some(segment)
+    }
+
+    /// Reason for which the segment could not be read, if that was a moment ago. Later it is tried again.
+    pub(super) fn failed(&self) -> Option<Arc<str>> {
+        match &self.loaded {
+            Loaded::Failed { at, reason } if at.elapsed() < READ_FAILURE => Some(Arc::clone(reason)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The sessions of a listener, within its limits.
+
+use super::session_info::SessionInfo;
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use wirepath_net::{ClientLimits, Exceeded, Permit};
+
+/// All sessions of a listener, at most so many, and so many from one address.
+pub(super) struct Registry {
+    limits: Arc<ClientLimits>,
+    last_key: AtomicU64,
+    sessions: Mutex<HashMap<u64, Arc<SessionInfo>>>,
+}
+
+/// SessionSlot of one session; given back when it is dropped.
+pub(super) struct SessionSlot {
+    registry: Arc<Registry>,
+    pub(super) key: u64,
+    _permit: Permit,
+}
+
+impl Registry {
+    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
+        let limits = ClientLimits::new(most, most_per_address);
+        Arc::new(Self { limits, last_key: AtomicU64::default(), sessions: Mutex::default() })
+    }
+
+    /// Reserves one more session for a client at this address.
+    pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<SessionSlot, Exceeded> {
+        let permit = self.limits.admit(address)?;
+        let key = self.last_key.fetch_add(1, Relaxed);
+        Ok(SessionSlot { registry: Arc::clone(self), key, _permit: permit })
+    }
+
+    /// Sessions for `/api/status`, in no order.
+    pub(super) fn json(&self) -> Vec<Json> {
+        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
+        sessions.iter().filter_map(|session| session.json()).collect()
+    }
+}
+
+impl SessionSlot {
+    /// Makes the session visible.
+    pub(super) fn fill(&self, session: Arc<SessionInfo>) {
+        self.registry.sessions.lock().insert(self.key, session);
+    }
+}
+
+impl Drop for SessionSlot {
+    fn drop(&mut self) {
+        self.registry.sessions.lock().remove(&self.key);
+    }
+}

@@ -1,0 +1,298 @@
+//! State machine of a session (RFC 2326 appendix A.2), without sockets or clocks.
+//!
+//! A session that is set up is [`Phase::Ready`]; before that there is none. Where the RFC leaves a choice:
+//!
+//! - PLAY with a range while a PLAY with an end is active is queued (RFC 2326 section 10.5). While an
+//!   open-ended one is active it would never get its turn, so it seeks at once, as RFC 7826 section 13.4 and
+//!   clients have it.
+//! - PLAY without a range while an open-ended one is active changes nothing: some clients keep alive with it.
+//! - At the end of the requested range the session rests (RFC 2326 section 10.5, "automatically paused"). A
+//!   PAUSE that comes then crossed the end and is answered with 200.
+//! - PLAY without a range at the end of the presentation begins at the beginning: it was not paused.
+
+use std::collections::VecDeque;
+use wirepath_media::rtsp::{Npt, NptRange, Refusal, StatusCode};
+
+/// Most PLAY requests that wait in one session.
+const QUEUE_LIMIT: usize = 16;
+
+/// Phase of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Set up or paused.
+    #[default]
+    Ready,
+    /// Packets are being sent, up to a time in microseconds or the end.
+    Playing { until_us: Option<u64> },
+    /// All packets up to the requested end have been sent.
+    Ended { until_us: Option<u64> },
+}
+
+/// A part of a presentation to play, in microseconds from its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlayRange {
+    /// Start; the current position if none.
+    pub(super) from_us: Option<u64>,
+    /// End; that of the presentation if none.
+    pub(super) until_us: Option<u64>,
+}
+
+/// Result of a PLAY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlayStep {
+    /// This range is to be started.
+    Start(PlayRange),
+    /// It waits for the end of the active one.
+    Queued(PlayRange),
+    /// Playing goes on as before.
+    Unchanged,
+}
+
+/// The state of a session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SessionState {
+    phase: Phase,
+    queue: VecDeque<PlayRange>,
+}
+
+impl SessionState {
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Handles a PLAY, in a presentation of this duration, at this position. A range to start changes
+    /// nothing until [`SessionState::started`].
+    pub(super) fn play(
+        &mut self,
+        range: Option<NptRange>,
+        duration_us: Option<u64>,
+        position_us: u64,
+    ) -> Result<PlayStep, Refusal> {
+        let asked = play_range(range, duration_us)?;
+        match self.phase {
+            Phase::Playing { until_us: Some(_) } => self.enqueue(asked),
+            Phase::Playing { until_us: None } if asked == TO_END => Ok(PlayStep::Unchanged),
+            Phase::Ended { until_us } if asked.from_us.is_none() && is_whole(until_us, duration_us) => {
+                start(PlayRange { from_us: Some(0), ..asked }, 0)
+            }
+            _ => start(asked, position_us),
+        }
+    }
+
+    /// Playing has begun.
+    pub(super) fn started(&mut self, play: PlayRange) {
+        self.phase = Phase::Playing { until_us: play.until_us };
+    }
+
+    /// Handles a PAUSE, which drops the queue (RFC 2326 section 10.6).
+    pub(super) fn pause(&mut self) -> Result<(), Refusal> {
+        if self.phase == Phase::Ready {
+            return Err(Refusal::new(
+                StatusCode::MethodNotValidInThisState,
+                "PAUSE: the session is not playing",
+            ));
+        }
+        self.queue.clear();
+        Ok(())
+    }
+
+    /// Playing has paused. A session that was at its end stays there.
+    pub(super) fn paused(&mut self) {
+        self.queue.clear();
+        if matches!(self.phase, Phase::Playing { .. }) {
+            self.phase = Phase::Ready;
+        }
+    }
+
+    /// The active range has been sent to its end: returns the next one to start, if one waits.
+    pub(super) fn finished(&mut self) -> Option<PlayRange> {
+        let Phase::Playing { until_us } = self.phase else { return None };
+        let next = self.queue.pop_front();
+        self.phase = match next {
+            Some(PlayRange { until_us, .. }) => Phase::Playing { until_us },
+            None => Phase::Ended { until_us },
+        };
+        next
+    }
+
+    fn enqueue(&mut self, play: PlayRange) -> Result<PlayStep, Refusal> {
+        if self.queue.len() == QUEUE_LIMIT {
+            let why = format!("PLAY: {QUEUE_LIMIT} requests wait already; PAUSE drops them");
+            return Err(Refusal::new(StatusCode::ServiceUnavailable, why));
+        }
+        self.queue.push_back(play);
+        Ok(PlayStep::Queued(play))
+    }
+}
+
+/// The rest of the presentation.
+const TO_END: PlayRange = PlayRange { from_us: None, until_us: None };
+
+/// Clients ask for the end they were told, rounded: an end so close to the presentation's is the
+/// presentation's.
+const ROUNDING_US: u64 = 10_000;
+
+/// The requested range (RFC 2326 section 12.29), or 457 if it does not exist. An end behind the
+/// presentation's is the presentation's.
+fn play_range(range: Option<NptRange>, duration_us: Option<u64>) -> Result<PlayRange, Refusal> {
+    let Some(range) = range else { return Ok(TO_END) };
+    let duration_us = duration_us.unwrap_or(u64::MAX);
+    let from_us = match range.start {
+        Some(Npt::At(us)) if us >= duration_us => {
+            let why = format!("Range: {range}: the presentation ends at {}", Npt::At(duration_us));
+            return Err(Refusal::new(StatusCode::InvalidRange, why));
+        }
+        Some(Npt::At(us)) => Some(us),
+        Some(Npt::Now) | None => None,
+    };
+    match range.end {
+        Some(Npt::Now) => {
+            Err(Refusal::new(StatusCode::InvalidRange, format!("Range: {range}: it cannot end now")))
+        }
+        Some(Npt::At(us)) if us < duration_us.saturating_sub(ROUNDING_US) => {
+            Ok(PlayRange { from_us, until_us: Some(us) })
+        }
+        _ => Ok(PlayRange { from_us, until_us: None }),
+    }
+}
+
+fn start(play: PlayRange, position_us: u64) -> Result<PlayStep, Refusal> {
+    match play.until_us {
+        Some(until_us) if until_us <= play.from_us.unwrap_or(position_us) => {
+            let (end, position) = (Npt::At(until_us), Npt::At(position_us));
+            let why = format!("Range: the end, {end}, has been played already: the session is at {position}");
+            Err(Refusal::new(StatusCode::InvalidRange, why))
+        }
+        _ => Ok(PlayStep::Start(play)),
+    }
+}
+
+/// Returns whether a requested end is the end of the presentation.
+fn is_whole(until_us: Option<u64>, duration_us: Option<u64>) -> bool {
+    until_us.is_none_or(|until_us| duration_us.is_some_and(|duration_us| until_us >= duration_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Option<u64> = Some(60_000_000);
+
+    fn range(text: &str) -> Option<NptRange> {
+        Some(NptRange::parse(text).expect("a range"))
+    }
+
+    fn seconds(from: Option<u64>, until: Option<u64>) -> PlayRange {
+        PlayRange { from_us: from.map(|s| s * 1_000_000), until_us: until.map(|s| s * 1_000_000) }
+    }
+
+    fn playing(range_text: &str) -> SessionState {
+        let mut state = SessionState::default();
+        let Ok(PlayStep::Start(play)) = state.play(range(range_text), MINUTE, 0) else {
+            panic!("{range_text} does not start")
+        };
+        state.started(play);
+        state
+    }
+
+    fn status<T: std::fmt::Debug>(result: Result<T, Refusal>) -> u16 {
+        result.expect_err("a refusal").status.into()
+    }
+
+    #[test]
+    fn ranges_are_understood() {
+        for (text, from, until) in [
+            ("npt=0-", Some(0), None),
+            ("npt=10-20", Some(10), Some(20)),
+            ("npt=now-", None, None),
+            ("npt=-20", None, Some(20)),
+            ("npt=59-60", Some(59), None),
+            ("npt=59-59.995", Some(59), None),
+            ("npt=5-7200", Some(5), None),
+        ] {
+            let step = SessionState::default().play(range(text), MINUTE, 0);
+            assert_eq!(step, Ok(PlayStep::Start(seconds(from, until))), "{text}");
+        }
+        assert_eq!(SessionState::default().play(None, MINUTE, 0), Ok(PlayStep::Start(TO_END)));
+    }
+
+    #[test]
+    fn ranges_that_are_not_there_are_invalid() {
+        for text in ["npt=60-", "npt=61-", "npt=0-now", "npt=100-200"] {
+            assert_eq!(status(SessionState::default().play(range(text), MINUTE, 0)), 457, "{text}");
+        }
+        assert_eq!(status(SessionState::default().play(range("npt=-5"), MINUTE, 5_000_000)), 457);
+        assert!(SessionState::default().play(range("npt=7200-"), None, 0).is_ok(), "the length is not known");
+    }
+
+    #[test]
+    fn a_seek_in_an_open_play_is_at_once() {
+        let mut state = playing("npt=0-");
+        let step = state.play(range("npt=30-"), MINUTE, 1);
+        assert_eq!(step, Ok(PlayStep::Start(seconds(Some(30), None))));
+        assert_eq!(state.play(None, MINUTE, 1), Ok(PlayStep::Unchanged));
+        assert_eq!(state.play(range("npt=now-"), MINUTE, 1), Ok(PlayStep::Unchanged));
+        assert_eq!(state.phase(), Phase::Playing { until_us: None });
+    }
+
+    /// The example of RFC 2326 section 10.5.
+    #[test]
+    fn plays_behind_one_with_an_end_wait_for_it() {
+        let mut state = playing("npt=10-15");
+        let [second, third] = [seconds(Some(20), Some(25)), seconds(Some(30), None)];
+        assert_eq!(state.play(range("npt=20-25"), MINUTE, 1), Ok(PlayStep::Queued(second)));
+        assert_eq!(state.play(range("npt=30-"), MINUTE, 1), Ok(PlayStep::Queued(third)));
+        assert_eq!(state.finished(), Some(second));
+        state.started(second);
+        assert_eq!(state.finished(), Some(third));
+        state.started(third);
+        assert_eq!(state.finished(), None);
+        assert_eq!(state.phase(), Phase::Ended { until_us: None });
+    }
+
+    #[test]
+    fn the_queue_is_bounded_and_dropped_by_a_pause() {
+        let mut state = playing("npt=0-1");
+        for _ in 0..QUEUE_LIMIT {
+            assert!(matches!(state.play(range("npt=2-3"), MINUTE, 0), Ok(PlayStep::Queued(_))));
+        }
+        assert_eq!(status(state.play(range("npt=2-3"), MINUTE, 0)), 503);
+        assert_eq!(state.pause(), Ok(()));
+        state.paused();
+        assert_eq!(state.phase(), Phase::Ready);
+        state.started(TO_END);
+        assert_eq!(state.finished(), None);
+    }
+
+    #[test]
+    fn a_pause_needs_something_to_pause() {
+        assert_eq!(status(SessionState::default().pause()), 455);
+        let mut state = playing("npt=0-");
+        assert_eq!(state.finished(), None);
+        assert_eq!(state.pause(), Ok(()), "it crossed the end");
+        state.paused();
+        assert_eq!(state.play(None, MINUTE, 60_000_000), Ok(PlayStep::Start(seconds(Some(0), None))));
+
+        let mut state = playing("npt=0-");
+        assert_eq!(state.pause(), Ok(()));
+        state.paused();
+        assert_eq!(status(state.pause()), 455);
+        assert_eq!(state.finished(), None, "an end that crossed the pause");
+        assert_eq!(state.phase(), Phase::Ready);
+    }
+
+    #[test]
+    fn a_resume_goes_on_and_an_end_begins_anew() {
+        let mut state = playing("npt=0-");
+        assert_eq!(state.pause(), Ok(()));
+        state.paused();
+        assert_eq!(state.play(None, MINUTE, 7_000_000), Ok(PlayStep::Start(TO_END)));
+        state.started(TO_END);
+        assert_eq!(state.finished(), None);
+        assert_eq!(state.play(None, MINUTE, 60_000_000), Ok(PlayStep::Start(seconds(Some(0), None))));
+
+        let mut state = playing("npt=0-10");
+        assert_eq!(state.finished(), None);
+        assert_eq!(state.play(None, MINUTE, 10_000_000), Ok(PlayStep::Start(TO_END)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Options of an RTSP listener, and the state that its connections share.
+
+use super::counters::{Counters, Counts};
+use super::player::Player;
+use super::ports::Ports;
+use super::registry::Registry;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use wirepath_net::{ClientLimits, LogLimit, Permit};
+
+/// Value of `Server` in every response.
+pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
+
+/// Options of an RTSP listener.
+#[derive(Clone, Debug)]
+pub struct RtspOptions {
+    /// Time without a sign of life of the client after which a session ends.
+    pub session_timeout: Duration,
+    /// Time without a request after which a connection without a session is closed.
+    pub idle_timeout: Duration,
+    /// Time limit of receiving a request.
+    pub request_timeout: Duration,
+    /// Time limit of answering a request.
+    pub answer_timeout: Duration,
+    /// Time between the RTCP reports of a session.
+    pub report_interval: Duration,
+    /// Most connections.
+    pub connections: usize,
+    /// Most connections from one address.
+    pub connections_per_address: usize,
+    /// Most sessions.
+    pub sessions: usize,
+    /// Most sessions of one address.
+    pub sessions_per_address: usize,
+    /// Most sessions of one connection.
+    pub sessions_per_connection: usize,
+    /// UDP ports for RTP and RTCP.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl Default for RtspOptions {
+    fn default() -> Self {
+        Self {
+            session_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(30),
+            report_interval: Duration::from_secs(5),
+            connections: 10_000,
+            connections_per_address: 2_000,
+            sessions: 10_000,
+            sessions_per_address: 1_000,
+            sessions_per_connection: 64,
+            ports: 10_000..=32_767, // below the kernel's ephemeral ports
+        }
+    }
+}
+
+/// Most refused requests logged in a second.
+const REFUSALS_PER_SECOND: u32 = 20;
+
+/// State that connections share.
+pub(super) struct Shared {
+    pub(super) options: RtspOptions,
+    pub(super) player: Arc<dyn Player>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) ports: Ports,
+    pub(super) limits: Arc<ClientLimits>,
+    /// Rate limit of log lines about refused requests.
+    pub(super) refusals: LogLimit,
+}
+
+impl Shared {
+    pub(super) fn new(player: Arc<dyn Player>, options: RtspOptions) -> Self {
+        Self {
+            player,
+            counters: Arc::default(),
+            registry: Registry::new(options.sessions, options.sessions_per_address),
+            ports: Ports::new(&options.ports),
+            limits: ClientLimits::new(options.connections, options.connections_per_address),
+            refusals: LogLimit::new(REFUSALS_PER_SECOND),
+            options,
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counters.connections.set(self.limits.open() as u64);
+        self.counters.snapshot()
+    }
+
+    /// Admits a connection, or counts why not.
+    pub(super) fn admit(&self, address: IpAddr) -> Option<Permit> {
+        match self.limits.admit(address) {
+            Ok(permit) => {
+                self.counters.connections_accepted.increment();
+                Some(permit)
+            }
+            Err(exceeded) => {
+                self.counters.connections_refused.increment(exceeded.into());
+                None
+            }
+        }
+    }
+}
