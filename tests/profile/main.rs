@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
-use wirepath_assess::profile::{ProfileError, Profiler, Sampled, Shares};
+use wirepath_assess::profile::{ProfileError, Profiler, Sampled};
+use wirepath_assess::result::Shares;
 use wirepath_tests::trial::Skip;
 use wirepath_tests::trials;
 

@@ -132,12 +132,14 @@ const RELAYED: [Relayed; 16] = [
 
 fn relay() -> Vec<RelayCost> {
     let cost = |(part, method, block, links, idle, seconds, touch): &Relayed| RelayCost {
-        part: *part,
-        method: *method,
-        touch: *touch,
-        block: *block,
-        links: *links,
-        idle: *idle,
+        case: RelayCase {
+            part: *part,
+            method: *method,
+            touch: *touch,
+            block: *block,
+            links: *links,
+            idle: *idle,
+        },
         mtu: 1500,
         verified: true,
         runs: (0..RUNS)
@@ -269,6 +271,7 @@ fn measurement(
                 loans: 750_000,
                 copies: 0,
                 copied_by_kernel: 0,
+                outstanding: 0,
                 outstanding_most: 32,
             }),
         }
@@ -333,20 +336,22 @@ fn profiles() -> Vec<Profile> {
             path: kind(path),
             transport: Transport::Udp,
             size: Some(1460),
-            samples: 4321 - 100 * index as u64,
-            lost: 3,
-            functions: functions
-                .iter()
-                .enumerate()
-                .map(|(place, function)| FunctionShare {
-                    function: (*function).to_owned(),
-                    share: share(place),
-                })
-                .collect(),
-            copying,
-            entering: 0.31 - 0.025 * index as f64,
-            network: 0.25 + 0.01 * index as f64,
-            user: 0.04 + 0.002 * index as f64,
+            shares: Shares {
+                samples: 4321 - 100 * index as u64,
+                lost: 3,
+                functions: functions
+                    .iter()
+                    .enumerate()
+                    .map(|(place, function)| FunctionShare {
+                        function: (*function).to_owned(),
+                        share: share(place),
+                    })
+                    .collect(),
+                copying,
+                entering: 0.31 - 0.025 * index as f64,
+                network: 0.25 + 0.01 * index as f64,
+                user: 0.04 + 0.002 * index as f64,
+            },
         });
     }
     profiles

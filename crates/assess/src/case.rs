@@ -10,8 +10,8 @@ use crate::walk::{Stretch, Walk};
 /// own affair.
 pub(crate) const TRAIN_PACKETS: u32 = 48;
 
-/// Most bytes of a UDP datagram, and so of a train (IPv4).
-const MOST_BYTES: u32 = 65_507;
+/// Most bytes of a UDP datagram, and so of a train or send (IPv4).
+pub(crate) const MOST_OF_DATAGRAM: u32 = wirepath_sys::datagrams::MAXIMUM_PAYLOAD as u32;
 
 /// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
 pub(crate) const RUN: Run = Run {
@@ -77,7 +77,7 @@ impl Case {
     /// Returns whether the route can do it: what segments is not fragmented.
     pub(crate) fn is_possible(&self, udp_room: u32) -> bool {
         !(self.path.segments() && self.is_fragmented(udp_room))
-            && self.size.is_none_or(|_| u32::from(self.packet_size()) <= MOST_BYTES)
+            && self.size.is_none_or(|_| u32::from(self.packet_size()) <= MOST_OF_DATAGRAM)
     }
 
     /// Packets to hand to the path at a time.
@@ -97,7 +97,7 @@ impl Case {
     }
 
     fn a_train(&self) -> u32 {
-        TRAIN_PACKETS.min(MOST_BYTES / u32::from(self.packet_size())).max(1)
+        TRAIN_PACKETS.min(MOST_OF_DATAGRAM / u32::from(self.packet_size())).max(1)
     }
 
     /// The file that it sends: paths that cannot make headers send packets that are ready.

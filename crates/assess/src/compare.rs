@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub use agreement::{AGREEMENT, Agreement};
 
-use crate::figures::{Figure, Name, Unit, figures};
+use crate::quantities::{Name, Quantity, Unit, quantities};
 use crate::result::{Assessment, Cache};
 use crate::statistics::Summary;
 
@@ -79,10 +79,10 @@ pub enum Verdict {
 
 /// Compares two results.
 pub fn compare(first: &Assessment, second: &Assessment) -> Comparison {
-    let (of_first, of_second) = (joined(figures(first)), joined(figures(second)));
+    let (of_first, of_second) = (joined(quantities(first)), joined(quantities(second)));
     let (places, others) = (places(&of_first), places(&of_second));
     let both = of_first.iter().filter_map(|figure| Some((figure, &of_second[*others.get(&figure.name)?])));
-    let alone = |figures: &[Figure], other: &HashMap<&Name, usize>| {
+    let alone = |figures: &[Quantity], other: &HashMap<&Name, usize>| {
         figures.iter().map(|figure| figure.name.clone()).filter(|name| !other.contains_key(name)).collect()
     };
     Comparison {
@@ -95,8 +95,8 @@ pub fn compare(first: &Assessment, second: &Assessment) -> Comparison {
 }
 
 /// Runs of figures with one name, together; figures without runs are none.
-fn joined(figures: Vec<Figure>) -> Vec<Figure> {
-    let mut joined: Vec<Figure> = Vec::with_capacity(figures.len());
+fn joined(figures: Vec<Quantity>) -> Vec<Quantity> {
+    let mut joined: Vec<Quantity> = Vec::with_capacity(figures.len());
     let mut places: HashMap<Name, usize> = HashMap::new();
     for figure in figures.into_iter().filter(|figure| !figure.runs.is_empty()) {
         match places.get(&figure.name) {
@@ -110,11 +110,11 @@ fn joined(figures: Vec<Figure>) -> Vec<Figure> {
     joined
 }
 
-fn places(figures: &[Figure]) -> HashMap<&Name, usize> {
+fn places(figures: &[Quantity]) -> HashMap<&Name, usize> {
     figures.iter().enumerate().map(|(place, figure)| (&figure.name, place)).collect()
 }
 
-fn compared(first: &Figure, second: &Figure) -> Option<Compared> {
+fn compared(first: &Quantity, second: &Quantity) -> Option<Compared> {
     let one = Summary::of(first.runs.iter().copied())?;
     let other = Summary::of(second.runs.iter().copied())?;
     let gain = match first.unit {

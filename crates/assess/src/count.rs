@@ -11,15 +11,13 @@ mod table;
 use crate::calls::Calls;
 use crate::case::Case;
 use crate::error::Error;
-use crate::findings::Findings;
-use crate::findings::{Soundness, with_what_is_there};
-use crate::media::Media;
+use crate::findings::{self, Findings, Soundness};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::result::{Assessment, Counted, Experiment, Transport};
-use crate::rounds::Rounds;
-use crate::test_bed::{self, TestBed};
-use crate::verify::verify;
+use crate::result::{Assessment, Counted, Transport};
+use crate::rounds::{self, Runs};
+use crate::test_bed::TestBed;
+use crate::test_files::Media;
 use lines::{LINES, Line};
 use probes::Probes;
 pub use reasons::reasons;
@@ -34,8 +32,8 @@ const WHOLE_FILE: u64 = 64 << 10;
 /// Payload of the file that packets are of.
 const FILE: u64 = 4 << 20;
 
-/// Counts, and adds what was counted to `result`, also what was counted before an error. Paths that are not
-/// there are left out.
+/// Counts, and adds the counts to `result`, also those before an error. Paths that are not there are left
+/// out.
 ///
 /// # Errors
 /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
@@ -45,79 +43,51 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Soundness, Error> {
     let options = Options { volume: FILE, ..options.clone() };
-    let mut found = Findings::default();
-    let mut counts = Vec::new();
-    let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
-        match Counters::new() {
-            Ok(mut counters) => on(test_bed, &options, &mut counters, &mut counts, &mut found, progress)?,
-            Err(Error::Unable(why)) => found.leave_out("kernel calls and copies", &why),
-            Err(error) => return Err(error),
+    findings::experiment(&options, result, progress, |test_bed, found| {
+        match Calls::new().and_then(|calls| Ok((calls, Probes::new()?))) {
+            Ok((calls, probes)) => on(test_bed, &options, calls, &probes, found),
+            Err(Error::Unable(why)) => {
+                found.leave_out("kernel calls and copies", &why);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
-        Ok(test_bed.cpu)
-    });
-    result.counts.append(&mut counts);
-    let soundness = found.add_to(result);
-    result.settings.cpu = Some(outcome?);
-    Ok(soundness)
-}
-
-struct Counters {
-    calls: Calls,
-    probes: Probes,
-}
-
-impl Counters {
-    fn new() -> Result<Counters, Error> {
-        Ok(Counters { calls: Calls::new()?, probes: Probes::new()? })
-    }
+    })
 }
 
 fn on(
     test_bed: &TestBed,
     options: &Options,
-    counters: &mut Counters,
-    counts: &mut Vec<Counted>,
-    found: &mut Findings,
-    progress: &mut dyn Progress,
+    mut calls: Calls,
+    probes: &Probes,
+    found: &mut Findings<'_>,
 ) -> Result<(), Error> {
     let room = test_bed.udp_room(options.mtu);
-    let cases: Vec<Case> = LINES.iter().map(|line| line.case(room)).collect();
-    let there = with_what_is_there(cases.clone(), found);
-    let mut media = Media::open_for(&there, options, progress)?;
-    let mut rounds = Rounds::new(Experiment::Count, options, test_bed, &mut media, progress, found);
-    for (index, (line, case)) in
-        LINES.iter().zip(&cases).enumerate().filter(|(_, (_, case))| there.contains(case))
-    {
-        rounds.go_on(index as f64 / LINES.len() as f64, &format!("counting {}", case.label()))?;
-        match of_line(&mut rounds, line, case, counters) {
-            Ok(counted) => counts.push(counted),
-            Err(error) => found.of_case(case, error)?,
-        }
-    }
-    Ok(())
+    let cases = found.without_missing_module(LINES.iter().map(|line| line.case(room)).collect());
+    let mut media = Media::open_for(&cases, options, found)?;
+    let mut runs = Runs::new(options, test_bed, &mut media, found);
+    let counted = found.each((1.0, "counting"), &cases, Case::label, |found, case| {
+        runs.verify(case, found)?;
+        let counted = of_case(&mut runs, case, &mut calls, probes)?;
+        found.result.counts.push(counted);
+        Ok(())
+    });
+    counted.map(drop)
 }
 
-/// Counts one line, after its path was verified.
-fn of_line(
-    rounds: &mut Rounds<'_>,
-    line: &Line,
-    case: &Case,
-    counters: &mut Counters,
-) -> Result<Counted, Error> {
-    rounds.media.want(case.content(), rounds.progress)?;
-    verify(case, rounds.test_bed, rounds.media, &mut rounds.scratch)?;
-    let length = rounds.media.length().min(case.size.map_or(WHOLE_FILE, |size| PACKETS * u64::from(size)));
-    let mut found = None;
-    let sent = rounds.send(case, length, |run| {
-        run.of_a_file_of(length, case);
-        run.shorten(case);
-        let ((sent, calls), copies) = counters.probes.during(|| run.counted(case, &mut counters.calls))?;
-        found = Some((calls, copies));
+fn of_case(runs: &mut Runs<'_>, case: &Case, calls: &mut Calls, probes: &Probes) -> Result<Counted, Error> {
+    let length = runs.media.length().min(case.size.map_or(WHOLE_FILE, |size| PACKETS * u64::from(size)));
+    // As if the file had no more.
+    let walk = case.walk(length, length);
+    let mut counts = None;
+    let sent = runs.send(case, |sending, watch| {
+        let ((sent, calls), copies) = probes.during(|| rounds::counted(case, walk, sending, watch, calls))?;
+        counts = Some((calls, copies));
         Ok(sent)
     })?;
-    let (calls, copies) = found.unwrap_or_default();
+    let (calls, copies) = counts.unwrap_or_default();
     Ok(Counted {
-        path: line.path,
+        path: case.path,
         transport: case.transport,
         size: case.size.map(u64::from),
         packets: sent.packets,
@@ -132,7 +102,7 @@ impl Line {
     /// Case of the line, where a packet has room for so much of UDP's payload.
     fn case(&self, udp_room: u32) -> Case {
         let size = match self.transport {
-            Transport::Udp => crate::experiment::full_size(self.path, udp_room),
+            Transport::Udp => crate::path_experiment::full_size(self.path, udp_room),
             Transport::Tcp => None,
         };
         Case::new(self.path, self.transport, size)

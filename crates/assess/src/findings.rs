@@ -4,7 +4,10 @@ use wirepath_datapath::SendContext;
 
 use crate::case::Case;
 use crate::error::Error;
-use crate::result::{Assessment, LeftOut, Measurement};
+use crate::options::Options;
+use crate::progress::Progress;
+use crate::result::{Assessment, LeftOut};
+use crate::test_bed::{self, TestBed};
 
 /// True if all that was measured sent what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,28 +18,83 @@ pub enum Soundness {
     Faulty,
 }
 
-/// Findings until now.
-#[derive(Default)]
-pub(crate) struct Findings {
-    pub(crate) measurements: Vec<Measurement>,
-    pub(crate) left_out: Vec<LeftOut>,
+/// Result of an experiment until now, and its observer.
+pub(crate) struct Findings<'a> {
+    pub(crate) result: &'a mut Assessment,
+    progress: &'a mut dyn Progress,
+    /// Share of the experiment that was done before its current part, and share of the part.
+    pub(crate) part: (f64, f64),
     /// Cases that sent a wrong byte, or lost one.
     pub(crate) faults: u32,
 }
 
-impl Findings {
-    /// Notes what concerns one case.
+/// Runs an experiment on a test bed with the MTU asked for.
+///
+/// # Errors
+/// Errors of the test bed and of `act`. The result keeps all that was found before.
+pub(crate) fn experiment(
+    options: &Options,
+    result: &mut Assessment,
+    progress: &mut dyn Progress,
+    act: impl FnOnce(&TestBed, &mut Findings<'_>) -> Result<(), Error> + Send,
+) -> Result<Soundness, Error> {
+    let mut found = Findings::new(result, progress);
+    found.on_test_bed(options, options.mtu, act)?;
+    Ok(found.soundness())
+}
+
+impl<'a> Findings<'a> {
+    pub(crate) fn new(result: &'a mut Assessment, progress: &'a mut dyn Progress) -> Findings<'a> {
+        Findings { result, progress, part: (0.0, 1.0), faults: 0 }
+    }
+
+    /// Calls `act` on a test bed.
+    pub(crate) fn on_test_bed(
+        &mut self,
+        options: &Options,
+        mtu: u32,
+        act: impl FnOnce(&TestBed, &mut Findings<'a>) -> Result<(), Error> + Send,
+    ) -> Result<(), Error> {
+        test_bed::within(&options.sink, mtu, options.cpu, |test_bed| {
+            self.result.settings.cpu = Some(test_bed.cpu);
+            act(test_bed, self)
+        })
+    }
+
+    /// Reports progress, or ends on a request to stop.
+    pub(crate) fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
+        self.at(share, doing);
+        if self.stopped() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Calls `act` for each case, which takes such a share of the part; returns the results. A case that
+    /// fails is left out.
+    ///
+    /// # Errors
+    /// Errors that concern more than the case.
+    pub(crate) fn each<C, T>(
+        &mut self,
+        (share, doing): (f64, &str),
+        cases: &[C],
+        label: impl Fn(&C) -> String,
+        mut act: impl FnMut(&mut Self, &C) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let mut results = Vec::new();
+        for (index, case) in cases.iter().enumerate() {
+            let label = label(case);
+            self.go_on(share * index as f64 / cases.len() as f64, &format!("{doing} {label}"))?;
+            match act(self, case) {
+                Ok(result) => results.push(result),
+                Err(error) => self.of_label(&label, error)?,
+            }
+        }
+        Ok(results)
+    }
+
+    /// Notes the error of one case.
     ///
     /// # Errors
     /// Errors that concern more than that.
-    pub(crate) fn of_case(&mut self, case: &Case, error: Error) -> Result<(), Error> {
-        self.of_label(&case.label(), error)
-    }
-
-    /// The same with a label.
-    ///
-    /// # Errors
-    /// As [`Findings::of_case`].
     pub(crate) fn of_label(&mut self, label: &str, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
@@ -48,25 +106,37 @@ impl Findings {
     }
 
     pub(crate) fn leave_out(&mut self, what: &str, why: &dyn std::fmt::Display) {
-        self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+        self.result.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
     }
 
-    /// Adds measurements and what was left out to the result.
-    pub(crate) fn add_to(self, result: &mut Assessment) -> Soundness {
-        result.measurements.extend(self.measurements);
-        result.left_out.extend(self.left_out);
+    pub(crate) fn soundness(&self) -> Soundness {
         if self.faults == 0 { Soundness::Sound } else { Soundness::Faulty }
+    }
+
+    /// The cases without those whose path needs the kernel module, if that is not loaded.
+    pub(crate) fn without_missing_module(&mut self, cases: Vec<Case>) -> Vec<Case> {
+        let Err(error) = SendContext::default().open_module() else { return cases };
+        let (left_out, cases): (Vec<Case>, _) = cases.into_iter().partition(|case| case.path.needs_module());
+        let mut paths: Vec<&str> = left_out.iter().map(|case| case.path.name()).collect();
+        paths.dedup();
+        if !paths.is_empty() {
+            self.leave_out(&paths.join(", "), &error);
+        }
+        cases
     }
 }
 
-/// The cases without those whose path needs the kernel module, if that is not loaded.
-pub(crate) fn with_what_is_there(cases: Vec<Case>, found: &mut Findings) -> Vec<Case> {
-    let Err(error) = SendContext::default().open_module() else { return cases };
-    let (left_out, cases): (Vec<Case>, _) = cases.into_iter().partition(|case| case.path.needs_module());
-    let mut paths: Vec<&str> = left_out.iter().map(|case| case.path.name()).collect();
-    paths.dedup();
-    if !paths.is_empty() {
-        found.leave_out(&paths.join(", "), &error);
+impl Progress for Findings<'_> {
+    fn at(&mut self, share: f64, doing: &str) {
+        let (before, part) = self.part;
+        self.progress.at(before + share.clamp(0.0, 1.0) * part, doing);
     }
-    cases
+
+    fn note(&mut self, text: &str) {
+        self.progress.note(text);
+    }
+
+    fn stopped(&self) -> bool {
+        self.progress.stopped()
+    }
 }

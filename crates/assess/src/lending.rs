@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use wirepath_datapath::LoanPolicy;
-use wirepath_datapath::calibration::{Calibrations, Host, LoanTransport};
+use wirepath_datapath::calibration::{Calibrations, Host};
 
 use crate::case::Case;
 use crate::device_kind;
@@ -40,7 +40,7 @@ impl Lending {
             let policy = LoanPolicy { forced: options.loans, ..measured.unwrap_or_default() };
             Rule { policy, measured: measured.is_some() }
         };
-        Ok(Lending { udp: rule(LoanTransport::Udp), tcp: rule(LoanTransport::Tcp) })
+        Ok(Lending { udp: rule(Transport::Udp), tcp: rule(Transport::Tcp) })
     }
 
     /// These cases, deciding by this.
@@ -139,7 +139,7 @@ mod tests {
             host: Host::this(),
             device: DeviceKind::WithChecksums,
             mtu: 1500,
-            transport: LoanTransport::Udp,
+            transport: Transport::Udp,
             origin: "a test".to_owned(),
             unix_s: 1,
             aligned_bytes: Some(1000),

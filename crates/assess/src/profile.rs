@@ -17,7 +17,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::result::FunctionShare;
+use crate::result::{FunctionShare, Shares};
 use classes::Class;
 pub use experiment::run;
 use kernel_exit::KernelExits;
@@ -28,25 +28,6 @@ use user_symbols::UserSymbols;
 
 /// Number of functions that are named.
 const FUNCTIONS: usize = 5;
-
-/// Shares of the samples.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shares {
-    /// Samples taken.
-    pub samples: u64,
-    /// Samples that the kernel had no room for.
-    pub lost: u64,
-    /// The functions that cost most, most first; at most five.
-    pub functions: Vec<FunctionShare>,
-    /// Copying payload.
-    pub copying: f64,
-    /// Entering and leaving the kernel.
-    pub entering: f64,
-    /// The network stack, checksums included.
-    pub network: f64,
-    /// User space.
-    pub user: f64,
-}
 
 /// Reason for a missing profile.
 #[derive(Debug, thiserror::Error)]

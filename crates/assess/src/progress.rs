@@ -13,7 +13,7 @@ pub trait Progress: Send {
 }
 
 /// No observer.
-pub struct Unwatched;
+pub(crate) struct Unwatched;
 
 impl Progress for Unwatched {
     fn at(&mut self, _: f64, _: &str) {}

@@ -25,13 +25,10 @@ mod task;
 mod trial;
 
 use crate::error::Error;
-use crate::findings::Findings;
-use crate::findings::Soundness;
+use crate::findings::{self, Findings, Soundness};
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
-use crate::result::{Assessment, Cache, Part, RelayCost};
-use crate::test_bed;
-use rounds::Rounds;
+use crate::result::{Assessment, Cache, Part, RelayCase};
 
 pub use forwarder::serve;
 pub use targets::{Goal, targets};
@@ -51,22 +48,15 @@ pub fn run(
         )));
     }
     let descriptors = forwarder::allow_descriptors();
-    let mut found = Findings::default();
-    explain(options, &mut found);
-    let mut costs = Vec::new();
-    let cases: Vec<cases::Case> = wanted(options).into_iter().flat_map(cases::cases).collect();
-    let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
-        result.settings.cpu = Some(test_bed.cpu);
-        Rounds { options, test_bed, progress, descriptors }.run(&cases, &mut costs, &mut found)
-    });
-    costs.retain(|cost: &RelayCost| !cost.runs.is_empty());
-    result.relay.append(&mut costs);
-    let soundness = found.add_to(result);
-    outcome.map(|()| soundness)
+    findings::experiment(options, result, progress, |test_bed, found| {
+        explain(options, found);
+        let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(cases::cases).collect();
+        rounds::measure(options, test_bed, &cases, descriptors, found)
+    })
 }
 
 /// Records what is not as users may expect.
-fn explain(options: &Options, found: &mut Findings) {
+fn explain(options: &Options, found: &mut Findings<'_>) {
     if options.cache == Cache::Cold {
         found.leave_out("relay from storage", &"the file that is sent is in the page cache");
     }

@@ -15,9 +15,9 @@ use wirepath_report::{Document, Section, Table, number};
 
 pub use runs::runs;
 
-use crate::cost::{self, Group};
 use crate::count;
-use crate::figures::figures;
+use crate::path_costs::{self, Group};
+use crate::quantities::quantities;
 use crate::result::{Assessment, Experiment, PathKind};
 
 /// The papers, as the report refers to them.
@@ -33,8 +33,8 @@ const PAPERS: [&str; 4] = [
 /// The whole report. Experiments that were not made have no sections.
 pub fn document(assessment: &Assessment) -> Document {
     let host = &assessment.host;
-    let groups = cost::groups(assessment);
-    let figures = figures(assessment);
+    let groups = path_costs::groups(assessment);
+    let figures = quantities(assessment);
     let mut sections = vec![machine::section(assessment), machine::advice(assessment)];
     sections.extend(assessment.costs.iter().map(costs::section));
     let of_paths = groups.iter().filter(|group| group.experiment != Experiment::Loan);
@@ -95,7 +95,7 @@ pub enum Extract {
 
 /// The tables of such a part; none where the result has nothing of it.
 pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
-    let groups = cost::groups(assessment);
+    let groups = path_costs::groups(assessment);
     let mut tables: Vec<Table> = match what {
         Extract::Machine => vec![machine::host(assessment), machine::settings(&assessment.settings)],
         Extract::Cheapest => vec![summary::cheapest(assessment)],

@@ -19,8 +19,10 @@ use wirepath_datapath::calibration::Calibration;
 pub use count::{Copies, Counted};
 pub use host::{Advice, CopyCost, Costs, Device, Feature, Host, PathState, Rings, Setting};
 pub use json::{ReadError, WriteError};
-pub use loan::{Loan, LoanPoint, Loans, Threshold};
-pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCost, RelayRun};
+pub use loan::{Loan, LoanPoint, Threshold};
+pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCase, RelayCost, RelayRun};
+
+pub use wirepath_datapath::LoanCounts as Loans;
 
 use crate::statistics::Summary;
 pub use crate::subject::{Experiment, Method, Part, PathKind, PathVariant, Program, Transport, Variant};
@@ -147,7 +149,7 @@ impl Measurement {
         if self.path.variant != Variant::Plain {
             return None;
         }
-        profiles.iter().find(of_same).map(|profile| profile.copying)
+        profiles.iter().find(of_same).map(|profile| profile.shares.copying)
     }
 }
 
@@ -224,6 +226,14 @@ pub struct Profile {
     pub transport: Transport,
     /// Payload bytes of a packet, as in [`Measurement::size`].
     pub size: Option<u64>,
+    /// Shares of the samples.
+    #[serde(flatten)]
+    pub shares: Shares,
+}
+
+/// Shares of the samples of a profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
     /// Samples taken.
     pub samples: u64,
     /// Samples that the kernel had no room for.
@@ -275,7 +285,7 @@ mod tests {
             .unwrap()
         };
         let copying = |measurement: &Measurement| measurement.copying(&result.profiles);
-        assert_eq!(copying(measurement("read_writev", Some(1460))), Some(profile.copying));
+        assert_eq!(copying(measurement("read_writev", Some(1460))), Some(profile.shares.copying));
         assert_eq!(copying(measurement("read_writev", Some(512))), None);
         assert_eq!(copying(measurement("bare:read_writev", Some(1460))), None);
     }

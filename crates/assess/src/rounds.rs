@@ -1,6 +1,4 @@
-//! Runs of all cases in turn, so that a machine that changes its mind changes it for all.
-
-mod prepared;
+//! Runs of all cases in turn, so that a change of the machine's load affects all of them.
 
 use std::time::{Duration, Instant};
 
@@ -8,24 +6,23 @@ use wirepath_datapath::SendContext;
 use wirepath_sys::usage::Usage;
 
 use crate::bare::Bare;
-use crate::calls::Calls;
+use crate::calls::{self, Calls};
 use crate::case::Case;
 use crate::error::{Doing, Error};
 use crate::findings::Findings;
-use crate::media::Media;
 use crate::options::Options;
-use crate::progress::Progress;
 use crate::result::{Measurement, Run};
 use crate::send::Sending;
 use crate::sent::Sent;
-use crate::subject::{Experiment, Transport, Variant};
+use crate::subject::{Transport, Variant};
 use crate::test_bed::{Target, TestBed};
-use crate::test_socket;
+use crate::test_files::Media;
+use crate::test_socket::{self, Watch};
 use crate::verify::verify;
-pub(crate) use prepared::Prepared;
+use crate::walk::{Stretch, Walk};
 
 /// The run before those that count has this part of the volume.
-const WARM_UP: u64 = 16;
+pub(crate) const WARM_UP: u64 = 16;
 
 /// Payload of the run whose kernel calls are counted, at most: to a receiver of datagrams no more than it has
 /// room for, so that the receiver is not waited for. (Without privileges it has room for some 40 KiB, and for
@@ -37,117 +34,143 @@ const COUNTED_DROPPING: u64 = 16 << 20;
 /// Share of the time that goes into what comes before the runs, about.
 const BEFORE: f64 = 0.1;
 
-/// One experiment on one test bed.
-pub(crate) struct Rounds<'a> {
-    pub(crate) experiment: Experiment,
+/// Something that is measured in rounds.
+pub(crate) trait Candidate {
+    fn label(&self) -> String;
+
+    /// Duration of a run, as far as is known.
+    fn estimate(&self) -> Duration;
+}
+
+/// Has `time` measure each candidate once a round. One that fails leaves with its earlier runs, which are no
+/// figure either, and so does one that `time` returns false for.
+///
+/// # Errors
+/// Errors that end the assessment; then all earlier runs stay.
+pub(crate) fn in_turn<'a, C: Candidate>(
+    found: &mut Findings<'a>,
+    (before, runs): (f64, u32),
+    candidates: &mut Vec<C>,
+    mut time: impl FnMut(&mut Findings<'a>, &mut C) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let mut done = Duration::ZERO;
+    for round in 1..=runs {
+        let mut index = 0;
+        while index < candidates.len() {
+            let once: Duration = candidates.iter().map(C::estimate).sum();
+            let share = done.as_secs_f64() / (once.as_secs_f64() * f64::from(runs)).max(1e-9);
+            let label = candidates[index].label();
+            let doing = format!("round {round} of {runs}: {label}");
+            found.go_on(before + (1.0 - before) * share.min(1.0), &doing)?;
+            let stays = match time(found, &mut candidates[index]) {
+                Ok(stays) => stays,
+                Err(error) => found.of_label(&label, error).map(|()| false)?,
+            };
+            if stays {
+                done += candidates[index].estimate();
+                index += 1;
+            } else {
+                candidates.remove(index);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Run {
+    /// Duration of a run of another volume.
+    pub(crate) fn estimate(&self, volume: u64) -> Duration {
+        Duration::from_secs_f64(self.wall_s * volume as f64 / self.bytes as f64)
+    }
+}
+
+/// Runs on one test bed.
+pub(crate) struct Runs<'a> {
     pub(crate) options: &'a Options,
     pub(crate) test_bed: &'a TestBed,
     pub(crate) media: &'a mut Media,
-    pub(crate) progress: &'a mut dyn Progress,
     /// Send context of all cases, with one ring.
     pub(crate) scratch: SendContext,
 }
 
 /// A case that is measured.
-struct Candidate {
+struct PathCandidate {
     case: Case,
     measurement: Measurement,
-    /// Duration of a run, as far as is known.
     estimate: Duration,
 }
 
-impl<'a> Rounds<'a> {
-    /// Rounds without cases. Without a ring, paths that need one are left out by themselves.
+impl Candidate for PathCandidate {
+    fn label(&self) -> String {
+        self.case.label()
+    }
+
+    fn estimate(&self) -> Duration {
+        self.estimate
+    }
+}
+
+impl<'a> Runs<'a> {
+    /// Without a ring, paths that need one are left out by themselves.
     pub(crate) fn new(
-        experiment: Experiment,
         options: &'a Options,
         test_bed: &'a TestBed,
         media: &'a mut Media,
-        progress: &'a mut dyn Progress,
-        found: &mut Findings,
-    ) -> Rounds<'a> {
+        found: &mut Findings<'_>,
+    ) -> Runs<'a> {
         let mut scratch = SendContext::default();
         if let Err(error) = scratch.open_ring() {
             found.leave_out("paths with an io_uring", &error);
         }
-        Rounds { experiment, options, test_bed, media, progress, scratch }
+        Runs { options, test_bed, media, scratch }
     }
 
-    /// Verifies, warms up, counts and times the cases. What was found until an error is in `found`.
+    /// Verifies, warms up, counts and times the cases. Findings before an error stay.
     ///
     /// # Errors
-    /// Errors that end the assessment; those of one case are in `found`.
-    pub(crate) fn run(
+    /// Errors that end the assessment; those of one case are left out.
+    pub(crate) fn measure(
         mut self,
         cases: &[Case],
         bare: Option<&Bare>,
-        found: &mut Findings,
+        found: &mut Findings<'_>,
     ) -> Result<(), Error> {
         let mut calls = Calls::new().map_err(|error| found.leave_out("kernel calls per packet", &error)).ok();
-        let mut candidates = Vec::new();
-        for (index, case) in cases.iter().enumerate() {
-            self.go_on(BEFORE * index as f64 / cases.len() as f64, &format!("verifying {}", case.label()))?;
-            match self.admit(*case, calls.as_mut()) {
-                Ok(candidate) => {
-                    let bare = bare.filter(|bare| bare.has(case, self.test_bed.udp_room(self.test_bed.mtu)));
-                    let beside = bare.map(|_| candidate.bare());
-                    candidates.push(candidate);
-                    candidates.extend(beside);
-                }
-                Err(error) => found.of_case(case, error)?,
-            }
-        }
-        let outcome = self.rounds(&mut candidates, bare, found);
+        let room = self.test_bed.udp_room(self.test_bed.mtu);
+        let admitted = found.each((BEFORE, "verifying"), cases, Case::label, |found, case| {
+            let candidate = self.admit(*case, calls.as_mut(), found)?;
+            let beside = bare.filter(|bare| bare.has(case, room)).map(|_| candidate.bare());
+            Ok([Some(candidate), beside])
+        })?;
+        let mut candidates: Vec<PathCandidate> = admitted.into_iter().flatten().flatten().collect();
+        let outcome = in_turn(found, (BEFORE, self.options.runs), &mut candidates, |_, candidate| {
+            let run = self.time_candidate(candidate, bare)?;
+            candidate.measurement.runs.push(run);
+            Ok(true)
+        });
         let measured = candidates.into_iter().map(|candidate| candidate.measurement);
-        found.measurements.extend(measured.filter(|measurement| !measurement.runs.is_empty()));
+        found.result.measurements.extend(measured.filter(|measurement| !measurement.runs.is_empty()));
         outcome
     }
 
-    fn rounds(
-        &mut self,
-        candidates: &mut Vec<Candidate>,
-        bare: Option<&Bare>,
-        found: &mut Findings,
-    ) -> Result<(), Error> {
-        let runs = self.options.runs;
-        let mut done = Duration::ZERO;
-        for round in 0..runs {
-            let mut index = 0;
-            while index < candidates.len() {
-                let once: Duration = candidates.iter().map(|candidate| candidate.estimate).sum();
-                let share = done.as_secs_f64() / (once.as_secs_f64() * f64::from(runs)).max(1e-9);
-                let candidate = &mut candidates[index];
-                let label = candidate.case.label();
-                let doing = format!("round {} of {runs}: {label}", round + 1);
-                self.go_on(BEFORE + (1.0 - BEFORE) * share.min(1.0), &doing)?;
-                match self.time_candidate(candidate, bare) {
-                    Ok(run) => {
-                        candidate.measurement.runs.push(run);
-                        done += candidate.estimate;
-                        index += 1;
-                    }
-                    Err(error) => leave(candidates, index, error, found)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Reports progress, or ends on a request to stop.
-    pub(crate) fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
-        self.progress.at(share, doing);
-        if self.progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
+    /// Makes the file of a case and verifies what its path sends.
+    pub(crate) fn verify(&mut self, case: &Case, found: &mut Findings<'_>) -> Result<(), Error> {
+        self.media.want(case.content(), found)?;
+        verify(case, self.test_bed, self.media, &mut self.scratch)
     }
 
     /// Verifies a case, sends some of it without counting, and counts its kernel calls.
-    fn admit(&mut self, case: Case, calls: Option<&mut Calls>) -> Result<Candidate, Error> {
-        self.media.want(case.content(), self.progress)?;
-        verify(&case, self.test_bed, self.media, &mut self.scratch)?;
-        let volume = (self.options.volume / WARM_UP).max(1);
-        let (run, sent) = self.time(&case, volume)?;
+    fn admit(
+        &mut self,
+        case: Case,
+        calls: Option<&mut Calls>,
+        found: &mut Findings<'_>,
+    ) -> Result<PathCandidate, Error> {
+        self.verify(&case, found)?;
+        let (run, sent) = self.time_volume(&case, (self.options.volume / WARM_UP).max(1))?;
         let calls_per_packet = calls.map(|calls| self.count(&case, calls)).transpose()?;
         let measurement = Measurement {
-            experiment: self.experiment,
+            experiment: case.path.experiment(),
             path: case.path_variant(),
             transport: case.transport,
             size: case.size.map(u64::from),
@@ -158,25 +181,35 @@ impl<'a> Rounds<'a> {
             calls_in_papers: case.path.calls_in_papers(case.transport, case.size),
             runs: Vec::new(),
         };
-        let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
-        Ok(Candidate { case, measurement, estimate })
+        Ok(PathCandidate { case, measurement, estimate: run.estimate(self.options.volume) })
     }
 
-    fn time_candidate(&mut self, candidate: &Candidate, bare: Option<&Bare>) -> Result<Run, Error> {
+    fn time_candidate(&mut self, candidate: &PathCandidate, bare: Option<&Bare>) -> Result<Run, Error> {
         let (case, volume) = (&candidate.case, self.options.volume);
         match bare.filter(|_| case.variant == Variant::Bare) {
             Some(bare) => bare.run(case, self.media.prepared(case.content())?, volume),
-            None => Ok(self.time(case, volume)?.0),
+            None => Ok(self.time_volume(case, volume)?.0),
         }
     }
 
-    /// Times one run.
-    pub(crate) fn time(&mut self, case: &Case, volume: u64) -> Result<(Run, Sent), Error> {
+    /// Times one run of so many bytes.
+    pub(crate) fn time_volume(&mut self, case: &Case, volume: u64) -> Result<(Run, Sent), Error> {
+        let walk = case.walk(self.media.length(), volume);
+        self.time(case, |watch| walk.stretches(watch.train_packets(case).into()))
+    }
+
+    /// Times one run of these stretches.
+    pub(crate) fn time<S: Iterator<Item = Stretch>>(
+        &mut self,
+        case: &Case,
+        stretches: impl FnOnce(&Watch) -> S,
+    ) -> Result<(Run, Sent), Error> {
         let usage = || Usage::of_process().doing("asking for the processor time");
         let mut timed = None;
-        let sent = self.send(case, volume, |run| {
+        let sent = self.send(case, |sending, watch| {
+            let stretches = stretches(watch);
             let (before, start) = (usage()?, Instant::now());
-            let sent = run.all()?;
+            let sent = sending.all(stretches, watch)?;
             timed = Some((start.elapsed(), usage()?.since(before)));
             Ok(sent)
         })?;
@@ -189,63 +222,63 @@ impl<'a> Rounds<'a> {
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
             copied: sent.copied,
-            loans: sent.loans.map(Into::into),
+            loans: sent.loans,
         };
         Ok((run, sent))
     }
 
-    /// Prepares a run of so many bytes, has `act` send it, and sees whether all came. Only what `act` does is
-    /// the path's.
+    /// Opens a socket, has `act` send, and checks that all came. Only the work of `act` is the path's.
     pub(crate) fn send(
         &mut self,
         case: &Case,
-        volume: u64,
-        act: impl FnOnce(&mut Prepared<'_>) -> Result<Sent, Error>,
+        act: impl FnOnce(&mut Sending<'_>, &mut Watch) -> Result<Sent, Error>,
     ) -> Result<Sent, Error> {
-        let walk = case.walk(self.media.length(), volume);
         let medium = self.media.prepared_for(case, &mut self.scratch)?;
         let (socket, mut watch) = test_socket::open(case, self.test_bed)?;
-        let sending = Sending::new(case, medium, 0, &socket, &mut self.scratch, watch.most_at_once());
-        let sent = act(&mut Prepared::new(sending, walk, &mut watch))?;
+        let mut sending = Sending::new(case, medium, 0, &socket, &mut self.scratch, watch.most_at_once());
+        let sent = act(&mut sending, &mut watch)?;
         watch.settle(case, &sent, self.test_bed.mtu)?;
         Ok(sent)
     }
 
     /// Kernel calls for each packet.
     fn count(&mut self, case: &Case, calls: &mut Calls) -> Result<f64, Error> {
-        let mut counted = 0;
-        let sent = self.send(case, self.counted_volume(case), |run| {
-            run.shorten(case);
+        let drops = matches!((&self.test_bed.udp, case.transport), (Target::Drops(_), Transport::Udp));
+        let walk = case.walk(self.media.length(), if drops { COUNTED_DROPPING } else { COUNTED });
+        let mut count = 0;
+        let sent = self.send(case, |sending, watch| {
             let sent;
-            (sent, counted) = run.counted(case, calls)?;
+            (sent, count) = counted(case, walk, sending, watch, calls)?;
             Ok(sent)
         })?;
-        Ok(counted as f64 / sent.packets as f64)
-    }
-
-    /// Payload of a run in which something is counted, at most.
-    pub(crate) fn counted_volume(&self, case: &Case) -> u64 {
-        let drops = matches!((&self.test_bed.udp, case.transport), (Target::Drops(_), Transport::Udp));
-        if drops { COUNTED_DROPPING } else { COUNTED }
+        Ok(count as f64 / sent.packets as f64)
     }
 }
 
-/// Takes a case out of the rounds; unless the error ends them all, since then what was measured before
-/// counts.
-fn leave(
-    candidates: &mut Vec<Candidate>,
-    index: usize,
-    error: Error,
-    found: &mut Findings,
-) -> Result<(), Error> {
-    found.of_case(&candidates[index].case, error)?;
-    candidates.remove(index); // what was measured of it before is no figure either
-    Ok(())
+/// Sends no more of `walk` than what may be under way without waiting, headers included, and counts the
+/// kernel calls of that, but for waiting until the network is done with it.
+///
+/// # Errors
+/// [`Error::Faulty`] if they are not those of the path's table.
+pub(crate) fn counted(
+    case: &Case,
+    walk: Walk,
+    sending: &mut Sending<'_>,
+    watch: &mut Watch,
+    calls: &mut Calls,
+) -> Result<(Sent, u64), Error> {
+    let packets = watch.window() / u64::from(case.packet_size());
+    let fits = packets.saturating_mul(case.size.unwrap_or(u16::MAX).into());
+    let stretches = walk.up_to(fits.max(1)).stretches(watch.train_packets(case).into());
+    let (sent, count) = calls.during(|| sending.walk(stretches.clone(), watch))?;
+    let sent = sent?;
+    calls::check(case, stretches, &sent, watch.reports(), count)?;
+    Ok((sending.end(sent)?, count))
 }
 
-impl Candidate {
+impl PathCandidate {
     /// The bare loop that does the same, neither verified nor counted.
-    fn bare(&self) -> Candidate {
+    fn bare(&self) -> PathCandidate {
         let measurement = Measurement {
             path: self.measurement.path.bare(),
             verified: false,
@@ -253,7 +286,7 @@ impl Candidate {
             calls_in_papers: None,
             ..self.measurement.clone()
         };
-        Candidate { case: Case { variant: Variant::Bare, ..self.case }, measurement, ..*self }
+        PathCandidate { case: Case { variant: Variant::Bare, ..self.case }, measurement, ..*self }
     }
 }
 

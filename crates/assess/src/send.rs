@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::sent::Sent;
 use crate::subject::PathKind;
 use crate::test_socket::{PATIENCE, TestSocket, Watch};
-use crate::walk::{Stretch, Walk};
+use crate::walk::Stretch;
 
 /// Source and destination of a run.
 pub(crate) struct Sending<'a> {
@@ -59,23 +59,31 @@ impl<'a> Sending<'a> {
         Sending { case, medium, start, headers: case.headers(), socket, scratch, queue, copied_before }
     }
 
-    /// Sends all of `walk`, and waits for what was lent.
+    /// Sends all of these stretches, and waits for what was lent.
     ///
     /// # Errors
     /// [`Error::Unable`] if the route cannot do what the path needs, [`Error::Faulty`] if packets are lost,
     /// [`Error::SinkStopped`].
-    pub(crate) fn all(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
-        let sent = self.walk(walk, watch)?;
+    pub(crate) fn all(
+        &mut self,
+        stretches: impl Iterator<Item = Stretch>,
+        watch: &mut Watch,
+    ) -> Result<Sent, Error> {
+        let sent = self.walk(stretches, watch)?;
         self.end(sent)
     }
 
-    /// Sends all of `walk`, without waiting for its end.
+    /// Sends all of these stretches, without waiting for their end.
     ///
     /// # Errors
     /// As [`Sending::all`].
-    pub(crate) fn walk(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
+    pub(crate) fn walk(
+        &mut self,
+        stretches: impl Iterator<Item = Stretch>,
+        watch: &mut Watch,
+    ) -> Result<Sent, Error> {
         let mut sent = Sent::default();
-        for stretch in walk.stretches(watch.train_packets(self.case).into()) {
+        for stretch in stretches {
             self.stretch(stretch, &mut sent)?;
             watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }
@@ -88,14 +96,14 @@ impl<'a> Sending<'a> {
     /// # Errors
     /// As [`Sending::all`].
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
-        let of_loans = self.socket.finish()?;
+        self.socket.finish()?;
         if !self.scratch.drain(PATIENCE) {
             return Err(Error::Faulty("sends of the ring did not complete".to_owned()));
         }
         sent.loans = self.case.path.lends().then(|| self.socket.loans());
-        sent.copied = match self.case.path {
-            path if path.lends() => Some(of_loans),
-            path if path.needs_hot_memory() => self
+        sent.copied = match (sent.loans, self.case.path) {
+            (Some(loans), _) => Some(loans.copied_by_kernel),
+            (None, path) if path.needs_hot_memory() => self
                 .scratch
                 .copied_by_kernel()
                 .zip(self.copied_before)

@@ -9,9 +9,11 @@ mod relay;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use wirepath_datapath::{BlockPath, DataPath};
 
-pub use path::{PathKind, PathVariant, UnknownPath, Variant};
-pub use relay::{Method, Part, Program, UnknownPart};
+pub use path::{PathKind, PathVariant, Variant};
+pub use relay::{Method, Part, Program};
+pub use wirepath_datapath::calibration::Transport;
 
 /// An experiment; its name is that of the sub-command that makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,29 +48,19 @@ impl Experiment {
             Experiment::Relay => "relay",
         }
     }
+
+    /// The plain path that the papers measure others by.
+    pub const fn baseline(self) -> Option<PathKind> {
+        match self {
+            Experiment::Stream => Some(PathKind::Stream(DataPath::ReadWritev)),
+            Experiment::Download => Some(PathKind::Block(BlockPath::ReadWrite)),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Experiment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
-    }
-}
-
-/// Transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP.
-    Tcp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Transport::Udp => "UDP",
-            Transport::Tcp => "TCP",
-        })
     }
 }

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::{Doing, Error};
-use crate::headers::udp_room;
+use crate::header_sizes::udp_room;
 use crate::options::Sink;
 use crate::sink::Remote;
 pub(crate) use device::{Counted, Device};
@@ -237,6 +237,14 @@ impl TestBed {
     /// Payload of UDP that fills a packet of at most so many bytes on the way to where UDP goes.
     pub(crate) fn udp_room(&self, mtu: u32) -> u32 {
         udp_room(mtu.min(self.mtu), self.udp_address())
+    }
+
+    /// Reason for an MTU other than the one asked for.
+    pub(crate) fn other_mtu(&self) -> String {
+        let mtu = self.mtu;
+        format!(
+            "the route to the sink has {mtu}; only a test bed of our own, which takes root, can have another"
+        )
     }
 
     /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where

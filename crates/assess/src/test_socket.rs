@@ -11,7 +11,7 @@ use wirepath_sys::socket::unacknowledged;
 
 use crate::case::Case;
 use crate::error::{Doing, Error};
-use crate::headers::UDP_OVER_IPV4;
+use crate::header_sizes::UDP_OVER_IPV4;
 use crate::result::Transport;
 use crate::sent::Sent;
 use crate::sink::Account;
@@ -103,23 +103,18 @@ impl TestSocket {
     }
 
     /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged
-    /// all of it, so that paths that copy pay for what is left in the socket as those that lend do. Answers
-    /// how many loans the kernel turned into copies.
-    pub(crate) fn finish(&self) -> Result<u64, Error> {
+    /// all of it, so that paths that copy pay for what is left in the socket as those that lend do.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
         if self.is_stream() {
             sockopt::set_tcp_cork(self.socket(), false).doing("uncorking a connection")?;
             self.wait_for_acknowledgement()?;
         }
-        if !self.wait_for_loans(PATIENCE)? {
-            return Err(Error::Faulty(format!(
-                "lent pages were not returned within {} seconds",
-                PATIENCE.as_secs()
-            )));
+        match self.wait_for_loans(PATIENCE)? {
+            true => Ok(()),
+            false => {
+                Err(Error::Faulty(format!("zero-copy completions missing after {} s", PATIENCE.as_secs())))
+            }
         }
-        Ok(match self {
-            TestSocket::Trains(sink) => sink.loans().copied_by_kernel,
-            TestSocket::Blocks(sink) => sink.loans().copied_by_kernel,
-        })
     }
 
     /// Loans and copies; zeros for paths that do not lend.

@@ -1,24 +1,15 @@
 //! Recommended paths, and why.
 
+use wirepath_datapath::DataPath;
 use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
-use wirepath_datapath::{BlockPath, DataPath};
 
-use crate::headers;
+use crate::header_sizes;
 use crate::result::{Assessment, Experiment, Measurement, PathKind, Transport, Variant};
 use crate::statistics::Summary;
 
-/// The plain path that the papers measure others by.
-pub const fn baseline(experiment: Experiment) -> Option<PathKind> {
-    match experiment {
-        Experiment::Stream => Some(PathKind::Stream(DataPath::ReadWritev)),
-        Experiment::Download => Some(PathKind::Block(BlockPath::ReadWrite)),
-        _ => None,
-    }
-}
-
 /// Recommendation for one purpose.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Purpose, for people.
     pub purpose: &'static str,
     /// The path.
@@ -71,13 +62,13 @@ impl Significance {
 
 impl Verdict {
     /// Cost of the plain path as a multiple; nothing where it is the plain path.
-    pub fn times(&self) -> Option<f64> {
+    pub(crate) fn times(&self) -> Option<f64> {
         let (plain, _) = self.plain.filter(|(_, name)| *name != self.path)?;
         Some(plain.median / self.cost.median).filter(|times| times.is_finite())
     }
 
     /// Returns whether what was measured tells the path from the next one.
-    pub fn significance(&self) -> Significance {
+    pub(crate) fn significance(&self) -> Significance {
         match &self.next {
             None => Significance::Significant,
             Some((_, next)) => match Significance::of(&self.cost, next) {
@@ -124,13 +115,13 @@ const PURPOSES: [Purpose; 4] = [
 ];
 
 /// Recommendations of a result; nothing for what was not measured.
-pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
+pub(crate) fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
 }
 
 /// The path that `wirepath serve` chooses by the costs of its own trains, which are shorter than those of
 /// [`verdicts`], and why, for people.
-pub fn of_server(result: &Assessment) -> Option<(String, String)> {
+pub(crate) fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
     let without_memory: Vec<DataPath> =
         DataPath::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
@@ -161,7 +152,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
         .filter_map(|measurement| Some((measurement, measurement.cost()?)))
         .collect();
     costs.sort_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
-    let plain = baseline(purpose.experiment).and_then(|plain| {
+    let plain = purpose.experiment.baseline().and_then(|plain| {
         costs.iter().find(|(measurement, _)| measurement.path.kind == plain).map(|(_, cost)| (*cost, plain))
     });
     let mut suiting = costs.iter().filter(|(measurement, _)| (purpose.suits)(measurement));
@@ -197,8 +188,8 @@ fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
         return None;
     }
     // Over IPv6 a full packet has less payload than these allow, and is still the largest that is not larger.
-    let rtp = if purpose.experiment == Experiment::Stream { headers::RTP } else { 0 };
-    let headers = u64::from(headers::UDP_OVER_IPV4 + rtp);
+    let rtp = if purpose.experiment == Experiment::Stream { header_sizes::RTP } else { 0 };
+    let headers = u64::from(header_sizes::UDP_OVER_IPV4 + rtp);
     let room = |measurement: &Measurement| {
         u64::from(measurement.mtu.min(result.settings.mtu)).saturating_sub(headers)
     };

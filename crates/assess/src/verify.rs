@@ -16,16 +16,16 @@ use rtp_types::RtpPacket;
 use rustix::fs::{MemfdFlags, memfd_create};
 use wirepath_datapath::{Extent, Headers, MappedFile, SendContext};
 
-use crate::case::Case;
-use crate::case::{Content, RUN};
+use crate::case::{Case, Content, RUN};
 use crate::error::{Doing, Error};
-use crate::media::Media;
 use crate::result::Transport;
 use crate::send::{Sending, room};
 use crate::sent::Sent;
 use crate::subject::PathKind;
 use crate::test_bed::TestBed;
+use crate::test_files::Media;
 use crate::test_socket::TestSocket;
+use crate::walk::Stretch;
 
 /// Payload that each path sends over each way, in bytes.
 const VOLUME: u64 = 2 << 20;
@@ -38,7 +38,7 @@ const STARTS: [u64; 2] = [0, 1];
 /// Read timeout of a receiver on this machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Sends and compares.
+/// Sends a sample of the payload and compares.
 ///
 /// # Errors
 /// [`Error::Faulty`] with the place of a difference; [`Error::Unable`] if the path does not work here.
@@ -48,12 +48,11 @@ pub(crate) fn verify(
     media: &mut Media,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let expected = Expected::read(media)?;
+    let payload = read(media, media.length().min(VOLUME))?;
     let medium = media.prepared_for(case, scratch)?;
-    let mut verify = || {
-        over_all_ways(case, medium, &expected, test_bed, scratch)
-            .and_then(|()| at_odd_offsets(case, &expected, test_bed, scratch))
-    };
+    let sample = Sample { case, medium, payload: &payload, parts: parts(case, payload.len()) };
+    let mut verify =
+        || sample.over_all_ways(test_bed, scratch).and_then(|()| sample.at_odd_offsets(test_bed, scratch));
     test_bed.compute_checksums(false)?;
     let verified = verify();
     test_bed.compute_checksums(true)?;
@@ -64,100 +63,111 @@ pub(crate) fn verify(
     }
 }
 
-/// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send some
-/// of an odd size too.
-fn at_odd_offsets(
+/// Sends these stretches, with checksums computed by the kernel, and compares.
+///
+/// # Errors
+/// As [`verify`].
+pub(crate) fn verify_stretches(
     case: &Case,
-    expected: &Expected,
+    stretches: Vec<Stretch>,
     test_bed: &TestBed,
+    media: &mut Media,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let (Headers::Stored, Some(size)) = (case.headers(), case.size) else { return Ok(()) };
-    if size < 2 || size % 2 == 1 {
-        return Ok(());
-    }
-    let odd = Case { size: Some(size - 1), ..*case };
-    let file = File::from(memfd_create("odd packets", MemfdFlags::CLOEXEC).doing("making a file in memory")?);
-    let packets = expected.packets(size - 1);
-    (&file).write_all(&packets).doing("writing packets into memory")?;
-    let length = packets.len() as u64;
-    let medium = MappedFile::new(file, length).doing("mapping packets in memory")?;
-    if !case.path.needs_hot_memory() {
-        return over_all_ways(&odd, &medium, expected, test_bed, scratch);
-    }
-    let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
-    medium.set_hot(Some(&region));
-    let held = scratch.register_now(Arc::clone(&region));
-    held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
-    let verified = over_all_ways(&odd, &medium, expected, test_bed, scratch);
-    scratch.unregister(region.id());
+    let end = stretches.iter().map(|stretch| stretch.start + stretch.bytes).max().unwrap_or_default();
+    let payload = read(media, end)?;
+    let medium = media.prepared_for(case, scratch)?;
+    test_bed.compute_checksums(false)?;
+    let sample = Sample { case, medium, payload: &payload, parts: vec![(0, stretches)] };
+    let verified = sample.over_all_ways(test_bed, scratch);
+    test_bed.compute_checksums(true)?;
     verified
 }
 
-fn over_all_ways(
-    case: &Case,
-    medium: &MappedFile,
-    expected: &Expected,
-    test_bed: &TestBed,
-    scratch: &mut SendContext,
-) -> Result<(), Error> {
-    match case.transport {
-        Transport::Udp => test_bed.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
-            receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
-            let socket = TestSocket::datagrams(case, sender)?;
-            Verification { case, medium, socket: &socket, expected }.datagrams(&receiver, scratch)
-        }),
-        Transport::Tcp => test_bed.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
-            receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
-            let socket = TestSocket::stream(case, sender)?;
-            Verification { case, medium, socket: &socket, expected }.stream(&receiver, scratch)
-        }),
-    }
-}
-
 /// The payload's first bytes.
-struct Expected(Vec<u8>);
-
-impl Expected {
-    fn read(media: &mut Media) -> Result<Expected, Error> {
-        let mut bytes = vec![0; media.length().min(VOLUME) as usize];
-        let payload = media.prepared(Content::Payload)?;
-        payload.file().read_exact_at(&mut bytes, 0).doing("reading what is sent")?;
-        Ok(Expected(bytes))
-    }
-
-    /// The same as ready packets.
-    fn packets(&self, size: u16) -> Vec<u8> {
-        let packets = self.0.chunks(size.into()).zip(0..);
-        packets.flat_map(|(payload, index)| [&RUN.header(index).to_bytes(), payload].concat()).collect()
-    }
-
-    fn payload(&self, start: u64, length: usize) -> &[u8] {
-        &self.0[start as usize..start as usize + length]
-    }
+fn read(media: &mut Media, length: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; length as usize];
+    let payload = media.prepared(Content::Payload)?;
+    payload.file().read_exact_at(&mut bytes, 0).doing("reading what is sent")?;
+    Ok(bytes)
 }
 
-struct Verification<'a> {
+/// Parts of so many bytes of payload that a case sends: from each start on, as many packets at a time as a
+/// receiver has room for.
+fn parts(case: &Case, length: usize) -> Vec<(u64, Vec<Stretch>)> {
+    // `at_odd_offsets` does the odd ones of ready packets.
+    let starts = STARTS.into_iter().filter(|start| *start == 0 || case.headers() != Headers::Stored);
+    let part = |start| {
+        let length = length as u64 - start;
+        (start, case.walk(length, length).stretches(case.train_packets_received().into()).collect())
+    };
+    starts.map(part).collect()
+}
+
+/// Payload that is sent and compared.
+struct Sample<'a> {
     case: &'a Case,
     medium: &'a MappedFile,
-    socket: &'a TestSocket,
-    expected: &'a Expected,
+    payload: &'a [u8],
+    /// Places in the file that payload begins at, and what is sent from there on.
+    parts: Vec<(u64, Vec<Stretch>)>,
 }
 
-impl Verification<'_> {
-    fn datagrams(&self, receiver: &UdpSocket, scratch: &mut SendContext) -> Result<(), Error> {
-        let headers = self.case.headers();
-        for start in STARTS {
-            if headers == Headers::Stored && start > 0 {
-                continue; // `at_odd_offsets` does these
-            }
-            let length = self.expected.0.len() as u64 - start;
-            let walk = self.case.walk(length, length);
-            let mut sending = Sending::new(self.case, self.medium, start, self.socket, scratch, 0);
-            for stretch in walk.stretches(self.case.train_packets_received().into()) {
-                sending.stretch(stretch, &mut Sent::default())?;
-                let payload = self.expected.payload(start + stretch.start, stretch.bytes as usize);
-                for (packet, index) in payload.chunks(walk.packet() as usize).zip(stretch.first..) {
+impl Sample<'_> {
+    /// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send
+    /// some of an odd size too.
+    fn at_odd_offsets(&self, test_bed: &TestBed, scratch: &mut SendContext) -> Result<(), Error> {
+        let (Headers::Stored, Some(size)) = (self.case.headers(), self.case.size) else { return Ok(()) };
+        if size < 2 || size % 2 == 1 {
+            return Ok(());
+        }
+        let odd = Case { size: Some(size - 1), ..*self.case };
+        let file =
+            File::from(memfd_create("odd packets", MemfdFlags::CLOEXEC).doing("making a file in memory")?);
+        let packets = ready_packets(self.payload, size - 1);
+        (&file).write_all(&packets).doing("writing packets into memory")?;
+        let length = packets.len() as u64;
+        let medium = MappedFile::new(file, length).doing("mapping packets in memory")?;
+        let parts = parts(&odd, self.payload.len());
+        let sample = Sample { case: &odd, medium: &medium, payload: self.payload, parts };
+        if !odd.path.needs_hot_memory() {
+            return sample.over_all_ways(test_bed, scratch);
+        }
+        let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
+        medium.set_hot(Some(&region));
+        let held = scratch.register_now(Arc::clone(&region));
+        held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
+        let verified = sample.over_all_ways(test_bed, scratch);
+        scratch.unregister(region.id());
+        verified
+    }
+
+    fn over_all_ways(&self, test_bed: &TestBed, scratch: &mut SendContext) -> Result<(), Error> {
+        match self.case.transport {
+            Transport::Udp => test_bed.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+                receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
+                self.datagrams(&TestSocket::datagrams(self.case, sender)?, &receiver, scratch)
+            }),
+            Transport::Tcp => test_bed.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+                receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
+                self.stream(&TestSocket::stream(self.case, sender)?, &receiver, scratch)
+            }),
+        }
+    }
+
+    fn datagrams(
+        &self,
+        socket: &TestSocket,
+        receiver: &UdpSocket,
+        scratch: &mut SendContext,
+    ) -> Result<(), Error> {
+        for (start, stretches) in &self.parts {
+            let mut sending = Sending::new(self.case, self.medium, *start, socket, scratch, 0);
+            for stretch in stretches {
+                sending.stretch(*stretch, &mut Sent::default())?;
+                let payload = &self.payload[(start + stretch.start) as usize..][..stretch.bytes as usize];
+                let packet = self.case.size.map_or(payload.len(), usize::from);
+                for (packet, index) in payload.chunks(packet).zip(stretch.first..) {
                     self.receive(index, packet, receiver)?;
                 }
             }
@@ -179,35 +189,44 @@ impl Verification<'_> {
             .map_err(|at| Error::Faulty(format!("packet {index} has a wrong byte at payload offset {at}")))
     }
 
-    /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
-    fn stream(&self, mut receiver: &TcpStream, scratch: &mut SendContext) -> Result<(), Error> {
-        let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, self.socket) else {
+    fn stream(
+        &self,
+        socket: &TestSocket,
+        mut receiver: &TcpStream,
+        scratch: &mut SendContext,
+    ) -> Result<(), Error> {
+        let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, socket) else {
             unreachable!("a socket is made for its case")
         };
         let mut room_to_read = vec![0; 1 << 20];
-        for start in STARTS {
-            let length = self.expected.0.len() as u64 - start;
-            for stretch in self.case.walk(length, length).stretches(1) {
-                let mut offset = start + stretch.start;
-                let end = offset + stretch.bytes;
-                while offset < end {
-                    let extent = Extent { offset, length: (end - offset).min(1 << 20) as usize };
-                    match path.send(sink, self.medium, extent, scratch) {
-                        Ok(bytes) => {
-                            let came = &mut room_to_read[..bytes];
-                            receiver.read_exact(came).map_err(|error| stuck(offset, &error))?;
-                            same(self.expected.payload(offset, bytes), came).map_err(|at| {
-                                Error::Faulty(format!("byte {} arrived wrong", offset + at as u64))
-                            })?;
-                            offset += bytes as u64;
-                        }
-                        Err(error) => drop(room(error, self.socket)?),
+        for (start, stretch) in
+            self.parts.iter().flat_map(|(start, all)| all.iter().map(move |one| (start, one)))
+        {
+            let mut offset = start + stretch.start;
+            let end = offset + stretch.bytes;
+            while offset < end {
+                let extent = Extent { offset, length: (end - offset).min(1 << 20) as usize };
+                match path.send(sink, self.medium, extent, scratch) {
+                    Ok(bytes) => {
+                        let came = &mut room_to_read[..bytes];
+                        receiver.read_exact(came).map_err(|error| stuck(offset, &error))?;
+                        same(&self.payload[offset as usize..][..bytes], came).map_err(|at| {
+                            Error::Faulty(format!("byte {} arrived wrong", offset + at as u64))
+                        })?;
+                        offset += bytes as u64;
                     }
+                    Err(error) => drop(room(error, socket)?),
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Payload as ready packets.
+fn ready_packets(payload: &[u8], size: u16) -> Vec<u8> {
+    let packets = payload.chunks(size.into()).zip(0..);
+    packets.flat_map(|(payload, index)| [&RUN.header(index).to_bytes(), payload].concat()).collect()
 }
 
 fn stuck(offset: u64, error: &io::Error) -> Error {
@@ -259,11 +278,11 @@ mod tests {
     /// Promise: Every path is verified from odd file offsets, too.
     #[test]
     fn packets_of_odd_size_begin_at_odd_bytes_too() {
-        let expected = Expected((0..=255).cycle().take(4000).collect());
-        let packets = expected.packets(999);
+        let payload: Vec<u8> = (0..=255).cycle().take(4000).collect();
+        let packets = ready_packets(&payload, 999);
         assert_eq!(packets.len(), 4000 + 5 * 12);
-        assert_eq!(headed(&packets[1011..2022], 1).unwrap(), expected.payload(999, 999));
-        assert_eq!(headed(&packets[4 * 1011..], 4).unwrap(), expected.payload(4 * 999, 4));
+        assert_eq!(headed(&packets[1011..2022], 1).unwrap(), &payload[999..1998]);
+        assert_eq!(headed(&packets[4 * 1011..], 4).unwrap(), &payload[4 * 999..]);
     }
 
     /// Promise: A wrong byte, length or header is found.

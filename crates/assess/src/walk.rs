@@ -36,11 +36,6 @@ impl Walk {
         Walk { volume: self.volume.min(volume), ..self }
     }
 
-    /// Payload of each packet but the file's last.
-    pub(crate) fn packet(&self) -> u64 {
-        self.packet
-    }
-
     /// Packets of one time round.
     pub(crate) fn packets_in_file(&self) -> u64 {
         self.file.div_ceil(self.packet)
@@ -48,7 +43,7 @@ impl Walk {
 
     /// The run in stretches of at most `most` packets.
     #[inline]
-    pub(crate) fn stretches(self, most: u64) -> impl Iterator<Item = Stretch> {
+    pub(crate) fn stretches(self, most: u64) -> impl Iterator<Item = Stretch> + Clone {
         let (mut first, mut left) = (0, self.volume);
         std::iter::from_fn(move || {
             if left == 0 {

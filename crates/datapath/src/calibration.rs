@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-pub use loans::{LoanThreshold, LoanTransport};
+pub use loans::{LoanThreshold, Transport};
 
 use crate::DataPath;
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use wirepath_sys::errno_of;
 use wirepath_sys::zerocopy::{self, Returned};
 
@@ -19,7 +20,7 @@ use wirepath_sys::zerocopy::{self, Returned};
 pub const LOANS_FOR_A_READING: u64 = 32;
 
 /// Counts of sends that lent or might have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanCounts {
     /// Sends that lent their pages to the kernel.
     pub loans: u64,
@@ -29,9 +30,22 @@ pub struct LoanCounts {
     /// loans under the first one's word, so where some were copied and some not, this is an estimate.
     pub copied_by_kernel: u64,
     /// Loans that are not back: their pages must not change.
+    #[serde(skip)]
     pub outstanding: u64,
     /// Most loans that were not back at a time.
     pub outstanding_most: u64,
+}
+
+impl std::iter::Sum for LoanCounts {
+    fn sum<I: Iterator<Item = LoanCounts>>(counts: I) -> LoanCounts {
+        counts.fold(LoanCounts::default(), |sum, one| LoanCounts {
+            loans: sum.loans.saturating_add(one.loans),
+            copies: sum.copies.saturating_add(one.copies),
+            copied_by_kernel: sum.copied_by_kernel.saturating_add(one.copied_by_kernel),
+            outstanding: sum.outstanding.saturating_add(one.outstanding),
+            outstanding_most: sum.outstanding_most.max(one.outstanding_most),
+        })
+    }
 }
 
 /// Loans of one socket; `T` is what must be kept until the loan that it belongs to is over.

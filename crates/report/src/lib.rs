@@ -17,6 +17,3 @@ pub use document::{Block, Document, Figure, Panel, Section};
 pub use html::html;
 pub use markdown::{escaped, markdown, table as markdown_table};
 pub use table::{Cell, Column, Detail, Kind, Table};
-
-#[cfg(test)]
-mod tests;

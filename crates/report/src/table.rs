@@ -63,8 +63,6 @@ pub enum Kind {
     Good,
     /// Failure.
     Bad,
-    /// The same name as in the row above.
-    Again,
 }
 
 impl Detail {
@@ -83,7 +81,6 @@ impl Kind {
             Kind::Noisy => "noisy",
             Kind::Good => "good",
             Kind::Bad => "bad",
-            Kind::Again => "code again",
         }
     }
 }

@@ -63,7 +63,7 @@ impl Terminal {
             if is_figure {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            let names = table.rows.iter().all(|row| matches!(row[*index].kind, Kind::Code | Kind::Again));
+            let names = table.rows.iter().all(|row| row[*index].kind == Kind::Code);
             let widest = table.rows.iter().map(|row| self.cell(&row[*index]).chars().count()).max();
             if let Some(Ok(widest)) =
                 widest.map(u16::try_from).filter(|_| is_figure || (names && *index == 0))
@@ -93,7 +93,7 @@ impl Terminal {
     }
 
     /// A table without any frame, a line below its head.
-    fn grid(self) -> comfy_table::Table {
+    pub fn grid(self) -> comfy_table::Table {
         let line = if self.utf8 { '─' } else { '-' };
         let mut grid = comfy_table::Table::new();
         grid.load_style(TableStyle::new().header_separator(LineStyle::none().fill(line).junction(line)));
@@ -105,7 +105,7 @@ impl Terminal {
 }
 
 /// The lines of a table without blanks at their ends; every column counts on a narrow terminal.
-fn lines(grid: &mut comfy_table::Table, padding: (u16, u16)) -> String {
+pub fn lines(grid: &mut comfy_table::Table, padding: (u16, u16)) -> String {
     for column in grid.column_iter_mut() {
         column.set_padding(padding);
     }

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::cost;
-use crate::figures::{COPIED_SEND, LENT_SEND, Name};
+use crate::path_costs;
+use crate::quantities::{COPIED_SEND, LENT_SEND, Name};
 use crate::result::{Assessment, PathVariant};
 use crate::statistics::Summary;
-use crate::verdict::baseline;
 
 /// Relative figures agree if the larger is no more than this above the smaller.
 pub const AGREEMENT: f64 = 0.10;
@@ -66,8 +65,8 @@ pub(super) fn agreements(first: &Assessment, second: &Assessment) -> Vec<Agreeme
 /// Paths relative to the plain one of their experiment, and lending relative to copying.
 fn relatives(assessment: &Assessment) -> Vec<Relative> {
     let mut relatives = Vec::new();
-    for group in cost::groups(assessment) {
-        let Some(plain) = baseline(group.experiment) else { continue };
+    for group in path_costs::groups(assessment) {
+        let Some(plain) = group.experiment.baseline() else { continue };
         for cost in &group.costs {
             let Some(ratio) = group.relative(cost) else { continue };
             let base = group.find(PathVariant::plain(plain), cost.measurement.size);

@@ -6,7 +6,7 @@ use wirepath_report::number::{self, NOTHING};
 use wirepath_report::{Cell, Kind, Table};
 
 use super::{AGREEMENT, Agreement, Compared, Comparison, Verdict};
-use crate::figures::Name;
+use crate::quantities::Name;
 
 impl Comparison {
     /// Number of relative figures that agree.

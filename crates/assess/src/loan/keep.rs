@@ -1,15 +1,15 @@
 //! Hands the thresholds to programs that lend: into the calibration file.
 
-use wirepath_datapath::calibration::{Calibrations, Host, LoanThreshold, LoanTransport, now_unix_s};
+use wirepath_datapath::calibration::{Calibrations, Host, LoanThreshold, now_unix_s};
 
 use crate::device_kind;
 use crate::error::Error;
 use crate::options::Options;
-use crate::result::{Loan, Threshold, Transport};
+use crate::result::{Loan, Threshold};
 
 /// Number of thresholds written and not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredThresholds {
     /// Written to the file.
     pub kept: usize,
     /// Not written: those of a full measurement are there, and these are of the quick form.
@@ -21,21 +21,21 @@ pub struct Kept {
 ///
 /// # Errors
 /// [`Error::System`] if the file cannot be read or written, or is something else: then it is left as it is.
-pub fn keep(loan: &Loan, options: &Options) -> Result<Kept, Error> {
+pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
     let found: Vec<LoanThreshold> = loan
         .thresholds
         .iter()
         .filter_map(|threshold| stored(threshold, options).transpose())
         .collect::<Result<_, Error>>()?;
     if found.is_empty() {
-        return Ok(Kept::default());
+        return Ok(StoredThresholds::default());
     }
     let file = &options.calibration;
     let number = found.len();
     let add = |all: &mut Calibrations| found.into_iter().filter(|one| all.add_loan(one.clone())).count();
     let kept = Calibrations::update(file, add)
         .map_err(|error| Error::of_file("keep what was measured in", file, error))?;
-    Ok(Kept { kept, quick: number - kept })
+    Ok(StoredThresholds { kept, quick: number - kept })
 }
 
 fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThreshold>, Error> {
@@ -45,10 +45,7 @@ fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThresho
         host: Host::this(),
         device,
         mtu: threshold.mtu,
-        transport: match threshold.transport {
-            Transport::Udp => LoanTransport::Udp,
-            Transport::Tcp => LoanTransport::Tcp,
-        },
+        transport: threshold.transport,
         origin: format!(
             "measured by `wirepath assess loan` on the sink {}{}",
             options.sink,
@@ -65,7 +62,7 @@ fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThresho
 mod tests {
     use super::*;
     use crate::options::Sink;
-    use crate::result::Cache;
+    use crate::result::{Cache, Transport};
     use std::path::Path;
     use wirepath_datapath::LoanPolicy;
     use wirepath_datapath::calibration::DeviceKind;
@@ -99,7 +96,7 @@ mod tests {
         }
     }
 
-    fn policy(folder: &Path, device: DeviceKind, transport: LoanTransport) -> Option<LoanPolicy> {
+    fn policy(folder: &Path, device: DeviceKind, transport: Transport) -> Option<LoanPolicy> {
         let kept = Calibrations::load(&folder.join("calibration.json")).unwrap().unwrap_or_default();
         kept.loan_policy(&Host::this(), &[device], 1500, transport)
     }
@@ -112,7 +109,7 @@ mod tests {
     #[test]
     fn a_program_that_lends_finds_what_was_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let found = || policy(folder.path(), DeviceKind::WithChecksums, LoanTransport::Udp);
+        let found = || policy(folder.path(), DeviceKind::WithChecksums, Transport::Udp);
         let kept = |bytes, sink, quick| {
             let kept = keep(&measured(Transport::Udp, bytes), &options(folder.path(), sink, quick)).unwrap();
             (kept.kept, kept.quick)
@@ -135,8 +132,8 @@ mod tests {
         let host = Sink::Host("127.0.0.1:9".to_owned());
         assert_eq!(keep(&tcp, &options(folder.path(), host, false)).unwrap().kept, 1);
         let lo = DeviceKind::Named("lo".to_owned());
-        assert_eq!(policy(folder.path(), lo.clone(), LoanTransport::Tcp), from(None));
-        assert_eq!(policy(folder.path(), lo, LoanTransport::Udp), None);
+        assert_eq!(policy(folder.path(), lo.clone(), Transport::Tcp), from(None));
+        assert_eq!(policy(folder.path(), lo, Transport::Udp), None);
     }
 
     #[test]

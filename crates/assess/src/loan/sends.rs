@@ -1,27 +1,15 @@
-//! Sends of one size, copied or lent: which socket, which bytes, and the loop that is measured.
+//! Sends of one size, copied or lent: socket, bytes and result.
 
-use std::time::Instant;
+use wirepath_datapath::{BlockPath, LoanPolicy};
 
-use wirepath_datapath::{BlockPath, LoanPolicy, MappedFile, SendContext};
-use wirepath_sys::usage::Usage;
-
-use crate::case::Case;
-use crate::error::{Doing, Error};
-use crate::headers::UDP_OVER_IPV4;
-use crate::result::{Loans, Run, Transport};
-use crate::send::Sending;
-use crate::sent::Sent;
-use crate::subject::PathKind;
-use crate::test_bed::TestBed;
-use crate::test_socket::{self, Watch};
+use crate::case::{Case, MOST_OF_DATAGRAM};
+use crate::header_sizes::UDP_OVER_IPV4;
+use crate::subject::{PathKind, Transport};
 use crate::walk::Stretch;
-
-/// Most bytes of a UDP datagram (IPv4), and so of a send.
-pub(super) const MOST_OF_DATAGRAM: u32 = 65_507;
 
 /// Kind of send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum SendKind {
     /// `send` copies it.
     Copied,
     /// `send` with MSG_ZEROCOPY lends its pages.
@@ -31,7 +19,7 @@ pub(super) enum How {
 /// Sends of one size over one transport, one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sends {
-    pub(super) how: How,
+    pub(super) kind: SendKind,
     pub(super) transport: Transport,
     /// Bytes of a send.
     pub(super) size: u32,
@@ -39,22 +27,6 @@ pub(super) struct Sends {
     pub(super) aligned: bool,
     /// Bytes of a UDP datagram that fills the MTU.
     pub(super) segment: u16,
-}
-
-/// Result of one run.
-pub(super) struct Made {
-    pub(super) run: Run,
-    /// Sends.
-    pub(super) sends: u64,
-    pub(super) loans: Loans,
-}
-
-impl Made {
-    /// Returns whether something that was to be lent was copied, by the path because nothing more could be
-    /// lent, or by the kernel.
-    pub(super) fn is_copied_after_all(&self) -> bool {
-        self.run.copied.is_some() && self.loans.copies + self.loans.copied_by_kernel > 0
-    }
 }
 
 impl Sends {
@@ -66,7 +38,7 @@ impl Sends {
     /// The socket's side of it. Both ways have UDP_SEGMENT set, so that the same datagrams leave; `loan` that
     /// is forced off is `mmap_send` on such a socket.
     pub(super) fn case(&self) -> Case {
-        let path = if self.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
+        let path = if self.kind == SendKind::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
         let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
         Case { loans: LoanPolicy::NEVER, ..case }
     }
@@ -91,60 +63,10 @@ impl Sends {
         u64::from(self.size) + if self.aligned { 0 } else { page }
     }
 
-    pub(super) fn label(&self) -> String {
-        let how = if self.how == How::Copied { "copied" } else { "lent" };
-        let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
+    pub(super) fn label(&self, mtu: u32) -> String {
+        let how = if self.kind == SendKind::Copied { "copied" } else { "lent" };
         let place = if self.aligned { "page-aligned" } else { "unaligned" };
-        format!("{} bytes {place} {how}, {transport}", self.size)
-    }
-
-    /// Runs about so many bytes. The time includes taking loans back.
-    pub(super) fn run(
-        &self,
-        volume: u64,
-        file: u64,
-        medium: &MappedFile,
-        test_bed: &TestBed,
-        scratch: &mut SendContext,
-    ) -> Result<Made, Error> {
-        let case = self.case();
-        let (socket, mut watch) = test_socket::open(&case, test_bed)?;
-        let usage = || Usage::of_process().doing("asking for the processor time");
-        let mut sending = Sending::new(&case, medium, 0, &socket, scratch, 0);
-        let (before, start) = (usage()?, Instant::now());
-        let (sent, sends) = self.all(&mut sending, volume, file, &mut watch)?;
-        socket.finish()?;
-        let (wall, used) = (start.elapsed(), usage()?.since(before));
-        watch.settle(&case, &sent, test_bed.mtu)?;
-        let loans = Loans::from(socket.loans());
-        let lends = self.how == How::Lent;
-        let run = Run {
-            user_s: used.user.as_secs_f64(),
-            system_s: used.system.as_secs_f64(),
-            wall_s: wall.as_secs_f64(),
-            bytes: sent.bytes,
-            packets: sent.packets,
-            errors: sent.waits,
-            copied: lends.then_some(loans.copied_by_kernel),
-            loans: lends.then_some(loans),
-        };
-        Ok(Made { run, sends, loans })
-    }
-
-    fn all(
-        &self,
-        sending: &mut Sending<'_>,
-        volume: u64,
-        file: u64,
-        watch: &mut Watch,
-    ) -> Result<(Sent, u64), Error> {
-        let (mut sent, mut sends) = (Sent::default(), 0);
-        for stretch in self.stretches(file, volume) {
-            sending.stretch(stretch, &mut sent)?;
-            sends += 1;
-            watch.pace(sent.transport_bytes)?;
-        }
-        Ok((sent, sends))
+        format!("loan: {} bytes {place} {how}, {}, MTU {mtu}", self.size, self.transport)
     }
 }
 
@@ -153,7 +75,7 @@ mod tests {
     use super::*;
 
     fn sends(transport: Transport, size: u32, mtu: u32, aligned: bool) -> Sends {
-        Sends { how: How::Lent, transport, size, segment: Sends::segment(mtu), aligned }
+        Sends { kind: SendKind::Lent, transport, size, segment: Sends::segment(mtu), aligned }
     }
 
     #[test]

@@ -2,36 +2,25 @@
 
 use std::time::Duration;
 
-use super::point::{Point, Timed};
-use super::sends::{How, Sends};
-use super::supplies::Supplies;
+use super::copied_loans::{CopiedLoans, explain, kernel_copies};
+use super::sends::{SendKind, Sends};
 use super::threshold;
-use super::turned::{Turned, explain, kernel_copies};
-use crate::costs::ColdCopies;
+use crate::case::MOST_OF_DATAGRAM;
 use crate::error::Error;
 use crate::findings::Findings;
-use crate::media::Media;
+use crate::machine_costs::ColdCopies;
 use crate::options::Options;
-use crate::progress::Progress;
-use crate::result::{LoanPoint, Measurement, Threshold, Transport};
+use crate::result::{Experiment, Loan, LoanPoint, Measurement, PathVariant, Run, Threshold, Transport};
+use crate::rounds::{Candidate, Runs, WARM_UP, in_turn};
+use crate::statistics::Summary;
 use crate::test_bed::TestBed;
+use crate::test_files::Media;
+use crate::verify::verify_stretches;
+use wirepath_datapath::SendContext;
 
 /// Bytes of a send: halves and multiples of pages. The largest over UDP is what a datagram holds.
-const OVER_UDP: [u32; 13] = [
-    64,
-    256,
-    512,
-    1024,
-    2048,
-    4096,
-    8192,
-    12_288,
-    16_384,
-    32_768,
-    49_152,
-    61_440,
-    super::sends::MOST_OF_DATAGRAM,
-];
+const OVER_UDP: [u32; 13] =
+    [64, 256, 512, 1024, 2048, 4096, 8192, 12_288, 16_384, 32_768, 49_152, 61_440, MOST_OF_DATAGRAM];
 const OVER_TCP: [u32; 11] = [64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 262_144, LARGEST];
 
 /// The largest send.
@@ -44,136 +33,236 @@ const LEAST_UNALIGNED: u32 = 1024;
 const MOST_SENDS: u64 = 1 << 20;
 const QUICK_MOST_SENDS: u64 = 1 << 16;
 
-/// The run before those that count has this part of their volume.
-const WARM_UP: u64 = 16;
+/// Payload that is compared, at least, and sends, at least.
+const VERIFIED: u64 = 128 << 10;
+const SENDS_VERIFIED: u64 = 4;
 
 /// Share of the time that goes into what comes before the runs, about.
-pub(super) const BEFORE: f64 = 0.3;
+const BEFORE: f64 = 0.3;
 
 /// Series of one MTU.
-pub(super) struct Series<'a> {
-    pub(super) options: &'a Options,
-    pub(super) copies: Option<&'a mut ColdCopies>,
-    pub(super) points: Vec<Point>,
-    pub(super) turned: Vec<Turned>,
-    pub(super) mtu: u32,
-    /// True if every point was measured once.
-    pub(super) is_whole: bool,
+struct Series<'a> {
+    runs: Runs<'a>,
+    /// Sends whose loans the kernel copied.
+    copied_loans: Vec<CopiedLoans>,
 }
 
-/// Findings of a series.
-pub(super) struct Taken {
-    pub(super) points: Vec<LoanPoint>,
-    pub(super) thresholds: Vec<Threshold>,
-    /// The runs that the points summarise.
-    pub(super) measurements: Vec<Measurement>,
+/// Sends and their runs.
+struct Timed {
+    sends: Sends,
+    mtu: u32,
+    /// Duration of a run, as far as is known.
+    estimate: Duration,
+    /// Processor seconds of the copy alone, run by run.
+    copy_s: Vec<f64>,
+    runs: Vec<Run>,
 }
 
-impl<'a> Series<'a> {
-    pub(super) fn new(options: &'a Options, copies: Option<&'a mut ColdCopies>) -> Series<'a> {
-        Series { options, copies, points: Vec::new(), turned: Vec::new(), mtu: 0, is_whole: false }
-    }
-
-    /// Verifies, warms up and times. What was measured until an error stays.
-    ///
-    /// # Errors
-    /// Errors that end the assessment; those of one size are in `found`.
-    pub(super) fn make(
-        &mut self,
-        test_bed: &TestBed,
-        found: &mut Findings,
-        progress: &mut dyn Progress,
-    ) -> Result<(), Error> {
-        self.mtu = test_bed.mtu;
-        let media = Media::open(self.options, 1, LARGEST.into(), progress)?;
-        let mut supplies = Supplies::of(media);
-        progress.at(0.0, "mapping what is sent");
-        supplies.touch(test_bed)?;
-        self.admit_all(test_bed, &mut supplies, found, progress)?;
-        let outcome = self.rounds(test_bed, &mut supplies, found, progress);
-        explain(&self.turned, self.mtu, found);
-        outcome
-    }
-
-    fn admit_all(
-        &mut self,
-        test_bed: &TestBed,
-        supplies: &mut Supplies,
-        found: &mut Findings,
-        progress: &mut dyn Progress,
-    ) -> Result<(), Error> {
-        let all = all_sends(test_bed.mtu);
-        for (index, copied) in all.iter().enumerate() {
-            go_on(progress, BEFORE * index as f64 / all.len() as f64, "verifying", copied)?;
-            if copied.room() > supplies.length() {
-                found.leave_out(&format!("loan: {}", copied.label()), &"the file to send is shorter");
-                continue;
-            }
-            if let Some(timed) = self.admit(*copied, test_bed, supplies, found)? {
-                let lent = self.admit(Sends { how: How::Lent, ..*copied }, test_bed, supplies, found)?;
-                self.points.push(Point { copy_s: Vec::new(), copied: timed, lent });
-            }
+/// Verifies, warms up and times all sizes, and adds points, runs and thresholds to the result. Findings
+/// before an error stay.
+///
+/// # Errors
+/// Errors that end the assessment; those of one size are left out.
+pub(super) fn measure(
+    options: &Options,
+    test_bed: &TestBed,
+    mut copies: Option<&mut ColdCopies>,
+    found: &mut Findings<'_>,
+) -> Result<(), Error> {
+    let mut media = Media::open(options, 1, LARGEST.into(), found)?;
+    let runs = Runs { options, test_bed, media: &mut media, scratch: SendContext::default() };
+    let mut series = Series { runs, copied_loans: Vec::new() };
+    found.go_on(0.0, "mapping what is sent")?;
+    series.touch()?;
+    let mut candidates = series.admit_all(found)?;
+    let outcome = in_turn(found, (BEFORE, options.runs), &mut candidates, |_, timed| {
+        if let Some(copies) = copies.as_mut().filter(|_| timed.sends.kind == SendKind::Copied) {
+            timed.copy_s.push(copies.seconds(timed.sends.size as usize));
         }
-        Ok(())
+        series.time(timed)
+    });
+    explain(&series.copied_loans, test_bed.mtu, found);
+    keep(&candidates, &series.copied_loans, test_bed.mtu, found);
+    outcome
+}
+
+impl Series<'_> {
+    /// Maps every page once: a page that a loan is the first to touch costs a page fault.
+    fn touch(&mut self) -> Result<(), Error> {
+        let size = (rustix::param::page_size() as u32).min(MOST_OF_DATAGRAM);
+        let segment = Sends::segment(self.runs.test_bed.mtu);
+        let pages = Sends { kind: SendKind::Copied, transport: Transport::Udp, size, segment, aligned: true };
+        self.run(&pages, self.runs.media.length()).map(drop)
     }
 
-    /// Verifies, and sends some without counting.
-    fn admit(
-        &mut self,
-        sends: Sends,
-        test_bed: &TestBed,
-        supplies: &mut Supplies,
-        found: &mut Findings,
-    ) -> Result<Option<Timed>, Error> {
-        let volume = self.volume(&sends);
-        let warm_up = (volume / WARM_UP).max(u64::from(sends.size));
-        let admitted =
-            supplies.verify(&sends, test_bed).and_then(|()| supplies.run(&sends, warm_up, test_bed));
-        let Some(made) = of(&sends, self.mtu, admitted, found)? else { return Ok(None) };
-        if made.is_copied_after_all() {
-            self.turned.push(Turned { sends, loans: made.loans });
-            return Ok(None);
+    /// Candidates: of each size sends that copy and, where they work, sends that lend.
+    fn admit_all(&mut self, found: &mut Findings<'_>) -> Result<Vec<Timed>, Error> {
+        let mtu = self.runs.test_bed.mtu;
+        let file = self.runs.media.length();
+        let (sends, too_large): (Vec<Sends>, Vec<Sends>) =
+            all_sends(mtu).into_iter().partition(|sends| sends.room() <= file);
+        for sends in too_large {
+            found.leave_out(&sends.label(mtu), &"the file to send is shorter");
         }
-        let estimate = Duration::from_secs_f64(made.run.wall_s * volume as f64 / made.run.bytes as f64);
-        Ok(Some(Timed { sends, estimate, seconds: Vec::new(), runs: Vec::new() }))
+        let label = |sends: &Sends| sends.label(mtu);
+        let admitted = found.each((BEFORE, "verifying"), &sends, label, |found, copied| {
+            let timed = self.admit(*copied)?;
+            let lent = Sends { kind: SendKind::Lent, ..*copied };
+            match self.admit(lent) {
+                Ok(lent) => Ok([timed, lent]),
+                Err(error) => found.of_label(&label(&lent), error).map(|()| [timed, None]),
+            }
+        })?;
+        Ok(admitted.into_iter().flatten().flatten().collect())
+    }
+
+    /// Verifies, and sends some without counting; nothing if the kernel copied loans.
+    fn admit(&mut self, sends: Sends) -> Result<Option<Timed>, Error> {
+        let (volume, file) = (self.volume(&sends), self.runs.media.length());
+        let sample = sends.stretches(file, VERIFIED.max(SENDS_VERIFIED * u64::from(sends.size)));
+        let Runs { test_bed, ref mut media, ref mut scratch, .. } = self.runs;
+        verify_stretches(&sends.case(), sample.collect(), test_bed, media, scratch)?;
+        let run = self.run(&sends, (volume / WARM_UP).max(u64::from(sends.size)))?;
+        let estimate = run.estimate(volume);
+        let timed = Timed { sends, mtu: test_bed.mtu, estimate, copy_s: Vec::new(), runs: Vec::new() };
+        Ok((!self.is_copied(&sends, &run)).then_some(timed))
+    }
+
+    /// Times a run; returns false if the kernel copied loans.
+    fn time(&mut self, timed: &mut Timed) -> Result<bool, Error> {
+        let run = self.run(&timed.sends, self.volume(&timed.sends))?;
+        if self.is_copied(&timed.sends, &run) {
+            return Ok(false);
+        }
+        timed.runs.push(run);
+        Ok(true)
+    }
+
+    /// Runs about so many bytes. The time includes taking loans back.
+    fn run(&mut self, sends: &Sends, volume: u64) -> Result<Run, Error> {
+        let stretches = sends.stretches(self.runs.media.length(), volume);
+        let (run, sent) = self.runs.time(&sends.case(), |_| stretches)?;
+        let lends = sends.kind == SendKind::Lent;
+        let (copied, loans) = (run.copied.filter(|_| lends), run.loans.filter(|_| lends));
+        Ok(Run { errors: sent.waits, copied, loans, ..run })
+    }
+
+    /// Returns whether loans were copied, by the path because nothing more could be lent, or by the kernel.
+    fn is_copied(&mut self, sends: &Sends, run: &Run) -> bool {
+        let copied = run.loans.filter(|loans| loans.copies + loans.copied_by_kernel > 0);
+        self.copied_loans.extend(copied.map(|loans| CopiedLoans { sends: *sends, loans }));
+        copied.is_some()
     }
 
     /// Bytes of a run.
-    pub(super) fn volume(&self, sends: &Sends) -> u64 {
-        let most = if self.options.quick { QUICK_MOST_SENDS } else { MOST_SENDS };
+    fn volume(&self, sends: &Sends) -> u64 {
+        let Options { quick, volume, .. } = self.runs.options;
+        let most = if *quick { QUICK_MOST_SENDS } else { MOST_SENDS };
         let size = u64::from(sends.size);
-        (self.options.volume / size).clamp(1, most) * size
-    }
-
-    /// Findings. The reason for a missing threshold goes to `found`.
-    pub(super) fn take(self, found: &mut Findings) -> Taken {
-        let mtu = self.mtu;
-        let measured: Vec<Point> =
-            self.points.into_iter().filter(|point| !point.copied.runs.is_empty()).collect();
-        let timed = measured.iter().flat_map(|point| [Some(&point.copied), point.lent.as_ref()]).flatten();
-        let measurements =
-            timed.filter(|timed| !timed.runs.is_empty()).map(|timed| timed.measurement(mtu)).collect();
-        let points: Vec<LoanPoint> = measured.into_iter().map(|point| point.result(mtu)).collect();
-        let transports = if self.is_whole { &[Transport::Udp, Transport::Tcp][..] } else { &[] };
-        let thresholds =
-            transports.iter().filter_map(|transport| conclude(&points, *transport, mtu, &self.turned, found));
-        Taken { thresholds: thresholds.collect(), points, measurements }
+        (volume / size).clamp(1, most) * size
     }
 }
 
+impl Candidate for Timed {
+    fn label(&self) -> String {
+        self.sends.label(self.mtu)
+    }
+
+    fn estimate(&self) -> Duration {
+        self.estimate
+    }
+}
+
+impl Timed {
+    /// Processor seconds of a send, run by run.
+    fn seconds(&self) -> Vec<f64> {
+        let of_run =
+            |run: &Run| (run.user_s + run.system_s) / (run.bytes / u64::from(self.sends.size)) as f64;
+        self.runs.iter().map(of_run).collect()
+    }
+
+    fn throughput(&self) -> Option<f64> {
+        let rates = self.runs.iter().map(|run| run.bytes as f64 / run.wall_s);
+        Summary::of(rates).map(|summary| summary.median)
+    }
+
+    fn errors(&self) -> u64 {
+        self.runs.iter().map(|run| run.errors).sum()
+    }
+
+    fn point(&self, lent: Option<&Timed>) -> LoanPoint {
+        LoanPoint {
+            size: self.sends.size.into(),
+            mtu: self.mtu,
+            transport: self.sends.transport,
+            aligned: self.sends.aligned,
+            copy_s: self.copy_s.clone(),
+            copied_throughput: self.throughput().unwrap_or_default(),
+            copied_errors: self.errors(),
+            copied_send_s: self.seconds(),
+            lent_throughput: lent.and_then(Timed::throughput),
+            lent_errors: lent.map_or(0, Timed::errors),
+            lent_send_s: lent.map(Timed::seconds).unwrap_or_default(),
+        }
+    }
+
+    fn measurement(&self) -> Measurement {
+        let Sends { kind, transport, size, segment, aligned } = self.sends;
+        Measurement {
+            experiment: Experiment::Loan,
+            path: PathVariant::send(kind == SendKind::Lent, aligned),
+            transport,
+            size: Some(size.into()),
+            packets_per_train: if transport == Transport::Udp { size.div_ceil(segment.into()) } else { 1 },
+            mtu: self.mtu,
+            verified: true,
+            calls_per_packet: None,
+            calls_in_papers: None,
+            runs: self.runs.clone(),
+        }
+    }
+}
+
+/// Adds points, their runs, and thresholds to the result. The reason for a missing threshold is left out.
+fn keep(candidates: &[Timed], copied_loans: &[CopiedLoans], mtu: u32, found: &mut Findings<'_>) {
+    let is_whole = candidates.iter().all(|timed| !timed.runs.is_empty());
+    let mut points = Vec::new();
+    let mut measured = candidates.iter().filter(|timed| !timed.runs.is_empty()).peekable();
+    while let Some(copied) = measured.next() {
+        if copied.sends.kind == SendKind::Lent {
+            continue; // its partner failed
+        }
+        let partner = Sends { kind: SendKind::Lent, ..copied.sends };
+        let lent = measured.next_if(|timed| timed.sends == partner);
+        found.result.measurements.extend([Some(copied), lent].into_iter().flatten().map(Timed::measurement));
+        points.push(copied.point(lent));
+    }
+    if points.is_empty() {
+        return;
+    }
+    let transports = if is_whole { &[Transport::Udp, Transport::Tcp][..] } else { &[] };
+    let thresholds: Vec<Threshold> = transports
+        .iter()
+        .filter_map(|transport| find_threshold(&points, *transport, mtu, copied_loans, found))
+        .collect();
+    let loan = found.result.loan.get_or_insert_with(|| Loan { points: Vec::new(), thresholds: Vec::new() });
+    loan.points.extend(points);
+    loan.thresholds.extend(thresholds);
+}
+
 /// The threshold of one transport, if the points say where it is; what they do not say goes to `found`.
-fn conclude(
+fn find_threshold(
     points: &[LoanPoint],
     transport: Transport,
     mtu: u32,
-    turned: &[Turned],
-    found: &mut Findings,
+    copied_loans: &[CopiedLoans],
+    found: &mut Findings<'_>,
 ) -> Option<Threshold> {
     if !points.iter().any(|point| point.transport == transport) {
         return None;
     }
     let lent = points.iter().filter(|point| point.transport == transport && !point.lent_send_s.is_empty());
-    let copies = lent.count() == 0 && kernel_copies(turned, transport);
+    let copies = lent.count() == 0 && kernel_copies(copied_loans, transport);
     let what = format!("from which size on lending is cheaper over {transport}, MTU {mtu}");
     let ignored = threshold::ignored(points, transport, mtu);
     if !ignored.is_empty() {
@@ -192,36 +281,14 @@ fn all_sends(mtu: u32) -> Vec<Sends> {
     sizes
         .flat_map(|(transport, size)| {
             let alignments = if size < LEAST_UNALIGNED { &[true][..] } else { &[true, false] };
-            let sends =
-                move |aligned: &bool| Sends { how: How::Copied, transport, size, segment, aligned: *aligned };
+            let sends = move |aligned: &bool| Sends {
+                kind: SendKind::Copied,
+                transport,
+                size,
+                segment,
+                aligned: *aligned,
+            };
             alignments.iter().map(sends)
         })
         .collect()
-}
-
-/// Reports progress, or ends on a request to stop.
-pub(super) fn go_on(
-    progress: &mut dyn Progress,
-    share: f64,
-    doing: &str,
-    sends: &Sends,
-) -> Result<(), Error> {
-    progress.at(share, &format!("{doing} {}", sends.label()));
-    if progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
-}
-
-/// The result, or nothing if its error concerns these sends alone and is noted.
-pub(super) fn of<T>(
-    sends: &Sends,
-    mtu: u32,
-    made: Result<T, Error>,
-    found: &mut Findings,
-) -> Result<Option<T>, Error> {
-    match made {
-        Ok(made) => Ok(Some(made)),
-        Err(error) => {
-            found.of_label(&format!("loan: {}, MTU {mtu}", sends.label()), error)?;
-            Ok(None)
-        }
-    }
 }

@@ -1,13 +1,10 @@
 //! Threshold of lending, as far as the runs say.
 
 use crate::result::{LoanPoint, Threshold, Transport};
-use crate::statistics::{NOISY_SPREAD, Summary};
+use crate::statistics::{FEWEST_RUNS, NOISY_SPREAD, Summary};
 
 /// Lending must be cheaper by this share. It is what figures that are not called noisy may still be off by.
 const MARGIN: f64 = NOISY_SPREAD;
-
-/// Fewest runs with a spread.
-const FEWEST_RUNS: usize = 3;
 
 /// Verdict of the sizes of one alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +84,10 @@ fn verdict(mut points: Vec<&LoanPoint>) -> Verdict {
 fn share(point: &LoanPoint) -> Option<f64> {
     let reliable = |runs: &[f64]| {
         let summary = Summary::of(runs.iter().copied())?;
-        (summary.runs >= FEWEST_RUNS && !summary.is_noisy()).then_some(())
+        (summary.spread.is_some() && !summary.is_noisy()).then_some(summary.median)
     };
-    reliable(&point.copied_send_s).and(reliable(&point.lent_send_s))?;
-    point.lent_share()
+    let copied = reliable(&point.copied_send_s).filter(|seconds| *seconds > 0.0);
+    Some(reliable(&point.lent_send_s)? / copied?)
 }
 
 #[cfg(test)]

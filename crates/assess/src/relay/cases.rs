@@ -1,88 +1,57 @@
 //! Cases: parts of the experiment, and the methods of each.
 
-use super::task::DATAGRAM;
-use crate::subject::{Method, Part, Program};
+use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase};
 
 /// One measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Case {
-    pub(crate) part: Part,
-    pub(crate) method: Method,
-    /// True if every byte is touched on its way.
-    pub(crate) touch: bool,
-    /// Bytes that are read at a time, bytes of a record, or bytes that arrive together; none where the way
-    /// decides.
-    pub(crate) block: Option<usize>,
-    /// Connections on the side that has several, or receivers.
-    pub(crate) links: usize,
-    /// Connections beside these that carry nothing.
-    pub(crate) idle: usize,
-}
 
 /// Clients, servers and inputs at once, as in the paper.
-pub(crate) const LINKS: usize = 16;
+pub(crate) const LINKS: u32 = 16;
 
 /// Receivers of datagrams.
-pub(crate) const RECEIVERS: usize = 64;
+pub(crate) const RECEIVERS: u32 = 64;
 
 /// Streams of the crowd: those that the others are compared with, and the busy and the idle ones of the crowd
 /// itself.
-pub(crate) const FEW: usize = 10;
-pub(crate) const BUSY: usize = 1000;
-pub(crate) const IDLE: usize = 10_000;
+pub(crate) const FEW: u32 = 10;
+pub(crate) const BUSY: u32 = 1000;
+pub(crate) const IDLE: u32 = 10_000;
 
 /// Blocks of loops that read and write, and records.
-const BLOCKS: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
+const BLOCKS: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 /// The block of those ways of which one size is enough.
-const BLOCK: usize = 64 << 10;
+const BLOCK: u64 = 64 << 10;
 
 /// Datagrams that arrive together: as many as 20 ms of 8 Mb/s have, which servers send in one go, or each
 /// alone.
-pub(crate) const BURST: usize = 16;
+pub(crate) const BURST: u64 = 16;
 
 /// Outputs of one input.
-const OUTPUTS: [usize; 3] = [1, 4, 16];
+const OUTPUTS: [u32; 3] = [1, 4, 16];
 
-impl Case {
-    fn new(part: Part, method: Method) -> Case {
-        Case { part, method, touch: false, block: None, links: LINKS, idle: 0 }
+impl RelayCase {
+    fn new(part: Part, method: Method) -> RelayCase {
+        RelayCase { part, method, touch: false, block: None, links: LINKS, idle: 0 }
     }
 
-    fn of(self, block: usize) -> Case {
-        Case { block: Some(block), ..self }
+    fn of(self, block: u64) -> RelayCase {
+        RelayCase { block: Some(block), ..self }
     }
 
-    fn touched(self) -> Case {
-        Case { touch: true, ..self }
+    fn touched(self) -> RelayCase {
+        RelayCase { touch: true, ..self }
     }
 
-    fn with(self, links: usize) -> Case {
-        Case { links, ..self }
-    }
-
-    pub(crate) fn label(&self) -> String {
-        let Case { part, method, block, links, idle, .. } = self;
-        let mut label = format!("{part} by {}", method.name());
-        if let Some(block) = block {
-            label += &format!(", {}", wirepath_report::number::bytes(*block as u64));
-        }
-        if self.touch {
-            label += ", touched";
-        }
-        label += &format!(", {links} links");
-        if *idle > 0 {
-            label += &format!(" and {idle} idle");
-        }
-        label
+    fn with(self, links: u32) -> RelayCase {
+        RelayCase { links, ..self }
     }
 }
 
 /// Everything that is measured of a part.
-pub(crate) fn cases(part: Part) -> Vec<Case> {
-    let by = |method: Method| Case::new(part, method);
+pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
+    let by = |method: Method| RelayCase::new(part, method);
     let (loops, streams) = (by(Method::ReadWrite), by(Method::Streams));
-    let mut cases: Vec<Case> = Vec::new();
+    let mut cases: Vec<RelayCase> = Vec::new();
     match part {
         Part::FileToSocket | Part::SocketToFile | Part::SocketToSocket => {
             cases.extend(BLOCKS.map(|block| loops.of(block)));
@@ -116,14 +85,14 @@ pub(crate) fn cases(part: Part) -> Vec<Case> {
         }
         Part::UdpMirror => {
             for burst in [1, BURST] {
-                let of_burst = |case: Case| case.of(burst * DATAGRAM).with(RECEIVERS);
+                let of_burst = |case: RelayCase| case.of(burst * RELAY_DATAGRAM).with(RECEIVERS);
                 cases.extend([of_burst(loops), of_burst(streams)]);
             }
-            cases.push(streams.of(BURST * DATAGRAM).with(RECEIVERS).touched());
+            cases.push(streams.of(BURST * RELAY_DATAGRAM).with(RECEIVERS).touched());
         }
         Part::Crowd => {
             for method in [loops.of(BLOCK), by(Method::Splice), streams] {
-                cases.extend([method.with(FEW), Case { idle: IDLE, ..method.with(BUSY) }]);
+                cases.extend([method.with(FEW), RelayCase { idle: IDLE, ..method.with(BUSY) }]);
             }
         }
     }
@@ -139,7 +108,7 @@ mod tests {
         for part in Part::ALL {
             let cases = cases(part);
             assert!(cases.iter().any(|case| case.method == Method::Streams), "{part}");
-            let mut labels: Vec<String> = cases.iter().map(Case::label).collect();
+            let mut labels: Vec<String> = cases.iter().map(RelayCase::label).collect();
             labels.sort();
             labels.dedup();
             assert_eq!(labels.len(), cases.len(), "{part}");

@@ -2,18 +2,17 @@
 
 use std::collections::HashMap;
 
-use super::cases::Case;
 use super::pattern::{KEY, Pattern};
 use super::source::{Volume, start_of};
 use super::task::MASK;
-use crate::result::Part;
+use crate::result::{Part, RelayCase};
 
 /// Compares what came to the sinks of a case, in order, with what was sent.
 ///
 /// # Errors
 /// Description of the difference.
 pub(crate) fn check(
-    case: &Case,
+    case: &RelayCase,
     pattern: &Pattern,
     volume: Volume,
     contents: &[Vec<u8>],
@@ -39,12 +38,12 @@ pub(crate) fn check(
     }
 }
 
-fn block(case: &Case) -> usize {
-    case.block.unwrap_or(1)
+fn block(case: &RelayCase) -> usize {
+    case.block.unwrap_or(1) as usize
 }
 
 /// Bytes as they arrive.
-fn touched(case: &Case, mut bytes: Vec<u8>) -> Vec<u8> {
+fn touched(case: &RelayCase, mut bytes: Vec<u8>) -> Vec<u8> {
     if case.touch {
         bytes.iter_mut().for_each(|byte| *byte ^= MASK);
     }
@@ -123,14 +122,14 @@ mod tests {
     use crate::relay::cases::cases;
 
     /// Right contents of the sinks of a part for so many bytes of each connection.
-    fn right(part: Part, pattern: &Pattern, links: usize) -> (Case, Volume, Vec<Vec<u8>>) {
-        let case = cases(part).into_iter().find(|case| case.links == links).unwrap();
+    fn right(part: Part, pattern: &Pattern, links: usize) -> (RelayCase, Volume, Vec<Vec<u8>>) {
+        let case = cases(part).into_iter().find(|case| case.links as usize == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
         let bytes_each = case.block.unwrap_or(100) as u64 * 8;
         let volume = Volume { connections: sources, busy: sources, first: 0, bytes_each, ends: true };
         let sent: Vec<Vec<u8>> =
             (0..sources).map(|source| pattern.bytes(start_of(source), bytes_each as usize)).collect();
-        let block = case.block.unwrap_or(1);
+        let block = block(&case);
         let contents = match part {
             Part::Merge => vec![merged(&sent, block)],
             Part::Stripe | Part::Random => {

@@ -22,7 +22,8 @@ use std::process::Command;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::task::{How, Shape, Task, words};
+use super::task::{Shape, Task, messages};
+use crate::subject::Method;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -50,43 +51,37 @@ pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
     if let Some(program) = program {
         return Err(program.exec());
     }
-    allow_descriptors();
     let mut lines = io::stdin().lines();
     let mut next = || lines.next().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
     let task: Task = serde_json::from_str(&next()?)?;
     let ends = Ends::open(&task)?;
     let prepared = prepare(&task, ends)?;
-    say(words::READY)?;
-    if next()? != words::GO {
+    write_line(messages::READY)?;
+    if next()? != messages::GO {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line: expected `go`"));
     }
     prepared()?;
-    say(words::DONE)?;
+    write_line(messages::DONE)?;
     // Connections stay until whoever started this has seen all it wants to see, and closes this end.
     next().map_or(Ok(()), |_| Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line after `go`")))
 }
 
 fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
-    match (task.how, &task.shape) {
-        (How::Streams, _) => service::prepare(task, ends),
-        (How::Sendfile, Shape::FileToSocket(file)) => sendfile::prepare(file, ends),
-        (How::Sendfile, _) => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "sendfile sends files to sockets"))
-        }
-        (How::Splice, Shape::SocketToSocket) => splice::prepare(ends),
-        (How::Splice, _) => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "splice moves from sockets to sockets"))
-        }
-        (How::Uring, Shape::SocketToSocket) => uring::prepare(task, ends),
-        (How::Uring, _) => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "io_uring copies from sockets to sockets"))
-        }
-        (How::ReadWrite, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
+    match (task.method, &task.shape) {
+        (Method::Streams, _) => service::prepare(task, ends),
+        (Method::Sendfile, Shape::FileToSocket(file)) => sendfile::prepare(file, ends),
+        (Method::Splice, Shape::SocketToSocket) => splice::prepare(ends),
+        (Method::Uring, Shape::SocketToSocket) => uring::prepare(task, ends),
+        (Method::ReadWrite, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
             copy::prepare(task, ends)
         }
-        (How::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, ends),
-        (How::ReadWrite, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
+        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, ends),
+        (Method::ReadWrite, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
             fan::prepare(task, ends)
+        }
+        (method, shape) => {
+            let why = format!("{method} does not support {shape:?}");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         }
     }
 }
@@ -96,11 +91,11 @@ impl Ends {
     fn open(task: &Task) -> io::Result<Ends> {
         if let Shape::Datagrams(_) = &task.shape {
             let socket = UdpSocket::bind((task.listen, 0))?;
-            say(&format!("{}{}", words::LISTENING, socket.local_addr()?.port()))?;
+            write_line(&format!("{}{}", messages::LISTENING, socket.local_addr()?.port()))?;
             return Ok(Ends { inputs: Vec::new(), outputs: Vec::new(), datagrams: Some(socket) });
         }
         let listener = listener(SocketAddr::new(task.listen, 0))?;
-        say(&format!("{}{}", words::LISTENING, listener.local_addr()?.port()))?;
+        write_line(&format!("{}{}", messages::LISTENING, listener.local_addr()?.port()))?;
         let outputs = (0..task.outputs).map(|_| Ok(listener.accept()?.0)).collect::<io::Result<_>>()?;
         let connect = |source: SocketAddr| (0..task.inputs).map(|_| connected(source)).collect();
         let inputs = task.source.map_or_else(|| Ok(Vec::new()), connect)?;
@@ -146,7 +141,7 @@ pub(crate) fn allow_descriptors() -> u64 {
 /// some.
 pub(crate) const DESCRIPTORS: u64 = 1 << 14;
 
-fn say(line: &str) -> io::Result<()> {
+fn write_line(line: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{line}")?;
     output.flush()

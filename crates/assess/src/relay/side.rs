@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_sys::usage::Usage;
 
-use super::task::{Task, words};
+use super::task::{Task, messages};
 use crate::error::{Doing, Error};
 
 /// A program that has not opened its port by then, or not ended its children, does not.
@@ -53,7 +53,7 @@ impl Side {
             serde_json::to_string(task).map_err(std::io::Error::other).doing("telling the forwarder")?;
         side.tell(&task)?;
         let line = side.hear()?;
-        let port = line.strip_prefix(words::LISTENING).and_then(|port| port.parse().ok());
+        let port = line.strip_prefix(messages::LISTENING).and_then(|port| port.parse().ok());
         side.port = port.ok_or_else(|| side.failed(&format!("unexpected output {line:?}")))?;
         Ok(side)
     }
@@ -86,20 +86,20 @@ impl Side {
 
     /// Waits until a forwarder has all its connections.
     pub(crate) fn wait_ready(&mut self) -> Result<(), Error> {
-        self.expect(words::READY)
+        self.expect(messages::READY)
     }
 
     /// Starts a forwarder.
     pub(crate) fn go(&mut self) -> Result<(), Error> {
         match self.talk {
-            Some(_) => self.tell(words::GO),
+            Some(_) => self.tell(messages::GO),
             None => Ok(()),
         }
     }
 
     /// Waits until a forwarder has moved everything.
     pub(crate) fn wait_done(&mut self) -> Result<(), Error> {
-        self.expect(words::DONE)
+        self.expect(messages::DONE)
     }
 
     /// Processor time until now, with that of its children, ended ones included.

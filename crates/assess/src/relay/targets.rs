@@ -57,7 +57,7 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
         hold(what, HANDLER, streams(part, true), all.best_loop(part, true));
     }
     let of_burst = |method| {
-        let burst = Some(BURST as u64 * RELAY_DATAGRAM);
+        let burst = Some(BURST * RELAY_DATAGRAM);
         all.find(Part::UdpMirror, method, false, super::cases::RECEIVERS, burst)
     };
     let what = "a datagram to each of 64 receivers, to recv and send";
@@ -86,22 +86,21 @@ impl Costs<'_> {
         part: Part,
         method: Method,
         touch: bool,
-        links: usize,
+        links: u32,
         block: Option<u64>,
     ) -> Option<Summary> {
         let found = self.0.iter().find(|cost| {
-            let is_it = (cost.part, cost.method, cost.touch) == (part, method, touch);
-            is_it && cost.links as usize == links && (block.is_none() || cost.block == block)
+            let is_it = (cost.case.part, cost.case.method, cost.case.touch) == (part, method, touch);
+            is_it && cost.case.links == links && (block.is_none() || cost.case.block == block)
         });
         Summary::of(found?.costs())
     }
 
     /// The best of a part's loops of `read` and `write`, whatever its block.
     fn best_loop(&self, part: Part, touch: bool) -> Option<Summary> {
-        let loops = self
-            .0
-            .iter()
-            .filter(|cost| (cost.part, cost.method, cost.touch) == (part, Method::ReadWrite, touch));
+        let loops = self.0.iter().filter(|cost| {
+            (cost.case.part, cost.case.method, cost.case.touch) == (part, Method::ReadWrite, touch)
+        });
         let summaries = loops.filter_map(|cost| Summary::of(cost.costs()));
         summaries.min_by(|one, other| one.median.total_cmp(&other.median))
     }
@@ -116,7 +115,7 @@ impl Costs<'_> {
         let of = |method, links| self.find(Part::Mirror, method, false, links, None);
         let (one, many, copy) =
             (of(Method::Streams, 1)?, of(Method::Streams, LINKS)?, of(Method::ReadWrite, 1)?);
-        let further = (LINKS - 1) as f64;
+        let further = f64::from(LINKS - 1);
         let ratio = (many.median - one.median) / further / copy.median;
         // As much as all of them may cost.
         let allowed = sum(&one, &scaled(&copy, FURTHER_SINK * further));
@@ -148,9 +147,10 @@ fn sum(one: &Summary, other: &Summary) -> Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::RelayCase;
     use crate::result::RelayRun;
 
-    fn cost(part: Part, method: Method, touch: bool, links: usize, seconds: &[f64]) -> RelayCost {
+    fn cost(part: Part, method: Method, touch: bool, links: u32, seconds: &[f64]) -> RelayCost {
         let run = |cpu: &f64| RelayRun {
             user_s: 0.0,
             system_s: *cpu,
@@ -159,19 +159,14 @@ mod tests {
             delivered: 1 << 30,
         };
         RelayCost {
-            part,
-            method,
-            touch,
-            block: None,
-            links: links as u32,
-            idle: 0,
+            case: RelayCase { part, method, touch, block: None, links, idle: 0 },
             mtu: 1500,
             verified: true,
             runs: seconds.iter().map(run).collect(),
         }
     }
 
-    fn steady(part: Part, method: Method, links: usize, seconds: f64) -> RelayCost {
+    fn steady(part: Part, method: Method, links: u32, seconds: f64) -> RelayCost {
         cost(part, method, false, links, &[seconds; 3])
     }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::subject::Method;
+
 /// Mask that the handler combines each byte with.
 pub(crate) const MASK: u8 = 0x20;
 
@@ -14,7 +16,7 @@ pub(crate) const DATAGRAM: usize = crate::result::RELAY_DATAGRAM as usize;
 /// Task of a forwarder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
-    pub(crate) how: How,
+    pub(crate) method: Method,
     pub(crate) shape: Shape,
     /// True if every byte is touched on its way.
     pub(crate) touch: bool,
@@ -28,21 +30,6 @@ pub(crate) struct Task {
     pub(crate) source: Option<SocketAddr>,
     /// Connections to it.
     pub(crate) inputs: usize,
-}
-
-/// Method of a forwarder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum How {
-    /// `read` and `write`.
-    ReadWrite,
-    /// `sendfile` and nothing else.
-    Sendfile,
-    /// `splice` through pipes and nothing else.
-    Splice,
-    /// Receives and sends that are queued in an io_uring.
-    Uring,
-    /// The stream service.
-    Streams,
 }
 
 /// Arrangement of inputs and outputs.
@@ -67,7 +54,7 @@ pub(crate) enum Shape {
 }
 
 /// Lines of a forwarder on its standard output.
-pub(crate) mod words {
+pub(crate) mod messages {
     /// Prefix of the port for connections and datagrams.
     pub(crate) const LISTENING: &str = "listening ";
     /// All connections are there.

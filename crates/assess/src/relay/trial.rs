@@ -9,17 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cases::Case;
 use super::pattern::Pattern;
 use super::side::{Side, Spent};
 use super::sinks::{Expected, Sinks};
 use super::source::{Source, Volume};
-use super::task::{How, Shape, Task};
+use super::task::{Shape, Task};
 use crate::error::{Doing, Error};
-use crate::media::nameless;
 use crate::progress::Unwatched;
-use crate::result::{Method, Part, RelayRun};
+use crate::result::{Method, Part, RelayCase, RelayRun};
 use crate::test_bed::TestBed;
+use crate::test_files::nameless;
 
 /// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have
 /// grown.
@@ -45,13 +44,14 @@ pub(crate) struct Outcome {
     pub(crate) contents: Vec<Vec<u8>>,
 }
 
-impl Case {
+impl RelayCase {
     /// Volume of sources for about so many bytes: a whole number of blocks.
     pub(crate) fn volume(&self, bytes: u64) -> Volume {
+        let links = self.links as usize;
         let (connections, busy) = match self.part {
-            Part::FileToSocket => (0, self.links), // each client gets the file
+            Part::FileToSocket => (0, links), // each client gets the file
             Part::Stripe | Part::Random | Part::Mirror | Part::UdpMirror => (1, 1),
-            _ => (self.links + self.idle, self.links),
+            _ => (links + self.idle as usize, links),
         };
         let unit = self.unit();
         let blocks = bytes / self.part.share() / busy as u64 / unit;
@@ -61,7 +61,7 @@ impl Case {
     /// Unit of a volume: a record, or a block that is read at a time. In a crowd, where each stream gets few
     /// such, a page.
     fn unit(&self) -> u64 {
-        self.block.filter(|_| self.part != Part::Crowd).map_or(4096, |block| block as u64)
+        self.block.filter(|_| self.part != Part::Crowd).unwrap_or(4096)
     }
 }
 
@@ -70,7 +70,7 @@ impl Trials<'_> {
     ///
     /// # Errors
     /// [`Error::Faulty`] if not all of it came; what ends the assessment.
-    pub(crate) fn run(&mut self, case: &Case, bytes: u64, keep: bool) -> Result<Outcome, Error> {
+    pub(crate) fn run(&mut self, case: &RelayCase, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
         // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a
         // hundred times as often.
@@ -83,7 +83,7 @@ impl Trials<'_> {
         }
     }
 
-    fn connections(&mut self, case: &Case, volume: Volume, keep: bool) -> Result<Outcome, Error> {
+    fn connections(&mut self, case: &RelayCase, volume: Volume, keep: bool) -> Result<Outcome, Error> {
         let files = self.files(case, volume)?;
         let source = match case.part {
             Part::FileToSocket => None,
@@ -123,7 +123,7 @@ impl Trials<'_> {
     }
 
     /// Connections to what is measured, if data goes to any.
-    fn sinks(&self, case: &Case, volume: Volume, port: u16, keep: bool) -> Result<Option<Sinks>, Error> {
+    fn sinks(&self, case: &RelayCase, volume: Volume, port: u16, keep: bool) -> Result<Option<Sinks>, Error> {
         let number = outputs(case);
         if number == 0 {
             return Ok(None);
@@ -134,31 +134,24 @@ impl Trials<'_> {
     }
 
     /// The process that is measured; it listens.
-    fn side(&self, case: &Case, shape: Shape, source: Option<SocketAddr>) -> Result<Side, Error> {
+    fn side(&self, case: &RelayCase, shape: Shape, source: Option<SocketAddr>) -> Result<Side, Error> {
         let listen: IpAddr = self.test_bed.near_address()?;
-        let how = match case.method {
-            Method::ReadWrite => How::ReadWrite,
-            Method::Sendfile => How::Sendfile,
-            Method::Splice => How::Splice,
-            Method::Uring => How::Uring,
-            Method::Streams => How::Streams,
-            Method::Program(program) => {
-                let backend = source.ok_or_else(|| Error::Unable("it relays connections only".to_owned()))?;
-                return program.start(listen, backend, self.folder);
-            }
-        };
+        if let Method::Program(program) = case.method {
+            let backend = source.ok_or_else(|| Error::Unable("it relays connections only".to_owned()))?;
+            return program.start(listen, backend, self.folder);
+        }
         let inputs = match case.part {
             Part::FileToSocket | Part::UdpMirror => 0,
             Part::Stripe | Part::Random | Part::Mirror => 1,
-            _ => case.links + case.idle,
+            _ => (case.links + case.idle) as usize,
         };
-        let block_bytes = case.block.unwrap_or(1);
+        let (method, touch, block_bytes) = (case.method, case.touch, case.block.unwrap_or(1) as usize);
         let outputs = outputs(case);
-        Side::forwarder(&Task { how, shape, touch: case.touch, block_bytes, listen, outputs, source, inputs })
+        Side::forwarder(&Task { method, shape, touch, block_bytes, listen, outputs, source, inputs })
     }
 
     /// The file that is sent, or those that are written.
-    fn files(&mut self, case: &Case, volume: Volume) -> Result<Vec<File>, Error> {
+    fn files(&mut self, case: &RelayCase, volume: Volume) -> Result<Vec<File>, Error> {
         match case.part {
             Part::FileToSocket => Ok(vec![self.file(volume.bytes_each)?]),
             Part::SocketToFile => (0..case.links)
@@ -190,15 +183,15 @@ fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
     counts.into_iter().map(|count| count.saturating_sub(volume.first)).collect()
 }
 
-fn outputs(case: &Case) -> usize {
+fn outputs(case: &RelayCase) -> usize {
     match case.part {
         Part::SocketToFile | Part::UdpMirror => 0,
         Part::Merge => 1,
-        _ => case.links,
+        _ => case.links as usize,
     }
 }
 
-fn shape(case: &Case, files: &[File]) -> Shape {
+fn shape(case: &RelayCase, files: &[File]) -> Shape {
     // Others open our files by these names while we have them open.
     let name = |file: &File| PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     match case.part {
@@ -228,7 +221,7 @@ fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error
 }
 
 /// Returns whether as much came as should, to each sink as far as that is known.
-fn complete(case: &Case, volume: Volume, counts: &[u64]) -> Result<(), Error> {
+fn complete(case: &RelayCase, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let Volume { busy, bytes_each, .. } = volume;
     let came: u64 = counts.iter().sum();
     let expected = match case.part {

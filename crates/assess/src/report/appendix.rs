@@ -3,8 +3,8 @@
 use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
 
 use super::name_of;
-use crate::cost::{Cost, Group};
-use crate::figures::Figure;
+use crate::path_costs::{Cost, Group};
+use crate::quantities::Quantity;
 use crate::result::{Assessment, Measurement, Run};
 use crate::statistics::{NOISY_SPREAD, Summary};
 
@@ -19,7 +19,7 @@ pub(super) fn left_out(assessment: &Assessment) -> Section {
 }
 
 /// Figures that are not to be relied on, by name, and runs that stand out.
-pub(super) fn noise(figures: &[Figure]) -> Section {
+pub(super) fn noise(figures: &[Quantity]) -> Section {
     let mut section = Section::new("noise", "Noise");
     let limit = number::percent(NOISY_SPREAD);
     let caption =
@@ -121,7 +121,7 @@ fn row(cost: &Cost<'_>) -> [Cell; 13] {
 }
 
 /// Runs one by one, in the order they were made.
-pub(super) fn every_run(figures: &[Figure]) -> Section {
+pub(super) fn every_run(figures: &[Quantity]) -> Section {
     let mut section = Section::new("runs", "Every run");
     let caption = "Runs in the order they were made, of everything that was measured more than once.";
     let mut table = Table::new(caption, &["figure", "unit", "runs"]).with_detail(Detail::Raw);

@@ -5,10 +5,9 @@ mod gain;
 use wirepath_datapath::{BlockPath, DataPath};
 use wirepath_report::{Cell, Kind, Table, number};
 
-use crate::cost::Group;
+use crate::path_costs::Group;
 use crate::result::{Assessment, Experiment, LoanPoint, PathKind, PathVariant, Transport};
 use crate::statistics::Summary;
-use crate::verdict::baseline;
 use gain::Gain;
 
 /// A gain that a paper claims: of one path over another, when streaming full packets.
@@ -40,15 +39,6 @@ struct Line {
     size: Option<u64>,
     /// Seconds for 1 GB with Linux 2.4.21 and with 2.6.5.
     seconds: [f64; 2],
-}
-
-impl Line {
-    fn experiment(&self) -> Experiment {
-        match self.path {
-            PathKind::Stream(_) => Experiment::Stream,
-            PathKind::Block(_) => Experiment::Download,
-        }
-    }
 }
 
 const fn stream(path: DataPath, size: u64, seconds: [f64; 2]) -> Line {
@@ -158,8 +148,9 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
     ];
     let mut table = Table::new("Table 2 of the papers, and the same paths here.", &heads);
     for line in &TABLE_2 {
-        let is_same =
-            |group: &&Group<'_>| (group.experiment, group.transport) == (line.experiment(), line.transport);
+        let is_same = |group: &&Group<'_>| {
+            (group.experiment, group.transport) == (line.path.experiment(), line.transport)
+        };
         let Some(group) = groups.iter().find(is_same) else { continue };
         let Some(here) = group.find(PathVariant::plain(line.path), line.size) else { continue };
         let [before, after] = line.seconds;
@@ -176,7 +167,7 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
             Cell::figure(group.relative(here), number::significant),
         ]);
     }
-    let plain = |experiment| baseline(experiment).map_or("", PathKind::name);
+    let plain = |experiment: Experiment| experiment.baseline().map_or("", PathKind::name);
     table.notes.push(format!(
         "Relative: to {} when streaming, to {} when downloading, with the same size. The papers' file is 1 GB, read from \
          disk.",
@@ -188,7 +179,7 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
 
 /// Cost of the line with 2.6.5, as a share of the plain path.
 fn relative_then(line: &Line) -> Option<f64> {
-    let plain = baseline(line.experiment()).filter(|plain| *plain != line.path)?;
+    let plain = line.path.experiment().baseline().filter(|plain| *plain != line.path)?;
     let same =
         |other: &&Line| (other.path, other.transport, other.size) == (plain, line.transport, line.size);
     Some(line.seconds[1] / TABLE_2.iter().find(same)?.seconds[1])
@@ -197,8 +188,8 @@ fn relative_then(line: &Line) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::groups;
     use crate::example;
+    use crate::path_costs::groups;
 
     /// The improvements that the paper prints; its own last digits, where it rounds them down.
     #[test]

@@ -4,9 +4,8 @@ use wirepath_report::plot::{Dot, DotRow, Dots};
 use wirepath_report::{Cell, Detail, Kind, Panel, Section, Table, number};
 
 use super::{name_of, summary};
-use crate::cost::{Cost, Group};
+use crate::path_costs::{Cost, Group};
 use crate::result::{Assessment, Experiment, Loans, Measurement, Transport};
-use crate::verdict::baseline;
 
 pub(super) fn section(assessment: &Assessment, index: usize, group: &Group<'_>) -> Section {
     let mut section = Section::new(format!("paths-{}", index + 1), title(group));
@@ -24,7 +23,7 @@ fn title(group: &Group<'_>) -> String {
 
 fn figure(section: &mut Section, group: &Group<'_>) {
     let mut panels = vec![panel(group, "CPU seconds per GiB", false)];
-    if let Some(plain) = baseline(group.experiment) {
+    if let Some(plain) = group.experiment.baseline() {
         panels.push(panel(group, &format!("cost relative to {plain}"), true));
     }
     let caption = format!(
@@ -136,7 +135,7 @@ pub(super) fn costs(
     group: &Group<'_>,
     is_wanted: impl Fn(&Cost<'_>) -> bool,
 ) -> Table {
-    let plain = baseline(group.experiment).map_or("the plain path", |plain| plain.name());
+    let plain = group.experiment.baseline().map_or("the plain path", |plain| plain.name());
     let relative = format!("#relative to {plain}");
     let heads = [
         "path",
@@ -213,11 +212,6 @@ pub(super) fn lent(assessment: &Assessment) -> Section {
 
 /// Loans of all runs of a measurement; nothing for a path that does not lend.
 fn loans(measurement: &Measurement) -> Option<Loans> {
-    let counts = measurement.runs.iter().filter_map(|run| run.loans);
-    counts.reduce(|sum, run| Loans {
-        loans: sum.loans.saturating_add(run.loans),
-        copies: sum.copies.saturating_add(run.copies),
-        copied_by_kernel: sum.copied_by_kernel.saturating_add(run.copied_by_kernel),
-        outstanding_most: sum.outstanding_most.max(run.outstanding_most),
-    })
+    let mut counts = measurement.runs.iter().filter_map(|run| run.loans).peekable();
+    counts.peek().is_some().then(|| counts.sum())
 }

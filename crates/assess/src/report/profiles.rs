@@ -3,7 +3,7 @@
 use wirepath_report::plot::{Stack, StackRow};
 use wirepath_report::{Cell, Detail, Panel, Section, Table, number};
 
-use crate::result::{Assessment, Profile};
+use crate::result::{Assessment, Profile, Shares};
 
 /// Names of the shares; the rest is the last.
 const PARTS: [&str; 5] = ["copying", "entering", "network", "user", "other"];
@@ -34,8 +34,8 @@ fn name(profile: &Profile) -> String {
 }
 
 fn shares(profile: &Profile) -> [f64; 5] {
-    let Profile { copying, entering, network, user, .. } = profile;
-    let known = [*copying, *entering, *network, *user];
+    let Shares { copying, entering, network, user, .. } = profile.shares;
+    let known = [copying, entering, network, user];
     let other = (1.0 - known.iter().sum::<f64>()).max(0.0);
     [known[0], known[1], known[2], known[3], other]
 }
@@ -60,8 +60,8 @@ fn shares_table(profiles: &[Profile]) -> Table {
             Cell::code(profile.path.name()),
             Cell::plain(format!("{} {}", profile.experiment, profile.transport)),
             Cell::plain(number::size(profile.size)),
-            Cell::plain(number::count(profile.samples)),
-            Cell::plain(number::count(profile.lost)),
+            Cell::plain(number::count(profile.shares.samples)),
+            Cell::plain(number::count(profile.shares.lost)),
         ];
         table.row(head.into_iter().chain(shares));
     }
@@ -73,7 +73,7 @@ fn functions(profiles: &[Profile]) -> Table {
     let caption = "The most expensive functions of each path, and their shares (table 1 of [1]).";
     let mut table = Table::new(caption, &heads).with_detail(Detail::Full);
     for profile in profiles {
-        let functions = profile.functions.iter();
+        let functions = profile.shares.functions.iter();
         let shares = functions.map(|one| format!("{} {}", one.function, number::percent(one.share)));
         table.row([
             Cell::code(profile.path.name()),

@@ -18,7 +18,7 @@ pub(super) fn section(costs: &[RelayCost]) -> Section {
          what all of it costs.",
     );
     section.table(of_targets(&targets(costs)));
-    for part in costs.chunk_by(|one, other| one.part == other.part) {
+    for part in costs.chunk_by(|one, other| one.case.part == other.case.part) {
         section.table(of_part(part));
     }
     section
@@ -45,26 +45,26 @@ fn of_targets(targets: &[Goal]) -> Table {
 
 fn of_part(costs: &[RelayCost]) -> Table {
     let first = &costs[0];
-    let cost_head = if first.is_of_datagrams() { "#CPU / datagram" } else { "#CPU s/GiB" };
+    let cost_head = if first.case.is_of_datagrams() { "#CPU / datagram" } else { "#CPU s/GiB" };
     let heads = ["method", "block", cost_head, "#spread", "#relative", "#rate", "verified"];
-    let mut table = Table::new(caption(first.part), &heads);
-    let loops = costs.iter().filter(|cost| cost.method == Method::ReadWrite && !cost.touch);
+    let mut table = Table::new(caption(first.case.part), &heads);
+    let loops = costs.iter().filter(|cost| cost.case.method == Method::ReadWrite && !cost.case.touch);
     let best = |links: u32| {
-        let medians = loops.clone().filter(|cost| cost.links == links).filter_map(median);
+        let medians = loops.clone().filter(|cost| cost.case.links == links).filter_map(median);
         medians.min_by(f64::total_cmp)
     };
     for cost in costs {
         let summary = Summary::of(cost.costs());
-        let shown = |median: f64| match cost.is_of_datagrams() {
+        let shown = |median: f64| match cost.case.is_of_datagrams() {
             true => number::time(median),
             false => number::significant(median),
         };
         let kind = if summary.is_some_and(|summary| summary.is_noisy()) { Kind::Noisy } else { Kind::Plain };
-        let relative = summary.zip(best(cost.links)).map(|(summary, best)| summary.median / best);
+        let relative = summary.zip(best(cost.case.links)).map(|(summary, best)| summary.median / best);
         let rate = Summary::of(cost.rates()).map(|summary| summary.median);
         table.row([
-            Cell::code(cost.what()),
-            Cell::figure(cost.block, number::bytes),
+            Cell::code(cost.case.what()),
+            Cell::figure(cost.case.block, number::bytes),
             Cell::new(summary.map_or_else(|| number::NOTHING.to_owned(), |one| shown(one.median)), kind),
             Cell::figure(summary, |summary| number::spread(summary.spread)),
             Cell::figure(relative, number::significant),

@@ -2,8 +2,8 @@
 
 use wirepath_report::{Cell, Table};
 
-use crate::cost;
-use crate::figures::{Figure, Name, Topic, Unit, figures};
+use crate::path_costs;
+use crate::quantities::{Name, Quantity, Topic, Unit, quantities};
 use crate::result::{Assessment, Measurement, Profile, RelayCost, Transport};
 
 /// Columns; those that hold text come without a `#`.
@@ -92,11 +92,11 @@ impl Row {
 pub fn runs(assessment: &Assessment) -> Table {
     let mut table = Table::new("Every run.", &COLUMNS);
     let mut add = |rows: &mut dyn Iterator<Item = Row>| rows.for_each(|row| table.row(row.cells()));
-    for cost in cost::groups(assessment).iter().flat_map(|group| &group.costs) {
+    for cost in path_costs::groups(assessment).iter().flat_map(|group| &group.costs) {
         add(&mut measured(cost.measurement));
     }
     assessment.relay.iter().for_each(|cost| add(&mut relayed(cost)));
-    for figure in figures(assessment).iter().filter(|figure| !has_rows_of_its_own(figure)) {
+    for figure in quantities(assessment).iter().filter(|figure| !has_rows_of_its_own(figure)) {
         add(&mut values(figure));
     }
     for point in assessment.loan.iter().flat_map(|loan| &loan.points) {
@@ -137,10 +137,10 @@ fn measured(measurement: &Measurement) -> impl Iterator<Item = Row> + '_ {
 
 fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
     cost.runs.iter().zip(cost.costs()).enumerate().map(move |(index, (run, value))| Row {
-        experiment: Topic::Relay(cost.part).to_string(),
-        what: cost.what(),
-        transport: Some(cost.transport()),
-        size: cost.block,
+        experiment: Topic::Relay(cost.case.part).to_string(),
+        what: cost.case.what(),
+        transport: Some(cost.case.transport()),
+        size: cost.case.block,
         mtu: Some(cost.mtu),
         run: Some(index + 1),
         value,
@@ -155,7 +155,7 @@ fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
 }
 
 /// Returns whether the runs of a figure are rows already, with what they are made of.
-fn has_rows_of_its_own(figure: &Figure) -> bool {
+fn has_rows_of_its_own(figure: &Quantity) -> bool {
     let is_relay = matches!(figure.name.topic, Topic::Relay(_));
     figure.unit == Unit::SecondsPerGib || (is_relay && figure.unit == Unit::Seconds)
 }
@@ -166,7 +166,7 @@ fn of_name(name: &Name) -> Row {
     Row { experiment, what: what.clone(), transport: *transport, size: *size, mtu: *mtu, ..Row::default() }
 }
 
-fn values(figure: &Figure) -> impl Iterator<Item = Row> + '_ {
+fn values(figure: &Quantity) -> impl Iterator<Item = Row> + '_ {
     let repeated = figure.runs.len() > 1;
     figure.runs.iter().enumerate().map(move |(index, value)| Row {
         run: repeated.then_some(index + 1),
@@ -177,7 +177,7 @@ fn values(figure: &Figure) -> impl Iterator<Item = Row> + '_ {
 }
 
 fn functions(profile: &Profile) -> impl Iterator<Item = Row> + '_ {
-    profile.functions.iter().map(|function| Row {
+    profile.shares.functions.iter().map(|function| Row {
         experiment: Topic::Profile(profile.experiment).to_string(),
         what: format!("{}: {}", profile.path, function.function),
         transport: Some(profile.transport),
@@ -212,7 +212,8 @@ mod tests {
             .map(|row| row.iter().map(|cell| cell.text.clone()).collect())
             .collect();
         let runs: usize = assessment.measurements.iter().map(|measurement| measurement.runs.len()).sum();
-        let (udp, tcp): (Vec<_>, Vec<_>) = assessment.relay.iter().partition(|cost| cost.is_of_datagrams());
+        let (udp, tcp): (Vec<_>, Vec<_>) =
+            assessment.relay.iter().partition(|cost| cost.case.is_of_datagrams());
         let relayed = |costs: &[&RelayCost]| costs.iter().map(|cost| cost.runs.len()).sum::<usize>();
         assert_eq!(rows.iter().filter(|row| &row[8] == "s/GiB").count(), runs + relayed(&tcp));
         let of_datagrams = |row: &&Vec<String>| row[0].starts_with("relay: udp") && &row[8] == "s";

@@ -2,7 +2,7 @@
 
 use wirepath_report::{Cell, Kind, Section, Table, number};
 
-use crate::cost::Cost;
+use crate::path_costs::Cost;
 use crate::result::{Assessment, Cache, PathKind};
 use crate::statistics::Summary;
 use crate::verdict::{Significance, of_server, verdicts};

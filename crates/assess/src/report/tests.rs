@@ -76,7 +76,7 @@ fn every_figure_of_a_result_is_shown() {
     let assessment = example::full();
     let page = html(&assessment);
     let markdown = markdown(&assessment);
-    for figure in figures(&assessment).iter().filter(|figure| !figure.runs.is_empty()) {
+    for figure in quantities(&assessment).iter().filter(|figure| !figure.runs.is_empty()) {
         let median = Summary::of(figure.runs.iter().copied()).unwrap().median;
         let shown = figure.unit.text(median).replace(" s/GiB", "");
         assert!(page.contains(&format!(">{shown}<")), "{}: {shown}", figure.name);
@@ -178,7 +178,7 @@ fn a_terminal_shows_costs_sorted_compared_and_marked() {
     let place = |row: &[&str]| rows.iter().position(|words| words.starts_with(row)).unwrap();
     let (cheap, dear) = (place(&["wire_uring", "1,460", "B"]), place(&["read_writev", "1,460", "B"]));
     assert!(cheap < dear && place(&["read_writev", "512", "B"]) < cheap, "smallest and cheapest first");
-    let copying = number::percent(assessment.profiles[2].copying);
+    let copying = number::percent(assessment.profiles[2].shares.copying);
     assert!(rows[dear].join(" ").contains(&copying), "{:?}", rows[dear]);
     let noisy = &rows[place(&["gso_zerocopy", "1,460", "B"])];
     assert_eq!(noisy[4], "~", "{noisy:?}");

@@ -1,6 +1,6 @@
 //! Figures that JSON has no word for.
 
-use super::{Assessment, Run};
+use super::{Assessment, Run, Shares};
 
 impl Assessment {
     /// Name of a figure that is infinite or not a number. JSON writers make null of it, which says something
@@ -24,8 +24,9 @@ impl Assessment {
                 .map(|figure| (format!("{} over {}, {:?} bytes", one.path, one.transport, one.size), figure))
         });
         let profiles = self.profiles.iter().flat_map(|profile| {
-            let shares = [profile.copying, profile.entering, profile.network, profile.user];
-            let figures = shares.into_iter().chain(profile.functions.iter().map(|function| function.share));
+            let Shares { copying, entering, network, user, functions, .. } = &profile.shares;
+            let shares = [*copying, *entering, *network, *user].into_iter();
+            let figures = shares.chain(functions.iter().map(|function| function.share));
             figures.map(|figure| (format!("profile of {}", profile.path), figure))
         });
         let points = self.loan.iter().flat_map(|loan| &loan.points).flat_map(|point| {
@@ -36,7 +37,7 @@ impl Assessment {
         });
         let relays = self.relay.iter().flat_map(|cost| {
             let figures = cost.runs.iter().flat_map(|run| [run.user_s, run.system_s, run.wall_s]);
-            figures.map(|figure| (format!("{}: {}", cost.part, cost.what()), figure))
+            figures.map(|figure| (format!("{}: {}", cost.case.part, cost.case.what()), figure))
         });
         let server = self.server.iter().flat_map(|server| {
             server.costs.iter().map(|cost| (format!("server: {}", cost.path), cost.cpu_ns_per_packet))
@@ -73,7 +74,7 @@ mod tests {
             |result, wrong| result.costs.as_mut().unwrap().copies[0].ns[0] = wrong,
             |result, wrong| result.measurements[0].runs[0].wall_s = wrong,
             |result, wrong| result.measurements[0].calls_per_packet = Some(wrong),
-            |result, wrong| result.profiles[0].functions[0].share = wrong,
+            |result, wrong| result.profiles[0].shares.functions[0].share = wrong,
             |result, wrong| result.relay[0].runs[0].system_s = wrong,
             |result, wrong| {
                 let cost = PathCost {

@@ -1,29 +1,8 @@
 //! Page loans in a result.
 
 use serde::{Deserialize, Serialize};
-use wirepath_datapath::LoanCounts;
 
 use super::Transport;
-
-/// Loans and copies of one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loans {
-    /// Sends that lent their pages to the kernel.
-    pub loans: u64,
-    /// Sends that were copied: by choice, or because nothing more could be lent at the moment.
-    pub copies: u64,
-    /// Loans that the kernel turned into copies.
-    pub copied_by_kernel: u64,
-    /// Most loans that were not back at a time.
-    pub outstanding_most: u64,
-}
-
-impl From<LoanCounts> for Loans {
-    fn from(counts: LoanCounts) -> Loans {
-        let LoanCounts { loans, copies, copied_by_kernel, outstanding_most, .. } = counts;
-        Loans { loans, copies, copied_by_kernel, outstanding_most }
-    }
-}
 
 /// The page loan against the copy (figures 1 to 6 of the zero-copy protocol paper).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,9 +7,23 @@ use super::{Method, Part, Transport};
 /// Bytes of a datagram of the part `udp-mirror`.
 pub const DATAGRAM: u64 = 1316;
 
-/// Cost of one method of a part.
+/// Cost of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCost {
+    /// The case.
+    #[serde(flatten)]
+    pub case: RelayCase,
+    /// MTU of the device between the moving side and the sinks.
+    pub mtu: u32,
+    /// True if what arrived was compared, byte for byte, before it was timed.
+    pub verified: bool,
+    /// Runs, in the order they were made.
+    pub runs: Vec<RelayRun>,
+}
+
+/// One method of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayCase {
     /// Part: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
     pub part: Part,
     /// Method.
@@ -24,12 +38,6 @@ pub struct RelayCost {
     pub links: u32,
     /// Connections beside these that carry nothing.
     pub idle: u32,
-    /// MTU of the device between the moving side and the sinks.
-    pub mtu: u32,
-    /// True if what arrived was compared, byte for byte, before it was timed.
-    pub verified: bool,
-    /// Runs, in the order they were made.
-    pub runs: Vec<RelayRun>,
 }
 
 /// One run. Processor time is that of the process that moves, with its children; those at the ends are
@@ -48,7 +56,7 @@ pub struct RelayRun {
     pub delivered: u64,
 }
 
-impl RelayCost {
+impl RelayCase {
     /// Returns whether it is about datagrams.
     pub fn is_of_datagrams(&self) -> bool {
         self.part == Part::UdpMirror
@@ -57,22 +65,6 @@ impl RelayCost {
     /// Transport protocol.
     pub fn transport(&self) -> Transport {
         if self.is_of_datagrams() { Transport::Udp } else { Transport::Tcp }
-    }
-
-    /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was
-    /// delivered.
-    pub fn costs(&self) -> Vec<f64> {
-        let cost = |run: &RelayRun| match self.is_of_datagrams() {
-            true => run.cpu_s() / (run.delivered as f64 / DATAGRAM as f64),
-            false => run.cpu_s() / (run.bytes as f64 / (1u64 << 30) as f64),
-        };
-        self.runs.iter().map(cost).filter(|cost| cost.is_finite()).collect()
-    }
-
-    /// Bytes that arrived in a second, run by run.
-    pub fn rates(&self) -> Vec<f64> {
-        let rates = self.runs.iter().map(|run| run.delivered as f64 / run.wall_s);
-        rates.filter(|rate| rate.is_finite()).collect()
     }
 
     /// Method in words, with all that tells it from others of its part.
@@ -87,6 +79,30 @@ impl RelayCost {
             what += &format!(" and {} idle", self.idle);
         }
         what
+    }
+
+    /// The same with part and block, by which no other case goes.
+    pub fn label(&self) -> String {
+        let block = self.block.map(|block| format!(", {}", wirepath_report::number::bytes(block)));
+        format!("{} by {}{}", self.part, self.what(), block.unwrap_or_default())
+    }
+}
+
+impl RelayCost {
+    /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was
+    /// delivered.
+    pub fn costs(&self) -> Vec<f64> {
+        let cost = |run: &RelayRun| match self.case.is_of_datagrams() {
+            true => run.cpu_s() / (run.delivered as f64 / DATAGRAM as f64),
+            false => run.cpu_s() / (run.bytes as f64 / (1u64 << 30) as f64),
+        };
+        self.runs.iter().map(cost).filter(|cost| cost.is_finite()).collect()
+    }
+
+    /// Bytes that arrived in a second, run by run.
+    pub fn rates(&self) -> Vec<f64> {
+        let rates = self.runs.iter().map(|run| run.delivered as f64 / run.wall_s);
+        rates.filter(|rate| rate.is_finite()).collect()
     }
 }
 

@@ -1,9 +1,10 @@
 use wirepath_datapath::DataPath;
 
 use super::*;
-use crate::subject::{PathKind, PathVariant};
+use crate::progress::Unwatched;
+use crate::subject::{Experiment, PathKind, PathVariant};
 
-fn measured(path: DataPath) -> Candidate {
+fn measured(path: DataPath) -> PathCandidate {
     let run = Run {
         user_s: 1.0,
         system_s: 1.0,
@@ -27,16 +28,18 @@ fn measured(path: DataPath) -> Candidate {
         runs: vec![run],
     };
     let case = Case::new(PathKind::Stream(path), Transport::Udp, Some(1460));
-    Candidate { case, measurement, estimate: Duration::ZERO }
+    PathCandidate { case, measurement, estimate: Duration::ZERO }
 }
 
 /// Promise: An interrupted assessment keeps what was measured and marks it partial.
 #[test]
 fn a_sink_that_stops_takes_no_earlier_round_with_it() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
-    let mut found = Findings::default();
-    let stopped = Error::SinkStopped { sink: "a peer".to_owned(), why: "it does not answer".to_owned() };
-    let outcome = leave(&mut candidates, 0, stopped, &mut found);
+    let (mut result, mut progress) = (crate::example::nothing(), Unwatched);
+    let mut found = Findings::new(&mut result, &mut progress);
+    let outcome = in_turn(&mut found, (0.0, 1), &mut candidates, |_, _| {
+        Err(Error::SinkStopped { sink: "a peer".to_owned(), why: "no answer".to_owned() })
+    });
     assert!(matches!(outcome, Err(Error::SinkStopped { .. })));
     assert_eq!(candidates.len(), 2);
     assert!(candidates.iter().all(|candidate| candidate.measurement.runs.len() == 1));
@@ -45,9 +48,18 @@ fn a_sink_that_stops_takes_no_earlier_round_with_it() {
 #[test]
 fn a_path_that_fails_leaves_with_its_earlier_rounds() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
-    let mut found = Findings::default();
-    leave(&mut candidates, 0, Error::Faulty("a wrong byte".to_owned()), &mut found).unwrap();
+    let (mut result, mut progress) = (crate::example::nothing(), Unwatched);
+    result.left_out.clear();
+    let mut found = Findings::new(&mut result, &mut progress);
+    let fails = PathVariant::plain(DataPath::ReadWritev);
+    in_turn(&mut found, (0.0, 2), &mut candidates, |_, candidate| {
+        match candidate.measurement.path == fails {
+            true => Err(Error::Faulty("a wrong byte".to_owned())),
+            false => Ok(true),
+        }
+    })
+    .unwrap();
     assert_eq!((candidates.len(), found.faults), (1, 1));
     assert_eq!(candidates[0].measurement.path, PathVariant::plain(DataPath::GsoWritev));
-    assert_eq!(found.left_out[0].what, "read_writev, 1460 bytes, UDP");
+    assert_eq!(result.left_out[0].what, "read_writev, 1460 bytes, UDP");
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use wirepath_datapath::{BlockPath, DataPath};
 
-use super::Transport;
+use super::{Experiment, Transport};
 
 /// A data path of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,6 +24,14 @@ impl PathKind {
         match self {
             PathKind::Stream(path) => path.name(),
             PathKind::Block(path) => path.name(),
+        }
+    }
+
+    /// The experiment that measures it.
+    pub fn experiment(self) -> Experiment {
+        match self {
+            PathKind::Stream(_) => Experiment::Stream,
+            PathKind::Block(_) => Experiment::Download,
         }
     }
 

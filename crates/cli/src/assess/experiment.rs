@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use wirepath_assess::calibration::Calibrations;
-use wirepath_assess::loan::Kept;
+use wirepath_assess::loan::StoredThresholds;
 use wirepath_assess::result::{Experiment as Subject, LeftOut};
 use wirepath_assess::{
-    Assessment, Error, Options, PathExperiment, Progress, Soundness, calibrate, costs, count, loan, profile,
-    relay,
+    Assessment, Error, Options, PathExperiment, Progress, Soundness, calibrate, count, loan, machine_costs,
+    profile, relay,
 };
 
 /// An experiment.
@@ -42,7 +42,7 @@ fn has_paths(result: &Assessment, experiment: Subject) -> bool {
 pub(crate) const HOST: Experiment = Experiment {
     subject: Subject::Host,
     weight: 1.0,
-    run: costs::run,
+    run: machine_costs::run,
     measured: |result| result.costs.is_some(),
     takes_permission: false,
     sends: false,
@@ -88,7 +88,7 @@ pub(crate) const LOAN: Experiment = Experiment {
         let soundness = loan::run(options, result, progress)?;
         let (Some(found), Soundness::Sound) = (&result.loan, soundness) else { return Ok(soundness) };
         let kept = loan::keep(found, options);
-        if let Ok(Kept { kept, quick }) = kept {
+        if let Ok(StoredThresholds { kept, quick }) = kept {
             let file = options.calibration.display();
             if kept > 0 {
                 progress.note(&format!("from which sizes on `loan` lends is kept in {file}"));

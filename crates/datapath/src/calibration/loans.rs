@@ -1,5 +1,7 @@
 //! Sizes from which lending pages is cheaper, as `wirepath assess loan` measured them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Calibrations, DeviceKind, Host, MOST_ENTRIES, VERSION};
@@ -14,9 +16,9 @@ pub struct LoanThreshold {
     pub device: DeviceKind,
     /// MTU in bytes.
     pub mtu: u32,
-    /// Transport.
-    pub transport: LoanTransport,
-    /// Method of measurement.
+    /// What was sent over.
+    pub transport: Transport,
+    /// How it was measured, in words.
     pub origin: String,
     /// When, in seconds since 1970 (UTC).
     pub unix_s: u64,
@@ -28,14 +30,23 @@ pub struct LoanThreshold {
     pub quick: bool,
 }
 
-/// Transport of a loan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum LoanTransport {
-    /// Trains of datagrams.
+pub enum Transport {
+    /// UDP.
     Udp,
-    /// A connection.
+    /// TCP.
     Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+        })
+    }
 }
 
 impl Calibrations {
@@ -69,7 +80,7 @@ impl Calibrations {
         host: &Host,
         devices: &[DeviceKind],
         mtu: u32,
-        transport: LoanTransport,
+        transport: Transport,
     ) -> Option<LoanPolicy> {
         let found = devices.iter().find_map(|device| {
             self.loan_thresholds
@@ -86,7 +97,7 @@ impl Calibrations {
 mod tests {
     use super::*;
 
-    fn threshold(mtu: u32, transport: LoanTransport, bytes: Option<usize>) -> LoanThreshold {
+    fn threshold(mtu: u32, transport: Transport, bytes: Option<usize>) -> LoanThreshold {
         LoanThreshold {
             host: Host { kernel: "6.18".to_owned(), processor: "a test's".to_owned(), processors: 2 },
             device: DeviceKind::WithChecksums,
@@ -104,21 +115,18 @@ mod tests {
     fn the_nearest_threshold_becomes_a_policy() {
         let mut all = Calibrations::default();
         for (mtu, bytes) in [(1500, Some(1)), (1500, Some(8192)), (9000, None)] {
-            all.add_loan(threshold(mtu, LoanTransport::Udp, bytes));
+            all.add_loan(threshold(mtu, Transport::Udp, bytes));
         }
-        let host = threshold(0, LoanTransport::Udp, None).host;
+        let host = threshold(0, Transport::Udp, None).host;
         let policy = |mtu, transport| {
             let devices = [DeviceKind::Named("eth0".to_owned()), DeviceKind::WithChecksums];
             let policy = all.loan_policy(&host, &devices, mtu, transport);
             policy.map(|policy| (policy.aligned_bytes, policy.unaligned_bytes))
         };
-        assert_eq!(policy(1400, LoanTransport::Udp), Some((Some(8192), Some(12_288))));
-        assert_eq!(policy(8000, LoanTransport::Udp), Some((None, None)));
-        assert_eq!(policy(1500, LoanTransport::Tcp), None);
-        assert_eq!(
-            all.loan_policy(&Host::this(), &[DeviceKind::WithChecksums], 1500, LoanTransport::Udp),
-            None
-        );
+        assert_eq!(policy(1400, Transport::Udp), Some((Some(8192), Some(12_288))));
+        assert_eq!(policy(8000, Transport::Udp), Some((None, None)));
+        assert_eq!(policy(1500, Transport::Tcp), None);
+        assert_eq!(all.loan_policy(&Host::this(), &[DeviceKind::WithChecksums], 1500, Transport::Udp), None);
     }
 
     /// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide
@@ -126,7 +134,7 @@ mod tests {
     #[test]
     fn a_quick_measurement_replaces_no_full_one() {
         let mut all = Calibrations::default();
-        let of = |bytes, quick| LoanThreshold { quick, ..threshold(1500, LoanTransport::Udp, Some(bytes)) };
+        let of = |bytes, quick| LoanThreshold { quick, ..threshold(1500, Transport::Udp, Some(bytes)) };
         for (bytes, quick, expected) in
             [(1, true, 1), (2, true, 2), (3, false, 3), (4, true, 3), (5, false, 5)]
         {
@@ -142,7 +150,7 @@ mod tests {
         let text = r#"{"version":1,"entries":[]}"#;
         let mut read: Calibrations = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        read.add_loan(threshold(1500, LoanTransport::Tcp, Some(1 << 15)));
+        read.add_loan(threshold(1500, Transport::Tcp, Some(1 << 15)));
         let written = serde_json::to_string(&read).unwrap();
         assert_eq!(serde_json::from_str::<Calibrations>(&written).unwrap(), read);
     }

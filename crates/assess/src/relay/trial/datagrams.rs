@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::{Outcome, Trials, complete, run};
 use crate::error::Error;
-use crate::headers;
-use crate::relay::cases::Case;
+use crate::header_sizes;
 use crate::relay::datagrams::{Bursts, Receivers, send};
 use crate::relay::side::Side;
 use crate::relay::source::Volume;
 use crate::relay::task::{DATAGRAM, Shape};
+use crate::result::RelayCase;
 use crate::test_bed::{Counted, Device, Target};
 
 /// The header of Ethernet, which a device counts, in bytes.
@@ -33,14 +33,19 @@ enum Destination {
 type Arrived = (Vec<u64>, Vec<Vec<u8>>, Instant);
 
 impl Trials<'_> {
-    pub(super) fn datagrams(&mut self, case: &Case, volume: Volume, keep: bool) -> Result<Outcome, Error> {
+    pub(super) fn datagrams(
+        &mut self,
+        case: &RelayCase,
+        volume: Volume,
+        keep: bool,
+    ) -> Result<Outcome, Error> {
         let (destination, addresses) = self.destination(case, volume, keep)?;
         let mut side = self.side(case, Shape::Datagrams(addresses), None)?;
         side.wait_ready()?;
         let (before, start) = (side.spent()?, Instant::now());
         side.go()?;
         self.send(case, volume, &side, &destination)?;
-        let (counts, contents, ended) = destination.finish(volume.bytes_each, case.links)?;
+        let (counts, contents, ended) = destination.finish(volume.bytes_each, case.links as usize)?;
         let used = side.spent()?;
         complete(case, volume, &counts)?;
         let run = run(before, used, ended - start, volume.bytes_each, counts.iter().sum());
@@ -50,17 +55,17 @@ impl Trials<'_> {
     /// Destination, and its addresses.
     fn destination(
         &self,
-        case: &Case,
+        case: &RelayCase,
         volume: Volume,
         keep: bool,
     ) -> Result<(Destination, Vec<SocketAddr>), Error> {
         match &self.test_bed.udp {
             Target::Drops(device) if !keep => {
                 let destination = Destination::Device(device.clone(), device.counted()?);
-                Ok((destination, ports_from(self.test_bed.udp_address(), case.links)))
+                Ok((destination, ports_from(self.test_bed.udp_address(), case.links as usize)))
             }
             _ => {
-                let receivers = Receivers::open(self.test_bed, case.links, volume.bytes_each, keep)?;
+                let receivers = Receivers::open(self.test_bed, case.links as usize, volume.bytes_each, keep)?;
                 let addresses = receivers.addresses.clone();
                 Ok((Destination::Receivers(receivers), addresses))
             }
@@ -68,10 +73,16 @@ impl Trials<'_> {
     }
 
     /// Sends all of them to what is measured, as it takes them.
-    fn send(&self, case: &Case, volume: Volume, side: &Side, destination: &Destination) -> Result<(), Error> {
+    fn send(
+        &self,
+        case: &RelayCase,
+        volume: Volume,
+        side: &Side,
+        destination: &Destination,
+    ) -> Result<(), Error> {
         let bursts = Bursts {
             datagrams: volume.bytes_each / DATAGRAM as u64,
-            burst: case.block.map_or(1, |block| block / DATAGRAM) as u64,
+            burst: case.block.map_or(1, |block| block / DATAGRAM as u64),
         };
         let to = (side.id(), SocketAddr::new(self.test_bed.near_address()?, side.port));
         let least = match destination {
@@ -121,7 +132,7 @@ fn settled(counted: impl Fn() -> Result<Counted, Error>, expected: u64) -> Resul
 
 /// Payload of datagrams over IPv4, and of trains, which have one header each.
 fn payload(counted: Counted) -> u64 {
-    let headers = ETHERNET + u64::from(headers::UDP_OVER_IPV4);
+    let headers = ETHERNET + u64::from(header_sizes::UDP_OVER_IPV4);
     counted.bytes.saturating_sub(counted.packets * headers)
 }
 

@@ -5,12 +5,12 @@ use std::fmt;
 use serde::Serialize;
 use wirepath_report::number;
 
-use crate::cost::{self, Cost};
+use crate::path_costs::{self, Cost};
 use crate::result::{Assessment, Experiment, LoanPoint, Measurement, Part, RelayCost, Transport};
 
 /// A figure and its runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub(crate) struct Quantity {
     /// Name of the figure.
     pub name: Name,
     /// Unit of the runs.
@@ -85,7 +85,7 @@ pub enum Unit {
 impl Unit {
     /// Unit of a relay cost.
     pub fn of_relay(cost: &RelayCost) -> Unit {
-        if cost.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
+        if cost.case.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
     }
 
     /// Text of such a figure, with its unit.
@@ -99,7 +99,7 @@ impl Unit {
     }
 }
 
-impl Figure {
+impl Quantity {
     /// Its runs in one unit, the one that suits the first of them.
     pub(crate) fn every_run(&self) -> (&'static str, Vec<String>) {
         let first = self.runs.first().copied().unwrap_or_default();
@@ -158,7 +158,7 @@ impl fmt::Display for Name {
 }
 
 /// All figures of a result, in the order in which a report shows them.
-pub fn figures(assessment: &Assessment) -> Vec<Figure> {
+pub(crate) fn quantities(assessment: &Assessment) -> Vec<Quantity> {
     let mut figures = measured(assessment);
     figures.extend(lent(assessment));
     figures.extend(relayed(assessment));
@@ -167,9 +167,9 @@ pub fn figures(assessment: &Assessment) -> Vec<Figure> {
     figures
 }
 
-fn measured(assessment: &Assessment) -> Vec<Figure> {
-    let groups = cost::groups(assessment);
-    let figure = |cost: &Cost<'_>| Figure {
+fn measured(assessment: &Assessment) -> Vec<Quantity> {
+    let groups = path_costs::groups(assessment);
+    let figure = |cost: &Cost<'_>| Quantity {
         name: Name::of(cost),
         unit: Unit::SecondsPerGib,
         runs: cost
@@ -184,15 +184,15 @@ fn measured(assessment: &Assessment) -> Vec<Figure> {
 }
 
 /// The two kinds of sends that the page loan compares.
-pub const COPIED_SEND: &str = "send that copies";
+pub(crate) const COPIED_SEND: &str = "send that copies";
 /// See [`COPIED_SEND`].
-pub const LENT_SEND: &str = "send that lends";
+pub(crate) const LENT_SEND: &str = "send that lends";
 
-fn lent(assessment: &Assessment) -> Vec<Figure> {
+fn lent(assessment: &Assessment) -> Vec<Quantity> {
     let mut figures = Vec::new();
     for point in assessment.loan.iter().flat_map(|loan| &loan.points) {
         let mut add = |what: &str, unit: Unit, runs: &[f64]| {
-            figures.push(Figure { name: Name::of_loan(point, what), unit, runs: runs.to_vec() });
+            figures.push(Quantity { name: Name::of_loan(point, what), unit, runs: runs.to_vec() });
         };
         add("copy alone", Unit::Seconds, &point.copy_s);
         add(COPIED_SEND, Unit::Seconds, &point.copied_send_s);
@@ -204,31 +204,31 @@ fn lent(assessment: &Assessment) -> Vec<Figure> {
     figures
 }
 
-fn relayed(assessment: &Assessment) -> Vec<Figure> {
+fn relayed(assessment: &Assessment) -> Vec<Quantity> {
     let mut figures = Vec::new();
     for cost in &assessment.relay {
         let mut add = |what: String, unit: Unit, runs: Vec<f64>| {
             let name = Name {
-                topic: Topic::Relay(cost.part),
-                transport: Some(cost.transport()),
+                topic: Topic::Relay(cost.case.part),
+                transport: Some(cost.case.transport()),
                 mtu: Some(cost.mtu),
                 what,
-                size: cost.block,
+                size: cost.case.block,
                 whole: false,
             };
-            figures.push(Figure { name, unit, runs });
+            figures.push(Quantity { name, unit, runs });
         };
-        add(cost.what(), Unit::of_relay(cost), cost.costs());
-        add(format!("{}: rate", cost.what()), Unit::BytesPerSecond, cost.rates());
+        add(cost.case.what(), Unit::of_relay(cost), cost.costs());
+        add(format!("{}: rate", cost.case.what()), Unit::BytesPerSecond, cost.rates());
     }
     figures
 }
 
-fn costs(assessment: &Assessment) -> Vec<Figure> {
+fn costs(assessment: &Assessment) -> Vec<Quantity> {
     let mut figures = Vec::new();
     let mut add = |what: String, size: Option<u64>, ns: &[f64]| {
         let name = Name { topic: Topic::Costs, transport: None, mtu: None, what, size, whole: false };
-        figures.push(Figure { name, unit: Unit::Seconds, runs: ns.iter().map(|ns| ns * 1e-9).collect() });
+        figures.push(Quantity { name, unit: Unit::Seconds, runs: ns.iter().map(|ns| ns * 1e-9).collect() });
     };
     if let Some(costs) = &assessment.costs {
         add("getpid".to_owned(), None, &costs.kernel_entry_ns);
@@ -241,14 +241,14 @@ fn costs(assessment: &Assessment) -> Vec<Figure> {
     figures
 }
 
-fn shares(assessment: &Assessment) -> Vec<Figure> {
+fn shares(assessment: &Assessment) -> Vec<Quantity> {
     let mut figures = Vec::new();
     for profile in &assessment.profiles {
         let parts = [
-            ("copying", profile.copying),
-            ("entering", profile.entering),
-            ("network", profile.network),
-            ("user", profile.user),
+            ("copying", profile.shares.copying),
+            ("entering", profile.shares.entering),
+            ("network", profile.shares.network),
+            ("user", profile.shares.user),
         ];
         for (part, share) in parts {
             let name = Name {
@@ -259,7 +259,7 @@ fn shares(assessment: &Assessment) -> Vec<Figure> {
                 size: profile.size,
                 whole: profile.size.is_none(),
             };
-            figures.push(Figure { name, unit: Unit::Share, runs: vec![share] });
+            figures.push(Quantity { name, unit: Unit::Share, runs: vec![share] });
         }
     }
     figures

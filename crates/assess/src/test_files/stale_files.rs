@@ -8,12 +8,12 @@ use crate::progress::Progress;
 /// Removes all that assessments made in this folder, but for what is being made. A process that has such a
 /// file open keeps it.
 pub fn remove_made(folder: &Path, progress: &mut dyn Progress) {
-    tidy(folder, 0, progress); // no payload has this length
+    remove(folder, 0, progress); // no payload has this length
 }
 
 /// Removes files that this program made here for payloads of other lengths, and unfinished ones of makers
 /// that were killed. A process that has such a file open keeps it.
-pub(super) fn tidy(folder: &Path, length: u64, progress: &mut dyn Progress) {
+pub(super) fn remove(folder: &Path, length: u64, progress: &mut dyn Progress) {
     let Ok(entries) = fs::read_dir(folder) else { return }; // it is made when a file is
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name();
@@ -77,7 +77,7 @@ mod tests {
             .map(String::as_str)
             .chain(go)
             .for_each(|name| fs::write(folder.path().join(name), "").unwrap());
-        tidy(folder.path(), 1 << 20, &mut Unwatched);
+        remove(folder.path(), 1 << 20, &mut Unwatched);
         let mut left: Vec<String> = fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

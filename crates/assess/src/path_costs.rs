@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::headers;
+use crate::header_sizes;
 use crate::result::{Assessment, Experiment, Measurement, PathVariant, Transport};
 use crate::statistics::Summary;
-use crate::verdict::baseline;
 
 /// Measurements that can be compared with one another: of one experiment, one transport, one MTU.
 #[derive(Clone, Debug)]
@@ -106,8 +105,8 @@ impl<'a> Group<'a> {
     pub fn full_size(&self) -> Option<u64> {
         // Over TCP, sizes are those of blocks, which say nothing of packets. Over IPv6 a full packet has less
         // payload than this allows, and is still the largest that is not larger.
-        let rtp = if self.experiment == Experiment::Stream { headers::RTP } else { 0 };
-        let room = u64::from(self.mtu.saturating_sub(headers::UDP_OVER_IPV4 + rtp));
+        let rtp = if self.experiment == Experiment::Stream { header_sizes::RTP } else { 0 };
+        let room = u64::from(self.mtu.saturating_sub(header_sizes::UDP_OVER_IPV4 + rtp));
         let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
         sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()
     }
@@ -135,7 +134,7 @@ impl<'a> Group<'a> {
 
     /// Its cost as a share of that of the plain path with the same size; nothing for that path itself.
     pub fn relative(&self, cost: &Cost<'_>) -> Option<f64> {
-        let plain = baseline(self.experiment).map(PathVariant::plain);
+        let plain = self.experiment.baseline().map(PathVariant::plain);
         let plain = plain.filter(|plain| *plain != cost.measurement.path)?;
         ratio(cost, self.like(cost.measurement, plain)?)
     }

@@ -5,16 +5,16 @@ use wirepath_datapath::{BlockPath, DataPath};
 use crate::bare::Bare;
 use crate::case::Case;
 use crate::error::Error;
-use crate::findings::{Findings, Soundness, with_what_is_there};
-use crate::headers;
+use crate::findings::{self, Findings, Soundness};
+use crate::header_sizes;
 use crate::lending::Lending;
-use crate::media::Media;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
 use crate::result::Assessment;
-use crate::rounds::Rounds;
-use crate::subject::{Experiment, PathKind, Transport, Variant};
-use crate::test_bed::{self, TestBed};
+use crate::rounds::Runs;
+use crate::subject::{PathKind, Transport, Variant};
+use crate::test_bed::TestBed;
+use crate::test_files::Media;
 
 /// An experiment over data paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,6 @@ pub enum PathExperiment {
 const SIZES: [u16; 3] = [512, 1024, 2048];
 
 impl PathExperiment {
-    pub(crate) const fn subject(self) -> Experiment {
-        match self {
-            PathExperiment::Download => Experiment::Download,
-            PathExperiment::Stream => Experiment::Stream,
-        }
-    }
-
     /// Runs the experiment, and adds its findings to `result`, also those before an error.
     ///
     /// # Errors
@@ -46,39 +39,23 @@ impl PathExperiment {
         result: &mut Assessment,
         progress: &mut dyn Progress,
     ) -> Result<Soundness, Error> {
-        let mut found = Findings::default();
-        let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
-            result.settings.cpu = Some(test_bed.cpu);
-            self.on(test_bed, options, &mut found, progress)
-        });
-        let soundness = found.add_to(result);
-        outcome.map(|()| soundness)
+        findings::experiment(options, result, progress, |test_bed, found| self.on(test_bed, options, found))
     }
 
-    fn on(
-        self,
-        test_bed: &TestBed,
-        options: &Options,
-        found: &mut Findings,
-        progress: &mut dyn Progress,
-    ) -> Result<(), Error> {
+    fn on(self, test_bed: &TestBed, options: &Options, found: &mut Findings<'_>) -> Result<(), Error> {
         let lending = Lending::of(options, test_bed.mtu)?;
         if self == PathExperiment::Download {
-            lending.explain(progress);
+            lending.explain(found);
         }
         let bare = if self == PathExperiment::Stream { Bare::wanted(options, test_bed)? } else { None };
         let room = test_bed.udp_room(test_bed.mtu);
-        let cases = lending.applied(with_what_is_there(self.cases(test_bed.udp_room(options.mtu)), found));
+        let cases = found.without_missing_module(self.cases(test_bed.udp_room(options.mtu)));
         let (cases, too_large): (Vec<Case>, Vec<Case>) =
-            cases.into_iter().partition(|case| case.is_possible(room));
+            lending.applied(cases).into_iter().partition(|case| case.is_possible(room));
         self.explain(options, test_bed, &too_large, found);
-        let mut media = Media::open_for(&cases, options, progress)?;
+        let mut media = Media::open_for(&cases, options, found)?;
         media.explain(options, found);
-        Rounds::new(self.subject(), options, test_bed, &mut media, progress, found).run(
-            &cases,
-            bare.as_ref(),
-            found,
-        )
+        Runs::new(options, test_bed, &mut media, found).measure(&cases, bare.as_ref(), found)
     }
 
     /// Everything that it measures; what the route cannot do included.
@@ -121,7 +98,7 @@ impl PathExperiment {
     }
 
     /// Records what figures do not contain.
-    fn explain(self, options: &Options, test_bed: &TestBed, too_large: &[Case], found: &mut Findings) {
+    fn explain(self, options: &Options, test_bed: &TestBed, too_large: &[Case], found: &mut Findings<'_>) {
         if let Some(size) = too_large.iter().filter_map(|case| case.size).min() {
             let mut paths: Vec<&str> = too_large.iter().map(|case| case.path.name()).collect();
             paths.dedup();
@@ -134,11 +111,7 @@ impl PathExperiment {
         }
         if test_bed.mtu != options.mtu {
             let what = format!("an MTU of {} bytes", options.mtu);
-            let why = format!(
-                "the route to the sink has {}; only a test bed of our own, which takes root, can have another",
-                test_bed.mtu
-            );
-            found.leave_out(&what, &why);
+            found.leave_out(&what, &test_bed.other_mtu());
         }
         if self == PathExperiment::Download && options.sink.drops() {
             let why = "a connection needs a receiver: TCP goes over a veth pair to a process that discards, and what the kernel \
@@ -161,7 +134,7 @@ impl PathExperiment {
 
 /// The payload that fills a packet that has room for so much of UDP's.
 pub(crate) fn full_size(path: PathKind, udp_room: u32) -> Option<u16> {
-    let rtp = if matches!(path, PathKind::Stream(_)) { headers::RTP } else { 0 };
+    let rtp = if matches!(path, PathKind::Stream(_)) { header_sizes::RTP } else { 0 };
     u16::try_from(udp_room.saturating_sub(rtp)).ok()
 }
 
@@ -186,7 +159,7 @@ mod tests {
             cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
         files.sort_unstable();
         files.dedup();
-        assert_eq!(files.len() as u64, crate::media::MOST_FILES);
+        assert_eq!(files.len() as u64, crate::test_files::MOST_FILES);
         let cases = PathExperiment::Download.cases(1472);
         let by_module = BlockPath::ALL.into_iter().filter(|path| path.needs_module()).count();
         let runs = BlockPath::ALL.into_iter().filter(|path| path.takes_runs()).count();

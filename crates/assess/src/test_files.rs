@@ -4,7 +4,7 @@
 //! may keep as a hole without pages, nor compressible.
 
 mod make;
-mod tidy;
+mod stale_files;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use wirepath_datapath::{Extent, MappedFile, SendContext};
 use wirepath_sys::page_cache::cached_pages;
 
 pub(crate) use make::nameless;
-pub use tidy::remove_made;
+pub use stale_files::remove_made;
 
 use crate::case::{Case, Content};
 use crate::error::{Doing, Error};
@@ -70,7 +70,7 @@ impl Media {
     }
 
     /// Records the length of the file, if it is shorter than the volume.
-    pub(crate) fn explain(&self, options: &Options, found: &mut Findings) {
+    pub(crate) fn explain(&self, options: &Options, found: &mut Findings<'_>) {
         if self.length >= options.volume {
             return;
         }
@@ -99,7 +99,7 @@ impl Media {
             }
             None => {
                 let length = that_fits(options, files, progress)?.max(largest_packet);
-                tidy::tidy(&options.scratch, length, progress);
+                stale_files::remove(&options.scratch, length, progress);
                 let name = make::name(&options.scratch, Content::Payload, length);
                 (make::kept(&name, length, progress, make::payload())?, length)
             }
