@@ -38,17 +38,14 @@ impl ImageOptions {
         }
     }
 
-    /// Folder of wire images.
     pub(crate) fn cache_folder(&self) -> Result<PathBuf> {
         self.cache.clone().map_or_else(default_cache_folder, Ok)
     }
 
-    /// Maximum bytes of all wire images.
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache_size.unwrap_or(ByteSize::gib(20)).as_u64()
     }
 
-    /// Time of a burst.
     pub(crate) fn burst(&self) -> Duration {
         self.burst.unwrap_or(Duration::from_millis(20))
     }

@@ -45,7 +45,6 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// The first signal.
     pub(crate) fn signal(&self) -> Option<u8> {
         Some(self.0.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }

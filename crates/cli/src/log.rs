@@ -75,12 +75,11 @@ impl Log {
     }
 }
 
-/// Default filter.
 fn default_filter() -> EnvFilter {
     EnvFilter::new("info")
 }
 
-/// Parses the filter of `RUST_LOG`.
+/// Parses the filter of `RUST_LOG`. The library takes a misspelled level for the name of a module.
 fn filter(variable: &str) -> Result<EnvFilter, String> {
     let directives = variable.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is_valid = |word: &str| {

@@ -88,7 +88,6 @@ fn temporary(file: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder_of(file))
 }
 
-/// Replaces a file.
 fn put(file: &Path, text: &str) -> io::Result<()> {
     let mut temporary = temporary(file)?;
     temporary.write_all(text.as_bytes())?;

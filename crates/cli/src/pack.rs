@@ -182,7 +182,6 @@ impl Work {
         }
     }
 
-    /// Number of images packed in this run.
     fn packed(&self) -> u64 {
         self.store.counts().packed
     }

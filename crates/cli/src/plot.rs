@@ -11,7 +11,6 @@ const HEIGHT: usize = 8;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BLOCKS: [char; 8] = ['.', '.', '.', ':', ':', '|', '|', '#'];
 
-/// Characters of the axes.
 struct Axes {
     mark: char,
     line: char,

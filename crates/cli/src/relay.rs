@@ -221,7 +221,6 @@ fn check(configuration: &Configuration, file: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Policy between classes, in words.
 fn policy(policy: &Policy) -> String {
     match *policy {
         Policy::BestEffort => "best effort".to_owned(),

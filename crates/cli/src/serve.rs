@@ -96,7 +96,6 @@ fn announce(rtsp: SocketAddr, http: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Notifies systemd, if it started us.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "sd_notify failed");

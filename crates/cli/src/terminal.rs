@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use rustix::termios::tcgetwinsize;
 use wirepath_report::terminal::Terminal;
 
-/// Default size.
 const DEFAULT_WIDTH: u16 = 80;
 const DEFAULT_HEIGHT: u16 = 24;
 

@@ -37,13 +37,11 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Number of engine threads.
 pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MAX_THREADS);
     threads.ok_or_else(|| format!("expected a whole number from 1 to {MAX_THREADS}"))
 }
 
-/// Time above 0.
 pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
     match time(text)? {
         Duration::ZERO => Err("expected a time above 0, such as 500ms or 5s".to_owned()),
@@ -51,19 +49,16 @@ pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Time with its unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "expected a time with its unit, such as 500ms or 5s".to_owned())
 }
 
-/// Burst of a wire image.
 pub(crate) fn burst(text: &str) -> Result<Duration, String> {
     let burst = time(text).ok().filter(|burst| BURSTS.contains(burst));
     burst.ok_or_else(|| "expected a time from 1ms to 500ms".to_owned())
 }
 
-/// Whole number above 0.
 pub(crate) fn positive_count(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a whole number above 0")
 }

@@ -39,11 +39,8 @@ pub(crate) enum Kind {
 /// Treatment of an existing output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// Error.
     Refuse,
-    /// Append.
     Append,
-    /// Truncate and overwrite.
     Overwrite,
 }
 
@@ -52,9 +49,7 @@ pub(crate) enum Existing {
 pub(crate) struct Udp {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Network device for multicast.
     pub(crate) interface: Option<String>,
-    /// Hop limit of multicast.
     pub(crate) ttl: Option<u32>,
     /// Size of datagrams that collect shorter records.
     pub(crate) packet_bytes: Option<usize>,
@@ -166,7 +161,6 @@ impl Address {
         Address { text, kind }
     }
 
-    /// Says whether it is standard input or output.
     pub(crate) fn is_standard(&self) -> bool {
         self.kind == Kind::Standard
     }

@@ -11,7 +11,6 @@ pub(crate) const MAX_SOCKET_PATH: usize = 107;
 /// First unprivileged port, by default of `net.ipv4.ip_unprivileged_port_start` (ip(7)).
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Error of binding to a port.
 pub(crate) fn on_port(port: u16, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied || !(1..FIRST_UNPRIVILEGED_PORT).contains(&port) {
         return error;
@@ -20,7 +19,6 @@ pub(crate) fn on_port(port: u16, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}: {what}"))
 }
 
-/// Error of binding a Unix socket.
 pub(crate) fn on_socket(path: &Path, error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => taken(path, error.kind()),

@@ -60,7 +60,6 @@ const DESCRIPTORS: u64 = CLIENT_DESCRIPTORS + FETCH_DESCRIPTORS;
 /// Default limit of clients, if the descriptors suffice.
 const DEFAULT_CONNECTIONS: usize = 4096;
 
-/// Maximum memory of the index.
 const INDEX_BYTES: u64 = 1 << 30;
 
 /// Options of a cache.

@@ -20,7 +20,6 @@ pub struct Endpoint(pub(crate) EndpointKind);
 pub(crate) enum EndpointKind {
     /// Host name or address, empty for every local address.
     Tcp { host: String, port: u16 },
-    /// Path of a Unix socket.
     Unix(PathBuf),
 }
 

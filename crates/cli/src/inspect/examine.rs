@@ -18,7 +18,6 @@ const IMAGE_MAGIC: &[u8] = b"WIREPATH";
 /// Bytes of an asset that are read at a time.
 const READ_LENGTH: usize = 1 << 20;
 
-/// Contents of a file.
 pub(super) struct Inspection {
     pub(super) file: PathBuf,
     pub(super) size_bytes: u64,
@@ -36,7 +35,6 @@ pub(super) struct ImageFacts {
     pub(super) damage: Vec<Damage>,
 }
 
-/// Damaged segment.
 pub(super) struct Damage {
     pub(super) segment: usize,
     /// Byte of the file at which the segment begins.
@@ -45,7 +43,6 @@ pub(super) struct Damage {
 }
 
 impl Inspection {
-    /// The damaged segments of an image.
     pub(super) fn damage(&self) -> &[Damage] {
         self.image.as_ref().map_or(&[], |image| &image.damage)
     }

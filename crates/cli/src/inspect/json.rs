@@ -13,7 +13,6 @@ use crate::warnings;
 /// The version of what is printed.
 const SCHEMA: u32 = 2;
 
-/// All of it.
 pub(super) fn json(inspection: &Inspection) -> Value {
     let Inspection { file, size_bytes, recipe, report, image } = inspection;
     let mut object = Map::new();

@@ -16,7 +16,6 @@ pub(super) struct Found {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// To be packed.
     Named,
     /// To be packed if it looks like a transport stream.
     InFolder,

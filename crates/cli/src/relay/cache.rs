@@ -58,7 +58,6 @@ pub(super) struct CacheOptions {
 }
 
 impl CacheOptions {
-    /// Says whether the cache is selected.
     pub(super) fn is_selected(&self) -> bool {
         self.cache.is_some()
     }
@@ -138,7 +137,6 @@ fn announce(listeners: &[TcpListener]) -> Result<()> {
     terminal::print(&format!("{line}\n"))
 }
 
-/// Report with its schema.
 fn report(status: &CacheStatus, time: Duration) -> Value {
     let mut report = json!(status);
     report["schema"] = json!("wirepath-relay-cache/1");
@@ -146,7 +144,6 @@ fn report(status: &CacheStatus, time: Duration) -> Value {
     report
 }
 
-/// Summary in one line.
 fn summary(status: &CacheStatus) -> String {
     format!(
         "{}: {}, {}, {} shared, {} passed, {} failed; {} from the cache, {} from the origin; {}, {}",
@@ -163,7 +160,6 @@ fn summary(status: &CacheStatus) -> String {
     )
 }
 
-/// Listens on all addresses.
 async fn listen(addresses: &[Endpoint]) -> Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     for address in addresses {

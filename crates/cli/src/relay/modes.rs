@@ -8,7 +8,6 @@ use super::proxy::ProxyOptions;
 use super::stream_options::StreamOptions;
 use super::{Listening, Showing};
 
-/// Mode of `wirepath relay`.
 struct Mode {
     /// Options that select this mode.
     selectors: &'static [&'static str],

@@ -63,7 +63,6 @@ pub(super) struct ProxyOptions {
 }
 
 impl ProxyOptions {
-    /// Says whether the proxy is selected.
     pub(super) fn is_selected(&self) -> bool {
         !self.to.is_empty()
     }
@@ -154,7 +153,6 @@ async fn relay(
     Ok(Some((view.status().at_end(), in_time)))
 }
 
-/// Summary in one line.
 fn summary(status: &ProxyStatus) -> String {
     let (to_backends, to_clients) = status.bytes();
     let mut words = format!(

@@ -10,7 +10,6 @@ use wirepath_relay::{
 
 use super::without_address;
 
-/// Name of the stream of the command line.
 const NAME: &str = "command line";
 
 /// Options of one stream.

@@ -7,7 +7,6 @@ use crate::file_identity::FileIdentity;
 
 /// Use of a resource that only one input or output can use.
 pub(crate) struct ExclusiveUse {
-    /// Identity of the resource.
     pub(crate) resource: String,
     /// Message about a second use.
     pub(crate) conflict: String,

@@ -13,7 +13,6 @@ use crate::advice::{MAX_SOCKET_PATH, too_long};
 const KINDS: &str =
     "tcp://HOST:PORT, tcp://HOST:PORT?listen, udp://HOST:PORT, udp://@:PORT, unix:PATH, file:PATH or -";
 
-/// Parses an address.
 pub(super) fn parse(text: &str) -> Result<Kind, String> {
     if text == "-" {
         return Ok(Kind::Standard);

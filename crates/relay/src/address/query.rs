@@ -1,6 +1,5 @@
 //! Options of an address, after its question mark.
 
-/// Options of an address.
 pub(super) struct Query<'a> {
     options: Vec<(&'a str, Option<&'a str>)>,
     known: Vec<&'static str>,

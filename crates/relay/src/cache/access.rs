@@ -37,7 +37,6 @@ impl Shared {
         Ok(opened.map(|file| self.served(&entry, Arc::new(file), None)))
     }
 
-    /// An entry and its body.
     pub(super) fn served(
         &self,
         entry: &Arc<Entry>,

@@ -16,7 +16,6 @@ use wirepath_streams::{self as streams, WriteProgress};
 use super::entry::Entry;
 use super::head::{self, ClientRequest, OriginResponse};
 
-/// RFC 9211.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Fields of a 304 (RFC 9110 section 15.4.5).
@@ -35,7 +34,6 @@ const NOT_MODIFIED_FIELDS: &[HeaderName] = &[
 pub(super) struct Served {
     pub(super) entry: Arc<Entry>,
     pub(super) file: Arc<DropOnPool<Arc<File>>>,
-    /// Progress of a body that grows.
     pub(super) progress: Option<Arc<WriteProgress>>,
 }
 
@@ -78,7 +76,6 @@ impl Source {
 }
 
 impl Served {
-    /// Returns whether the body is complete.
     pub(super) fn is_whole(&self) -> bool {
         self.progress.as_ref().is_none_or(|progress| progress.bytes() == self.entry.bytes)
     }

@@ -194,7 +194,6 @@ impl Entry {
 pub(super) struct Record {
     schema: String,
     url: String,
-    /// Milliseconds since 1970.
     received_ms: u64,
     /// Names and values of the request's fields that `Vary` names. A character is a byte.
     varying: Vec<(String, String)>,

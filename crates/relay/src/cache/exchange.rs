@@ -75,7 +75,6 @@ impl Connection {
         self.client.write(&response.into_bytes(request.version, stays, now_s())).await.map(|()| stays)
     }
 
-    /// Sends an entry.
     async fn serve(&mut self, request: &ClientRequest, served: Served, source: Source) -> io::Result<bool> {
         let counters = &self.shared.counters;
         let outcome = match source {

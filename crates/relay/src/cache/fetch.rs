@@ -32,19 +32,16 @@ pub(super) enum Outcome {
     Served(Served, Source),
     /// The response cannot be stored.
     NotStored,
-    /// The origin failed.
     Failed(Refusal),
 }
 
 /// Result of a fetch for one request.
 pub(super) enum Fetched {
-    /// An entry.
     Served(Served, Source),
     /// A response to pass on.
     Reply(Reply),
     /// The response is for others: the request has to be passed to the origin.
     PassThrough,
-    /// The origin failed.
     Failed(Refusal),
     /// Another fetch has ended meanwhile, most likely with an entry.
     Cached,
@@ -63,7 +60,6 @@ enum Joined {
 type OutcomeReceiver = watch::Receiver<Option<Outcome>>;
 pub(super) type OutcomeSender = watch::Sender<Option<Outcome>>;
 
-/// Task of a fetch.
 struct FetchTask {
     shared: Arc<Shared>,
     key: Arc<str>,

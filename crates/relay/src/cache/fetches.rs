@@ -11,7 +11,6 @@ use super::fetch::OutcomeSender;
 #[derive(Default)]
 pub(super) struct Fetches(Mutex<HashMap<Arc<str>, RunningFetch>>);
 
-/// A running fetch.
 pub(super) struct RunningFetch {
     pub(super) outcome: OutcomeSender,
     pub(super) outdated: Outdated,

@@ -56,7 +56,6 @@ pub(super) struct Folder {
     _lock: File,
 }
 
-/// Entry found in a folder.
 pub(super) struct Found {
     pub(super) key: String,
     pub(super) body: String,
@@ -190,7 +189,6 @@ impl Folder {
         self.remove(body);
     }
 
-    /// Removes a file, if it exists.
     pub(super) fn remove(&self, name: &str) {
         if let Err(error) = fs::remove_file(self.path.join(name))
             && error.kind() != io::ErrorKind::NotFound
@@ -211,12 +209,10 @@ fn about(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// Name of the body with this number.
 pub(super) fn body_name(key: &str, number: u64) -> String {
     format!("{key}-{number}.body")
 }
 
-/// Number of a body, by its name.
 pub(super) fn body_number(name: &str) -> Option<u64> {
     number_before(".body", name).filter(|number| *number <= MAX_BODY_NUMBER)
 }

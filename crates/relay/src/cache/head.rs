@@ -53,7 +53,6 @@ pub(super) struct ClientRequest {
     /// Fields for the origin, without `Host`. Lines of one name are one line: what varies with them compares
     /// only one.
     pub(super) fields: HeaderMap,
-    /// Bytes of the body that follows.
     pub(super) body_bytes: u64,
     /// The client sends the body after `100 Continue`.
     pub(super) expects_continue: bool,
@@ -150,7 +149,6 @@ impl OriginResponse {
     }
 }
 
-/// Refusal of an invalid response.
 pub(super) fn invalid(why: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(StatusCode::BAD_GATEWAY, format!("invalid response of the origin: {why}"))
 }
@@ -174,12 +172,10 @@ fn target(head: &RequestHead) -> Result<String, Refusal> {
     }
 }
 
-/// Adds our name to `Via`.
 pub(super) fn add_via(fields: &mut HeaderMap) {
     fields.append(header::VIA, VIA);
 }
 
-/// Removes the fields of one connection.
 fn remove_hop_by_hop(fields: &mut HeaderMap) {
     let named = joined(fields, &header::CONNECTION).unwrap_or_default().to_ascii_lowercase();
     let named = named.split(',').map(str::trim).filter(|name| !END_TO_END.contains(name));

@@ -109,7 +109,6 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// URL of a request's target.
     pub(super) fn url(&self, target: &str) -> String {
         format!("{self}{target}")
     }

@@ -23,7 +23,6 @@ use super::transfer::{StallLimits, TransferError};
 use super::upload::Upload;
 
 impl Connection {
-    /// Passes a request to the origin.
     pub(super) async fn pass(&mut self, mut request: ClientRequest, why: &'static str) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let stays = request.keep_alive;

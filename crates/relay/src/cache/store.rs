@@ -33,10 +33,8 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 struct Index {
     entries: HashMap<Arc<str>, (u64, Arc<StoredEntry>)>,
-    /// Keys by the last use.
     order: BTreeMap<u64, Arc<str>>,
     uses: u64,
-    /// Cost of all entries.
     cost: Cost,
     /// Space of bodies that are being written.
     reservations: Reservations,
@@ -53,7 +51,6 @@ pub(super) struct StoredEntry {
     cost: Cost,
 }
 
-/// Key of a URL.
 pub(super) fn key(url: &str) -> Arc<str> {
     let digest = digest::digest(&digest::SHA256, url.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
@@ -184,7 +181,6 @@ impl Index {
         stored
     }
 
-    /// Number of a new body.
     fn next_body(&mut self) -> u64 {
         // The greatest number in a folder was invented, so numbers begin again.
         self.bodies = self.bodies % MAX_BODY_NUMBER + 1;

@@ -52,7 +52,6 @@ pub(super) enum TransferError {
 }
 
 impl StallLimits {
-    /// No limits.
     pub(super) const NONE: StallLimits = StallLimits { source: Duration::MAX, sink: Duration::MAX };
 
     /// Error of a pause that exceeds the limit: of the sink if something `waits` for it, else of the source.

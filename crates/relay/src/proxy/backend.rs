@@ -53,7 +53,6 @@ pub(super) struct BackendSlot {
 }
 
 impl Backend {
-    /// Resolves a backend.
     pub(super) async fn new(endpoint: Endpoint, health: HealthOptions) -> io::Result<Backend> {
         let targets = endpoint.resolve().await?;
         Ok(Backend {
@@ -92,7 +91,6 @@ impl Backend {
         connected
     }
 
-    /// Connects, writes `header` and closes.
     pub(super) async fn check(&self, limit: Duration, header: &[u8]) -> io::Result<()> {
         let check = async { self.try_targets(limit).await?.write(header).await };
         let result = check.await;
@@ -115,7 +113,6 @@ impl Backend {
         connect_to_any(&targets, limit, |target| async move { PeerSocket::connect(&target).await }).await
     }
 
-    /// Updates the health and logs a change.
     fn note(&self, connected: Result<(), &io::Error>) {
         if connected.is_err() && self.endpoint.known().is_none() {
             self.unreachable.notify_one();
@@ -182,7 +179,6 @@ impl BackendSlot {
         BackendSlot { backend: Arc::clone(backend), traffic: None }
     }
 
-    /// Counts the bytes of the connection.
     pub(super) fn count(&mut self, traffic: Traffic) {
         self.traffic = Some(self.backend.traffic.lock().insert(traffic));
     }

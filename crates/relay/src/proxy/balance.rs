@@ -19,7 +19,6 @@ pub enum Balance {
 pub(super) struct Load {
     /// Says that its health checks succeed.
     pub(super) up: bool,
-    /// Open connections.
     pub(super) open: usize,
 }
 

@@ -32,7 +32,6 @@ pub(super) struct Shared {
     pub(super) counters: ProxyCounters,
     /// Becomes true when open connections are to be reset.
     pub(super) cut: watch::Receiver<bool>,
-    /// Addresses of the listeners.
     pub(super) listening: Vec<String>,
     pub(super) begun: Instant,
 }
@@ -129,7 +128,6 @@ async fn connect(shared: &Shared, origin: Option<Origin>) -> Result<(PeerSocket,
     Err(Outcome::Refused)
 }
 
-/// Logs a local failure.
 fn failed(error: &io::Error) -> Outcome {
     tracing::warn!(%error, "cannot relay a connection");
     Outcome::Failed
@@ -157,7 +155,6 @@ struct Progress {
     unacknowledged: (u32, u32),
 }
 
-/// Stream of one direction.
 struct DirectionStream {
     stream: RunningStream,
     ended: oneshot::Receiver<DirectionEnd>,

@@ -18,7 +18,6 @@ pub struct HealthOptions {
 pub(super) struct Health {
     options: HealthOptions,
     up: bool,
-    /// Time of the last change.
     since: Instant,
     /// Consecutive results that contradict `up`.
     contrary: u32,
@@ -47,7 +46,6 @@ impl Health {
         self.up
     }
 
-    /// Time since the last change.
     pub(super) fn lasted(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }

@@ -27,7 +27,6 @@ pub(super) enum PeerSocket {
 }
 
 impl PeerSocket {
-    /// Connects.
     pub(super) async fn connect(target: &Target) -> io::Result<PeerSocket> {
         match target {
             Target::Tcp(address) => PeerSocket::tcp(TcpStream::connect(address).await?, *address),
@@ -72,7 +71,6 @@ impl PeerSocket {
         }
     }
 
-    /// Writes all of `bytes`.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             PeerSocket::Tcp(stream, _) => stream.write_all(bytes).await,

@@ -32,7 +32,6 @@ pub(super) enum Parsed {
     Header { origin: Option<Origin>, bytes: usize },
 }
 
-/// Parses a header of version 1 or 2.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     let is_text = bytes.first().is_some_and(|first| *first == b'P');
     if is_text && !bytes.contains(&b'\n') && bytes.len() < MAX_HEADER_V1 {

@@ -144,7 +144,6 @@ impl BackendStatus {
     }
 }
 
-/// Adds a proxy to metrics and status.
 pub(super) fn register(view: &ProxyView, metrics: &mut Metrics, status: &mut Status) {
     let proxy = view.clone();
     metrics.register("proxy", ProxyCounts::METRICS, move || proxy.status().counts);

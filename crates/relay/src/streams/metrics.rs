@@ -121,7 +121,6 @@ fn loader(latest: &LatestSnapshots) -> impl Fn() -> Arc<Vec<StreamSnapshot>> + C
     move || latest.load()
 }
 
-/// Report of a stream with its rates.
 fn status_json(stream: &StreamSnapshot) -> Json {
     let mut json = stream_report(stream);
     json["bits_per_second_in"] = json!(stream.rates.bits_in);
@@ -130,7 +129,6 @@ fn status_json(stream: &StreamSnapshot) -> Json {
     json
 }
 
-/// Labels of a stream.
 fn labels(stream: &StreamSnapshot) -> Labels {
     vec![("stream", stream.name.clone()), ("class", stream.class.clone())]
 }

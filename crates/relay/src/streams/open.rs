@@ -30,7 +30,6 @@ pub struct OpenError {
     source: io::Error,
 }
 
-/// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requested receive buffer, so that bursts survive while other streams are served. The system caps it at
@@ -128,7 +127,6 @@ fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object>
     descriptor.and_then(|descriptor| Object::stream(&address.to_string(), descriptor)).doing("opening")
 }
 
-/// Connects.
 fn connection(kind: &Kind) -> Attempt<OwnedFd> {
     match kind {
         Kind::Tcp { host, port, listen: false } => {

@@ -73,12 +73,10 @@ pub struct Rates {
 pub(super) struct LatestSnapshots(Arc<Mutex<Arc<Vec<StreamSnapshot>>>>);
 
 impl LatestSnapshots {
-    /// Replaces the snapshots.
     pub(super) fn store(&self, snapshots: Vec<StreamSnapshot>) {
         *self.0.lock() = Arc::new(snapshots);
     }
 
-    /// The snapshots that were stored last.
     pub(super) fn load(&self) -> Arc<Vec<StreamSnapshot>> {
         Arc::clone(&self.0.lock())
     }

@@ -16,7 +16,6 @@ use parse::{number, seed_of, size, split, unknown};
 /// Maximum record where the framing has none.
 const MAX_RECORD: usize = 1 << 20;
 
-/// Maximum deadline.
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Invalid setting of a stream.

@@ -10,7 +10,6 @@ use wirepath_streams::OutputStatus;
 
 use crate::format;
 
-/// Column of the table.
 struct Column {
     head: &'static str,
     /// Width in characters; of names, the width up to which they have precedence over other columns.
@@ -34,14 +33,12 @@ enum Removal {
 
 /// Subject of a row.
 enum Row<'a> {
-    /// Sum of a class's streams.
     Class(&'a StreamSnapshot),
     Stream(&'a StreamSnapshot),
     /// Output with this index.
     Output(&'a StreamSnapshot, usize),
 }
 
-/// Minimum width of names, on any terminal.
 const MIN_NAME: usize = 8;
 
 /// Width that tells most names apart: it has precedence over columns that may be removed.

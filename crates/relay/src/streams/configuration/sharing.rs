@@ -9,7 +9,6 @@ use wirepath_engine::{Policy, Round};
 use super::Invalid;
 use super::file::{PolicyWord, ResourceWord, SharingTable, number};
 
-/// Default volume of a round.
 pub(super) const DEFAULT_ROUND_BYTES: u64 = 4 << 20;
 
 /// Default processor time of a round: a dozen turns of handlers that encrypt, and no noticeable delay.
@@ -22,7 +21,6 @@ const MAX_ROUND: Duration = Duration::from_secs(10);
 pub(super) const DEFAULT_CARRY_PERCENT: u8 = 50;
 
 impl SharingTable {
-    /// Policy of the table.
     pub(super) fn policy(self) -> Result<Policy, Invalid> {
         let SharingTable { policy, resource, round, carry } = self;
         let set = [

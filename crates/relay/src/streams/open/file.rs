@@ -8,12 +8,10 @@ use super::{Attempt, Doing};
 use crate::address::Existing;
 use crate::advice;
 
-/// File to write to.
 pub(super) struct Created {
     pub(super) file: File,
     /// Offset at which writing begins.
     pub(super) length: u64,
-    /// Says that this created it.
     pub(super) is_new: bool,
 }
 

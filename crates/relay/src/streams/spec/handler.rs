@@ -89,12 +89,10 @@ impl HandlerSpec {
         }
     }
 
-    /// Checks the key, if the handler has one.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         self.key_file().map_or(Ok(()), |file| read_key(file).map(drop))
     }
 
-    /// File of the key, if the handler has one.
     pub(crate) fn key_file(&self) -> Option<&PathBuf> {
         match self {
             HandlerSpec::Seal(file) | HandlerSpec::Open(file) => Some(file),
@@ -147,7 +145,6 @@ impl FromStr for HandlerSpec {
     }
 }
 
-/// Bytes of a key.
 const KEY_BYTES: usize = 32;
 
 /// Reads a key. The hint to create one must not follow for a file that exists; a device may have no end.

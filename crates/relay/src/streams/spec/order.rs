@@ -39,7 +39,6 @@ pub enum OrderSpec {
 }
 
 impl OrderSpec {
-    /// Sets the order of a stream.
     pub(crate) fn apply(&self, builder: StreamBuilder) -> StreamBuilder {
         match *self {
             OrderSpec::Plain(order) => builder.order(order),
