@@ -27,9 +27,6 @@ pub(crate) struct Bare {
 
 impl Bare {
     /// The program that was asked for, if one was.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if it is none, or the sink does not suit it.
     pub(crate) fn wanted(options: &Options, test_bed: &TestBed) -> Result<Option<Bare>, Error> {
         let Some(program) = &options.bare else { return Ok(None) };
         if options.cache == Cache::Cold {
@@ -56,9 +53,6 @@ impl Bare {
     }
 
     /// One run.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] with what the program says.
     pub(crate) fn run(&self, case: &Case, medium: &MappedFile, volume: u64) -> Result<Run, Error> {
         let size = u64::from(case.size.unwrap_or_default());
         let file = format!("/proc/{}/fd/{}", std::process::id(), medium.file().as_raw_fd());

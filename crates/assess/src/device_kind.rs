@@ -13,9 +13,6 @@ use crate::result::Transport;
 /// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on
 /// the way for another host. Nothing where a receiver on this machine is charged to the sender, as it is for
 /// connections whatever the sink.
-///
-/// # Errors
-/// [`Error::Input`] if there is no such host.
 pub(crate) fn stood_for(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
     Ok(match (sink, transport) {
         (Sink::Drop, Transport::Udp) => Some(DeviceKind::WithChecksums),
@@ -26,9 +23,6 @@ pub(crate) fn stood_for(sink: &Sink, transport: Transport) -> Result<Option<Devi
 }
 
 /// The devices whose figures hold for what is sent to a sink, those that say most of it first.
-///
-/// # Errors
-/// As [`stood_for`].
 pub(crate) fn of(sink: &Sink) -> Result<Vec<DeviceKind>, Error> {
     let Sink::Host(host) = sink else {
         let computes = *sink != Sink::DropNoOffload;

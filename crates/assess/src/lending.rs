@@ -29,9 +29,6 @@ struct Rule {
 impl Lending {
     /// Policies of the calibration file for the sink's device with this MTU; the default if it has none;
     /// always or never if that was asked for.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if the file is something else, or the sink is no host.
     pub(crate) fn of(options: &Options, mtu: u32) -> Result<Lending, Error> {
         let calibrations = read(&options.calibration)?;
         let (host, devices) = (Host::this(), device_kind::of(&options.sink)?);

@@ -126,9 +126,6 @@ impl<'a> Runs<'a> {
     }
 
     /// Verifies, warms up, counts and times the cases. Findings before an error stay.
-    ///
-    /// # Errors
-    /// Errors that end the assessment; those of one case are left out.
     pub(crate) fn measure(
         mut self,
         cases: &[Case],

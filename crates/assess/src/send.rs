@@ -74,9 +74,6 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends all of these stretches, without waiting for their end.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     pub(crate) fn walk(
         &mut self,
         stretches: impl Iterator<Item = Stretch>,
@@ -92,9 +89,6 @@ impl<'a> Sending<'a> {
     }
 
     /// Waits until the network is done with what was sent.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         self.socket.finish()?;
         if !self.scratch.drain(PATIENCE) {
@@ -114,9 +108,6 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends or queues one stretch.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     #[inline]
     pub(crate) fn stretch(&mut self, stretch: Stretch, sent: &mut Sent) -> Result<(), Error> {
         let header_bytes = match (self.case.path, self.socket) {
@@ -170,9 +161,6 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends what is queued, if anything is.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     pub(crate) fn flush(&mut self, sent: &mut Sent) -> Result<(), Error> {
         while !self.queue.stretches.is_empty() {
             let Queue { stretches, refused, .. } = &mut self.queue;

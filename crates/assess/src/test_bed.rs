@@ -134,9 +134,6 @@ fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
 
 /// Calls `act` on a thread of its own that stays on one processor, with its number: for work without a
 /// network.
-///
-/// # Errors
-/// [`Error::Input`] if the processor may not be used; what `act` answers.
 pub(crate) fn without_network<T: Send>(
     cpu: Option<u32>,
     act: impl FnOnce(u32) -> Result<T, Error> + Send,

@@ -57,9 +57,6 @@ struct Source {
 
 impl Media {
     /// Opens what these cases send.
-    ///
-    /// # Errors
-    /// As [`Media::open`].
     pub(crate) fn open_for(
         cases: &[Case],
         options: &Options,
@@ -83,9 +80,6 @@ impl Media {
     }
 
     /// Opens the user's file, or the one that is made, which `files` variants will be made of.
-    ///
-    /// # Errors
-    /// [`Error::Input`] for a file that cannot be sent; [`Error::Stopped`].
     pub(crate) fn open(
         options: &Options,
         files: u64,
@@ -120,9 +114,6 @@ impl Media {
     }
 
     /// Makes sure that there is a file of this kind.
-    ///
-    /// # Errors
-    /// Errors of reading and writing; [`Error::Stopped`].
     pub(crate) fn want(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
         let (Content::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
         let payload = &self.files[&Content::Payload].file;
@@ -139,9 +130,6 @@ impl Media {
 
     /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that
     /// is what is sent from.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if the page cache cannot be controlled, or there is no ring.
     pub(crate) fn prepared_for(
         &mut self,
         case: &Case,
@@ -170,9 +158,6 @@ impl Media {
     }
 
     /// A file, in the page cache or not, as was asked for.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if the page cache cannot be controlled.
     pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;

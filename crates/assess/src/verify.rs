@@ -64,9 +64,6 @@ pub(crate) fn verify(
 }
 
 /// Sends these stretches, with checksums computed by the kernel, and compares.
-///
-/// # Errors
-/// As [`verify`].
 pub(crate) fn verify_stretches(
     case: &Case,
     stretches: Vec<Stretch>,

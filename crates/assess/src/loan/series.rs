@@ -60,9 +60,6 @@ struct Timed {
 
 /// Verifies, warms up and times all sizes, and adds points, runs and thresholds to the result. Findings
 /// before an error stay.
-///
-/// # Errors
-/// Errors that end the assessment; those of one size are left out.
 pub(super) fn measure(
     options: &Options,
     test_bed: &TestBed,

@@ -15,9 +15,6 @@ const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 impl Program {
     /// Path of the program.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if it is not installed.
     pub(crate) fn find(self) -> Result<PathBuf, Error> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

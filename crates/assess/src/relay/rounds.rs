@@ -24,9 +24,6 @@ const VERIFIED: u64 = 2 << 20;
 const BEFORE: f64 = 0.1;
 
 /// Verifies and times these cases, and adds their costs to the result. Findings before an error stay.
-///
-/// # Errors
-/// Errors that end the assessment; those of one case are left out.
 pub(super) fn measure(
     options: &Options,
     test_bed: &TestBed,

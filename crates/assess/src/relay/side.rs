@@ -59,9 +59,6 @@ impl Side {
     }
 
     /// Another program with its arguments, which is to listen on `port` of TCP.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if it does not.
     pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<Side, Error> {
         let mut command = ourselves();
         command.arg("--").arg(program.get_program()).args(program.get_args());

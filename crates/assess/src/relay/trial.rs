@@ -67,9 +67,6 @@ impl RelayCase {
 
 impl Trials<'_> {
     /// Moves about so many bytes; `keep` what comes to the sinks or throw it away.
-    ///
-    /// # Errors
-    /// [`Error::Faulty`] if not all of it came; what ends the assessment.
     pub(crate) fn run(&mut self, case: &RelayCase, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
         // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a

@@ -34,9 +34,6 @@ impl Pair {
     }
 
     /// Between two new namespaces; the calling thread stays where it is.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] without privileges.
     pub(super) fn aside(mtu: u32) -> Result<Pair, Error> {
         let home = Namespace::here()?;
         let Some(here) = Namespace::leave()? else {

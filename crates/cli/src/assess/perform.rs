@@ -28,7 +28,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     let (options, left_out) = measuring.options()?;
     // Before minutes are spent on what could not be kept, or would end at a sink that is not there.
     read_calibrations(&options.calibration)?;
-    if experiments.iter().any(|experiment| experiment.sends) {
+    if experiments.iter().any(Experiment::sends) {
         test_bed::check_sink(&options.sink)?;
     }
     let output = Output::prepare(measuring.json.as_deref())?;
