@@ -27,6 +27,7 @@ mod rounds;
 mod send;
 mod sent;
 pub mod sink;
+mod sockets;
 pub mod statistics;
 mod subject;
 pub mod test_bed;

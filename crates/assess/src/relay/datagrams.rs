@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use rustix::net::{RecvFlags, recv};
 use wirepath_sys::datagrams;
-use wirepath_sys::socket::set_receive_offload;
 
 use super::pattern::Pattern;
 use super::source::PATIENCE;
 use super::task::DATAGRAM;
 use crate::error::{Doing, Error};
+use crate::sockets;
 use crate::test_bed::TestBed;
 
 /// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what
@@ -85,19 +85,13 @@ impl Receivers {
 
     /// Waits until all have what they expect, or no more comes.
     pub(crate) fn finish(self) -> Result<Received, Error> {
-        let received = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        received.map_err(|error| Error::Faulty(format!("a receiver: {error}")))
+        sockets::join(self.thread, "a receiver")
     }
 }
 
 fn receiver(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    if sockopt::set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
-        sockopt::set_socket_recv_buffer_size(&socket, ROOM)?; // without privileges, up to net.core.rmem_max
-    }
-    // An older kernel hands over datagram by datagram, which costs the receiver, whom nobody measures.
-    set_receive_offload(socket.as_fd(), true).ok();
+    sockets::prepare_to_receive(&socket, ROOM)?;
     Ok(socket)
 }
 

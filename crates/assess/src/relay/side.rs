@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_sys::usage::Usage;
 
 use super::task::{Task, messages};
 use crate::error::{Doing, Error};
+use crate::sockets::is_readable;
 
 /// A program that has not opened its port by then, or not ended its children, does not.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -147,7 +147,9 @@ impl Side {
     fn hear(&mut self) -> Result<String, Error> {
         let mut line = String::new();
         let heard = self.talk.as_mut().map_or(Ok(0), |(_, output)| {
-            wait_for(output)?;
+            if output.buffer().is_empty() && !is_readable(output.get_ref(), SILENCE)? {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no output"));
+            }
             output.read_line(&mut line)
         });
         match heard {
@@ -206,17 +208,6 @@ fn started(command: &mut Command) -> Result<Child, Error> {
     // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
     let child = command.process_group(0).stderr(Stdio::inherit()).spawn();
     child.doing(&format!("starting {}", command.get_program().display()))
-}
-
-/// Waits for output.
-fn wait_for(output: &BufReader<ChildStdout>) -> io::Result<()> {
-    let patience = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
-    if output.buffer().is_empty()
-        && poll(&mut [PollFd::new(output.get_ref(), PollFlags::IN)], Some(&patience))? == 0
-    {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "no output"));
-    }
-    Ok(())
 }
 
 /// User and system time of a process, and of its children that ended (proc_pid_stat(5), fields 14 to 17).

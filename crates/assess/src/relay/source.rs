@@ -2,19 +2,20 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::forwarder;
 use super::pattern::Pattern;
 use crate::error::{Doing, Error};
+use crate::sockets;
 use crate::test_bed::TestBed;
 
 /// Timeout of everything that an experiment waits for.
@@ -65,7 +66,9 @@ impl Source {
         let (gate, opened) = channel();
         let pattern = Arc::clone(pattern);
         let thread = test_bed.beside("source", move || {
-            let connections = accept(&listener, volume.connections)?;
+            let accept = |_| Ok(sockets::accept(&listener, PATIENCE)?.0);
+            let connections: Vec<TcpStream> =
+                (0..volume.connections).map(accept).collect::<io::Result<_>>()?;
             let mut sending =
                 Sending { pattern: &pattern, busy: &connections[..volume.busy], sent: vec![0; volume.busy] };
             // Whoever started this may have given up.
@@ -98,23 +101,8 @@ impl Source {
     /// Waits until everything is sent. The connections are closed when the answer is dropped.
     pub(crate) fn finish(self) -> Result<Vec<TcpStream>, Error> {
         drop(self.gate);
-        let sent = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.map_err(|error| Error::Faulty(format!("the source could not send: {error}")))
+        sockets::join(self.thread, "the source could not send")
     }
-}
-
-fn accept(listener: &TcpListener, connections: usize) -> io::Result<Vec<TcpStream>> {
-    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
-    let mut accepted = Vec::with_capacity(connections);
-    while accepted.len() < connections {
-        if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience))? == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let (connection, _) = listener.accept()?;
-        connection.set_nonblocking(true)?;
-        accepted.push(connection);
-    }
-    Ok(accepted)
 }
 
 impl Volume {
