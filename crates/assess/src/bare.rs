@@ -47,12 +47,11 @@ impl Bare {
     }
 
     /// Returns whether it does the same as this case, and without fragments: it asks for none.
-    pub(crate) fn has(&self, case: &Case, udp_room: u32) -> bool {
+    pub(crate) fn supports(&self, case: &Case, udp_payload_limit: u32) -> bool {
         let named = self.paths.iter().any(|path| path == case.path.name());
-        matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_room)
+        matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_payload_limit)
     }
 
-    /// One run.
     pub(crate) fn run(&self, case: &Case, medium: &MappedFile, volume: u64) -> Result<Run, Error> {
         let size = u64::from(case.size.unwrap_or_default());
         let file = format!("/proc/{}/fd/{}", std::process::id(), medium.file().as_raw_fd());
@@ -66,7 +65,9 @@ impl Bare {
             size.to_string(),
         ])?;
         let numbers: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [user_s, system_s, packets, wall_s] = numbers[..] else { return Err(self.nonsense(&printed)) };
+        let [user_s, system_s, packets, wall_s] = numbers[..] else {
+            return Err(self.unexpected_output(&printed));
+        };
         let packets = packets as u64;
         Ok(Run {
             user_s,
@@ -98,7 +99,7 @@ impl Bare {
         }
     }
 
-    fn nonsense(&self, printed: &str) -> Error {
+    fn unexpected_output(&self, printed: &str) -> Error {
         Error::Unable(format!("{} printed {:?}", self.program.display(), printed.trim()))
     }
 }

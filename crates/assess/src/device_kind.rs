@@ -13,7 +13,7 @@ use crate::result::Transport;
 /// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on
 /// the way for another host. Nothing where a receiver on this machine is charged to the sender, as it is for
 /// connections whatever the sink.
-pub(crate) fn stood_for(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
+pub(crate) fn represented_by(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
     Ok(match (sink, transport) {
         (Sink::Drop, Transport::Udp) => Some(DeviceKind::WithChecksums),
         (Sink::DropNoOffload, Transport::Udp) => Some(DeviceKind::WithoutChecksums),
@@ -68,7 +68,7 @@ mod tests {
             (here.clone(), Udp, lo()),
             (here.clone(), Tcp, lo()),
         ] {
-            assert_eq!(stood_for(&sink, transport).unwrap(), expected, "{sink} {transport}");
+            assert_eq!(represented_by(&sink, transport).unwrap(), expected, "{sink} {transport}");
         }
         assert_eq!(of(&here).unwrap(), [DeviceKind::Named("lo".to_owned()), DeviceKind::WithChecksums]);
         assert_eq!(of(&Sink::DropNoOffload).unwrap(), [DeviceKind::WithoutChecksums]);

@@ -49,7 +49,7 @@ impl Lending {
     /// Notes the policies.
     pub(crate) fn explain(&self, progress: &mut dyn Progress) {
         for transport in [Transport::Udp, Transport::Tcp] {
-            progress.note(&format!("`loan` over {transport} {}", self.rule(transport).in_words()));
+            progress.note(&format!("`loan` over {transport} {}", self.rule(transport).describe()));
         }
     }
 
@@ -59,7 +59,7 @@ impl Lending {
 }
 
 impl Rule {
-    fn in_words(self) -> String {
+    fn describe(self) -> String {
         let from =
             |bytes: Option<usize>| bytes.map_or("never".to_owned(), |bytes| format!("from {bytes} bytes on"));
         match self.policy.forced {

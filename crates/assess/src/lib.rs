@@ -15,6 +15,7 @@ mod lending;
 pub mod loan;
 pub mod machine_costs;
 mod options;
+mod packetization;
 pub mod path_costs;
 mod path_experiment;
 pub mod profile;
@@ -35,7 +36,6 @@ mod test_files;
 mod test_socket;
 mod verdict;
 mod verify;
-mod walk;
 
 pub use calibrate::calibrate;
 pub use error::Error;

@@ -62,7 +62,6 @@ macro_rules! of_either {
 }
 
 impl TestSocket {
-    /// Socket for datagrams of this case.
     pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
         let opened = match case.path {
             PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {

@@ -65,7 +65,7 @@ impl Receivers {
         bytes_each: u64,
         keep: bool,
     ) -> Result<Receivers, Error> {
-        let sockets: Vec<UdpSocket> = test_bed.at_ends(|address| {
+        let sockets: Vec<UdpSocket> = test_bed.in_peer_namespace(|address| {
             let sockets =
                 (0..number).map(|_| receiver(SocketAddr::new(address, 0))).collect::<io::Result<_>>();
             sockets.doing("opening receivers")
@@ -74,7 +74,8 @@ impl Receivers {
         let addresses = addresses.doing("asking for the address of a receiver")?;
         let least = Arc::<AtomicU64>::default();
         let told = Arc::clone(&least);
-        let thread = test_bed.beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
+        let thread =
+            test_bed.spawn_beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
         Ok(Receivers { addresses, least, thread })
     }
 
@@ -150,7 +151,6 @@ impl Received {
 /// Datagrams of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bursts {
-    /// Datagrams in all.
     pub(crate) datagrams: u64,
     /// Datagrams that are sent together.
     pub(crate) burst: u64,
@@ -165,13 +165,13 @@ pub(crate) fn send(
     (process, to): (u32, SocketAddr),
     least: Option<Arc<AtomicU64>>,
 ) -> Result<JoinHandle<io::Result<()>>, Error> {
-    let socket = test_bed.at_ends(|address| {
+    let socket = test_bed.in_peer_namespace(|address| {
         let socket = UdpSocket::bind((address, 0)).doing("opening a source of datagrams")?;
         socket.connect(to).doing("connecting a source of datagrams")?;
         Ok(socket)
     })?;
     let pattern = Arc::clone(pattern);
-    test_bed.beside("source", move || {
+    test_bed.spawn_beside("source", move || {
         let mut sent = 0;
         while sent < bursts.datagrams {
             let bytes = sent * DATAGRAM as u64;

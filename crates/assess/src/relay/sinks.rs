@@ -67,12 +67,13 @@ impl Sinks {
         expected: Expected,
         keep: bool,
     ) -> Result<Sinks, Error> {
-        let connections: Vec<TcpStream> = test_bed.at_ends(|_| {
+        let connections: Vec<TcpStream> = test_bed.in_peer_namespace(|_| {
             let connections = (0..number).map(|_| sockets::connect(to, None)).collect::<io::Result<_>>();
             connections.doing("connecting to what is measured")
         })?;
         let (told_first, first) = channel();
-        let thread = test_bed.beside("sinks", move || take(connections, expected, &told_first, keep))?;
+        let thread =
+            test_bed.spawn_beside("sinks", move || take(connections, expected, &told_first, keep))?;
         Ok(Sinks { first, thread })
     }
 

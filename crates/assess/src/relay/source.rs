@@ -46,7 +46,7 @@ pub(crate) struct Volume {
 pub(crate) struct Source {
     pub(crate) address: SocketAddr,
     accepted: Receiver<()>,
-    gate: Sender<()>,
+    start: Sender<()>,
     thread: JoinHandle<io::Result<Vec<TcpStream>>>,
 }
 
@@ -58,14 +58,14 @@ pub(crate) fn start_of(connection: usize) -> u64 {
 impl Source {
     /// Listens, beside the processor that is measured.
     pub(crate) fn start(test_bed: &TestBed, pattern: &Arc<Pattern>, volume: Volume) -> Result<Source, Error> {
-        let listener = test_bed.at_ends(|address| {
+        let listener = test_bed.in_peer_namespace(|address| {
             forwarder::listener(SocketAddr::new(address, 0)).doing("listening for a forwarder")
         })?;
         let address = listener.local_addr().doing("asking for the address")?;
         let (told_accepted, accepted) = channel();
-        let (gate, opened) = channel();
+        let (start, opened) = channel();
         let pattern = Arc::clone(pattern);
-        let thread = test_bed.beside("source", move || {
+        let thread = test_bed.spawn_beside("source", move || {
             let accept = |_| Ok(sockets::accept(&listener, PATIENCE)?.0);
             let connections: Vec<TcpStream> =
                 (0..volume.connections).map(accept).collect::<io::Result<_>>()?;
@@ -82,7 +82,7 @@ impl Source {
             }
             Ok(connections)
         })?;
-        Ok(Source { address, accepted, gate, thread })
+        Ok(Source { address, accepted, start, thread })
     }
 
     /// Waits until all connections have come.
@@ -95,12 +95,12 @@ impl Source {
     /// Begins to send, or goes on with what is timed.
     pub(crate) fn open(&self) {
         // If it is gone, whoever waits for its data hears of that.
-        self.gate.send(()).ok();
+        self.start.send(()).ok();
     }
 
     /// Waits until everything is sent. The connections are closed when the answer is dropped.
     pub(crate) fn finish(self) -> Result<Vec<TcpStream>, Error> {
-        drop(self.gate);
+        drop(self.start);
         sockets::join(self.thread, "the source could not send")
     }
 }

@@ -9,7 +9,6 @@ use wirepath_assess::{
     profile, relay,
 };
 
-/// An experiment.
 #[derive(Clone, Copy)]
 pub(crate) struct Experiment {
     /// Subject; its name is that of the sub-command that runs it alone.
@@ -67,7 +66,7 @@ pub(crate) const STREAM: Experiment = Experiment {
     run: |options, result, progress| {
         let soundness = PathExperiment::Stream.run(options, result, progress)?;
         match soundness {
-            Soundness::Sound => tell_the_server(options, result, progress),
+            Soundness::Sound => store_calibration(options, result, progress),
             Soundness::Faulty => Ok(soundness),
         }
     },
@@ -97,7 +96,7 @@ pub(crate) const LOAN: Experiment = Experiment {
                 progress.note(&format!("what {file} has of a full measurement stays: this one was quick"));
             }
         }
-        keeping(kept.map(drop), result)
+        note_store_failure(kept.map(drop), result)
     },
     measured: |result| result.loan.is_some(),
 };
@@ -121,7 +120,7 @@ pub(crate) const RELAY: Experiment = Experiment {
 };
 
 /// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
-fn tell_the_server(
+fn store_calibration(
     options: &Options,
     result: &mut Assessment,
     progress: &mut dyn Progress,
@@ -134,12 +133,12 @@ fn tell_the_server(
         progress.note(&format!("what the paths of `wirepath serve` cost is kept in {}", file.display()));
     }
     let doing = format!("cannot keep what was measured in {}", file.display());
-    keeping(kept.map_err(|source| Error::System { doing, source }), result)
+    note_store_failure(kept.map_err(|source| Error::System { doing, source }), result)
 }
 
 /// A measurement that cannot be kept stays in the result, which then says why; the exit code says that
 /// something failed.
-fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
+fn note_store_failure(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
     let Err(error) = kept else { return Ok(Soundness::Sound) };
     result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });
     Ok(Soundness::Faulty)

@@ -7,7 +7,7 @@ use super::{Outcome, Trials, complete, run};
 use crate::error::Error;
 use crate::header_sizes;
 use crate::relay::datagrams::{Bursts, Receivers, send};
-use crate::relay::side::Side;
+use crate::relay::measured_process::MeasuredProcess;
 use crate::relay::source::Volume;
 use crate::relay::task::{DATAGRAM, Shape};
 use crate::result::RelayCase;
@@ -78,7 +78,7 @@ impl Trials<'_> {
         &self,
         case: &RelayCase,
         volume: Volume,
-        side: &Side,
+        side: &MeasuredProcess,
         destination: &Destination,
     ) -> Result<(), Error> {
         let bursts = Bursts {
