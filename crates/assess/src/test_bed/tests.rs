@@ -62,8 +62,8 @@ fn a_thread_comes_home_from_another_namespace() {
 
 #[test]
 fn a_host_that_is_not_there_is_named() {
-    let error =
-        with_test_bed(&Sink::Host("no-such-host.invalid:9000".to_owned()), 1500, None, |_| Ok(())).unwrap_err();
+    let error = with_test_bed(&Sink::Host("no-such-host.invalid:9000".to_owned()), 1500, None, |_| Ok(()))
+        .unwrap_err();
     assert!(matches!(&error, Error::Input(text) if text.contains("no-such-host.invalid")), "{error}");
 }
 
