@@ -122,7 +122,7 @@ fn relay(scratch: &Path, options: &[&str]) -> Result<Command> {
     }
     command.args(options).arg("--scratch").arg(scratch);
     command.arg("--calibration").arg(scratch.join("calibration.json"));
-    // What one that is killed leaves is removed with the rest.
+    // Leftovers of a killed one are removed with the rest.
     command.env("TMPDIR", scratch);
     Ok(command)
 }

@@ -293,7 +293,7 @@ fn sessions_leak_nothing() -> Result<()> {
     let first = round()?;
     let second = round()?;
     let third = round()?;
-    // What the last sessions had open is closed by a thread that nobody waits for.
+    // Another thread closes the files of the last sessions.
     Deadline::seconds(5.0)
         .wait_for("last descriptors", || Ok((bed.server.descriptors()? <= first.0).then_some(())))
         .with_context(|| format!("descriptors grow: {first:?} {second:?} {third:?}"))?;

@@ -128,7 +128,7 @@ fn a_proxy_drains_and_takes_it_for_one_wish() -> Result<()> {
 fn a_cache_writes_its_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [kept, report] = ["kept", "report.json"].map(|name| folder.path().join(name).display().to_string());
-    // Whoever would have to be asked is not there, and nobody asks.
+    // There is no terminal to ask, and nothing asks.
     let arguments =
         ["--listen", "127.0.0.1:0", "--cache", &kept, "--origin", "http://127.0.0.1:9", "--json", &report];
     let mut caching = Process::start(&relay(&arguments)?, true)?;

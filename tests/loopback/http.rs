@@ -74,7 +74,7 @@ fn ranges_are_cut_out() -> Result<()> {
         answer.status == 416 && answer.header("content-range") == Some(&format!("bytes */{length}")),
         "{answer:?}"
     );
-    // What is no range at all is ignored (RFC 9110 section 14.2).
+    // An invalid range is ignored (RFC 9110 section 14.2).
     ensure!(bed.get(&[("Range", "bytes=9-3")])?.status == 200);
     Ok(())
 }

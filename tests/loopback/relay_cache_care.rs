@@ -99,7 +99,7 @@ fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     client.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n")?;
     read_until(&mut client, b"old,")?;
     ensure!(http::request(cache.address, "DELETE", "/a", &[])?.status == 201);
-    // Whoever asks now gets what is there now, and that is kept, though the old one comes to its end later.
+    // A request now gets the new version, which is kept, though the old transfer ends later.
     ensure!(cache.get("/a")?.body == b"new");
     wait_for_entries(folder.path(), 1)?;
     ensure!(!names(folder.path(), ".part")?.is_empty(), "the old one is still being fetched");

@@ -228,7 +228,7 @@ fn a_client_that_breaks_off_leaves_its_place() -> Result<()> {
         let deadline = Deadline::seconds(10.0);
         let ask = || -> Result<TcpStream> {
             let mut client = http::connect(cache.address)?;
-            // Where there is no place, it may be closed already: that is found below.
+            // At the limit the connection may be closed already: that is found below.
             drop(write!(client, "{method} /left HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"));
             client.set_nonblocking(true)?;
             Ok(client)

@@ -172,7 +172,7 @@ fn a_cache_without_descriptors_for_a_body_says_so() -> Result<()> {
             http::read_response(&mut client, &mut Vec::new(), false)
         };
         ensure!(ask()?.body == b"body", "{left}: it passes");
-        // What was lent is closed.
+        // Lent descriptors are closed.
         Deadline::seconds(10.0)
             .wait_for("one client", || Ok((sockets(&folder_of_all)? == idle + 1).then_some(())))?;
         let mut free = (0..).filter(|number: &u64| {

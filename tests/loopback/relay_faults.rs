@@ -64,7 +64,7 @@ fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     ensure!(source.starts_with(&written), "the victim got other bytes");
     ensure!(report["error"].is_null() && report["bytes_in"] == source.len(), "{report}");
     ensure!(output(&report, "good")?["bytes"] == source.len(), "{report}");
-    // What the victim's system took and the victim had not read is its own loss.
+    // Bytes in the victim's receive buffer are lost with it.
     let ended = ended(&report, &outlet)?;
     ensure!(ended["bytes"].as_u64().is_some_and(|bytes| bytes >= written.len() as u64), "{report}");
     ensure!(ended["why"].as_str().is_some_and(|why| why.starts_with(&outlet)), "{report}");
@@ -297,7 +297,7 @@ fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Resu
     let (stays, gone) = (output(&report, &to)?, output(&report, &gone)?);
     ensure!(number(&report["bytes_in"])? == received as u64, "{received} came: {report}");
     ensure!(number(&stays["bytes"])? == received as u64 && stays["lost_bytes"] == 0, "{report}");
-    // What the network says of a datagram must not cost the next one.
+    // An error for a datagram must not cost the next one.
     ensure!(number(&gone["bytes"])? == received as u64 && gone["lost_bytes"] == 0, "{report}");
     ensure!(
         number(&gone["icmp_errors"])? > 0 && words.contains(" ICMP errors (destination unreachable)"),

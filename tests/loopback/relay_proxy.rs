@@ -255,7 +255,7 @@ fn those_who_are_too_many_wait() -> Result<()> {
             let opened = Arc::clone(&opened);
             std::thread::spawn(move || {
                 let mut word = [0; 4];
-                // What fails here, the client sees.
+                // The client sees a failure here.
                 if connection.read_exact(&mut word).and_then(|()| connection.write_all(&word)).is_ok() {
                     drop(connection.read(&mut word));
                 }

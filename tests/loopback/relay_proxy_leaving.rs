@@ -43,7 +43,7 @@ fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
     let last = proxy.connect()?;
     loop {
         let mut connection = accept(&backend)?;
-        // Who was reset may be gone before anything was said of them.
+        // A client that was reset may be gone before it was counted.
         let (start, addresses) = header.split_at_mut(16);
         if connection.read_exact(start).is_err() {
             continue;

@@ -78,7 +78,7 @@ fn a_receiver_behind_a_link_is_measured() -> Result<()> {
     let sizes = [Some(512), Some(1024), Some(1472), Some(2048), None];
     let measured = ensure_every_path_and_size(&result, "download", &sizes)?;
     ensure!(measured >= 40, "{measured} of 6 paths with 4 sizes over UDP and 5 over TCP");
-    // What stays on the host is copied, whoever asked that it be not.
+    // Data that stays on the host is copied, even if the caller asked for no copy.
     ensure_copied(measurements, &["uring_send", "mmap_zerocopy"], |copied| copied > 0)
 }
 

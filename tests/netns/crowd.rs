@@ -80,7 +80,7 @@ fn run(arguments: &[&str]) -> Result<Crowd> {
     }
     receive(&mut members, packets_each, start, Deadline::seconds(f64::from(SECONDS) + 15.0))?;
     let status = link.client.enter(|| server.status())?;
-    // What the server counted, and what waits in sockets, if time was short.
+    // The server's counts, and data left in sockets, if time was short.
     members.iter_mut().for_each(|member| member.read(start));
     let account = Account {
         expected: (packets_each * SESSIONS) as u64,

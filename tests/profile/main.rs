@@ -118,7 +118,7 @@ fn a_ring_that_overflows_is_counted() -> Result<()> {
         })
     })?;
     ensure!(shares.samples > 8000 && shares.lost > 0, "{shares:#?}");
-    // What was lost once is not counted again.
+    // A lost packet is counted once.
     let next =
         profiler.run::<anyhow::Error>(Duration::from_millis(50), |sampled| sampled.during(|| Ok(())))?;
     ensure!(next.lost == 0, "{next:#?}");

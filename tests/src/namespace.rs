@@ -86,7 +86,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next run; a test's verdict does not depend on it.
+        // Leftovers are removed by the next run; a test's verdict does not depend on them.
         ip(["netns", "del", &self.name]).ok();
     }
 }

@@ -9,7 +9,7 @@ pub fn streams() -> impl Iterator<Item = DataPath> {
     DataPath::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())
 }
 
-/// The same for downloads.
+/// Paths of downloads.
 pub fn blocks() -> impl Iterator<Item = BlockPath> {
     let is_loaded = module_is_loaded();
     BlockPath::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())

@@ -1,5 +1,4 @@
-//! Data paths kept for the assessment: those of the papers, and others that no server or stream chooses. All
-//! paths for blocks are among them.
+//! Data paths for the assessment: those of the papers, all for blocks, and others that no server chooses.
 
 pub(crate) mod block_path;
 pub(crate) mod block_sink;

@@ -1,7 +1,6 @@
 //! A buffer to read payload into.
 
-/// Room for the largest datagram there is, and for as much of a stream as programs like to read at a time: 64
-/// KiB.
+/// Room of 64 KiB: for the largest datagram, or a usual read of a stream.
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {

@@ -29,7 +29,7 @@ pub struct Calibration {
     pub mtu: u32,
     /// Method of measurement.
     pub origin: String,
-    /// When, in seconds since 1970 (UTC). Files of programs that did not say have 0.
+    /// When, in seconds since 1970 (UTC).
     #[serde(default)]
     pub unix_s: u64,
     /// Costs of the paths.
@@ -88,8 +88,7 @@ pub struct PathCost {
     pub path: String,
     /// Packets of [`PACKET_SIZE`] bytes in a train.
     pub packets_per_train: u32,
-    /// True if headers were the session's own; else they were stored ones. Files of programs that did not say
-    /// have the latter.
+    /// True if headers were the session's own, else they were stored ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_headers: bool,
     /// User and system time, the median of all rounds.
@@ -105,8 +104,7 @@ impl Calibration {
         Some(cost).filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 
-    /// The cheapest of these paths for packets with stored headers or a session's own, of equals the first;
-    /// `None` if none of them was measured.
+    /// The cheapest of these paths that were measured, with stored headers or a session's own.
     pub fn cheapest(&self, paths: &[DataPath], own_headers: bool) -> Option<DataPath> {
         self.by_cost(paths, own_headers).first().map(|(path, _)| *path)
     }
@@ -198,8 +196,7 @@ impl Calibrations {
         self.entries.iter_mut().filter(of_device).min_by_key(|entry| entry.mtu.abs_diff(mtu))
     }
 
-    /// The one that holds for this host and device: that of the device by name, else that of its kind; of
-    /// several the one whose MTU is nearest.
+    /// The calibration of this host and the first of these devices, of several the one whose MTU is nearest.
     pub fn find(&self, host: &Host, devices: &[DeviceKind], mtu: u32) -> Option<&Calibration> {
         devices.iter().find_map(|device| {
             self.entries

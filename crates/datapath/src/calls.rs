@@ -8,8 +8,7 @@ use crate::serving::kernel_module::packets_a_call;
 use crate::{BlockPath, DataPath, Headers, Train};
 
 impl DataPath {
-    /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are
-    /// shared by trains.
+    /// Calls for a train, when no call finds the socket full; `None` for a path that queues.
     pub fn calls(self, train: &Train, headers: Headers) -> Option<RangeInclusive<u64>> {
         let packets = u64::from(train.packets());
         let in_calls = |of: u32| packets.div_ceil(of.max(1).into())..=packets.div_ceil(of.max(1).into());

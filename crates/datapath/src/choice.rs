@@ -43,16 +43,14 @@ pub struct Support {
     own: Working,
     host: Host,
     calibrations: Mutex<Calibrations>,
-    /// Step-downs met while sending, by the local address that the route uses. They are for people to see:
-    /// each session tries for itself, because a route's errors belong to its far end, and one client's narrow
-    /// path is nobody else's.
+    /// Step-downs met while sending, by the local address of the route, for people to see: each session tries
+    /// for itself, because a route's errors belong to its far end.
     noted: Mutex<HashMap<(IpAddr, DataPath), Choice>>,
 }
 
 impl Support {
-    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where
-    /// sessions begin. Of those that work, `calibrations` say which is cheapest. Those that need `hot_memory`
-    /// are left out where there is none.
+    /// Tries the paths on a loopback socket, unless one is `forced` by the operator. Of those that work,
+    /// `calibrations` say which is cheapest. Those that need `hot_memory` are left out without it.
     pub fn probe(forced: Option<DataPath>, calibrations: Calibrations, hot_memory: bool) -> Support {
         let host = Host::this();
         let (stored, own) = match forced {
@@ -92,8 +90,7 @@ impl Support {
         }
     }
 
-    /// The path for the same session's packets once their headers are its own, where the other path sends
-    /// stored ones.
+    /// The path for the same session's packets once their headers are its own.
     pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
         self.own_headers(|| Route::from(local).kinds, mtu)
     }

@@ -34,8 +34,7 @@ pub enum SendError {
         /// `ENETDOWN`, `ENETUNREACH`, `EHOSTUNREACH`, `EPERM` (a packet filter) or `ENOBUFS`.
         errno: Errno,
     },
-    /// The stored file could not be read where the train should be: it was truncated, or the storage is
-    /// damaged.
+    /// The stored file cannot be read: it was truncated, or the storage is damaged.
     #[error("{call}: {errno}; the stored file was truncated or its storage fails")]
     Storage {
         /// The call that failed.

@@ -86,6 +86,8 @@ pub use wirepath_sys::cpu::prefetch;
 pub use wirepath_sys::datagrams;
 /// The errno of an [`io::Error`](std::io::Error).
 pub use wirepath_sys::errno_of;
+/// Most datagrams of a train.
+pub use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 /// Mappings of files and memory that only the kernel reads.
 pub use wirepath_sys::mapping::Mapping;
 /// Error of opening the kernel module's device.

@@ -1,8 +1,7 @@
 //! Page loans of a socket: counted, and taken back from the socket's error queue now and then.
 //!
 //! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks
-//! but [`Loans::wait`]; reading back costs a call for some dozens of loans that are over, and some more where
-//! not all are.
+//! but [`Loans::wait`]; a call reads some dozens of loans that are over.
 
 use std::collections::VecDeque;
 use std::io;
@@ -118,14 +117,12 @@ impl<T> Loans<T> {
         self.by_ring
     }
 
-    /// Returns whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of
-    /// loans by rings so many in a row.
+    /// Returns whether the kernel copies all loans of this socket now, or those by rings, so many in a row.
     pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
         self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
     }
 
-    /// Lends by `send`, which answers what it sent and what must be kept. Answers nothing if nothing can be
-    /// lent now: a copy is the way.
+    /// Lends by `send`, which answers what it sent and what must be kept; `None` if nothing can be lent now.
     ///
     /// # Errors
     /// `EAGAIN` if the socket is full; else those of `send`.
@@ -146,8 +143,7 @@ impl<T> Loans<T> {
             self.read_all(socket)?;
             sent = send();
             if is_too_much(&sent) {
-                // Not `EAGAIN`: the socket has room, so whoever waited for that would be woken at once, again
-                // and again.
+                // Not `EAGAIN`: the socket has room, so a waiting sender would be woken again and again.
                 return Ok(None);
             }
         }

@@ -46,12 +46,10 @@ impl MappedFile {
         &self.file
     }
 
-    /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good.
-    /// See [`MappedFile::set_hot`].
+    /// A checked copy of its first `length` bytes that a ring can send from: [`MappedFile::set_hot`].
     ///
     /// # Errors
-    /// `ENOMEM` without enough memory, those of reading the file (which must not be shorter), or those of
-    /// `check`.
+    /// `ENOMEM` without enough memory, those of reading the file, or those of `check`.
     pub fn copy<E: From<io::Error>>(
         &self,
         length: u64,
@@ -64,11 +62,9 @@ impl MappedFile {
         })
     }
 
-    /// Has threads whose ring holds `region`, a copy of this file's start, send from it; with `None`, no
-    /// longer.
+    /// Lets threads whose ring holds `region`, a copy of this file's start, send from it; or no longer.
     pub fn set_hot(&self, region: Option<&Region>) {
-        // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other
-        // means.
+        // Relaxed: the sending thread was handed the region by other means.
         self.hot.store(region.map_or(0, Region::id), Relaxed);
     }
 

@@ -22,13 +22,11 @@ const FILE_PACKETS: u32 = 24 * 1024;
 /// Each path is measured so often, in turn with the others.
 const ROUNDS: u32 = 9;
 
-/// Socket buffers handed to the network in one go. A processor queues 1,000 for the loopback device
-/// (net.core.netdev_max_backlog) and drops what comes then, whosever it is; and a flood would be worked off
-/// by another thread, uncounted.
+/// Socket buffers sent in a burst. A processor queues 1,000 for the loopback device
+/// (net.core.netdev_max_backlog) and drops more; and another thread would work a flood off, uncounted.
 const BURST_BUFFERS: u32 = 64;
 
-/// Packets with headers of their own that a socket buffer has room for by reference: 17 fragments, two or
-/// three for each.
+/// Packets with own headers that a socket buffer takes by reference: 17 fragments, two or three for each.
 const PACKETS_BY_REFERENCE: u32 = 7;
 
 /// Rest between two bursts, for the network to catch up and for others.
@@ -51,8 +49,7 @@ pub struct Measured {
 /// socket does not take is dropped.
 ///
 /// # Errors
-/// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would
-/// make others look best.
+/// Without memory or sockets, or if a path fails: figures for some paths would make others look best.
 pub fn measure(
     paths: &[DataPath],
     own: &[DataPath],

@@ -7,14 +7,14 @@ paths! {
     /// the papers' enhanced calls, which need the kernel module. [`crate::BlockPath`] is for blocks.
     DataPath {
         /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no
-        /// copy, headers as stored.
+        /// copy.
         WireUring = "wire_uring",
-        /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
+        /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy.
         WireSendfile = "wire_sendfile",
         /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
         GsoWritev = "gso_writev",
-        /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets,
-        /// no copy, pages are lent.
+        /// Headers and mapping by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no
+        /// copy.
         GsoZerocopy = "gso_zerocopy",
         /// Headers and mapping by `sendmmsg`: a call per train, one copy, full network stack for each packet.
         Sendmmsg = "sendmmsg",
@@ -44,13 +44,11 @@ paths! {
 }
 
 impl DataPath {
-    /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to
-    /// be asked for.
+    /// Paths that a server chooses from, cheapest first; the others only serve if the operator asks.
     pub const SERVING: [Self; 5] =
         [Self::WireUring, Self::WireSendfile, Self::GsoWritev, Self::Sendmmsg, Self::ReadWritev];
 
-    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are
-    /// stored else, most preferred first.
+    /// Paths for packets with headers of a session's own (after a seek), most preferred first.
     pub const OWN_HEADERS: [Self; 2] = [Self::GsoWritev, Self::Krtpsendfile];
 
     /// Returns whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
@@ -58,8 +56,7 @@ impl DataPath {
         matches!(self, Self::WireUring | Self::WireSendfile | Self::GsoWritev | Self::GsoZerocopy)
     }
 
-    /// Returns whether what it sends may be cut by the kernel or the device as UDP segments, also of one
-    /// packet.
+    /// Returns whether the kernel or the device may cut its trains as UDP segments, also of one packet.
     pub fn sends_trains(self) -> bool {
         self.segments() || self.segments_if_fitting() || self.takes_runs() || self == Self::Sendfilew
     }
@@ -91,8 +88,7 @@ impl DataPath {
         self == Self::GsoZerocopy
     }
 
-    /// Returns whether it can put headers of its own in front of payload; the others send packets as they are
-    /// stored.
+    /// Returns whether it can make headers; the others send packets as they are stored.
     pub fn makes_headers(self) -> bool {
         !matches!(self, Self::WireUring | Self::WireSendfile)
     }
@@ -109,8 +105,7 @@ impl DataPath {
     }
 
     /// The path to step down to when a route cannot do this one. Those that send trains fail for the same
-    /// reasons, but `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was
-    /// told to use fewer fragments.
+    /// reasons, but `wire_uring` also by protocol, and `gso_zerocopy` also on kernels with fewer fragments.
     pub fn next(self) -> Option<Self> {
         match self {
             Self::WireUring => Some(Self::WireSendfile),

@@ -77,12 +77,10 @@ impl Pipe {
         self.room
     }
 
-    /// Takes up to `length` bytes from `source`, at `offset` if it is a file. 0 at its end. A socket must be
-    /// in non-blocking mode.
+    /// Takes up to `length` bytes from `source`, at `offset` if it is a file. 0 at its end. Never blocks.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] if there is nothing now, or no room; [`Errno::INVAL`] if `source` cannot do it; else
-    /// those of `splice`.
+    /// [`Errno::AGAIN`] without bytes or room now; [`Errno::INVAL`] if `source` cannot splice.
     pub fn fill(
         &mut self,
         source: impl AsFd,

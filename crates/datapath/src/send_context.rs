@@ -13,8 +13,7 @@ use crate::buffer::Buffer;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 
-/// Memory for sending, allocated once for each thread, and the thread's ring and kernel module's device if it
-/// has them.
+/// Memory for sending, allocated once for each thread, its ring and the kernel module's device.
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
@@ -39,8 +38,7 @@ impl SendContext {
         Ok(())
     }
 
-    /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says
-    /// in words why not.
+    /// Opens the kernel module's device, if it is not open; paths that need it do so by themselves.
     pub fn open_module(&mut self) -> Result<(), OpenError> {
         self.opened_module().map(drop)
     }
@@ -89,8 +87,7 @@ impl SendContext {
         self.register_now(region)
     }
 
-    /// Ends sending from a region; [`SendContext::poll_registrations`] unregisters it when nothing of it is
-    /// in flight.
+    /// Ends sending from a region, which is unregistered when nothing of it is in flight.
     pub fn unregister(&mut self, region_id: u64) {
         if let Some(ring) = &mut self.ring {
             ring.unregister(region_id);
@@ -122,8 +119,7 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::room)
     }
 
-    /// Sends all that is queued, in one call, and answers for each its token and how many bytes were sent:
-    /// all or an error.
+    /// Sends all that is queued, in one call; answers for each token the bytes sent (all), or an error.
     pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
         let Some(ring) = &mut self.ring else { return };
         ring.flush(|token, result| {
@@ -137,14 +133,12 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::in_flight)
     }
 
-    /// Sends of the ring that the kernel copied: exact when nothing is in flight. `None` without a ring, and
-    /// before Linux 6.2.
+    /// Sends of the ring that the kernel copied; `None` without a ring, and before Linux 6.2.
     pub fn copied_by_kernel(&self) -> Option<u64> {
         self.ring.as_ref().and_then(Uring::copied)
     }
 
-    /// Waits until nothing is in flight, but no longer than `limit`; answers whether nothing is. For
-    /// measurements.
+    /// Waits until nothing is in flight, at most for `limit`; answers whether nothing is.
     pub fn drain(&mut self, limit: Duration) -> bool {
         self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
     }

@@ -49,9 +49,8 @@ pub(crate) fn set_fragmentation(socket: impl AsFd, local: SocketAddr, allowed: b
     Ok(())
 }
 
-/// Returns whether packets of this size fit the MTU of the path that the socket is connected to. Where
-/// segments are cut for the sake of checksums only, or by the kernel module, packets may be fragmented if
-/// they do not.
+/// Returns whether packets of this size fit the MTU of the path. If not, they may be fragmented where
+/// segments are cut for the sake of checksums only, or by the kernel module.
 pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
     let room = || Ok::<u32, io::Error>(payload_room(path_mtu(socket)?, socket.local_addr()?));
     room().is_ok_and(|room| u32::from(packet_size) <= room)
@@ -93,8 +92,7 @@ impl HeaderLender {
 }
 
 impl UdpSink {
-    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes, headers included, by
-    /// `path`.
+    /// Sets up a connected `socket` for packets of at most `packet_size` bytes, with headers, by `path`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
@@ -141,8 +139,7 @@ impl UdpSink {
         set_fragmentation(self.socket.as_fd(), self.local, !fits)
     }
 
-    /// Packets of a train that the kernel module is to cut: one where they have to be fragmented, or trains
-    /// are not wanted.
+    /// Packets of a train that the kernel module cuts: one where they are fragmented, or without trains.
     pub(crate) fn train_packets(&self) -> u32 {
         if self.fits.get() && self.trains { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
@@ -152,8 +149,7 @@ impl UdpSink {
         self.lender.get().map(|lender| lender.borrow().loans.counts()).unwrap_or_default()
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
-    /// engine.
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match self.lender.get() {
             Some(lender) => lender.borrow_mut().loans.wait(self.socket.as_fd(), timeout),

@@ -15,8 +15,7 @@ pub struct Train {
     pub length: u32,
     /// Length in the file of every packet but the last, in bytes; a stored header is counted.
     pub packet_size: u16,
-    /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train
-    /// with a skip has one packet.
+    /// Payload bytes of the first packet that are not sent: a start inside a packet, the only one then.
     pub skip: u16,
     /// Place of the first packet in `run`.
     pub first: u32,

@@ -23,8 +23,7 @@ const ENTRIES: u32 = 256;
 /// small pages, Linux 6.18) and engine threads have none. All pieces of a ring are 128 GiB.
 const PIECE: usize = 8 << 20;
 
-/// A piece goes so much into the next one: no datagram is longer, so each lies in the piece that it begins
-/// in.
+/// Overlap of pieces: no datagram is longer, so each lies in the piece that it begins in.
 const OVERLAP: usize = 1 << 16;
 
 /// The extent is not registered with the ring.

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::panic::catch_panic;
 
-/// Work that may block.
+/// Job that may block.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A value that is only to be dropped.
+/// Value that is only to be dropped.
 type Discarded = Box<dyn Send>;
 
 /// Jobs that may wait; more are refused, and the caller tries again later.
@@ -29,12 +29,11 @@ pub struct BlockingPool {
 
 /// A value that is dropped on a thread of the pool ([`BlockingPool::discard`]), wherever this is dropped.
 pub struct DropOnPool<T: Send + 'static> {
-    /// None only while this is dropped.
     value: Option<T>,
     pool: BlockingPool,
 }
 
-/// Which threads go first when there is more to do than cores to do it.
+/// Priority of the threads over others when there is more to do than cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// As an engine thread: a task waits for the result.
@@ -47,7 +46,7 @@ impl BlockingPool {
     /// Starts `threads` threads (at least one) called `name` and a number.
     ///
     /// # Errors
-    /// What starting a thread returns.
+    /// Failure to start a thread.
     pub fn start(name: &str, threads: usize, priority: Priority) -> io::Result<BlockingPool> {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let queue = Arc::new(Mutex::new(queue));
@@ -98,7 +97,7 @@ impl BlockingPool {
 }
 
 impl<T: Send> DropOnPool<T> {
-    /// Wraps a value, to be dropped on `pool`.
+    /// Wraps a value.
     pub fn new(value: T, pool: &BlockingPool) -> DropOnPool<T> {
         DropOnPool { value: Some(value), pool: pool.clone() }
     }

@@ -1,14 +1,14 @@
-//! What engine threads count.
+//! Counters of engine threads.
 
 use std::sync::Arc;
 
 use wirepath_counters::{Gauge, LocalCounter, counters};
 
 counters! {
-    /// The counters of one engine thread, on cache lines of their own.
+    /// Counters of one engine thread, on cache lines of their own.
     #[repr(align(128))]
     pub(crate) struct ThreadCounters;
-    /// What all engine threads counted since the engine was started.
+    /// Counters of all engine threads since the engine was started.
     #[derive(Copy, PartialEq, Eq)]
     pub struct Counters;
 

@@ -13,14 +13,14 @@ use crate::sharing::Sharing;
 use crate::task::Task;
 use crate::worker::Worker;
 
-/// How an engine is set up.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Engine threads; at least one.
     pub threads: usize,
     /// Threads that wait for storage; at least one.
     pub pool_threads: usize,
-    /// How tasks share a thread by turns.
+    /// Sharing of a thread by its tasks.
     pub sharing: Sharing,
 }
 
@@ -31,7 +31,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// Where a task runs, and what it may use there.
+/// Place of a task, and its limits there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Placement {
     /// The thread's number, modulo the number of threads. If absent, the least loaded thread, or the thread
@@ -39,14 +39,14 @@ pub struct Placement {
     pub thread: Option<usize>,
     /// The task's class, by its place in [`Sharing::classes`]; beyond the end, the last class.
     pub class: usize,
-    /// What the task may read, in bytes.
+    /// Limit of what the task may read, in bytes.
     pub rate: Option<Rate>,
 }
 
 /// Threads that run tasks. They end when this is dropped, and all tasks with them.
 pub struct Engine {
     threads: Vec<EngineThread>,
-    /// For each class whether it has a rate.
+    /// True for each class with a rate.
     have_rates: Vec<bool>,
     next_id: AtomicU64,
     pool: BlockingPool,
@@ -62,13 +62,13 @@ impl Engine {
     /// Starts the threads.
     ///
     /// # Errors
-    /// What `epoll_create1`, `eventfd` or starting a thread returns.
+    /// Failure of `epoll_create1`, of `eventfd` or to start a thread.
     pub fn start(options: EngineOptions) -> io::Result<Engine> {
         let pool = BlockingPool::start("reader", options.pool_threads, Priority::Normal)?;
         Engine::start_with_pool(options, pool)
     }
 
-    /// As [`Engine::start`], with a pool that others use as well, in place of one of its own.
+    /// As [`Engine::start`], with a pool that others use too.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -103,7 +103,7 @@ impl Engine {
         Handle::new(id, Arc::clone(&thread.mailbox))
     }
 
-    /// What all threads counted.
+    /// Sums the counters of all threads.
     pub fn counters(&self) -> Counters {
         self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
     }
@@ -128,7 +128,6 @@ impl Engine {
         LoadUnit::new(&self.threads[thread].counters)
     }
 
-    /// The thread that has all tasks of a class with a rate; for another class, the least loaded thread.
     fn thread_of_class(&self, class: usize) -> &EngineThread {
         let class = class.min(self.have_rates.len().saturating_sub(1));
         match self.have_rates.get(class) {

@@ -1,7 +1,7 @@
 //! The engine: threads that run tasks, and never block.
 //!
 //! An [`Engine`] has a number of threads, each with an epoll instance, a timer wheel, a mailbox and a
-//! [`Scheduler`]. A [`Task`] lives on one thread from [`Engine::spawn`] to its end. It hears from its thread
+//! scheduler. A [`Task`] lives on one thread from [`Engine::spawn`] to its end. It hears from its thread
 //! when a descriptor is ready, when its timer is due, when somebody sends it a command by its [`Handle`], and
 //! when the scheduler gives it a turn. Whatever may block runs on the engine's [`BlockingPool`].
 //!
@@ -60,7 +60,7 @@ pub use counters::{Counters, LoadUnit};
 pub use engine::{Engine, EngineOptions, Placement};
 pub use mailbox::{Handle, Waker};
 pub use panic::catch_panic;
-pub use scheduler::{Class, Cost, Next, Policy, Rate, Round, Scheduler};
+pub use scheduler::{Class, Cost, Policy, Rate, Round};
 pub use sharing::Sharing;
 pub use stall::{STALL_SAMPLES, StallDetector};
 pub use task::{Context, EndContext, Event, Task, Watcher};

@@ -14,10 +14,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::scheduler::Rate;
 use crate::task::{Context, Task};
 
-/// What is done with a task between two of its callbacks.
+/// Call of a task, between two of its callbacks.
 pub(crate) type Act = Box<dyn FnOnce(&mut dyn Task, &mut Context<'_>) + Send>;
 
-/// A command to an engine thread.
 pub(crate) enum Command {
     Add { id: u64, task: Box<dyn Task>, class: usize, rate: Option<Rate> },
     With { id: u64, act: Act },
@@ -28,8 +27,8 @@ pub(crate) enum Command {
 
 /// Commands to one engine thread, and the descriptor that wakes it.
 pub(crate) struct Mailbox {
-    /// None once the thread has ended. Commands that nobody will run are dropped, and with them the senders
-    /// of channels that somebody waits at.
+    /// None once the thread has ended. Commands that are dropped drop the senders of channels that others
+    /// wait at.
     commands: Mutex<Option<Vec<Command>>>,
     pub(crate) eventfd: OwnedFd,
     is_signalled: AtomicBool,
@@ -41,7 +40,7 @@ impl Mailbox {
         Ok(Mailbox { commands: Mutex::new(Some(Vec::new())), eventfd, is_signalled: AtomicBool::new(false) })
     }
 
-    /// Leaves a command. Commands from one caller run in order.
+    /// Sends a command. Commands from one caller run in order.
     pub(crate) fn send(&self, command: Command) {
         match &mut *self.commands.lock() {
             Some(commands) => commands.push(command),
@@ -73,7 +72,7 @@ impl Mailbox {
     }
 }
 
-/// The address of a task. Dropping it does not end the task.
+/// Address of a task. Dropping it does not end the task.
 pub struct Handle<T> {
     id: u64,
     mailbox: Arc<Mailbox>,
@@ -115,7 +114,7 @@ impl<T: Task> Handle<T> {
     }
 }
 
-/// Wakes one task: whoever has it can say, once or repeatedly and from any thread, that the task may go on.
+/// Wakes one task: from any thread and any number of times.
 #[derive(Clone)]
 pub struct Waker {
     id: u64,
@@ -134,7 +133,6 @@ impl Waker {
     }
 }
 
-/// Wakers are equal if they wake the same task with the same token.
 impl PartialEq for Waker {
     fn eq(&self, other: &Waker) -> bool {
         (self.id, self.token) == (other.id, other.token) && Arc::ptr_eq(&self.mailbox, &other.mailbox)

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`; returns what it returned, or the message of its panic. What it was changing then is the
-/// caller's to discard.
+/// Runs `work`; returns its result, or the message of its panic. The caller discards what `work` was
+/// changing.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());

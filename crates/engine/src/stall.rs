@@ -1,15 +1,15 @@
 //! Stall detection: time since the last progress, sampled.
 
-/// Samples to take within the time that something may stall, so that a stall is found within a quarter more.
+/// Samples to take within the time limit of a stall, so that a stall is found within a quarter more.
 pub const STALL_SAMPLES: u32 = 4;
 
-/// Stall detector: how long a measure of progress has not changed.
+/// Stall detector: time since a measure of progress changed.
 ///
 /// The measure need not say when it changed. Bytes that a connection took and its peer has not acknowledged,
 /// for example, only differ from those of the last sample.
 #[derive(Debug)]
 pub struct StallDetector<T> {
-    /// The measure, and when this value was first sampled, in microseconds of CLOCK_MONOTONIC.
+    /// The measure, and the time of its first sample in microseconds of CLOCK_MONOTONIC.
     last: Option<(T, u64)>,
 }
 

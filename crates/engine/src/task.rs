@@ -1,4 +1,4 @@
-//! What runs on an engine thread, and what it can ask of the thread.
+//! Tasks, and the requests that they make to their engine thread.
 
 use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,11 +24,11 @@ pub trait Task: Any + Send {
     /// A descriptor that the task [watches](Watcher) is ready, or has failed.
     fn ready(&mut self, _event: Event, _context: &mut Context<'_>) {}
 
-    /// Somebody called [`Waker::wake`](crate::Waker::wake) with this token.
+    /// [`Waker::wake`](crate::Waker::wake) was called with this token.
     fn wake(&mut self, _token: u64, _context: &mut Context<'_>) {}
 
     /// The task has its turn, which it [requested](Context::request_turn), and should move at most
-    /// `allowance` bytes. Returns what the turn cost.
+    /// `allowance` bytes. Returns the cost of the turn.
     fn turn(&mut self, _allowance: u64, _context: &mut Context<'_>) -> Cost {
         Cost::default()
     }
@@ -51,7 +51,7 @@ pub trait Task: Any + Send {
 pub struct Event {
     /// The token that the descriptor was [added](Watcher::add) with.
     pub token: u32,
-    /// What epoll reported.
+    /// Flags that epoll reported.
     pub flags: EventFlags,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Tells a task that it has ended. Whoever hears of the end finds it counted.
+    /// Ends a task. Its counters are updated before it is told.
     pub(crate) fn conclude(&self, task: Box<dyn Task>) {
         self.counters.tasks.decrement();
         self.counters.load.decrement();
@@ -74,7 +74,7 @@ impl Core {
     }
 }
 
-/// What a task can ask of its thread during a callback.
+/// Requests of a task to its thread, during a callback.
 pub struct Context<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) key: usize,
@@ -116,13 +116,13 @@ impl Context<'_> {
         self.has_ended = true;
     }
 
-    /// What the parts of a task wait with.
+    /// Watches descriptors for this task.
     pub fn watcher(&self) -> Watcher {
         let (epoll, mailbox) = (Arc::clone(&self.core.epoll), Arc::clone(&self.core.mailbox));
         Watcher { epoll, mailbox, key: self.key, id: self.id }
     }
 
-    /// The task's own address, of the type that it is.
+    /// Address of the task, of the type that it is.
     pub fn handle<T: Task>(&self) -> Handle<T> {
         Handle::new(self.id, Arc::clone(&self.core.mailbox))
     }
@@ -133,7 +133,7 @@ impl Context<'_> {
     }
 }
 
-/// What a task can ask of its thread when it has ended.
+/// Requests of a task to its thread, when it has ended.
 pub struct EndContext<'a> {
     pub(crate) pool: &'a BlockingPool,
 }
@@ -145,7 +145,7 @@ impl EndContext<'_> {
     }
 }
 
-/// Watches descriptors for one task, and makes [`Waker`]s of it: what the parts of a task wait with.
+/// Watches descriptors for one task, and makes [`Waker`]s of it.
 #[derive(Clone)]
 pub struct Watcher {
     epoll: Arc<OwnedFd>,
@@ -159,7 +159,7 @@ impl Watcher {
     /// `/dev/null`, have no events.
     ///
     /// # Errors
-    /// What `epoll_ctl` returns.
+    /// Failure of `epoll_ctl`.
     pub fn add(&self, descriptor: BorrowedFd<'_>, token: u32, flags: EventFlags) -> Result<(), Errno> {
         let data = EventData::new_u64(u64::from(self.key as u32) | u64::from(token) << 32);
         match epoll::add(&self.epoll, descriptor, data, flags) {
@@ -173,8 +173,8 @@ impl Watcher {
         Waker::new(self.id, Arc::clone(&self.mailbox), token)
     }
 
-    /// Watches a descriptor no more. One that was not watched is no error: its owner may have closed the file
-    /// that it stood for.
+    /// Ends the watch of a descriptor. One that was not watched is no error: its owner may have closed the
+    /// file.
     pub fn remove(&self, descriptor: impl AsFd) {
         if let Err(errno) = epoll::delete(&self.epoll, descriptor)
             && !matches!(errno, Errno::NOENT | Errno::PERM)
@@ -184,7 +184,7 @@ impl Watcher {
     }
 }
 
-/// The key of the task and the token of an event.
+/// Task key and token of an event.
 pub(crate) fn parts(data: u64) -> (usize, u32) {
     (data as u32 as usize, (data >> 32) as u32)
 }

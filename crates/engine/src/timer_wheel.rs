@@ -1,10 +1,9 @@
-//! A timer wheel: which of many keys is due next, in constant time and without allocation once it has grown.
+//! Timer wheel: the next of many keys by deadline, in constant time and without allocation once it has grown.
 //!
 //! Pure: the time comes in as an argument. Deadlines are grouped into ticks of a millisecond; within a tick,
 //! the order is that of insertion. A deadline further off than one revolution stays in its slot for the next.
 
-/// Length of a tick in microseconds: the precision of timers. A thread wakes up at most once a tick for its
-/// timers.
+/// Length of a tick in microseconds: the precision of timers, and the shortest sleep between them.
 pub const TICK_US: u64 = 1000;
 
 const SLOTS: usize = 1024;
@@ -88,15 +87,15 @@ impl TimerWheel {
                 self.cancel(key);
                 return Some(key);
             }
-            // After a pause of more than a revolution, every slot has been looked at once.
+            // After a pause of more than a revolution, every slot has been checked once.
             let distance = self.distance_to_occupied().unwrap_or(u64::MAX).max(1);
             self.tick = self.tick.saturating_add(distance).min(now + 1);
         }
         None
     }
 
-    /// When to call [`TimerWheel::pop`] again, in microseconds: never after the next deadline. None if there
-    /// is no deadline.
+    /// Time of the next [`TimerWheel::pop`], in microseconds: never after the next deadline. None without
+    /// deadlines.
     pub fn next_us(&self) -> Option<u64> {
         Some((self.tick + self.distance_to_occupied()?) * TICK_US)
     }

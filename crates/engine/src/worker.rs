@@ -19,13 +19,12 @@ use crate::sharing::Sharing;
 use crate::task::{Context, Core, Event, Task, parts};
 use crate::timer_wheel::TimerWheel;
 
-/// One engine thread.
 pub(crate) struct Worker {
     core: Core,
     tasks: Slab<Entry>,
     /// Keys in `tasks` by the identity that commands carry.
     keys: HashMap<u64, usize>,
-    /// True if turns are measured, which takes two kernel calls each.
+    /// Turns are measured, which takes two kernel calls each.
     measures_turns: bool,
 }
 
@@ -40,7 +39,7 @@ const MAILBOX: u64 = u64::MAX;
 /// Most bytes that one turn should move: about 50 microseconds' worth, so that no task waits long.
 pub const TURN_BYTES: u64 = 256 * 1024;
 
-/// Turns between two looks at commands and events.
+/// Turns before commands and events are handled again.
 const TURNS: usize = 64;
 
 /// Events taken from epoll at a time.
@@ -80,8 +79,8 @@ impl Worker {
         }
     }
 
-    /// Fires the timers that are due now. Those that become due meanwhile wait until commands and events were
-    /// looked at, or an overloaded thread would never hear that it may stop.
+    /// Fires the timers that are due now. Those that become due meanwhile wait until commands and events are
+    /// handled, or an overloaded thread would never hear that it may stop.
     fn fire_due(&mut self) {
         let now_us = now_us();
         while let Some(key) = self.core.timers.pop(now_us) {
@@ -89,12 +88,12 @@ impl Worker {
         }
     }
 
-    /// Gives turns until others must be looked at. Returns when the next turn is due, in microseconds of
-    /// CLOCK_MONOTONIC.
+    /// Gives turns until commands and events are to be handled. Returns when the next turn is due, in
+    /// microseconds of CLOCK_MONOTONIC.
     fn run_turns(&mut self) -> Option<u64> {
         for _ in 0..TURNS {
             match self.core.scheduler.next(now_us()) {
-                Next::Act { stream, allowance } => self.run_turn(stream, allowance),
+                Next::Act { task, allowance } => self.run_turn(task, allowance),
                 Next::At(at_us) => return Some(at_us),
                 Next::Nothing => return None,
             }
@@ -170,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Calls a task, then does what it requested meanwhile. An event of a task that has ended is ignored.
+    /// Calls a task, then does what it requested. An event of a task that has ended is ignored.
     fn call(&mut self, key: usize, act: impl FnOnce(&mut dyn Task, &mut Context<'_>)) {
         let Some(Entry { id, task }) = self.tasks.get_mut(key) else { return };
         let mut context =

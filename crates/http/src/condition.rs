@@ -13,34 +13,15 @@ pub struct EntityTag {
     opaque: String,
 }
 
-/// The value of `If-Match` and `If-None-Match`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum TagList {
-    /// `*`: any file that exists.
-    Any,
-    Tags(Vec<EntityTag>),
-}
-
-/// The value of `If-Range`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum IfRange {
-    /// The client has a part of the file with this tag.
-    Tag(EntityTag),
-    /// The client has a part of the file as of this time, in seconds since 1970.
-    Date(u64),
-    /// Neither a tag nor a date: never true, so the client gets the whole file.
-    Unreadable,
-}
-
-/// The conditions of one request. Dates are in seconds since 1970; those that cannot be read are left out, as
-/// sections 13.1.3 and 13.1.4 ask.
+/// The conditions of one request: values of fields, and dates in seconds since 1970. Dates that cannot be read
+/// are left out, as sections 13.1.3 and 13.1.4 ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    if_match: Option<TagList>,
+    if_match: Option<String>,
     if_unmodified_since_s: Option<u64>,
-    if_none_match: Option<TagList>,
+    if_none_match: Option<String>,
     if_modified_since_s: Option<u64>,
-    if_range: Option<IfRange>,
+    if_range: Option<String>,
 }
 
 /// Outcome of the conditions of a GET or HEAD request.
@@ -95,48 +76,15 @@ impl fmt::Display for EntityTag {
     }
 }
 
-impl TagList {
-    /// Reads a field value; members after a malformed one are left out, so they match nothing.
-    fn parse(value: &str) -> Self {
-        if value.trim() == "*" {
-            return Self::Any;
-        }
-        let mut tags = Vec::new();
-        let mut rest = value;
-        while let Some((tag, after)) = EntityTag::parse(rest.trim_start_matches([' ', '\t', ','])) {
-            tags.push(tag);
-            rest = after;
-        }
-        Self::Tags(tags)
-    }
-
-    fn any(&self, matches: impl Fn(&EntityTag) -> bool) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Tags(tags) => tags.iter().any(matches),
-        }
-    }
-}
-
-impl IfRange {
-    fn parse(value: &str) -> Self {
-        match EntityTag::read(value) {
-            Some(tag) => Self::Tag(tag),
-            None => fields::parse_date_s(value).map_or(Self::Unreadable, Self::Date),
-        }
-    }
-}
-
 impl Conditions {
     /// Reads the conditions among these fields.
     pub fn of(fields: &HeaderMap) -> Self {
-        let tags = |name| fields::joined(fields, name).map(|value| TagList::parse(&value));
         Self {
-            if_match: tags(&header::IF_MATCH),
+            if_match: fields::joined(fields, &header::IF_MATCH),
             if_unmodified_since_s: fields::date_s(fields, &header::IF_UNMODIFIED_SINCE),
-            if_none_match: tags(&header::IF_NONE_MATCH),
+            if_none_match: fields::joined(fields, &header::IF_NONE_MATCH),
             if_modified_since_s: fields::date_s(fields, &header::IF_MODIFIED_SINCE),
-            if_range: fields::joined(fields, &header::IF_RANGE).map(|value| IfRange::parse(&value)),
+            if_range: fields::joined(fields, &header::IF_RANGE),
         }
     }
 
@@ -151,7 +99,7 @@ impl Conditions {
     pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
         let until = |since_s: u64| modified_s.map(|modified_s| modified_s <= since_s);
         let holds = match (&self.if_match, self.if_unmodified_since_s) {
-            (Some(list), _) => list.any(|other| tag.is_some_and(|tag| other.matches_strongly(tag))),
+            (Some(list), _) => matches(list, tag, EntityTag::matches_strongly),
             (None, Some(since_s)) => until(since_s).unwrap_or(true),
             (None, None) => true,
         };
@@ -159,7 +107,7 @@ impl Conditions {
             return Verdict::Failed;
         }
         let unchanged = match (&self.if_none_match, self.if_modified_since_s) {
-            (Some(list), _) => list.any(|other| tag.is_some_and(|tag| other.matches_weakly(tag))),
+            (Some(list), _) => matches(list, tag, EntityTag::matches_weakly),
             (None, Some(since_s)) => until(since_s).unwrap_or(false),
             (None, None) => false,
         };
@@ -169,13 +117,27 @@ impl Conditions {
     /// Returns whether a `Range` counts: step 5 of section 13.2.2. Both comparisons are strong ones (section
     /// 13.1.5); `settled` says that the file can no longer change without its date changing too.
     pub fn range_applies(&self, tag: Option<&EntityTag>, modified_s: Option<u64>, settled: bool) -> bool {
-        match &self.if_range {
-            None => true,
-            Some(IfRange::Tag(other)) => tag.is_some_and(|tag| other.matches_strongly(tag)),
-            Some(IfRange::Date(date_s)) => Some(*date_s) == modified_s && settled,
-            Some(IfRange::Unreadable) => false,
+        let Some(value) = &self.if_range else { return true };
+        match EntityTag::read(value) {
+            Some(other) => tag.is_some_and(|tag| other.matches_strongly(tag)),
+            None => settled && modified_s.is_some() && fields::parse_date_s(value) == modified_s,
         }
     }
+}
+
+/// Compares a tag with the value of `If-Match` or `If-None-Match`, of which `*` matches any file.
+fn matches(list: &str, tag: Option<&EntityTag>, compare: fn(&EntityTag, &EntityTag) -> bool) -> bool {
+    list.trim() == "*" || tags(list).any(|other| tag.is_some_and(|tag| compare(&other, tag)))
+}
+
+/// The tags of a list; those after a malformed member are left out, so they match nothing.
+fn tags(list: &str) -> impl Iterator<Item = EntityTag> {
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        let (tag, after) = EntityTag::parse(rest.trim_start_matches([' ', '\t', ',']))?;
+        rest = after;
+        Some(tag)
+    })
 }
 
 /// `etagc` of section 8.8.3, without the obsolete bytes above ASCII.
@@ -189,12 +151,8 @@ mod tests {
 
     #[test]
     fn reads_tag_lists() {
-        let tags = |value: &str| match TagList::parse(value) {
-            TagList::Any => vec!["*".to_owned()],
-            TagList::Tags(tags) => tags.iter().map(EntityTag::to_string).collect(),
-        };
         for (value, expected) in [
-            ("*", vec!["*"]),
+            ("*", vec![]),
             (r#""a""#, vec![r#""a""#]),
             (r#" "a" ,, W/"b,c","" "#, vec![r#""a""#, r#"W/"b,c""#, r#""""#]),
             (r#""a", b, "c""#, vec![r#""a""#]),
@@ -203,18 +161,23 @@ mod tests {
             ("", vec![]),
             ("\"a b\"", vec![]),
         ] {
-            assert_eq!(tags(value), expected, "{value}");
+            let read: Vec<String> = tags(value).map(|tag| tag.to_string()).collect();
+            assert_eq!(read, expected, "{value}");
         }
     }
 
     #[test]
     fn reads_if_range() {
-        assert_eq!(IfRange::parse(r#""a""#), IfRange::Tag(EntityTag::strong("a")));
-        assert_eq!(IfRange::parse("Thu, 01 Jan 1970 00:01:00 GMT"), IfRange::Date(60));
-        assert_eq!(IfRange::parse("Thursday, 01-Jan-70 00:01:00 GMT"), IfRange::Date(60));
-        assert_eq!(IfRange::parse("Thu Jan  1 00:01:00 1970"), IfRange::Date(60));
+        let tag = EntityTag::strong("a");
+        let applies = |value: &str| {
+            let conditions = Conditions { if_range: Some(value.to_owned()), ..Conditions::default() };
+            conditions.range_applies(Some(&tag), Some(60), true)
+        };
+        assert!(applies(r#""a""#) && !applies(r#""b""#) && !applies(r#"W/"a""#));
+        assert!(applies("Thu, 01 Jan 1970 00:01:00 GMT") && !applies("Thu, 01 Jan 1970 00:02:00 GMT"));
+        assert!(applies("Thursday, 01-Jan-70 00:01:00 GMT") && applies("Thu Jan  1 00:01:00 1970"));
         for unreadable in [r#""a", "b""#, "yesterday", "", "Thu, 01 Jan 1960 00:00:00 GMT"] {
-            assert_eq!(IfRange::parse(unreadable), IfRange::Unreadable, "{unreadable}");
+            assert!(!applies(unreadable), "{unreadable}");
         }
     }
 

@@ -1,5 +1,4 @@
-//! Inspection of assets and images, for `wirepath inspect`: duration, programmes, PIDs, bit rate over time,
-//! trains and random access points.
+//! Inspection of assets and images, for `wirepath inspect`.
 
 mod asset;
 mod bit_rate;
@@ -12,8 +11,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::image::Description;
-use crate::ts::{Service, VideoFormat};
+use crate::image::{Description, Header, Table};
+use crate::ts::{PACKET_LENGTH, Packet, Service, VideoFormat};
+use details::Details;
+use pids::PidCounters;
+use trains::Measures;
 
 pub use asset::AssetInspector;
 pub use bit_rate::{BitRate, Peak};
@@ -46,6 +48,39 @@ pub struct Report {
     pub starts_us: Vec<u64>,
 }
 
+/// Sums over packets and trains, for a report.
+#[derive(Debug, Default)]
+struct Examined {
+    pids: PidCounters,
+    details: Details,
+    measures: Measures,
+}
+
+impl Examined {
+    fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
+        for packet in packets.filter_map(Packet::new) {
+            self.pids.push(packet);
+            self.details.push(packet);
+        }
+    }
+
+    fn report(mut self, header: &Header, table: &Table) -> Report {
+        let (services, videos) = self.details.finish();
+        Report {
+            payload_bytes: header.payload_bytes,
+            packets: header.packets,
+            duration_us: header.duration_us,
+            services,
+            videos,
+            pids: self.pids.report(&table.description.programmes),
+            description: table.description.clone(),
+            trains: self.measures.report(),
+            bit_rate: self.measures.bit_rate,
+            starts_us: table.starts.iter().map(|start| start.departure_us).collect(),
+        }
+    }
+}
+
 impl Report {
     /// Mean bit rate in bits per second; `None` for a duration of 0.
     pub fn mean_bits_per_second(&self) -> Option<u64> {
@@ -53,8 +88,7 @@ impl Report {
         bits.checked_div(u128::from(self.duration_us)).and_then(|rate| u64::try_from(rate).ok())
     }
 
-    /// Mean distance between places where a decoder can start, in microseconds; `None` where there are not
-    /// two.
+    /// Mean distance between random access points in microseconds; `None` without two.
     pub fn mean_start_distance_us(&self) -> Option<u64> {
         let (first, last) = (self.starts_us.first()?, self.starts_us.last()?);
         last.saturating_sub(*first).checked_div(self.starts_us.len() as u64 - 1)

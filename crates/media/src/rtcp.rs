@@ -101,8 +101,8 @@ impl SenderState {
 }
 
 impl Reception {
-    /// Time to the receiver and back (RFC 3550 section 6.4.1, LSR and DLSR); nothing where the receiver has
-    /// had no report, or claims what cannot be.
+    /// Round-trip time (RFC 3550 section 6.4.1, LSR and DLSR); `None` without a report, or for invalid
+    /// values.
     pub fn round_trip(&self, now: NtpTime) -> Option<Duration> {
         if self.last_report == 0 {
             return None;
@@ -125,8 +125,7 @@ impl Reception {
     }
 }
 
-/// Reads a datagram from a client of the source `ssrc`. Skips packets inside it that do not matter, or are
-/// invalid.
+/// Reads a datagram from a client of the source `ssrc`. Skips other or invalid packets inside it.
 pub fn read(datagram: &[u8], ssrc: u32) -> Result<Received, NotRtcp> {
     Compound::parse(datagram)?;
     if !matches!(datagram[1], SenderReport::PACKET_TYPE | ReceiverReport::PACKET_TYPE) {

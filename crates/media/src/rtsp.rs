@@ -1,8 +1,7 @@
 //! RTSP 1.0 (RFC 2326), the server's side: bytes to requests, responses to bytes.
 //!
-//! [`Reader`] turns what arrives on a connection into [`Request`]s, whatever way it was cut; the typed
-//! headers are parsed when asked for, so that a bad one is answered with the status that belongs to it.
-//! [`Response`] writes. Reading is by hand and writing by `rtsp-types`: see
+//! [`Reader`] turns bytes of a connection into [`Request`]s. Typed headers are parsed when asked for, so that
+//! a bad one is answered with its own status. Reading is by hand and writing by `rtsp-types`: see
 //! `docs/decisions/0001-parse-rtsp-requests-by-hand.md`.
 
 mod headers;
@@ -16,8 +15,8 @@ mod transport;
 pub use headers::Headers;
 pub use npt::{Npt, NptRange};
 pub use reader::{HEAD_LIMIT, Item, Reader};
-pub use request::{BODY_LIMIT, Method, Refusal, Request};
+pub use request::{BODY_LIMIT, Refusal, Request};
 pub use resource::{Resource, ResourceError, Target};
 pub use response::{Response, RtpInfo};
-pub use rtsp_types::StatusCode;
+pub use rtsp_types::{Method, StatusCode, headers as header_names};
 pub use transport::{Delivery, Offer, PortPair, Protocol, TransportReply};

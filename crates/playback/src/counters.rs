@@ -1,14 +1,14 @@
-//! What the playbacks of a thread count.
+//! Counters of playbacks.
 
 use wirepath_counters::{Gauge, LocalCounter, counters};
 
 use crate::lateness::Lateness;
 
 counters! {
-    /// The counters of one thread's playbacks, on cache lines of their own.
+    /// Counters of one thread's playbacks, on cache lines of their own.
     #[repr(align(128))]
     pub(crate) struct ThreadCounters;
-    /// What all playbacks of an engine counted since they were started.
+    /// Counters of all playbacks of an engine since they were started.
     pub struct Counters;
 
     /// Trains of packets sent.

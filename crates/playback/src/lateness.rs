@@ -10,10 +10,10 @@ use wirepath_counters::{Histogram, Instrument, Value};
 
 /// Buckets per doubling: values are known to within an eighth.
 const STEPS: u64 = 8;
-/// Up to 2^24 microseconds, 17 seconds; what is later counts as that.
+/// Up to 2^24 microseconds, 17 seconds; larger values count as that.
 const BUCKETS: usize = (STEPS * 22) as usize;
 
-/// Bounds of the coarser histogram that is shown to people, in microseconds.
+/// Bounds of the coarser histogram for metrics, in microseconds.
 const BOUNDS_US: [u64; 12] =
     [250, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 40_000, 100_000, 250_000, 1_000_000];
 
@@ -35,8 +35,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts one train. Only the thread that owns the histogram may call it: there is no atomic addition in
-    /// it.
+    /// Counts one train. Only for the thread that owns the histogram: no addition in it is atomic.
     #[inline]
     pub(crate) fn record(&self, late_us: u64) {
         let bucket = &self.buckets[bucket(late_us)];
@@ -129,7 +128,6 @@ impl LatenessSnapshot {
         BOUNDS_US.into_iter().map(|us| (us, self.at_most(us)))
     }
 
-    /// Number of trains at most so late, to within an eighth.
     fn at_most(&self, late_us: u64) -> u64 {
         self.cumulative()
             .take_while(|(upper_us, _)| *upper_us <= late_us)

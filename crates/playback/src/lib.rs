@@ -80,9 +80,9 @@ mod playback;
 mod playbacks;
 mod playhead;
 mod progress;
-mod sending;
 mod slots;
 mod source;
+mod thread_state;
 
 pub use counters::Counters;
 pub use lateness::LatenessSnapshot;

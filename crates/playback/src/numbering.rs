@@ -6,10 +6,11 @@ use wirepath_datapath::Headers;
 /// A packet's sequence number and timestamp.
 type Numbers = (u16, u32);
 
-/// Conversion of stored numbers to those that are sent.
+/// Offset between stored and sent numbers.
 #[derive(Debug)]
 pub(crate) struct Numbering {
-    headers: Headers,
+    /// Headers of the next packet.
+    pub(crate) headers: Headers,
     /// Numbers that follow those sent last.
     next: Option<Numbers>,
     /// True if the next train must continue from `next`.
@@ -23,12 +24,7 @@ impl Default for Numbering {
 }
 
 impl Numbering {
-    /// Headers of the next packet.
-    pub(crate) fn headers(&self) -> Headers {
-        self.headers
-    }
-
-    /// Notes that the next packet is stored elsewhere. Before anything was sent there is nothing to continue.
+    /// Notes that the next packet is stored elsewhere. Before the first packet there is nothing to continue.
     pub(crate) fn seek(&mut self) {
         self.rebase = self.next.is_some();
     }
@@ -46,7 +42,6 @@ impl Numbering {
         true
     }
 
-    /// Converts stored numbers.
     pub(crate) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
         match self.headers {
             Headers::Stored | Headers::Generated => (sequence, timestamp),
@@ -90,7 +85,7 @@ mod tests {
                     let stored = (sequence.wrapping_add(packet), stored_timestamp);
                     let sent = numbering.sent(stored);
                     prop_assert_eq!(sent, expected.unwrap_or(stored));
-                    let has_marker = matches!(numbering.headers(), Headers::Own { marker: true, .. });
+                    let has_marker = matches!(numbering.headers, Headers::Own { marker: true, .. });
                     prop_assert_eq!(has_marker, owns && packet == 0);
                     let next = (stored.0.wrapping_add(1), stored.1.wrapping_add(90));
                     numbering.advance(next);
@@ -106,6 +101,6 @@ mod tests {
         let mut numbering = Numbering::default();
         numbering.seek();
         assert!(!numbering.begin((7, 70)));
-        assert_eq!((numbering.headers(), numbering.sent((7, 70))), (Headers::Stored, (7, 70)));
+        assert_eq!((numbering.headers, numbering.sent((7, 70))), (Headers::Stored, (7, 70)));
     }
 }

@@ -1,5 +1,4 @@
-//! A playback on its engine thread: sends trains when they are due, and deals with those that could not be
-//! sent.
+//! A playback on its engine thread: sends trains when they are due, and handles errors.
 
 use std::io;
 use std::sync::Arc;
@@ -11,23 +10,20 @@ use crate::numbering::Numbering;
 use crate::playback::{PlayError, PlaybackEvent, PlaybackOptions, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
-use crate::sending::{Place, Sending};
 use crate::source::{Cursor, Departure};
+use crate::thread_state::{Place, ThreadState};
 
-/// What a playback is to do next.
+/// Next step of a playback.
 pub(crate) enum Step {
-    /// Its result is awaited: a train was queued. Nothing else happens to this playback before
-    /// [`PacedPlayback::note_result`].
+    /// A train was queued; [`PacedPlayback::note_result`] is called next.
     Queued,
     /// Step again at this time, in microseconds of CLOCK_MONOTONIC.
     At(u64),
-    /// Nothing until a command comes, or the source wakes the playback.
+    /// Wait for a command, or for the source to wake the playback.
     Wait,
-    /// End: the playback cannot go on.
     Fail(PlayError),
 }
 
-/// The data paths of a playback.
 #[derive(Clone, Copy)]
 pub(crate) struct DataPaths {
     /// For packets with the headers stored in the source.
@@ -36,7 +32,6 @@ pub(crate) struct DataPaths {
     pub(crate) own: DataPath,
 }
 
-/// A playback on its engine thread.
 pub(crate) struct PacedPlayback {
     playhead: Playhead,
     sink: UdpSink,
@@ -46,25 +41,24 @@ pub(crate) struct PacedPlayback {
     /// The departure that was queued, and when it was due.
     queued: Option<(Departure, u64)>,
     numbering: Numbering,
-    /// The next segment is not there yet.
-    waits_for_source: bool,
+    pub(crate) waits_for_source: bool,
     burst_us: u64,
     /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
     origin_us: Option<i64>,
-    /// The request to play that was not replied to yet.
+    /// Reply to the last request to play, until it is known.
     reply: Option<Reply<Position>>,
-    progress: Arc<SharedProgress>,
+    pub(crate) progress: Arc<SharedProgress>,
     on_event: Box<dyn Fn(PlaybackEvent) + Send>,
     _place: Place,
 }
 
-/// A playback that is later than this moves its timetable instead of sending a burst to catch up.
+/// Lateness at which the timetable is moved instead of catching up by a burst.
 const LATENESS_LIMIT_US: u64 = 250_000;
 
 /// Most trains sent in a step, before others have theirs; more than one are due only when catching up.
 pub(crate) const TRAINS_PER_STEP: usize = 4;
 
-/// Time until the next attempt, where a socket or the threads that read have no room.
+/// Time until the next attempt when a socket or the threads that read have no room.
 const RETRY_US: u64 = 1000;
 
 impl PacedPlayback {
@@ -76,7 +70,7 @@ impl PacedPlayback {
         place: Place,
         pool: &BlockingPool,
     ) -> io::Result<PacedPlayback> {
-        // No train was looked for in registered memory yet.
+        // No train has been searched in registered memory yet.
         let path = paths.stored;
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(used);
@@ -110,16 +104,7 @@ impl PacedPlayback {
         self.origin_us = None;
     }
 
-    pub(crate) fn progress(&self) -> &SharedProgress {
-        &self.progress
-    }
-
-    /// Returns whether the source is to wake the playback.
-    pub(crate) fn waits_for_source(&self) -> bool {
-        self.waits_for_source
-    }
-
-    /// Pauses at the present place. Returns the departure of the next packet.
+    /// Pauses. Returns the departure of the next packet.
     pub(crate) fn pause(&mut self) -> u64 {
         if let Some(reply) = self.reply.take() {
             reply(Err(PlayError::Superseded));
@@ -133,7 +118,7 @@ impl PacedPlayback {
     }
 
     /// Sends what is due at `now_us`, or queues it under `token`.
-    pub(crate) fn step(&mut self, thread: &mut Sending, now_us: u64, token: u64) -> Step {
+    pub(crate) fn step(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
         for _ in 0..TRAINS_PER_STEP {
             let departure = match self.playhead.next() {
                 Next::Due(departure) => {
@@ -179,11 +164,11 @@ impl PacedPlayback {
         Step::At(now_us)
     }
 
-    /// Goes on after a queued train was sent, or was not, by `now_us`.
+    /// Handles the result of a queued train.
     pub(crate) fn note_result(
         &mut self,
         result: Result<u32, SendError>,
-        thread: &mut Sending,
+        thread: &mut ThreadState,
         now_us: u64,
     ) -> Step {
         let Some((departure, due_us)) = self.queued.take() else { return Step::At(now_us) };
@@ -199,7 +184,6 @@ impl PacedPlayback {
         Step::At(now_us)
     }
 
-    /// Tells whoever waits that the playback is over.
     pub(crate) fn fail(&mut self, error: PlayError) {
         self.progress.set_clock(None);
         if let Some(reply) = self.reply.take() {
@@ -209,12 +193,12 @@ impl PacedPlayback {
     }
 
     /// Counts a wait for the source, once.
-    fn note_stall(&mut self, thread: &Sending) {
+    fn note_stall(&mut self, thread: &ThreadState) {
         thread.counters.io_stalls.add(u64::from(!self.waits_for_source));
         self.waits_for_source = true;
     }
 
-    /// When a departure is due: when its burst begins.
+    /// Time at which a departure is due: the begin of its burst.
     fn due_us(&self, departure: &Departure) -> u64 {
         let origin_us = self.origin_us.unwrap_or_default();
         origin_us.saturating_add_unsigned(self.burst_begin_us(departure)).try_into().unwrap_or(0)
@@ -238,11 +222,10 @@ impl PacedPlayback {
         Ok(())
     }
 
-    /// Sets the socket up for packets with headers of their own, whose path may need more of it than the path
-    /// of stored ones.
+    /// Prepares the socket for packets with headers of their own, whose path may need more of it.
     fn prepare_own(&mut self) -> io::Result<()> {
         if self.sink.prepare(self.paths.own).is_err() {
-            // What works everywhere, packet by packet.
+            // Works everywhere, packet by packet.
             self.paths.own = DataPath::Sendmmsg;
             self.sink.prepare(self.paths.own)?;
         }
@@ -263,14 +246,14 @@ impl PacedPlayback {
     fn send(
         &mut self,
         departure: &Departure,
-        thread: &mut Sending,
+        thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
             let Some(file) = self.playhead.mapped_file() else { break };
             let context = &mut thread.context;
-            let headers = self.numbering.headers();
+            let headers = self.numbering.headers;
             let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
             let path = path.for_train(&train, headers, file, context);
             let result = path.enqueue(&self.sink, file, &train, headers, context, token);
@@ -292,7 +275,7 @@ impl PacedPlayback {
         &mut self,
         train: &Train,
         result: Result<u32, SendError>,
-        thread: &Sending,
+        thread: &ThreadState,
     ) -> Result<u32, SendError> {
         let passed = match result {
             Ok(packets) => {
@@ -314,12 +297,11 @@ impl PacedPlayback {
         Ok(passed)
     }
 
-    fn note_departure(&self, departure: &Departure, thread: &Sending) {
+    fn note_departure(&self, departure: &Departure, thread: &ThreadState) {
         thread.counters.trains.increment();
         self.progress.set_position(departure.at_us);
     }
 
-    /// Notes the path of a train.
     fn note_path(&mut self, path: DataPath) {
         if path != self.used {
             self.used = path;
@@ -327,28 +309,27 @@ impl PacedPlayback {
         }
     }
 
-    fn count(&self, train: &Train, packets: u32, thread: &Sending) {
-        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers()).into();
+    fn count(&self, train: &Train, packets: u32, thread: &ThreadState) {
+        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
         self.progress.packets.add(packets.into());
         self.progress.payload_bytes.add(payload_bytes);
     }
 
-    /// Moves on by the first packets of a train.
     fn move_on(&mut self, train: &Train, packets: u32) {
         let next = train.run.header(train.first + packets);
         self.numbering.advance((next.sequence, next.timestamp));
         self.playhead.advance(packets);
     }
 
-    /// Steps down to another path, where the route cannot do the one that was just tried.
-    fn step_down(&mut self, error: SendError, thread: &Sending) -> Result<(), SendError> {
+    /// Steps down to another path when the route does not support the last one.
+    fn step_down(&mut self, error: SendError, thread: &ThreadState) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
         let path = self.used.next().ok_or(error)?;
         thread.support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
-        // What the kernel module refused for headers of its own says nothing of the path for stored ones.
+        // A refusal of headers of its own by the kernel module does not concern the path for stored ones.
         if self.paths.stored == self.used || !self.used.needs_module() {
             self.paths.stored = path;
         }
@@ -375,8 +356,7 @@ impl PacedPlayback {
     }
 }
 
-/// The next step after a train was not sent.
-fn after_error(error: SendError, thread: &Sending, now_us: u64) -> Step {
+fn after_error(error: SendError, thread: &ThreadState, now_us: u64) -> Step {
     match error {
         SendError::Full { .. } => {
             thread.counters.sockets_full.increment();

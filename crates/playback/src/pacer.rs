@@ -1,4 +1,4 @@
-//! The pacer: sends the trains of all playbacks of one engine thread when they are due.
+//! The pacer: a task that sends the trains of all playbacks of one engine thread when they are due.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,22 +13,21 @@ use wirepath_engine::{Context, Cost, EndContext, Task, TimerWheel, now_us};
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, Position, Reply};
-use crate::sending::Sending;
 use crate::slots::Slots;
 use crate::source::Cursor;
+use crate::thread_state::ThreadState;
 
-/// The playbacks of one engine thread: a task that is driven by its timer.
 pub(crate) struct Pacer {
-    sending: Sending,
+    thread: ThreadState,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
-    /// When each playback is due.
+    /// Due times of playbacks.
     wheel: TimerWheel,
-    /// Results for trains that were queued: the playback's key, and what became of its train.
+    /// Results of queued trains, by the playback's key.
     results: Vec<(u64, Result<u32, SendError>)>,
     opens_ring: bool,
-    /// When to ask again whether the network is done with memory that is to be unregistered.
+    /// Time of the next poll of memory that is being unregistered, while the network may still use it.
     poll_at_us: Option<u64>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
 }
@@ -41,7 +40,7 @@ struct Entry {
 /// Playbacks that are brought into the caches together: some 15 KiB.
 const BATCH: usize = 32;
 
-/// Time between two questions whether the network is done with memory that is to be unregistered.
+/// Time between two polls of memory that is being unregistered.
 const POLL_US: u64 = 100_000;
 
 impl Pacer {
@@ -52,7 +51,12 @@ impl Pacer {
         registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     ) -> Pacer {
         Pacer {
-            sending: Sending { context: SendContext::default(), counters, support, slots: Slots::default() },
+            thread: ThreadState {
+                context: SendContext::default(),
+                counters,
+                support,
+                slots: Slots::default(),
+            },
             playbacks: Slab::new(),
             keys: HashMap::new(),
             wheel: TimerWheel::new(now_us()),
@@ -99,12 +103,12 @@ impl Pacer {
     }
 
     pub(crate) fn register(&mut self, region: Arc<Region>, context: &mut Context<'_>) {
-        self.sending.context.register(region);
+        self.thread.context.register(region);
         context.request_turn();
     }
 
     pub(crate) fn unregister(&mut self, region_id: u64, context: &mut Context<'_>) {
-        self.sending.context.unregister(region_id);
+        self.thread.context.unregister(region_id);
         context.request_turn();
     }
 
@@ -119,11 +123,11 @@ impl Pacer {
         self.keys.remove(&id);
     }
 
-    /// Sends what is due now. What becomes due meanwhile waits until commands and events were looked at, or
-    /// an overloaded thread would never hear that it may stop.
+    /// Sends what is due now. What becomes due meanwhile waits until commands and events are handled, or an
+    /// overloaded thread would never hear that it may stop.
     ///
-    /// Playbacks rest between their trains and have left the processor's caches by then, so those of a batch
-    /// are requested together before the first is looked at.
+    /// Playbacks have left the processor's caches between their trains, so those of a batch are prefetched
+    /// together.
     fn send_due(&mut self) {
         let now = now_us();
         loop {
@@ -141,35 +145,34 @@ impl Pacer {
             }
             let playbacks = || batch.iter().filter_map(|key| Some(&*self.playbacks.get(*key)?.playback));
             playbacks().for_each(prefetch);
-            playbacks().for_each(|playback| prefetch(playback.progress()));
-            // The clock is read for each, so that lateness is what it really was.
+            playbacks().for_each(|playback| prefetch(&*playback.progress));
+            // The clock is read for each, for a true lateness.
             batch.iter().for_each(|key| self.step(*key, now_us()));
-            if self.sending.context.queued() > 0 && self.sending.context.room() < BATCH {
+            if self.thread.context.queued() > 0 && self.thread.context.room() < BATCH {
                 self.flush();
             }
         }
     }
 
-    /// Sends or queues what is due of one playback.
     fn step(&mut self, key: usize, now_us: u64) {
         if let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) {
-            let step = playback.step(&mut self.sending, now_us, key as u64);
+            let step = playback.step(&mut self.thread, now_us, key as u64);
             self.conclude(key, step);
         }
     }
 
-    /// Sends what was queued, in one call, and tells each playback the result. Some may have more that is due
+    /// Sends what was queued, in one call, and gives each playback its result. Some may have more that is due
     /// and queue again; after some rounds they wait until others had their turn.
     fn flush(&mut self) {
         let mut round = 0;
-        while self.sending.context.queued() > 0 {
+        while self.thread.context.queued() > 0 {
             round += 1;
             self.send_queued();
             let now_us = now_us();
             for index in 0..self.results.len() {
                 let (key, result) = (self.results[index].0 as usize, self.results[index].1);
                 let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) else { continue };
-                match playback.note_result(result, &mut self.sending, now_us) {
+                match playback.note_result(result, &mut self.thread, now_us) {
                     Step::At(at_us) if at_us <= now_us && round < TRAINS_PER_STEP => self.step(key, now_us),
                     step => self.conclude(key, step),
                 }
@@ -178,10 +181,10 @@ impl Pacer {
     }
 
     fn send_queued(&mut self) {
-        let Pacer { sending, results, .. } = self;
+        let Pacer { thread, results, .. } = self;
         results.clear();
-        sending.context.flush(|key, result| results.push((key, result)));
-        sending.counters.batches.increment();
+        thread.context.flush(|key, result| results.push((key, result)));
+        thread.counters.batches.increment();
     }
 
     fn conclude(&mut self, key: usize, step: Step) {
@@ -198,9 +201,9 @@ impl Pacer {
         }
     }
 
-    /// Does a piece of what is to be done for memory that comes or goes.
+    /// Continues to register and unregister memory.
     fn poll_registrations(&mut self, context: &mut Context<'_>) {
-        let progress = self.sending.context.poll_registrations().unwrap_or_else(|failed| {
+        let progress = self.thread.context.poll_registrations().unwrap_or_else(|failed| {
             self.registration_failures.lock().push(failed);
             RegistrationProgress::More
         });
@@ -214,7 +217,6 @@ impl Pacer {
         };
     }
 
-    /// Sets the task's timer for what is due next.
     fn set_timer(&self, context: &mut Context<'_>) {
         match [self.wheel.next_us(), self.poll_at_us].into_iter().flatten().min() {
             Some(at_us) => context.set_timer(at_us),
@@ -229,8 +231,8 @@ impl Task for Pacer {
         if !self.opens_ring {
             return;
         }
-        match self.sending.context.open_ring() {
-            Ok(()) => self.results.reserve(self.sending.context.room()),
+        match self.thread.context.open_ring() {
+            Ok(()) => self.results.reserve(self.thread.context.room()),
             Err(error) => {
                 tracing::warn!(%error, "cannot open an io_uring; this thread sends by other data paths");
             }
@@ -246,11 +248,11 @@ impl Task for Pacer {
         self.set_timer(context);
     }
 
-    /// A source has news of a segment. Playbacks that wait for the same are due together then, and go on as a
+    /// A segment is ready, or is not to be had. Playbacks that wait for the same are due together then, as a
     /// batch.
     fn wake(&mut self, token: u64, context: &mut Context<'_>) {
         if let Some((key, playback)) = self.find(token)
-            && playback.waits_for_source()
+            && playback.waits_for_source
         {
             self.wheel.set(key, 0);
             self.set_timer(context);

@@ -10,7 +10,7 @@ use crate::pacer::Pacer;
 use crate::progress::{Progress, SharedProgress};
 use crate::source::{Cursor, TrainSource};
 
-/// What a playback needs.
+/// Options of a playback.
 pub struct PlaybackOptions {
     /// The source of the trains.
     pub source: Arc<dyn TrainSource>,
@@ -25,7 +25,7 @@ pub struct PlaybackOptions {
     pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }
 
-/// What happens to a playback by itself.
+/// Event of a playback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaybackEvent {
     /// The requested range, or the source, was sent to its end. The playback rests there.
@@ -34,7 +34,7 @@ pub enum PlaybackEvent {
     Failed(PlayError),
 }
 
-/// Why a playback cannot do what was requested, or cannot go on.
+/// Error of a request to a playback, or of the playback.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlayError {
     /// A packet could not be sent.
@@ -61,7 +61,7 @@ impl PlayError {
     }
 }
 
-/// The first packet that a request to play leads to.
+/// First packet of a request to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// RTP sequence number of the packet.
@@ -78,24 +78,15 @@ pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 /// A playback on an engine thread. It ends when this is dropped.
 ///
 /// Replies to requests, and events, come in the order in which things happen. If the engine ends before a
-/// request was looked at, its reply is dropped without being called.
+/// request was handled, its reply is dropped without being called.
 pub struct Playback {
-    id: u64,
-    pacer: Handle<Pacer>,
-    progress: Arc<SharedProgress>,
-    reason: String,
+    pub(crate) id: u64,
+    pub(crate) pacer: Handle<Pacer>,
+    pub(crate) progress: Arc<SharedProgress>,
+    pub(crate) reason: String,
 }
 
 impl Playback {
-    pub(crate) fn new(
-        id: u64,
-        pacer: Handle<Pacer>,
-        progress: Arc<SharedProgress>,
-        reason: String,
-    ) -> Playback {
-        Playback { id, pacer, progress, reason }
-    }
-
     /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
     /// the start of the source. The first request uses the headers stored in the source; after a request with
     /// a place, packets have headers that continue where the last ones ended (RFC 2326 appendix B). The reply
@@ -118,13 +109,13 @@ impl Playback {
         self.pacer.with(move |pacer, context| pacer.pause(id, reply, context));
     }
 
-    /// Why the playback began with its first data path, in words. What a route could not do later is among
-    /// the [step-downs](wirepath_datapath::Support::step_downs).
+    /// Reason for the first data path, in words. Later ones are among the
+    /// [step-downs](wirepath_datapath::Support::step_downs).
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// What the playback did so far.
+    /// Progress so far.
     pub fn progress(&self) -> Progress {
         self.progress.read()
     }

@@ -1,4 +1,4 @@
-//! All playbacks of an engine, and how they are placed on its threads.
+//! All playbacks of an engine, and their places on its threads.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::paced_playback::{DataPaths, PacedPlayback};
 use crate::pacer::Pacer;
 use crate::playback::{Playback, PlaybackOptions};
 use crate::progress::SharedProgress;
-use crate::sending::Place;
+use crate::thread_state::Place;
 
-/// How the playbacks of an engine send.
+/// Settings of all playbacks of an engine.
 #[derive(Clone, Debug)]
 pub struct PlaybackSettings {
-    /// What the host and its routes support.
+    /// Data paths that the host and its routes support.
     pub support: Arc<Support>,
     /// True if each thread opens an io_uring, to send from [registered](Playbacks::register) memory.
     pub ring: bool,
@@ -27,7 +27,6 @@ pub struct PlaybackSettings {
 /// All playbacks of an engine. They end when this is dropped.
 pub struct Playbacks {
     engine: Arc<Engine>,
-    /// One for each thread of the engine.
     threads: Vec<PacerThread>,
     support: Arc<Support>,
     next_id: AtomicU64,
@@ -63,7 +62,7 @@ impl Playbacks {
     /// Opens a playback, which rests at the start of its source until it is told to play.
     ///
     /// # Errors
-    /// What setting up the socket returns.
+    /// Failure to set up the socket.
     pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let local = options.socket.local_addr()?.ip();
         let mtu = path_mtu(&options.socket)?;
@@ -86,7 +85,7 @@ impl Playbacks {
         )?;
         let paced = Box::new(paced);
         pacer.with(move |pacer, _| pacer.add(id, paced));
-        Ok(Playback::new(id, pacer.clone(), progress, reason))
+        Ok(Playback { id, pacer: pacer.clone(), progress, reason })
     }
 
     /// Has all threads register a region with their io_urings. A thread that has done so sends a file that
@@ -111,12 +110,12 @@ impl Playbacks {
         std::mem::take(&mut *self.registration_failures.lock())
     }
 
-    /// What all threads counted.
+    /// Sums the counters of all threads.
     pub fn counters(&self) -> Counters {
         self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
     }
 
-    /// What the host and its routes support.
+    /// Data paths that the host and its routes support.
     pub fn support(&self) -> &Support {
         &self.support
     }

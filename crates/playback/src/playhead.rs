@@ -1,4 +1,4 @@
-//! The playhead: which train of a source is next. Pure, but for requests to the source.
+//! The playhead: the next train of a source. Pure, but for requests to the source.
 
 use std::sync::Arc;
 
@@ -7,34 +7,30 @@ use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
-/// What is next.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// This train of the [`Playhead::mapped_file`].
     Due(Departure),
-    /// A segment that is not there yet; the source keeps the waker.
+    /// A segment is read or packed; the source keeps the waker.
     Pending,
-    /// A segment that the source cannot have read now.
+    /// A segment cannot be read now.
     Busy,
-    /// Nothing: the source or the requested range is over.
+    /// The source or the requested range is over.
     End,
-    /// Nothing can be had; the text says why.
     Failed(Arc<str>),
 }
 
-/// A place in a source that moves on as packets are sent. The playhead often has the last reference to a
-/// source or to the file of a segment: these are dropped on the pool, as no engine thread may wait until a
-/// file is closed.
+/// A place in a source that moves on as packets are sent. The last reference to a source or to the file of a
+/// segment is often here: these are dropped on the pool, as no engine thread may wait until a file is closed.
 pub(crate) struct Playhead {
     source: DropOnPool<Arc<dyn TrainSource>>,
     waker: Waker,
-    /// The source keeps the waker.
     is_waiting: bool,
     cursor: Cursor,
     /// The segment at the cursor, and the one after it once that was read.
     segment: Option<Arc<Segment>>,
     ahead: Option<Arc<Segment>>,
-    /// Index of the train at the cursor, and what is left of it.
+    /// Index of the train at the cursor, and the rest of it.
     index: usize,
     rest: Option<Departure>,
     until_us: u64,
@@ -55,7 +51,6 @@ impl Playhead {
         }
     }
 
-    /// Goes to `cursor`.
     pub(crate) fn seek(&mut self, cursor: Cursor) {
         self.leave();
         self.cursor = cursor;
@@ -75,7 +70,6 @@ impl Playhead {
         self.seek(self.cursor);
     }
 
-    /// What is next.
     pub(crate) fn next(&mut self) -> Next {
         loop {
             if self.segment.is_none() {
@@ -106,12 +100,10 @@ impl Playhead {
         }
     }
 
-    /// The file of the train that is next.
     pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
         self.segment.as_deref().map(|segment| &*segment.mapped_file)
     }
 
-    /// Moves on by packets of the train that is next.
     pub(crate) fn advance(&mut self, packets: u32) {
         let Some(departure) = self.left() else { return };
         self.rest = after(departure, packets);
@@ -144,7 +136,7 @@ impl Playhead {
             self.source.forget(&self.waker);
         }
         for segment in [self.segment.take(), self.ahead.take()].into_iter().flatten() {
-            // Nearly always others have the file too, and nothing is to be done or allocated.
+            // Nearly always others have the file too, and nothing is dropped or allocated.
             if let Some(file) = Arc::into_inner(segment).and_then(|last| Arc::into_inner(last.mapped_file)) {
                 self.source.pool().discard(file);
             }
@@ -152,7 +144,7 @@ impl Playhead {
         self.rest = None;
     }
 
-    /// The departure up to the end of the range, or nothing if it is behind it.
+    /// The departure up to the end of the range; None if it is behind it.
     fn before_end(&self, departure: Departure) -> Option<Departure> {
         let left_us = self.until_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
         if departure.train.skip > 0 {
@@ -170,13 +162,13 @@ impl Drop for Playhead {
     }
 }
 
-/// Index of the train and what is left of it at a packet.
+/// Index and rest of the train at a packet.
 fn at_packet(segment: &Segment, index: usize, packet: u32, skip: u16) -> (usize, Option<Departure>) {
     let left = segment.departures.get(index).and_then(|departure| after(*departure, packet));
     (index, left.map(|left| Departure { train: Train { skip, ..left.train }, ..left }))
 }
 
-/// Index of the train and what is left of it at a time.
+/// Index and rest of the train at a time.
 fn at_time(segment: &Segment, at_us: u64) -> (usize, Option<Departure>) {
     let index = segment.departures.partition_point(|departure| departure.at_us <= at_us).saturating_sub(1);
     let Some(departure) = segment.departures.get(index) else { return (index, None) };
@@ -184,7 +176,7 @@ fn at_time(segment: &Segment, at_us: u64) -> (usize, Option<Departure>) {
     (index, after(*departure, departure.train.packets_within(late_us) - 1))
 }
 
-/// What is left of a departure after its first packets, and when that leaves.
+/// The rest of a departure after its first packets.
 fn after(departure: Departure, packets: u32) -> Option<Departure> {
     let train = departure.train.after(packets)?;
     Some(Departure { at_us: departure.at_us + departure.train.delay_us(packets), train })

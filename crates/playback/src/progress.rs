@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use wirepath_counters::LocalCounter;
 use wirepath_datapath::DataPath;
 
-/// What a playback did so far.
+/// Progress of a playback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// RTP packets sent.
@@ -23,7 +23,7 @@ pub struct Progress {
     pub path: DataPath,
 }
 
-/// How a playback's RTP timestamps relate to time while it plays.
+/// Relation of a playback's RTP timestamps to time while it plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpClock {
     /// A time, in microseconds of CLOCK_MONOTONIC.
@@ -32,7 +32,6 @@ pub struct RtpClock {
     pub timestamp: u32,
 }
 
-/// Progress that one thread writes and others read.
 #[derive(Debug, Default)]
 pub(crate) struct SharedProgress {
     pub(crate) packets: LocalCounter,

@@ -23,7 +23,8 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// When a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself included.
+    /// Time at which a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself
+    /// included.
     pub(crate) fn next_us(&mut self, now_us: u64, burst_us: u64, playbacks: u64) -> u64 {
         let fewest = burst_us.div_ceil(LARGEST_DISTANCE_US);
         let most = (burst_us / LEAST_DISTANCE_US).max(fewest);

@@ -30,8 +30,7 @@ pub enum Load {
     Ready(Arc<Segment>),
     /// The segment is being read, or is not packed yet. The source keeps the waker and wakes it.
     Pending,
-    /// The threads that read have too much to do. The source wakes nobody: the request is to be repeated
-    /// soon.
+    /// The threads that read are busy. The source wakes nobody: the request is to be repeated soon.
     Busy,
     /// The source ends before the segment.
     End,
@@ -39,7 +38,7 @@ pub enum Load {
     Failed(Arc<str>),
 }
 
-/// A list of segments, numbered from 0, that may still be growing.
+/// Segments, numbered from 0, whose list may still be growing.
 pub trait TrainSource: Send + Sync {
     /// Requests a segment, and has it read if it is not in memory. Never blocks: it is called on engine
     /// threads.
@@ -52,7 +51,7 @@ pub trait TrainSource: Send + Sync {
     /// Without a waker the request is made in advance, and nobody waits for the answer.
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
 
-    /// Drops a waker that was kept, because its playback has gone elsewhere or is over. Never blocks.
+    /// Drops a waker that was kept: its playback has gone elsewhere or is over. Never blocks.
     fn forget(&self, _waker: &Waker) {}
 }
 

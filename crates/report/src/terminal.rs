@@ -1,11 +1,21 @@
 //! Documents and tables for a terminal.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
+use unicode_width::UnicodeWidthStr;
 
 use crate::document::{Block, Document};
 use crate::inline::plain;
 use crate::number::NOTHING;
-use crate::table::{Cell, Detail, Kind, Table};
+use crate::table::{Cell, Column, Detail, Kind, Table};
+
+/// Width up to which the cells of a column of words are not broken.
+const SHORT: usize = 16;
+
+/// Blanks between two columns, besides the one in front of each.
+const GAP: usize = 1;
+
+/// Width up to which words in a table are not broken; half of a wider terminal.
+const LONG_WORD: usize = 24;
 
 /// Abilities of a terminal.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +24,15 @@ pub struct Terminal {
     pub width: usize,
     /// True if it has letters beyond ASCII.
     pub utf8: bool,
+}
+
+/// A column of a table as text.
+struct TextColumn {
+    head: String,
+    cells: Vec<String>,
+    figures: bool,
+    /// Its least width, with the blank in front of it.
+    least: usize,
 }
 
 impl Terminal {
@@ -40,39 +59,53 @@ impl Terminal {
     }
 
     /// A table below its caption, without columns that hold nothing. Figures that are not to be relied on end
-    /// with a tilde. Figures and names are never broken: where they do not fit, the table is wider than the
-    /// terminal, which breaks lines visibly.
+    /// with a tilde. A table that is too wide becomes several below each other, which repeat the columns that
+    /// name the rows. Figures are never broken: one that is wider than the terminal makes a wider line.
     pub fn table(self, table: &Table) -> String {
         let holds = |index: &usize| {
             let mut cells = table.rows.iter().map(|row| &row[*index]);
             *index == 0 || cells.any(|cell| !cell.text.is_empty() && cell.text != NOTHING)
         };
-        let columns: Vec<usize> = (0..table.columns.len()).filter(holds).collect();
+        let columns = (0..table.columns.len()).filter(holds);
+        let columns: Vec<TextColumn> = columns.map(|index| self.text_column(table, index)).collect();
+        let grids: Vec<String> =
+            side_by_side(&columns, self.width).iter().map(|group| self.block(group)).collect();
+        let notes: String = table.notes.iter().map(|note| self.paragraph(note)).collect();
+        format!("{}{}{notes}", self.paragraph(&table.caption), grids.join("\n"))
+    }
+
+    /// A column with its text and its least width.
+    fn text_column(self, table: &Table, index: usize) -> TextColumn {
+        let Column { head, figures } = &table.columns[index];
+        let head = self.text(head);
+        let cells: Vec<String> = table.rows.iter().map(|row| self.cell(&row[index])).collect();
+        let unbroken = LONG_WORD.max((self.width / 2).saturating_sub(1 + GAP));
+        let longest_word = |text: &String| text.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
+        let widest = cells.iter().map(|cell| cell.width()).max().unwrap_or(0);
+        let least = match (*figures, widest) {
+            (true, _) | (false, ..=SHORT) => widest,
+            (false, _) => cells.iter().map(longest_word).max().unwrap_or(0).min(unbroken),
+        };
+        let least = least.max(longest_word(&head).min(unbroken)) + 1;
+        TextColumn { head, cells, figures: *figures, least }
+    }
+
+    /// Columns beside each other.
+    fn block(self, columns: &[&TextColumn]) -> String {
         let mut grid = self.grid();
-        if table.columns.iter().any(|column| !column.head.is_empty()) {
-            grid.set_header(columns.iter().map(|index| self.text(&table.columns[*index].head)));
+        if columns.iter().any(|column| !column.head.is_empty()) {
+            grid.set_header(columns.iter().map(|column| &column.head));
         }
-        grid.add_rows(
-            table
-                .rows
-                .iter()
-                .map(|row| columns.iter().map(|index| self.cell(&row[*index])).collect::<Vec<_>>()),
-        );
-        for (index, column) in columns.iter().zip(grid.column_iter_mut()) {
-            let is_figure = table.columns[*index].figures;
-            if is_figure {
+        let rows = columns.first().map_or(0, |column| column.cells.len());
+        grid.add_rows((0..rows).map(|row| columns.iter().map(move |column| &column.cells[row])));
+        for (column, text) in grid.column_iter_mut().zip(columns) {
+            if text.figures {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            let names = table.rows.iter().all(|row| row[*index].kind == Kind::Code);
-            let widest = table.rows.iter().map(|row| self.cell(&row[*index]).chars().count()).max();
-            if let Some(Ok(widest)) =
-                widest.map(u16::try_from).filter(|_| is_figure || (names && *index == 0))
-            {
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(widest + 1)));
-            }
+            let least = Width::Fixed(u16::try_from(text.least).unwrap_or(u16::MAX));
+            column.set_constraint(ColumnConstraint::LowerBoundary(least));
         }
-        let notes: String = table.notes.iter().map(|note| self.paragraph(note)).collect();
-        format!("{}{}{notes}", self.paragraph(&table.caption), lines(&mut grid, (1, 0)))
+        lines(&mut grid, (1, 0))
     }
 
     /// Words in lines that fit.
@@ -102,6 +135,41 @@ impl Terminal {
         grid.force_no_tty(); // no colours: the locale and the width were looked at already
         grid
     }
+}
+
+/// Groups of columns that fit beside each other, each with the columns that name the rows: those in front of
+/// the figures that take no more than half of the width, but at least one. As few groups as possible, of
+/// about the same width.
+fn side_by_side(columns: &[TextColumn], width: usize) -> Vec<Vec<&TextColumn>> {
+    let is_name = |count: &usize| {
+        let names = &columns[..*count];
+        !names.iter().any(|column| column.figures) && least_width(names) <= width / 2
+    };
+    let names = (1..=columns.len()).take_while(is_name).last().unwrap_or(1).min(columns.len());
+    let (names, others) = columns.split_at(names);
+    let fewest = groups(names, others, width);
+    let narrower = (0..width).map(|width| groups(names, others, width));
+    narrower.into_iter().find(|groups| groups.len() == fewest.len()).unwrap_or(fewest)
+}
+
+/// Groups of the other columns that fit such a width behind the names of rows, one column at least in each.
+fn groups<'a>(names: &'a [TextColumn], others: &'a [TextColumn], width: usize) -> Vec<Vec<&'a TextColumn>> {
+    let mut groups: Vec<Vec<&TextColumn>> = vec![names.iter().collect()];
+    for column in others {
+        let group = groups.last_mut().expect("there is one");
+        if group.len() > names.len() && least_width(group.iter().copied().chain([column])) > width {
+            groups.push(names.iter().chain([column]).collect());
+        } else {
+            group.push(column);
+        }
+    }
+    groups
+}
+
+/// The least width of columns beside each other.
+fn least_width<'a>(columns: impl IntoIterator<Item = &'a TextColumn>) -> usize {
+    let width: usize = columns.into_iter().map(|column| column.least + GAP).sum();
+    width.saturating_sub(GAP)
 }
 
 /// The lines of a table without blanks at their ends; every column counts on a narrow terminal.
@@ -144,6 +212,29 @@ mod tests {
             assert!(text.contains("9,999 ~") && !text.contains("lent"), "{text}");
             assert!(text.contains("loan:lend:unaligned") && text.is_ascii(), "{text}");
         }
+    }
+
+    /// Promise: On a terminal no figure is broken, and empty columns are left out.
+    #[test]
+    fn a_wide_table_is_several_that_repeat_the_names_of_rows() {
+        let heads = ["path", "size", "#first figure", "#second figure", "#third figure", "#fourth figure"];
+        let mut table = Table::new("Sends.", &heads);
+        let row = |path: &str| {
+            let figures = ["1,000,001", "2,000,002", "3,000,003", "4,000,004"].map(Cell::plain);
+            [Cell::code(path), Cell::plain("1,460 B")].into_iter().chain(figures)
+        };
+        table.row(row("sendfile"));
+        table.row(row("漢字漢字"));
+        let text = Terminal { width: 40, utf8: true }.table(&table);
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let found = |words_of: &[&str]| words.iter().filter(|words| *words == words_of).count();
+        assert!(text.lines().all(|line| line.width() <= 40), "{text}");
+        for path in ["sendfile", "漢字漢字"] {
+            assert_eq!(found(&[path, "1,460", "B", "1,000,001", "2,000,002"]), 1, "{text}");
+            assert_eq!(found(&[path, "1,460", "B", "3,000,003", "4,000,004"]), 1, "{text}");
+        }
+        let wide = Terminal { width: 80, utf8: true }.table(&table);
+        assert_eq!(wide.matches("sendfile").count(), 1, "{wide}");
     }
 
     #[test]

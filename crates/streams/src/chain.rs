@@ -8,27 +8,27 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::handler::{Frame, Handler, HandlerError, Part, Reach, Read, Select, Verdict};
+use crate::handler::{Frame, FramePart, Handler, HandlerError, Reach, Read, Select, Verdict};
 use crate::record::{Piece, Run};
 use gate::Gate;
 use rewrite::rewrite;
 
-/// What a handler reports: its name, what, and how much.
+/// A handler's name, and the name and value of what it reports.
 pub(crate) type Report = (&'static str, &'static str, u64);
 
 /// Handlers in the order in which they see the records.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     links: Vec<Link>,
-    /// What a link makes of a run while it works on it; empty otherwise.
+    /// Output of a link while it works on a run; empty otherwise.
     made: Vec<Run>,
-    /// A handler gave up: nothing goes behind the record at which it did.
-    has_failed: bool,
-    /// Bytes that came when a handler had given up, or that it did not pass on then.
-    dropped_bytes: u64,
+    /// A handler failed: nothing is sent behind the record at which it did.
+    pub(crate) has_failed: bool,
+    /// Bytes that came after a handler had failed, or that it did not pass on when it failed.
+    pub(crate) dropped_bytes: u64,
 }
 
-/// Why a chain gave up.
+/// Failure of a handler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("handler {handler}: {error}")]
 pub(crate) struct ChainError {
@@ -39,14 +39,14 @@ pub(crate) struct ChainError {
 #[derive(Debug)]
 struct Link {
     handler: Handler,
-    /// It joined while a record may go by, of which it sees nothing.
+    /// The handler was added within a record, of which it sees nothing.
     awaits_record: bool,
     gate: Gate,
     /// Pieces of a record for a handler that takes whole ones.
     gathered: BytesMut,
-    /// For what rewriting makes.
+    /// Buffer of a rewriting handler.
     block: BytesMut,
-    parts: Vec<Part>,
+    parts: Vec<FramePart>,
 }
 
 impl Chain {
@@ -61,7 +61,7 @@ impl Chain {
         });
     }
 
-    /// One more, behind the others, that sees nothing before the next record begins.
+    /// Adds a handler that sees nothing before the next record begins.
     pub(crate) fn push_for_next(&mut self, handler: Handler) {
         self.push(handler);
         self.links.iter_mut().next_back().into_iter().for_each(|link| link.awaits_record = true);
@@ -71,24 +71,19 @@ impl Chain {
         self.links.is_empty()
     }
 
-    /// Returns whether a handler gave up.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    /// Bytes of a record that goes by in pieces, which wait for the others: a handler takes it whole.
+    /// Bytes of pieces that are gathered for handlers that take whole records.
     pub(crate) fn gathered(&self) -> usize {
         self.links.iter().map(|link| link.gathered.len()).sum()
     }
 
-    /// Drops them; returns how many.
+    /// Drops gathered bytes; returns how many.
     pub(crate) fn drop_gathered(&mut self) -> usize {
         let gathered = self.gathered();
         self.links.iter_mut().for_each(|link| link.gathered.clear());
         gathered
     }
 
-    /// From now on records that a handler refuses are dropped and counted.
+    /// From now on, records that a handler refuses are dropped and counted.
     pub(crate) fn drop_refused(&mut self) {
         self.links.iter_mut().for_each(|link| link.gate.drops_refused = true);
     }
@@ -97,22 +92,14 @@ impl Chain {
         self.links.iter().map(|link| &link.handler)
     }
 
-    /// Why a handler refused its first record, once.
+    /// Reason of the first refusal, once.
     pub(crate) fn take_refusal(&mut self) -> Option<ChainError> {
         self.links.iter_mut().find_map(|link| {
-            link.gate.take_first().map(|error| ChainError { handler: link.handler.name(), error })
+            link.gate.first.take().map(|error| ChainError { handler: link.handler.name(), error })
         })
     }
 
-    /// Bytes that were dropped because a handler gave up.
-    pub(crate) fn dropped_bytes(&self) -> u64 {
-        self.dropped_bytes
-    }
-
-    /// As [`Chain::apply`], and counts what is dropped because a handler gave up, now or before.
-    ///
-    /// # Errors
-    /// As [`Chain::apply`].
+    /// As [`Chain::apply`], and counts what is dropped because a handler failed, now or before.
     pub(crate) fn handle(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
         let bytes = run.bytes.len() as u64;
         if self.has_failed {
@@ -127,15 +114,12 @@ impl Chain {
         applied
     }
 
-    /// What handlers report, with how many records each refused, if it did.
+    /// Reports of handlers, with the number of records that each refused.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.links.iter().flat_map(Link::reports).collect()
     }
 
-    /// Puts what becomes of `run` behind what is in `out`.
-    ///
-    /// # Errors
-    /// What a handler says; what becomes of the records before is in `out` then.
+    /// Appends the outcome of a run to `out`, also that of records before an error.
     pub(crate) fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
         let first = out.len();
         let mut result = Ok(());
@@ -151,10 +135,6 @@ impl Chain {
         result
     }
 
-    /// There is nothing more to come.
-    ///
-    /// # Errors
-    /// What a handler says.
     pub(crate) fn end(&mut self) -> Result<(), ChainError> {
         for link in &mut self.links {
             let ended = match &mut link.handler {
@@ -189,7 +169,7 @@ impl Link {
         done.map_err(|error| ChainError { handler: name, error })
     }
 
-    /// Whole records for a handler that takes such, or nothing yet.
+    /// Gathers whole records for a handler that takes such; None if the record has not ended.
     fn gather(&mut self, run: Run) -> Result<Option<Run>, HandlerError> {
         let Reach::Records { limit } = self.handler.reach() else { return Ok(Some(run)) };
         if !self.gate.lets_in(run.begins) {
@@ -210,7 +190,7 @@ impl Link {
     fn reports(&self) -> Vec<Report> {
         let name = self.handler.name();
         let mut reports = self.handler.report();
-        match (self.gate.refused(), reports.iter_mut().find(|(what, _)| *what == "refused")) {
+        match (self.gate.refused, reports.iter_mut().find(|(what, _)| *what == "refused")) {
             (0, _) => {}
             (refused, Some((_, by_itself))) => *by_itself += refused,
             (refused, None) => reports.push(("refused", refused)),
@@ -248,12 +228,12 @@ fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) 
     Ok(())
 }
 
-/// What is kept and added, also before an error: records that are kept whole as few runs as possible, others
-/// part by part.
+/// Parts that are kept and added, also before an error: records that are kept whole as few runs as possible,
+/// others part by part.
 fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<FramePart>,
     run: &Run,
     out: &mut Vec<Run>,
 ) -> Result<(), HandlerError> {
@@ -267,7 +247,7 @@ fn select(
             put(run, kept.clone(), out);
         }
         let selected = judged?;
-        if let (Some(()), [Part::Kept(all)]) = (selected, &parts[..])
+        if let (Some(()), [FramePart::Kept(all)]) = (selected, &parts[..])
             && all.len() == piece.bytes.len()
             && !all.is_empty()
         {
@@ -290,17 +270,17 @@ fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run>) {
     }
 }
 
-/// The parts of one record, or of a part of one that begins at `at`. A record that goes by in pieces needs a
-/// beginning and an end even where nothing of it is kept.
-fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<Part>, out: &mut Vec<Run>) {
+/// The parts of one record, or of a piece of one, that begins at `at`. A record in pieces needs a beginning
+/// and an end even if nothing of it is kept.
+fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<FramePart>, out: &mut Vec<Run>) {
     if parts.len() > 1 {
         parts.retain(|part| !part.is_empty());
     }
     let count = parts.len();
     for (index, part) in parts.drain(..).enumerate() {
         let bytes = match part {
-            Part::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
-            Part::Made(bytes) => bytes,
+            FramePart::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
+            FramePart::Made(bytes) => bytes,
         };
         out.push(Run::single(bytes, piece.begins && index == 0, piece.ends && index + 1 == count));
     }

@@ -1,4 +1,4 @@
-//! Why a stream ended.
+//! Errors that end a stream.
 
 use crate::chain::ChainError;
 use crate::framing::FramingError;
@@ -6,51 +6,51 @@ use crate::handler::HandlerError;
 use crate::object::ObjectError;
 use crate::secret::ShareError;
 
-/// Why a stream ended.
+/// Error that ended a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// An input or output failed.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// An input has no records where they should be.
+    /// The bytes of an input do not fit its framing.
     #[error("{name}: {error}")]
     Framing {
         /// The input.
         name: String,
-        /// What is wrong.
+        /// The error.
         error: FramingError,
     },
-    /// An input's shares cannot be put together.
+    /// Shares of an input cannot be combined.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// There are fewer outputs than shares are needed to give a record back.
+    /// There are fewer outputs than the threshold of shares.
     #[error("{outputs} outputs are fewer than the threshold of {threshold} shares")]
     TooFewOutputs {
-        /// How many there are.
+        /// Number of outputs.
         outputs: usize,
-        /// How many it takes.
+        /// Shares needed to recover a record.
         threshold: u8,
     },
     /// There are more outputs than a record can have shares.
     #[error("{outputs} outputs are more than the {most} shares that a record can have")]
     TooManyOutputs {
-        /// How many there are.
+        /// Number of outputs.
         outputs: usize,
-        /// How many shares there can be.
+        /// Most shares of a record.
         most: usize,
     },
-    /// A handler gave up.
+    /// A handler failed.
     #[error("handler {handler}: {error}")]
     Handler {
         /// Its name.
         handler: String,
-        /// Why.
+        /// The error.
         error: HandlerError,
     },
     /// A handler, a framing or a tag panicked.
     #[error("a callback of the stream panicked: {0}")]
     Panicked(String),
-    /// What reads a file ahead, or writes one, panicked.
+    /// A storage job panicked.
     #[error("{name}: reading ahead or writing panicked: {message}")]
     StoragePanicked {
         /// The input or output.
@@ -58,14 +58,13 @@ pub enum StreamError {
         /// Its message.
         message: String,
     },
-    /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs): nobody can tell
-    /// where the end would have been.
+    /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs).
     #[error("no input is left; the last one: {0}")]
     NoInput(String),
-    /// There is no output left.
+    /// No output is left.
     #[error("no output is left; the last one: {0}")]
     NoOutput(String),
-    /// It was stopped.
+    /// The stream was stopped.
     #[error("the stream was stopped")]
     Stopped,
 }

@@ -1,85 +1,84 @@
-//! What happens to a stream while it goes on.
+//! Events of a stream.
 
 use crate::outbox::Dropped;
 use crate::port::Port;
 
-/// Something that happened to a stream, which goes on.
+/// Event of a stream, which goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// An input or output [waits for a connection](crate::Object::listening). Each stream that has it tells
-    /// so once.
+    /// An input or output [listens](crate::Object::listening). Sent once by each stream that has it.
     Listening {
-        /// Which.
+        /// The input or output.
         port: Port,
         /// Its name.
         name: String,
-        /// Where somebody may connect to: `127.0.0.1:9000`, or a path.
+        /// Address to connect to: `127.0.0.1:9000`, or a path.
         address: String,
     },
-    /// Nobody can be taken in where a connection is waited for, for want of descriptors or memory; that is
-    /// tried again every second. Told once by each stream that has it.
+    /// A connection cannot be accepted for want of descriptors or memory; tried again every second. Sent once
+    /// by each stream that has the listener.
     ListeningFailed {
-        /// Which input or output.
+        /// The input or output.
         port: Port,
         /// Its name, and what failed.
         error: String,
     },
-    /// Somebody has connected where that was waited for.
+    /// A connection was accepted by an input or output that listened.
     Connected {
-        /// Which input or output.
+        /// The input or output.
         port: Port,
         /// Its name.
         name: String,
     },
     /// An input has come to its end, or was detached.
     InputGone {
-        /// Which.
+        /// The input.
         port: Port,
         /// Its name.
         name: String,
     },
     /// An input failed and is gone.
     InputFailed {
-        /// Which.
+        /// The input.
         port: Port,
         /// Its name, and what failed.
         error: String,
     },
     /// An output was detached and has sent what waited for it.
     OutputGone {
-        /// Which.
+        /// The output.
         port: Port,
         /// Its name.
         name: String,
     },
     /// An output failed and is gone.
     OutputFailed {
-        /// Which.
+        /// The output.
         port: Port,
         /// Its name, and what failed.
         error: String,
-        /// What it will not get: what waited for it, and what was dropped before.
+        /// Not sent to it: what waited for it, and what was dropped before.
         dropped: Dropped,
     },
-    /// A datagram or record was not what it should be and is dropped, or is too long for an output of
-    /// datagrams and is lost. Told of the first that an input, handler or output refuses; all are counted.
+    /// A datagram or record is invalid and dropped, or is too long for an output of datagrams and lost. Sent
+    /// for the first that an input, handler or output refuses; all are counted.
     RecordRefused {
         /// The input, handler or output.
         by: String,
-        /// What is wrong with it.
+        /// The reason.
         error: String,
     },
     /// An output did not keep up and is gone.
     OutputDisconnected {
-        /// Which.
+        /// The output.
         port: Port,
         /// Its name.
         name: String,
-        /// What it will not get.
+        /// Not sent to it.
         dropped: Dropped,
     },
 }
 
-/// Hears of events, on the thread that runs the stream; must not block.
+/// Receives events, on the thread that runs the stream; must not block.
 pub type OnEvent = dyn FnMut(StreamEvent) + Send;

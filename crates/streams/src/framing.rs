@@ -1,40 +1,42 @@
-//! Where records begin and end in a stream of bytes: the KStreams paper's polling size (section 3.1), "a
+//! Framing: the ends of records in a stream of bytes. The KStreams paper's polling size (section 3.1), "a
 //! single integer", or "a callback function (one per link) that checks the incoming data and calculates its
 //! size".
 
 mod splitter;
 
+use wirepath_media::ts::PACKET_LENGTH;
+
 pub(crate) use splitter::Splitter;
 
-/// How an input is divided into records.
+/// Division of an input into records.
 pub enum Framing {
-    /// Not at all: a byte stream is one record; of datagrams each is one.
+    /// None: a byte stream is one record; each datagram is one.
     Whole,
-    /// Records of so many bytes (at least 1); the last may be shorter.
+    /// Records of this many bytes (at least 1); the last may be shorter.
     Fixed(usize),
-    /// Records whose length is found by looking at them.
+    /// Records whose length is computed from their bytes.
     With {
         /// Bytes of the longest record. A longer one is an error.
         limit: usize,
-        /// Finds the length.
+        /// Computes the length.
         measure: Box<Measure>,
     },
 }
 
-/// Is given what there is of a record, at least one byte, and whether nothing more will come. Answers the
-/// length of the record, at least 1 and possibly more than there is, or that it takes more bytes to know.
+/// Computes the length of a record from its first bytes (at least one), and a flag that is true if nothing
+/// more will come. Returns at least 1 and possibly more than there is; None if it needs more bytes.
 ///
 /// # Errors
-/// What is wrong with the bytes; it ends the stream.
+/// The bytes are invalid, which ends the stream.
 pub type Measure = dyn FnMut(&[u8], bool) -> Result<Option<usize>, FramingError> + Send;
 
-/// What is wrong with the records of an input.
+/// Error of a framing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
-    /// A record is longer than was allowed.
+    /// A record is longer than its limit.
     #[error("a record of {bytes} bytes or more, where at most {limit} are allowed")]
     TooLong {
-        /// How long it is, as far as is known.
+        /// Its length, or the part of it that is known.
         bytes: usize,
         /// The limit.
         limit: usize,
@@ -51,30 +53,27 @@ pub enum FramingError {
     /// The input ended before the record did.
     #[error("the input ends within a record, after {bytes} of its bytes")]
     Cut {
-        /// Bytes of the record that were there.
+        /// Bytes of the record that came.
         bytes: usize,
     },
-    /// The bytes are not what they should be.
+    /// The bytes are invalid.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// Bytes of the longest record that is kept until all of it has come, where whole ones are needed.
+/// Most bytes of a record that is kept until all of it has come, where whole ones are needed.
 pub(crate) const LONGEST: usize = 16 << 20;
-
-/// Bytes of a packet of an MPEG transport stream (ISO/IEC 13818-1).
-const TS_PACKET: usize = 188;
 
 impl Framing {
     /// Packets of an MPEG transport stream, each checked for its sync byte (ISO/IEC 13818-1).
     pub fn transport_stream() -> Framing {
         let measure = |bytes: &[u8], _| match bytes[0] {
-            0x47 => Ok(Some(TS_PACKET)),
+            0x47 => Ok(Some(PACKET_LENGTH)),
             other => Err(FramingError::Wrong(format!(
                 "a packet of a transport stream begins with 0x47, this one with {other:#04x}"
             ))),
         };
-        Framing::With { limit: TS_PACKET, measure: Box::new(measure) }
+        Framing::With { limit: PACKET_LENGTH, measure: Box::new(measure) }
     }
 
     /// Packets behind their length in two bytes, most significant first, as RTP and RTCP have it over TCP
@@ -91,7 +90,7 @@ impl Framing {
 
     /// Lines, each with the line feed that ends it; the last may be without. At most `limit` bytes.
     pub fn lines(limit: usize) -> Framing {
-        // What was looked at already is not looked at again when more has come.
+        // Bytes that were searched are not searched again when more have come.
         let mut seen = 0;
         let measure = move |bytes: &[u8], is_end: bool| {
             let from = seen.min(bytes.len());

@@ -1,12 +1,13 @@
-//! Handlers: what an application does with records on their way. The KStreams paper's stream handlers
-//! (section 3.2, figure 5).
+//! Handlers: code of an application that records pass. The KStreams paper's stream handlers (section 3.2,
+//! figure 5).
 //!
-//! A handler says by its kind what it may do to the bytes, so the stream knows what can stay where it is: one
-//! that reads lets them pass or not, one that selects answers with parts of them and some bytes of its own,
-//! and one that rewrites fills a buffer on the sink's side. Only the last writes what it does not touch.
+//! The kind of a handler says what it may do, so the stream knows which bytes can stay where they are: `Read`
+//! passes or drops records, `Select` answers with parts of them and bytes of its own, and `Rewrite` fills a
+//! buffer of the stream.
 //!
-//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. Their
-//! memory is theirs and should be bounded; what a stream holds for them is bounded by [`Reach::Records`].
+//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. The
+//! memory of a handler is its own and should be bounded; what a stream gathers for it is bounded by
+//! [`Reach::Records`].
 
 use std::fmt;
 use std::ops::Range;
@@ -15,17 +16,17 @@ use bytes::Bytes;
 
 use crate::record::Piece;
 
-/// A handler of one of the kinds.
+/// A handler of one of three kinds.
 pub enum Handler {
     /// Sees the bytes and decides whether a record passes.
     Read(Box<dyn Read>),
     /// Keeps parts of a record and adds bytes of its own; nothing is copied.
     Select(Box<dyn Select>),
-    /// Makes new bytes of a record's.
+    /// Makes new bytes.
     Rewrite(Box<dyn Rewrite>),
 }
 
-/// In what pieces a handler takes records.
+/// Pieces in which a handler takes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// As they come: a record may be given in several pieces, one after the other.
@@ -37,12 +38,12 @@ pub enum Reach {
     },
 }
 
-/// What is wrong, in words for whoever runs the stream.
+/// Error of a handler, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerError {
-    /// The record is not what the handler takes. In a stream that takes datagrams, which anybody may send,
-    /// the record is dropped and counted, and the first is [told](crate::StreamEvent::RecordRefused). Where
-    /// it comes from streams of bytes only, or if part of it went on already, this ends the stream.
+    /// The record is invalid for the handler. In a stream that takes datagrams, which anybody may send, the
+    /// record is dropped and counted, and the first is [reported](crate::StreamEvent::RecordRefused). In a
+    /// stream of bytes only, or if part of the record has gone already, this ends the stream.
     #[error("{0}")]
     Refused(String),
     /// The handler cannot go on. This ends the stream, not the engine.
@@ -50,27 +51,27 @@ pub enum HandlerError {
     Failed(String),
 }
 
-/// True if a record passes.
+/// Decision on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It passes.
     Pass,
-    /// It goes no further. Said of the first piece of a record it holds for the whole record, whose other
-    /// pieces are not shown; said of a later piece it is without effect, since the first is gone.
+    /// It goes no further. For the first piece of a record it holds for the whole record, whose other pieces
+    /// are not shown; for a later piece it has no effect, since the first is gone.
     Drop,
 }
 
-/// What every handler has.
+/// Name, reach and report, which all handlers have.
 pub trait Common: Send {
     /// Its name, for errors and tables.
     fn name(&self) -> &'static str;
 
-    /// In what pieces it takes records.
+    /// Pieces in which it takes records.
     fn reach(&self) -> Reach {
         Reach::Pieces
     }
 
-    /// What it counted or found out so far, by name: for the table of streams, `/metrics` and JSON.
+    /// Counts and findings so far, by name: for the table of streams, `/metrics` and JSON.
     fn report(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -93,9 +94,10 @@ pub trait Read: Common {
     }
 }
 
-/// A handler that answers with parts of what it is given and bytes of its own.
+/// A handler that answers with parts of a piece and bytes of its own.
 pub trait Select: Common {
-    /// Puts into `frame` what of the next piece goes on. A record of which nothing is kept goes no further.
+    /// Puts the parts of the next piece that go on into `frame`. A record of which nothing is kept goes no
+    /// further.
     ///
     /// # Errors
     /// See [`HandlerError`].
@@ -115,54 +117,52 @@ pub trait Rewrite: Common {
     /// Most bytes that a piece of `length` bytes becomes.
     fn room(&self, length: usize) -> usize;
 
-    /// Writes what becomes of the next piece to the front of `out`, which has at least [`Rewrite::room`]
-    /// bytes of any content; answers how many. None if the record goes no further.
+    /// Writes the new bytes of the next piece to the front of `out`, which has at least [`Rewrite::room`]
+    /// bytes of any content; returns how many. None if the record goes no further.
     ///
     /// # Errors
     /// See [`HandlerError`].
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError>;
 }
 
-/// What a [`Select`] handler keeps of a piece, in order.
+/// Parts of a piece that a [`Select`] handler keeps or adds, in order.
 pub struct Frame<'a> {
     length: usize,
-    parts: &'a mut Vec<Part>,
+    parts: &'a mut Vec<FramePart>,
 }
 
-/// A part of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// These bytes of the piece.
+pub(crate) enum FramePart {
+    /// A range of the piece.
     Kept(Range<usize>),
     /// Bytes that the handler made.
     Made(Bytes),
 }
 
-impl Part {
+impl FramePart {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Part::Kept(range) => range.is_empty(),
-            Part::Made(bytes) => bytes.is_empty(),
+            FramePart::Kept(range) => range.is_empty(),
+            FramePart::Made(bytes) => bytes.is_empty(),
         }
     }
 }
 
 impl<'a> Frame<'a> {
-    /// An empty frame of a piece of `length` bytes, whose parts are put into `parts`.
-    pub(crate) fn new(length: usize, parts: &'a mut Vec<Part>) -> Frame<'a> {
+    pub(crate) fn new(length: usize, parts: &'a mut Vec<FramePart>) -> Frame<'a> {
         parts.clear();
         Frame { length, parts }
     }
 
-    /// Keeps these bytes of the piece; what is beyond its end is not there and not kept.
+    /// Keeps these bytes of the piece, as far as it has them.
     pub fn keep(&mut self, range: Range<usize>) {
         let range = range.start.min(self.length)..range.end.min(self.length);
         if range.is_empty() {
             return;
         }
         match self.parts.last_mut() {
-            Some(Part::Kept(last)) if last.end == range.start => last.end = range.end,
-            _ => self.parts.push(Part::Kept(range)),
+            Some(FramePart::Kept(last)) if last.end == range.start => last.end = range.end,
+            _ => self.parts.push(FramePart::Kept(range)),
         }
     }
 
@@ -176,13 +176,13 @@ impl<'a> Frame<'a> {
 
     /// Lets the record go on, as an empty one if nothing is kept or added.
     pub fn pass_empty(&mut self) {
-        self.parts.push(Part::Kept(0..0));
+        self.parts.push(FramePart::Kept(0..0));
     }
 
     /// Adds bytes that the handler made.
     pub fn add(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.parts.push(Part::Made(bytes));
+            self.parts.push(FramePart::Made(bytes));
         }
     }
 }
@@ -201,12 +201,12 @@ impl Handler {
         self.common().name()
     }
 
-    /// In what pieces it takes records.
+    /// Pieces in which it takes records.
     pub fn reach(&self) -> Reach {
         self.common().reach()
     }
 
-    /// What it counted or found out so far, by name.
+    /// Counts and findings so far, by name.
     pub fn report(&self) -> Vec<(&'static str, u64)> {
         self.common().report()
     }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_frame_joins_what_lies_together_and_keeps_nothing_beyond_the_end() {
-        let mut parts = vec![Part::Kept(0..1)];
+        let mut parts = vec![FramePart::Kept(0..1)];
         let mut frame = Frame::new(10, &mut parts);
         frame.keep(0..2);
         frame.keep(2..4);
@@ -232,7 +232,8 @@ mod tests {
         frame.add(Bytes::new());
         frame.keep(8..20);
         frame.keep(30..40);
-        let expected = [Part::Kept(0..4), Part::Made(Bytes::from_static(b"x")), Part::Kept(8..10)];
+        let expected =
+            [FramePart::Kept(0..4), FramePart::Made(Bytes::from_static(b"x")), FramePart::Kept(8..10)];
         assert_eq!(parts, expected);
     }
 }

@@ -1,18 +1,17 @@
-//! Handlers that come with the service. An application's own are written like these: see the example in
-//! `docs/streams.md`.
+//! Handlers that come with the service. For an application's own see the example in `docs/streams.md`.
 
 mod checksum;
 mod filter;
-mod frame;
 mod meter;
+mod prefix;
 mod seal;
 mod touch;
 mod transport_stream;
 
 pub use checksum::Checksum;
 pub use filter::Filter;
-pub use frame::{Prefix, Unprefix};
 pub use meter::Meter;
+pub use prefix::{Prefix, Unprefix};
 pub use seal::{Key, Open, Seal};
 pub use touch::Touch;
 pub use transport_stream::TransportStreamFilter;

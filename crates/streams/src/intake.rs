@@ -29,10 +29,9 @@ pub(crate) use input::{Input, Pulled};
 pub use merge::{Late, MergeCounts};
 pub(crate) use order::Order;
 pub use order::{InputOrder, Tag};
-pub(crate) use zero_copy::GoingBy;
 use zero_copy::ZeroCopyCheck;
+pub(crate) use zero_copy::{GoingBy, LARGE};
 
-/// Receives runs of records in their order.
 pub(crate) type HandOn<'a> = dyn FnMut(Run, &mut Shared) + 'a;
 
 /// The inputs of a stream, in the order of their ports.
@@ -41,20 +40,20 @@ pub(crate) struct Intake {
     pub(crate) order: Order,
     needs: Needs,
     zero_copy: ZeroCopyCheck,
-    /// Inputs that are to be detached.
+    /// Number of inputs that are to be detached.
     detaching: usize,
-    /// The stream fails, and inputs were told.
+    /// The stream fails, and nothing more is read.
     is_cut: bool,
     /// The error of the last input that failed and was survived.
     last_failure: Option<String>,
     /// An input came to its end, or was detached.
     has_input_ended: bool,
-    /// The run that was read last is of a stream of bytes without framing.
-    last_is_unframed: bool,
-    counts: Counts,
+    /// The last run is of a stream of bytes without framing.
+    pub(crate) last_is_unframed: bool,
+    pub(crate) counts: Counts,
 }
 
-/// What handlers, order and outputs need of records.
+/// Needs of handlers, order and outputs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Needs {
     /// Most bytes of a record, if only whole records are of use.
@@ -63,21 +62,20 @@ struct Needs {
     packet_bytes: Option<usize>,
 }
 
-/// What inputs counted, those that are gone too.
+/// Counts of all inputs, those that are gone too.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bytes: u64,
     pub(crate) records: u64,
     pub(crate) dropped_bytes: u64,
     pub(crate) returned_bytes: u64,
-    /// Of the bytes read, those that moved without being copied.
+    /// Bytes that took the zero-copy route.
     pub(crate) zero_copy_bytes: u64,
     /// Of inputs that are gone.
     malformed: Dropped,
 }
 
 impl Intake {
-    /// Inputs that hand on only whole records of at most `whole` bytes, if that is said.
     pub(crate) fn new(order: Order, whole: Option<usize>) -> Intake {
         Intake {
             inputs: Vec::new(),
@@ -113,7 +111,6 @@ impl Intake {
         keeps_datagrams
     }
 
-    /// The place of an input.
     pub(crate) fn place_of(&self, port: Port) -> Option<usize> {
         self.inputs.binary_search_by_key(&port, |input| input.port).ok()
     }
@@ -149,7 +146,7 @@ impl Intake {
         self.wake_all();
     }
 
-    /// An input may have something that it had not when it was asked. False if there is no such input.
+    /// Notes that an input may be read. Returns false if there is no such input.
     pub(crate) fn note_ready(&mut self, port: Port) -> bool {
         let Some(place) = self.place_of(port) else { return false };
         self.inputs[place].readable = true;
@@ -157,13 +154,12 @@ impl Intake {
         true
     }
 
-    /// All inputs may have something.
     pub(crate) fn note_all_ready(&mut self) {
         self.inputs.iter_mut().for_each(|input| input.readable = true);
         self.wake_all();
     }
 
-    /// The connection of an input has urgent data, which `splice` does not get past.
+    /// Notes urgent data of a connection, which `splice` does not pass.
     pub(crate) fn note_urgent(&mut self, port: Port) {
         let Some(place) = self.place_of(port) else { return };
         if let Some(connection) = self.inputs[place].object.connection_mut() {
@@ -172,7 +168,7 @@ impl Intake {
         }
     }
 
-    /// Reading a file ahead is done, up to a byte, or has failed.
+    /// Handles the result of reading ahead up to byte `until`.
     pub(crate) fn note_warm(
         &mut self,
         place: usize,
@@ -192,7 +188,8 @@ impl Intake {
         }
     }
 
-    /// An input failed. The stream goes on without it, when what was read of it before has gone, or fails.
+    /// Handles the error of an input. The stream goes on without it, when what was read of it has gone, or
+    /// fails.
     pub(crate) fn fail_input(&mut self, place: usize, error: StreamError, shared: &mut Shared) {
         self.zero_copy.note_change();
         let input = &mut self.inputs[place];
@@ -222,7 +219,7 @@ impl Intake {
         self.wake_all();
     }
 
-    /// What the stream has failed with if all its inputs did.
+    /// The error of the stream if all its inputs failed.
     pub(crate) fn failure_of_all(&mut self) -> Option<StreamError> {
         self.last_failure.take_if(|_| !self.has_input_ended).map(StreamError::NoInput)
     }
@@ -231,7 +228,7 @@ impl Intake {
         self.inputs.is_empty()
     }
 
-    /// Returns whether all that was taken from inputs that are gone was handed on.
+    /// Returns whether all that was taken from inputs was handed on.
     pub(crate) fn nothing_waits(&self) -> bool {
         match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
@@ -245,50 +242,35 @@ impl Intake {
         self.inputs.iter().any(|input| input.is_unframed() && !input.splitter.at_boundary())
     }
 
-    /// Returns whether a record goes by in pieces.
     pub(crate) fn is_within_record(&self) -> bool {
         self.inputs.iter().any(|input| !input.splitter.at_boundary())
     }
 
-    /// Returns whether the run that was read last is of a stream of bytes without framing, which may have
-    /// ended since.
-    pub(crate) fn last_is_unframed(&self) -> bool {
-        self.last_is_unframed
-    }
-
-    /// Returns whether something that may block is done for an input.
     pub(crate) fn waits_for_storage(&self) -> bool {
         self.inputs.iter().any(|input| input.busy)
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    /// Datagrams that were dropped because they are malformed, of all inputs.
     pub(crate) fn malformed(&self) -> Dropped {
         self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed)
     }
 
     /// Bytes that were dropped, malformed datagrams and shares of lost records too.
     pub(crate) fn dropped_bytes(&self) -> u64 {
-        let lost_shares = self.collector().map_or(0, Collector::lost_bytes);
+        let lost_shares = self.collector().map_or(0, |collector| collector.lost_bytes);
         self.counts.dropped_bytes + self.malformed().bytes + lost_shares
     }
 
-    /// Bytes that were read and not handed on.
     pub(crate) fn pending_bytes(&self) -> usize {
         let ordered = match &self.order {
-            Order::Tags { merge, .. } => merge.bytes(),
-            Order::Shares(collector) => collector.bytes(),
+            Order::Tags { merge, .. } => merge.bytes,
+            Order::Shares(collector) => collector.bytes,
             Order::Turns(_) | Order::Arrival(_) => 0,
         };
         self.inputs.iter().map(Input::kept).sum::<usize>() + ordered
     }
 
-    /// What a merge by tag counted, if there is one.
     pub(crate) fn merge_counts(&self) -> Option<MergeCounts> {
-        if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None }
+        if let Order::Tags { merge, .. } = &self.order { Some(merge.counts) } else { None }
     }
 
     pub(crate) fn collector(&self) -> Option<&Collector> {
@@ -297,7 +279,7 @@ impl Intake {
 }
 
 impl Input {
-    /// Nothing more is read of it, so a record of which it has only the beginning is not handed on.
+    /// Reads nothing more, so a record of which only the beginning has come is not handed on.
     fn cut_supply(&mut self) {
         if self.supply == Supply::Open {
             self.supply = Supply::Cut;

@@ -1,12 +1,11 @@
 //! Streams: data on its way from sources through handlers to sinks (KStreams).
 //!
 //! A [`Stream`] reads records from inputs in an [`InputOrder`], has a chain of [`Handler`]s see them, and
-//! spreads them over outputs by an [`OutputPattern`]. Bytes that no handler sees move between descriptors
-//! without being copied to the program. It runs on the caller's thread ([`Stream::run`]), or as a task of an
-//! engine ([`Stream::start`]).
+//! spreads them over outputs by an [`OutputPattern`]. Large or undivided records that no handler sees may
+//! move between descriptors without being copied to the program. It runs on the caller's thread
+//! ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
 
-// In the order in which they build on each other; the four parts of a stream are intake, chain, spread and
-// outputs.
+// In the order of their dependencies; the four parts of a stream are intake, chain, spread and outputs.
 mod chain;
 mod error;
 mod event;
@@ -36,9 +35,9 @@ pub use event::{OnEvent, StreamEvent};
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
 pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
-pub use object::{Collected, Object, ObjectError, Part};
+pub use object::{Collected, Object, ObjectError, ObjectPart};
 pub use outbox::{Dropped, WhenFull};
-pub use outputs::{EndedOutput, GoneOutputs, OutputOptions, OutputStatus};
+pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
 pub use port::Port;
 pub use progress::StreamProgress;
 pub use record::{Piece, Run};
@@ -48,7 +47,7 @@ pub use stream::{Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use write_progress::WriteProgress;
 
-/// The crate below, for its types that pass through this one.
+/// The engine, for its types in this crate's interface.
 pub use wirepath_engine as engine;
 
 /// Compiles and runs the examples of the documentation.

@@ -1,4 +1,4 @@
-//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface
+//! Objects: the KStreams paper's data objects (section 4.1, table 1), one interface
 //! over files, mappings, sockets, pipes and memory.
 //!
 //! | KStreams | here |
@@ -9,13 +9,13 @@
 //! | `waitdata`, `waitspace`, `dataready`, `spaceready`, `statechange` | readiness of the descriptor, which an engine waits for |
 
 mod collected;
-mod fill;
 mod listener;
 mod mapped;
 mod parts;
 mod provisional;
-mod take;
+mod read;
 mod target;
+mod write;
 
 use std::fmt;
 use std::fs::File;
@@ -28,21 +28,21 @@ use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, ipproto, sockopt};
-use wirepath_datapath::{datagrams, socket};
+use wirepath_datapath::{datagrams, errno_of, socket};
 
 use crate::write_progress::WriteProgress;
 
 pub use collected::Collected;
-pub(crate) use fill::{Available, Cold, Fill};
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
-pub use parts::Part;
-pub(crate) use parts::{Parts, Source, TRUNCATED};
+pub use parts::ObjectPart;
+pub(crate) use parts::{ObjectParts, Source, TRUNCATED};
 pub(crate) use provisional::Provisional;
-pub(crate) use take::{PARTS, Take};
-pub(crate) use target::{Batch, Target};
+pub(crate) use read::{Awaited, Cold, ReadOutcome, Unread};
+pub(crate) use target::{Batch, WriteTarget};
+pub(crate) use write::{MOST_SLICES, WriteOutcome};
 
-/// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
+/// A source or sink of bytes. Bytes that were read and not used stay with it, so an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
 pub struct Object {
     pub(crate) name: String,
@@ -51,75 +51,66 @@ pub struct Object {
     pub(crate) unread: BytesMut,
 }
 
-/// What an object is.
 pub(crate) enum Kind {
     File(StoredFile),
     /// Bytes in order: a connection, a pipe.
     Stream(Connection),
-    /// A connection that is still waited for.
     Listening(Listener),
     Datagrams(Datagrams),
     Mapping(Mapped),
-    /// Bytes to read, then no more.
     Memory(Bytes),
-    /// Parts of files and bytes to read, then no more.
-    Parts(Parts),
-    /// Where what is taken is kept.
+    Parts(ObjectParts),
     Collected(Collected),
 }
 
-/// An ordinary file, and where in it to read or write next.
+/// A file, and the offset of the next byte.
 pub(crate) struct StoredFile {
     pub(crate) file: Arc<File>,
-    /// It is read and written where its descriptor is, which others have as well and go on from: `>> log` of
-    /// a shell.
+    /// The offset is that of the descriptor, which other processes share: `>> log` of a shell.
     pub(crate) shares_place: bool,
     pub(crate) offset: u64,
-    /// Up to where it is read.
+    /// Offset at which reading ends.
     pub(crate) end: u64,
-    /// Up to where it is known to be in memory.
+    /// Offset up to which the page cache is known to have it.
     pub(crate) warm_until: u64,
     /// Advanced by what is written to it.
     pub(crate) progress: Option<Arc<WriteProgress>>,
-    /// It is read only as far as this says.
+    /// Progress of the writer that the reader follows.
     pub(crate) follows: Option<Arc<WriteProgress>>,
-    /// It was made for a stream, and goes if nothing comes of that.
+    /// Set if the file was created for the stream.
     pub(crate) provisional: Option<Arc<Provisional>>,
 }
 
-/// A connection or a pipe.
 pub(crate) struct Connection {
     pub(crate) descriptor: OwnedFd,
     pub(crate) is_socket: bool,
-    /// Bytes that are read of it before it counts as ended.
+    /// Bytes to read before it counts as ended.
     pub(crate) left: u64,
-    /// Its peer has sent something as urgent. `splice` comes to a halt before that for ever, and to an end
-    /// when the peer ends (`tcp_read_sock`): from then on it is read.
+    /// Its peer has sent urgent data. `splice` stops before that for ever, and reports the end when the peer
+    /// ends (`tcp_read_sock`): from then on it is read.
     pub(crate) has_urgent: bool,
 }
 
-/// A UDP socket.
 pub(crate) struct Datagrams {
     pub(crate) socket: OwnedFd,
-    /// To whom, if it is not connected.
+    /// Destination, if it is not connected.
     pub(crate) to: Option<SocketAddrAny>,
     /// Most bytes of a datagram that is made of shorter records.
     pub(crate) packet_bytes: usize,
-    /// True if records are datagrams already, as they came, and leave as such.
+    /// Records are datagrams already, as they came, and leave as such.
     pub(crate) keeps_records: bool,
-    /// Datagrams of more bytes leave one by one: of such the route cut no train.
+    /// Longer datagrams leave one by one: the route does not segment trains of them.
     pub(crate) longest_cut: usize,
-    /// The rest of a record whose beginning was too long goes where that went: nowhere.
+    /// The rest of a record whose beginning was too long is lost, too.
     pub(crate) is_losing: bool,
-    /// A datagram was too long.
     pub(crate) had_too_long: bool,
-    /// What is wrong with the first that was, until it is told.
+    /// Reason of the first that was too long, until it is reported.
     pub(crate) first_error: Option<String>,
-    /// How often the network said of datagrams that were sent before that they came nowhere.
+    /// ICMP errors for datagrams that were sent before.
     pub(crate) icmp_errors: u64,
 }
 
-/// What failed, and where.
+/// A system call of an object failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {call}: {errno}")]
 pub struct ObjectError {
@@ -127,12 +118,11 @@ pub struct ObjectError {
     pub name: String,
     /// The call that failed.
     pub call: &'static str,
-    /// What it said.
+    /// The error.
     pub errno: Errno,
 }
 
-/// Bytes of a datagram that is made of a stream of bytes, unless said otherwise: seven packets of a transport
-/// stream, which any network takes.
+/// Bytes of a datagram that is made of a stream of bytes, by default: seven packets of a transport stream.
 const PACKET_BYTES: usize = 1316;
 
 impl Object {
@@ -142,7 +132,7 @@ impl Object {
 
     /// A file: read from `offset` to its end, or written from there on.
     pub fn file(name: &str, file: Arc<File>, offset: u64) -> Object {
-        // Files that the kernel makes up, as those below /proc, say that they have no bytes.
+        // Files that the kernel generates, as below /proc, have length 0.
         let length = file.metadata().map(|known| known.len()).ok().filter(|length| *length > offset);
         Object::extent(name, file, offset, length.unwrap_or(u64::MAX))
     }
@@ -152,8 +142,8 @@ impl Object {
         Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
-    /// A file to write, which others send [meanwhile](crate::Part::Following): `progress` says how much of it
-    /// is written, and so where this begins. Streams may write it one after the other.
+    /// A file to write, which others send [meanwhile](crate::ObjectPart::Following): `progress` is the number
+    /// of bytes written, and the offset where this begins. Streams may write it one after the other.
     pub fn written(name: &str, file: Arc<File>, progress: Arc<WriteProgress>) -> Object {
         let offset = progress.bytes();
         Object::new(
@@ -162,18 +152,17 @@ impl Object {
         )
     }
 
-    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is
-    /// read or written where it is, as a shell gives it to its programs: like any file, where it may take its
-    /// time.
+    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or a file that a shell gave to
+    /// its programs, read or written at the offset of its descriptor.
     ///
-    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes
-    /// (`SO_OOBINLINE`, RFC 6093). Of a pipe or terminal that is in blocking mode a description of its own is
-    /// opened, because to change the mode would change it for every process that has it: the terminal's
-    /// shell, for one.
+    /// A socket is put into non-blocking mode, and urgent data stays in its place among other bytes
+    /// (`SO_OOBINLINE`, RFC 6093). A pipe or terminal in blocking mode is opened again, since the mode holds
+    /// for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
-    /// `EPROTOTYPE` for a socket of datagrams or packets, whose bounds a stream of bytes would lose, and of
-    /// which an empty one would look like the end; else what `fstat`, `getsockopt`, `fcntl` or `open` says.
+    /// `EPROTOTYPE` for a socket of datagrams or packets, whose boundaries a stream of bytes would lose, and
+    /// of which an empty one would look like the end; else failures of `fstat`, `getsockopt`, `fcntl` or
+    /// `open`.
     pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
         let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
         if kind == FileType::Socket && sockopt::socket_type(&descriptor)? != SocketType::STREAM {
@@ -201,9 +190,8 @@ impl Object {
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
-    /// Has a connection count as ended when so many bytes are read of it, what
-    /// [precedes](Object::preceded_by) it not among them: for messages whose length is known, of which more
-    /// may follow. Of other objects all is read.
+    /// Ends a connection after this many bytes, those that [precede](Object::preceded_by) it not counted: for
+    /// messages of known length that others follow. No effect on other objects.
     #[must_use]
     pub fn up_to(mut self, bytes: u64) -> Object {
         if let Kind::Stream(connection) = &mut self.kind {
@@ -212,8 +200,8 @@ impl Object {
         self
     }
 
-    /// Has these bytes read first: what was read of a connection before it became an object, such as what
-    /// came with the head of a message.
+    /// Has these bytes read first: those that were read of a connection before it became an object, such as
+    /// with the head of a message.
     #[must_use]
     pub fn preceded_by(mut self, bytes: BytesMut) -> Object {
         self.put_back(bytes);
@@ -221,19 +209,19 @@ impl Object {
     }
 
     /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or
-    /// they are sent to `to`, or to whom it is connected. Where records are not datagrams already, datagrams
-    /// of at most `packet_bytes` (1,316 unless said) are made of them: as many whole records as fit, or of a
+    /// they are sent to `to`, or to the connected peer. Where records are not datagrams already, datagrams of
+    /// at most `packet_bytes` (1,316 by default) are made of them: as many whole records as fit, or of a
     /// stream of bytes as much as fits.
     ///
     /// # Errors
-    /// What `setsockopt` says.
+    /// Failure of `setsockopt`.
     pub fn datagrams(
         name: &str,
         socket: OwnedFd,
         to: Option<SocketAddr>,
         packet_bytes: Option<usize>,
     ) -> io::Result<Object> {
-        // Before Linux 5.0 there is no gathering, and datagrams come one by one.
+        // Linux before 5.0 does not gather datagrams.
         let gathers = datagrams::set_receive_offload(socket.as_fd(), true);
         if let Err(error) = gathers
             && error.raw_os_error() != Some(Errno::NOPROTOOPT.raw_os_error())
@@ -263,18 +251,18 @@ impl Object {
         Object::new(name, Kind::Memory(bytes))
     }
 
-    /// Memory to write to, and where what is written is found. More than `limit` bytes are an error.
+    /// Memory to write to, and the access to what is written. More than `limit` bytes are an error.
     pub fn collect(name: &str, limit: usize) -> (Object, Collected) {
         let collected = Collected::new(limit);
         (Object::new(name, Kind::Collected(collected.clone())), collected)
     }
 
-    /// The name that errors and tables call it by.
+    /// Name for errors and tables.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What an engine waits with; None if it is always ready.
+    /// Descriptor to watch; None if it is always ready.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
@@ -284,31 +272,25 @@ impl Object {
         }
     }
 
-    /// Returns whether what is read from it are records already.
+    /// Returns whether its bytes are records already.
     pub(crate) fn has_records(&self) -> bool {
         matches!(self.kind, Kind::Datagrams(_))
     }
 
-    /// How often the network said of datagrams that were sent, and counted, that they came nowhere.
     pub(crate) fn icmp_errors(&self) -> u64 {
         if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
     }
 
-    /// What is wrong with the first datagram that was too long, once.
+    /// Reason of the first datagram that was too long, once.
     pub(crate) fn take_first_error(&mut self) -> Option<String> {
         if let Kind::Datagrams(datagrams) = &mut self.kind { datagrams.first_error.take() } else { None }
     }
 
-    /// The connection that it is, if it is one.
     pub(crate) fn connection_mut(&mut self) -> Option<&mut Connection> {
         if let Kind::Stream(connection) = &mut self.kind { Some(connection) } else { None }
     }
 
-    /// Tells a connection that nothing more will come, and a file that was made for this that it has all
-    /// there was.
-    ///
-    /// # Errors
-    /// If it is gone already.
+    /// Tells a connection the end (`shutdown`), and keeps a file that was created for the stream.
     pub(crate) fn finish(&self) -> Result<(), ObjectError> {
         match &self.kind {
             Kind::Stream(Connection { descriptor, is_socket: true, .. }) => {
@@ -323,46 +305,42 @@ impl Object {
         }
     }
 
-    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent
-    /// counted as one; 0 for whatever is no such connection, or cannot say. An error of the connection stays
-    /// where it is: it is told once, to whoever reads or writes.
+    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the FIN counted as one; 0 for
+    /// others, or if unknown. An error of the connection stays pending: it is reported once, to the next read
+    /// or write.
     pub(crate) fn unacknowledged(&self) -> u32 {
         self.tcp().map_or(0, |descriptor| socket::unacknowledged(descriptor.as_fd()).unwrap_or(0))
     }
 
-    /// As [`unacknowledged`](Object::unacknowledged), at the end of what is sent: nobody else is to be told
-    /// of an error any more.
-    ///
-    /// # Errors
-    /// If the connection was reset: some of them are lost.
+    /// As [`unacknowledged`](Object::unacknowledged), after the end was sent: an error if the connection was
+    /// reset.
     pub(crate) fn undelivered(&self) -> Result<u32, ObjectError> {
         let Some(descriptor) = self.tcp() else { return Ok(0) };
         let failed = |errno| self.error("shutdown", errno);
         sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
-        let errno_of = |error: io::Error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(errno_of)?;
-        // Whoever reads from the connection may have been told of the reset instead.
-        if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(errno_of)? {
+        let io_failed = |error| failed(errno_of(&error));
+        let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(io_failed)?;
+        // A reader of the connection may have been told of the reset instead.
+        if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(io_failed)? {
             return Err(failed(Errno::CONNRESET));
         }
         Ok(unacknowledged)
     }
 
-    /// The socket of a TCP connection.
     fn tcp(&self) -> Option<&OwnedFd> {
         let Kind::Stream(Connection { descriptor, is_socket: true, .. }) = &self.kind else { return None };
         matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP))).then_some(descriptor)
     }
 
-    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file, or
-    /// removing the name of a socket, may take long.
+    /// Closes a connection, so that its peer sees it now. Others stay: closing a file, or removing the name
+    /// of a socket, may block.
     pub(crate) fn close_connection(&mut self) {
         if matches!(self.kind, Kind::Stream(_) | Kind::Datagrams(_)) {
             self.kind = Kind::Memory(Bytes::new());
         }
     }
 
-    /// Keeps what was read from it and is not used, which came before what it still keeps.
+    /// Keeps bytes that were read and not used, in front of others that it keeps.
     pub(crate) fn put_back(&mut self, mut unused: BytesMut) {
         unused.unsplit(self.unread.split());
         self.unread = unused;
@@ -375,22 +353,18 @@ impl Object {
 
 impl Connection {
     /// A connected stream socket in non-blocking mode.
-    ///
-    /// # Errors
-    /// What `setsockopt` says.
     pub(crate) fn of_socket(descriptor: OwnedFd) -> Result<Connection, Errno> {
         sockopt::set_socket_oobinline(&descriptor, true)?;
         Ok(Connection { is_socket: true, ..Connection::of_pipe(descriptor) })
     }
 
-    /// A pipe, or what is like one.
+    /// A pipe, or a terminal.
     fn of_pipe(descriptor: OwnedFd) -> Connection {
         Connection { descriptor, is_socket: false, left: u64::MAX, has_urgent: false }
     }
 }
 
 impl StoredFile {
-    /// All of it, from its beginning.
     fn new(file: Arc<File>) -> StoredFile {
         StoredFile {
             file,
@@ -411,7 +385,7 @@ impl fmt::Debug for Object {
     }
 }
 
-/// The same pipe or terminal in non-blocking mode.
+/// Opens a pipe or terminal again, in non-blocking mode.
 fn open_again(descriptor: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let flags = flags & OFlags::ACCMODE | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -1,7 +1,7 @@
-//! Outputs, the last part of a stream: what waits for each, and how it leaves.
+//! Outputs, the last part of a stream: their outboxes and writes.
 //!
 //! An output gets more while it is current. When it is detached or disconnected it is leaving: it gets
-//! nothing more and still sends what it has. What is remembered of outputs that are gone is [`EndedOutput`].
+//! nothing more and still sends what it has. Of one that is gone the last status is kept.
 
 mod output;
 mod pipe;
@@ -20,17 +20,17 @@ use crate::port::Port;
 use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 pub(crate) use output::Output;
-pub use output::{EndedOutput, OutputOptions, OutputStatus};
+pub use output::{OutputOptions, OutputStatus};
 
 /// Most outputs that are gone and remembered; the first are forgotten first.
 const ENDED: usize = 64;
 
-/// How many outputs are gone, and how.
+/// Number of outputs that are gone, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoneOutputs {
     /// They failed, and the stream went on.
     pub failed: u64,
-    /// They did not keep up, and were to be disconnected then.
+    /// They did not keep up, and were disconnected.
     pub disconnected: u64,
     /// They were detached.
     pub detached: u64,
@@ -42,27 +42,26 @@ pub(crate) struct Outputs {
     /// Get more.
     pub(crate) current: Vec<Output>,
     /// Get nothing more and still have something to send.
-    leaving: Vec<Output>,
+    pub(crate) leaving: Vec<Output>,
     /// Are gone, in the order in which they went.
-    ended: VecDeque<EndedOutput>,
+    pub(crate) ended: VecDeque<OutputStatus>,
     /// Are no longer current, until the spread has heard of it.
     removed: Vec<Removed>,
-    /// Why the last current output is gone, while those that leave still send.
+    /// Reason why the last current output is gone, while those that leave still send.
     pub(crate) last_gone: Option<String>,
     /// The output that sends first, those that leave counted behind the others.
     next_to_send: usize,
-    /// When outputs are sampled next that may have stalled, in microseconds.
+    /// Time of the next sample of outputs that may have stalled, in microseconds.
     sample_again_us: u64,
-    /// What an output's handlers make of a run; empty otherwise.
+    /// Output of an output's handlers for a run; empty otherwise.
     made: Vec<Run>,
-    taken_bytes: u64,
-    gone: GoneOutputs,
+    pub(crate) taken_bytes: u64,
+    pub(crate) gone: GoneOutputs,
 }
 
-/// An output that is no longer current.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Removed {
-    /// Where it was among the current outputs.
+    /// Its place among the current outputs.
     pub(crate) place: usize,
     pub(crate) port: Port,
     /// It had the beginning of a record and not its end.
@@ -87,11 +86,6 @@ impl Outputs {
         self.current.iter_mut().chain(&mut self.leaving)
     }
 
-    pub(crate) fn port(&self, place: usize) -> Port {
-        self.current[place].port
-    }
-
-    /// The place of a current output.
     pub(crate) fn place_of(&self, port: Port) -> Option<usize> {
         self.current.iter().position(|output| output.port == port)
     }
@@ -107,25 +101,14 @@ impl Outputs {
         if place < current { self.current.get_mut(place) } else { self.leaving.get_mut(place - current) }
     }
 
-    /// Adds a current output.
-    pub(crate) fn push(&mut self, output: Output) {
+    /// Adds a current output: in the order of ports, or behind the others.
+    pub(crate) fn insert(&mut self, output: Output, in_order: bool) {
         self.last_gone = None;
-        self.current.push(output);
+        let sorted = self.current.partition_point(|other| other.port < output.port);
+        self.current.insert(if in_order { sorted } else { self.current.len() }, output);
     }
 
-    pub(crate) fn taken_bytes(&self) -> u64 {
-        self.taken_bytes
-    }
-
-    pub(crate) fn gone(&self) -> GoneOutputs {
-        self.gone
-    }
-
-    pub(crate) fn ended(&self) -> impl Iterator<Item = &EndedOutput> {
-        self.ended.iter()
-    }
-
-    /// Outputs that are no longer current, in the order in which they went, once.
+    /// Takes the outputs that are no longer current, in the order in which they went.
     pub(crate) fn take_removed(&mut self) -> impl Iterator<Item = Removed> + use<> {
         std::mem::take(&mut self.removed).into_iter()
     }
@@ -135,23 +118,10 @@ impl Outputs {
         self.current[places.clone()].iter().any(|output| output.outbox.blocks())
     }
 
-    pub(crate) fn is_within_record(&self, place: usize) -> bool {
-        self.current[place].within_record
-    }
-
-    pub(crate) fn any_within_record(&self) -> bool {
-        self.current.iter().any(|output| output.within_record)
-    }
-
-    pub(crate) fn all_within_record(&self, within: bool) -> bool {
-        self.current.iter().all(|output| output.within_record == within)
-    }
-
-    /// The output that will be done first, of those that have room; if none has, of those that drop what they
-    /// have no room for.
+    /// The output with the shortest wait, of those that have room; if none has, of those that drop records.
     pub(crate) fn least_loaded(&self, now_us: u64) -> Option<usize> {
         let rank = |output: &Output| {
-            (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes(), now_us))
+            (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes, now_us))
         };
         let outputs = self.current.iter().enumerate();
         let open = outputs.filter(|(_, output)| !output.outbox.blocks() && output.held() == 0);
@@ -179,8 +149,8 @@ impl Outputs {
         }
     }
 
-    /// Has an output leave after the record that it is given; of a stream without framing, at once. Returns
-    /// the callback if there is no such output, or it leaves already.
+    /// Has an output leave after the current record; of a stream without framing, at once. Returns the
+    /// callback if there is no such output, or it leaves already.
     pub(crate) fn detach(
         &mut self,
         port: Port,
@@ -203,7 +173,6 @@ impl Outputs {
         self.leaving.push(output);
     }
 
-    /// The output gets nothing more.
     fn leave(&mut self, place: usize) {
         let mut output = self.current.remove(place);
         output.outbox.end_record();
@@ -211,12 +180,12 @@ impl Outputs {
         self.leaving.push(output);
     }
 
-    /// An output did not keep up: it gets nothing more, and is gone when nothing is being written for it.
+    /// Disconnects an output that did not keep up: it is gone when nothing is being written for it.
     fn disconnect(&mut self, place: usize) {
         let mut output = self.current.remove(place);
         output.outbox.drop_all();
         output.outbox.note_lost(output.chain.drop_gathered());
-        // What moved without copies before may still wait there.
+        // Bytes of the zero-copy route may still wait there.
         if let Some(pipe) = output.pipe.take() {
             output.outbox.note_lost(pipe.held());
             pipe.put_away();
@@ -235,11 +204,8 @@ impl Outputs {
         }
     }
 
-    /// An output failed: the stream goes on without it or ends. If the stream is to end for another reason,
-    /// other outputs still get what is theirs.
-    ///
-    /// # Errors
-    /// The error, if it ends the stream.
+    /// Handles the error of an output: the stream goes on without it, or ends with the returned error. If the
+    /// stream is to end for another reason, other outputs still get what is theirs.
     pub(crate) fn fail(
         &mut self,
         place: usize,
@@ -253,7 +219,6 @@ impl Outputs {
         Ok(())
     }
 
-    /// Goes on without an output that failed.
     fn lose(&mut self, place: usize, error: &ObjectError, shared: &mut Shared) {
         let current = self.current.len();
         let is_current = place < current;
@@ -272,7 +237,7 @@ impl Outputs {
     pub(crate) fn end_idle(&mut self, shared: &mut Shared) {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
-            let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped());
+            let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped);
             let (event, why) = if output.is_disconnected {
                 self.gone.disconnected += 1;
                 (StreamEvent::OutputDisconnected { port, name, dropped }, "it did not keep up")
@@ -292,13 +257,13 @@ impl Outputs {
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
-        self.ended.push_back(output.ended_status(why));
+        self.ended.push_back(output.last_status(why));
         let Output { object, chain, detach, .. } = output;
         shared.deferred_drops.push(Box::new(chain));
         shared.hand_over(object, detach);
     }
 
-    /// Removes one output that is being detached, wherever it is. Returns whether there was one.
+    /// Removes one output that is being detached. Returns whether there was one.
     pub(crate) fn give_one_back(&mut self, shared: &mut Shared) -> bool {
         let is_waiting = |output: &Output| output.detach.is_some();
         let mut output = if let Some(place) = self.current.iter().position(is_waiting) {
@@ -310,8 +275,7 @@ impl Outputs {
         };
         output.drop_waiting();
         if output.busy {
-            // What is being written now may still be written: whoever goes on with the file does so behind
-            // it.
+            // A running job may still write: the next writer of the file begins behind it.
             output.object.note_written(output.storing);
         }
         self.gone.detached += 1;
@@ -319,23 +283,7 @@ impl Outputs {
         true
     }
 
-    /// Returns whether outputs still leave.
-    pub(crate) fn are_leaving(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-
-    /// Returns whether nothing waits for any output.
-    pub(crate) fn are_idle(&self) -> bool {
-        self.all().all(Output::is_idle)
-    }
-
-    /// Returns whether something is being written for an output.
-    pub(crate) fn are_writing(&self) -> bool {
-        self.all().any(|output| output.busy)
-    }
-
-    /// Lets outputs take what waits for them, until the turn is over. In the next, those that were left out
-    /// are first.
+    /// Sends what waits, until the turn is over. In the next turn, outputs that were left out are first.
     pub(crate) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = false;
         for _ in 0..=self.current.len() + self.leaving.len() {
@@ -371,16 +319,12 @@ impl Outputs {
         Ok(progressed)
     }
 
-    /// Outputs took so many bytes.
     pub(crate) fn note_taken(&mut self, bytes: usize, shared: &mut Shared) {
         self.taken_bytes += bytes as u64;
         shared.turn.add(bytes as u64);
     }
 
-    /// An output was written to by a storage job. Returns false if there is no such output.
-    ///
-    /// # Errors
-    /// If that failed, and ends the stream.
+    /// Handles the result of a storage job for an output; an error if that ends the stream.
     pub(crate) fn note_stored(
         &mut self,
         port: Port,
@@ -404,33 +348,24 @@ impl Outputs {
         error.map_or(Ok(()), |error| self.fail(place, error, shared))
     }
 
-    /// A storage job of an output panicked.
     pub(crate) fn note_panicked(&mut self, port: Port) {
         self.all_mut().filter(|output| output.port == port).for_each(|output| output.busy = false);
     }
 
-    /// An output may have room.
     pub(crate) fn note_ready(&mut self, port: Port, shared: &Shared) {
         self.all_mut().filter(|output| output.port == port).for_each(|output| output.note_room(shared));
     }
 
-    /// Watches all outputs.
-    ///
-    /// # Errors
-    /// What `epoll_ctl` returns.
     pub(crate) fn watch(&mut self, shared: &Shared) -> Result<(), ObjectError> {
         self.all_mut().try_for_each(|output| output.watch(shared))
     }
 
-    /// Nobody waits for outputs any more.
     pub(crate) fn forget_readiness(&mut self) {
         self.all_mut().for_each(Output::forget_readiness);
     }
 
-    /// Does something with each current output. Returns whether all say yes.
-    ///
-    /// # Errors
-    /// If one fails, and that ends the stream.
+    /// Calls `act` for each current output. Returns whether all return true; an error if one fails, and that
+    /// ends the stream.
     pub(crate) fn each(
         &mut self,
         shared: &mut Shared,
@@ -449,8 +384,8 @@ impl Outputs {
         Ok(all)
     }
 
-    /// Has outputs fail that have stalled: those that leave, or `of_all`. Those that have all that is theirs
-    /// have not stalled, unless stalls are limited at any time. Returns whether there were any.
+    /// Fails outputs that have stalled: those that leave, or `of_all`. Those that have sent everything have
+    /// not stalled, unless stalls are limited at any time. Returns whether there were any.
     pub(crate) fn fail_stalled(
         &mut self,
         of_all: bool,
@@ -481,23 +416,12 @@ impl Outputs {
         Ok(progressed)
     }
 
-    /// Returns whether a current output was full when it was last tried.
-    pub(crate) fn any_full(&self) -> bool {
-        self.current.iter().any(|output| !output.writable)
-    }
-
-    /// Returns whether all current outputs take bytes that are not copied.
     pub(crate) fn can_zero_copy(&self) -> bool {
         let count = self.current.len();
         count > 0 && self.current.iter().all(|output| output.can_zero_copy(count))
     }
 
-    /// Returns whether nothing waits in an outbox.
-    pub(crate) fn outboxes_are_empty(&self) -> bool {
-        self.current.iter().all(|output| output.outbox.is_empty())
-    }
-
-    /// Ends what outboxes have of a record. Returns whether there was any.
+    /// Ends the current record in outboxes. Returns whether there was any.
     pub(crate) fn end_records(&mut self) -> bool {
         let mut any = false;
         self.current.iter_mut().for_each(|output| any |= output.outbox.end_record());

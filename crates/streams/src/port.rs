@@ -1,19 +1,16 @@
-//! The number of an input or output.
-
 use std::fmt;
 
-/// An input or output of a stream, unique within it.
+/// Number of an input or output of a stream, unique within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port(pub(crate) u64);
 
 impl Port {
-    /// What comes back with events of the port's descriptor. Ports are counted up from 0, and a stream does
-    /// not have 2^32 of them at a time.
+    /// Token of the port's descriptor. Ports are counted up from 0, and a stream does not have 2^32 of them
+    /// at a time.
     pub(crate) fn token(self) -> u32 {
         self.0 as u32
     }
 
-    /// The port that a token was made of.
     pub(crate) fn of_token(token: u32) -> Port {
         Port(token.into())
     }

@@ -1,11 +1,11 @@
-//! What a running stream moved, for others to read while it goes on.
+//! Progress of a running stream, for other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wirepath_engine::now_us;
 
-/// What a running stream moved so far: written by its engine thread once a turn, read by anybody at no cost
-/// to that thread. When the stream has ended, it says all that it moved.
+/// Progress of a running stream: written by its engine thread once a turn, read by others at no cost to that
+/// thread. At the end of the stream it is complete.
 #[derive(Debug)]
 pub struct StreamProgress {
     bytes_in: AtomicU64,
@@ -14,7 +14,6 @@ pub struct StreamProgress {
 }
 
 impl StreamProgress {
-    /// Nothing has moved; time counts from now.
     pub(crate) fn new() -> StreamProgress {
         StreamProgress {
             bytes_in: AtomicU64::new(0),
@@ -33,13 +32,13 @@ impl StreamProgress {
         self.bytes_out.load(Relaxed)
     }
 
-    /// When something was last read or taken, or the stream was started: microseconds of CLOCK_MONOTONIC, as
-    /// [`now_us`](crate::now_us) answers.
+    /// Time of the last read or write, or of the start: microseconds of CLOCK_MONOTONIC, as
+    /// [`now_us`](crate::engine::now_us).
     pub fn moved_us(&self) -> u64 {
         self.moved_us.load(Relaxed)
     }
 
-    /// Only the stream's engine thread does this.
+    /// For the stream's engine thread only.
     pub(crate) fn note(&self, bytes_in: u64, bytes_out: u64, now_us: u64) {
         if (bytes_in, bytes_out) != (self.bytes_in(), self.bytes_out()) {
             self.bytes_in.store(bytes_in, Relaxed);

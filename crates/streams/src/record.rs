@@ -1,11 +1,11 @@
-//! What flows through a stream: runs of records.
+//! Runs of records, which flow through a stream.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Bytes that lie together: some records of one length, or a part of one record. Cloning and slicing share
-/// the bytes.
+/// Contiguous bytes: some records of one length, or a part of one record. Cloning and slicing share the
+/// bytes.
 ///
 /// A stream whose input has no records (a byte stream without [framing](crate::Framing)) is one record
 /// without end: of all its runs, the first begins it and the last ends it.
@@ -44,17 +44,15 @@ impl Run {
         self.bytes.len().div_ceil(self.record_bytes).max(1)
     }
 
-    /// Number of records that begin in it.
     pub(crate) fn begun(&self) -> u64 {
         if self.begins { self.records() as u64 } else { 0 }
     }
 
-    /// Returns whether it is the end of a record and nothing else.
     pub(crate) fn is_only_end(&self) -> bool {
         self.bytes.is_empty() && self.ends && !self.begins
     }
 
-    /// The record at `index`, and where it lies.
+    /// The record at `index`, and its range.
     pub fn piece(&self, index: usize) -> (Range<usize>, Piece<'_>) {
         let begin = (index * self.record_bytes).min(self.bytes.len());
         let end = (begin + self.record_bytes).min(self.bytes.len());
@@ -71,8 +69,7 @@ impl Run {
         (0..self.records()).map(|index| self.piece(index).1)
     }
 
-    /// Some of the records, those at `range` of its bytes, which begins where one does and ends where one
-    /// does.
+    /// Records of a range of its bytes, which begins and ends between records.
     pub(crate) fn part(&self, range: Range<usize>) -> Run {
         let is_first = range.start == 0;
         let is_last = range.end == self.bytes.len();
@@ -84,7 +81,7 @@ impl Run {
         }
     }
 
-    /// Takes the first `count` records away; all of it if there are no more.
+    /// Takes the first `count` records; all if there are no more.
     pub(crate) fn take_records(&mut self, count: usize) -> Run {
         let length = count.saturating_mul(self.record_bytes).min(self.bytes.len());
         let first = self.part(0..length);
@@ -92,7 +89,6 @@ impl Run {
         first
     }
 
-    /// Returns whether nothing is left, not even an empty record.
     pub(crate) fn is_used_up(&self) -> bool {
         self.bytes.is_empty()
     }

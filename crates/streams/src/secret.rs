@@ -1,6 +1,6 @@
-//! Secret sharing: records are spread over outputs such that any `threshold` of them give the records back,
-//! and fewer tell nothing but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1:
-//! "in order to confuse potential attackers").
+//! Secret sharing: records are spread over outputs such that any `threshold` of them recover the records, and
+//! fewer tell nothing but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1: "in
+//! order to confuse potential attackers").
 //!
 //! A share is a record of its own: version 1, threshold, number of the share, a zero; the number of the
 //! record in eight bytes, most significant first; then as many bytes as the record has.
@@ -18,10 +18,10 @@ pub const SHARE_HEADER: usize = 12;
 /// Most shares of a record: a share's number is a byte and not 0.
 pub const MOST_SHARES: usize = 255;
 
-/// Why shares cannot be put together.
+/// Error of a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
-    /// These bytes are no share.
+    /// The bytes are not a share.
     #[error("this is no share of a record: {0}")]
     NoShare(&'static str),
     /// Shares of one record do not belong together.
@@ -29,22 +29,16 @@ pub enum ShareError {
     Mixed(u64),
 }
 
-/// Makes shares of records.
 #[derive(Debug)]
 pub(crate) struct SecretSplitter {
-    threshold: u8,
+    pub(crate) threshold: u8,
     next: u64,
 }
 
 impl SecretSplitter {
-    /// Any `threshold` shares, at least 1, will give a record back.
+    /// Splitter with a threshold of at least 1.
     pub(crate) fn new(threshold: u8) -> SecretSplitter {
         SecretSplitter { threshold: threshold.max(1), next: 0 }
-    }
-
-    /// How many shares give a record back.
-    pub(crate) fn threshold(&self) -> u8 {
-        self.threshold
     }
 
     /// Shares of the next record, `count` of them, at most [`MOST_SHARES`].
@@ -65,30 +59,30 @@ impl SecretSplitter {
     }
 }
 
-/// Puts shares together again.
+/// Combines shares.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    /// Records of which shares are here, by number.
+    /// Shares of incomplete records, by the number of the record.
     open: BTreeMap<u64, Vec<Bytes>>,
     /// Their bytes.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Most records that wait for shares.
     window: usize,
-    /// Most bytes that do.
+    /// Most bytes that wait.
     most_bytes: usize,
     /// The number of the record that goes next.
     next: u64,
-    counts: ShareCounts,
+    pub(crate) counts: ShareCounts,
     /// Bytes of shares whose records were given up.
-    lost_bytes: u64,
+    pub(crate) lost_bytes: u64,
 }
 
-/// What putting shares together counted.
+/// Counts of combining shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounts {
     /// Records given up, because too few of their shares came, or none.
     pub lost: u64,
-    /// Shares that came when they were not needed any more, or twice.
+    /// Shares that came too late, or twice.
     pub spare: u64,
 }
 
@@ -100,44 +94,24 @@ impl Collector {
         Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts, lost_bytes: 0 }
     }
 
-    /// Bytes of shares that wait for others.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The first record of which a share waits.
     pub(crate) fn first(&self) -> Option<u64> {
         self.open.first_key_value().map(|(number, _)| *number)
     }
 
-    /// Returns whether more may wait.
     pub(crate) fn has_room(&self) -> bool {
         self.open.len() < self.window && self.bytes < self.most_bytes
     }
 
-    /// Returns whether more waits than may.
     pub(crate) fn is_overfull(&self) -> bool {
         self.open.len() > self.window || self.bytes > self.most_bytes
     }
 
-    /// Returns whether no record waits for shares.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    pub(crate) fn counts(&self) -> ShareCounts {
-        self.counts
-    }
-
-    /// Bytes of shares that were kept and whose records were given up.
-    pub(crate) fn lost_bytes(&self) -> u64 {
-        self.lost_bytes
-    }
-
-    /// A share came; answers the number of its record.
-    ///
-    /// # Errors
-    /// If it is none, or does not belong to the others of its record.
+    /// Adds a share; returns the number of its record.
     pub(crate) fn offer(&mut self, share: &[u8]) -> Result<u64, ShareError> {
         let (number, threshold) = read_header(share)?;
         if number < self.next {
@@ -158,9 +132,8 @@ impl Collector {
         Ok(number)
     }
 
-    /// The next record, if it can be told. Those before it that can not be told any more are given up:
-    /// `behind` says how many inputs may still bring a share of a record, each its next; if there are
-    /// datagrams, nobody knows that of them.
+    /// The next record, if it can be recovered. Those before it that cannot any more are given up: `behind`
+    /// is the number of inputs that may still bring a share of a record, which is unknown of datagrams.
     pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
             let (&number, shares) = self.open.first_key_value()?;
@@ -188,7 +161,6 @@ impl Collector {
     }
 }
 
-/// The number of the record, and the threshold.
 fn read_header(share: &[u8]) -> Result<(u64, u8), ShareError> {
     let Some((header, _)) = share.split_first_chunk::<SHARE_HEADER>() else {
         return Err(ShareError::NoShare("it is too short"));
@@ -202,7 +174,7 @@ fn read_header(share: &[u8]) -> Result<(u64, u8), ShareError> {
     }
 }
 
-/// None if they do not give a record after all.
+/// Recovers a record; None if the shares are invalid.
 fn recover(shares: &[Bytes]) -> Option<Bytes> {
     let threshold = shares[0][1];
     if shares[0].len() == SHARE_HEADER {

@@ -1,5 +1,4 @@
-//! State that the parts of a stream share: what was asked for, what is to be told, what the turn may still
-//! move, and what has failed.
+//! State that the parts of a stream share: settings, events, the turn, and errors.
 
 use rustix::event::epoll::EventFlags;
 use wirepath_engine::{TURN_BYTES, Watcher};
@@ -11,48 +10,45 @@ use crate::object::{Object, ObjectError};
 use crate::port::Port;
 use crate::storage::StorageJob;
 
-/// Something that is only to be dropped, where that may take long: closing a file, for one.
+/// Value that is only to be dropped, where that may block: closing a file, for one.
 pub(crate) type DeferredDrop = Box<dyn Send>;
 
-/// Receives an object that was detached.
 pub(crate) type OnDetached = Box<dyn FnOnce(Object) + Send>;
 
-/// Epoll flags of inputs and outputs. Edges: a port stays ready until a call says that it is not.
+/// Epoll flags of inputs and outputs. Edge-triggered: a port stays ready until a call says that it is not.
 pub(crate) const READING: EventFlags =
     EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 pub(crate) const WRITING: EventFlags = EventFlags::OUT.union(EventFlags::ET);
 
-/// What holds for all inputs and outputs, as the builder said.
-#[derive(Clone, Copy, Debug)]
+/// Settings for all inputs and outputs, from the builder.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
-    /// Outputs are told that nothing more comes when the stream has ended well.
+    /// Outputs are told the end when the stream has ended well.
     pub(crate) finishes_outputs: bool,
-    /// The stream goes on without an output that fails.
     pub(crate) survives_outputs: bool,
-    /// The stream goes on without an input that fails.
     pub(crate) survives_inputs: bool,
     /// The stream ends when a connection fails, whatever it waits for.
     pub(crate) ends_with_connections: bool,
-    /// How long an output may take nothing before it has failed, in microseconds.
+    /// Time limit of a stall, in microseconds.
     pub(crate) stall_us: u64,
-    /// That holds at any time, not only when nothing else is left to wait for.
+    /// Stalls are limited at any time, not only when nothing else is left to wait for.
     pub(crate) limits_stalls: bool,
 }
 
-/// What the parts of a stream share.
+/// State that the parts of a stream share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) turn: Turn,
-    /// Bytes may move without copies: false where an object cannot do that.
+    /// False if an object does not support the zero-copy route.
     pub(crate) may_zero_copy: bool,
     /// Jobs that may block, for the engine.
     pub(crate) storage: Vec<StorageJob>,
     pub(crate) deferred_drops: Vec<DeferredDrop>,
-    /// What an engine waits with.
+    /// Set on an engine.
     pub(crate) watcher: Option<Watcher>,
-    /// What went wrong between two turns.
+    /// Error between two turns.
     pub(crate) failed: Option<StreamError>,
-    /// What went wrong with what comes in: no more is read, and the stream ends with this when what was read
+    /// First error of the input side: no more is read, and the stream ends with this when what was read
     /// before has left.
     pub(crate) failing: Option<StreamError>,
     pub(crate) on_event: Option<Box<OnEvent>>,
@@ -73,7 +69,6 @@ impl Shared {
         }
     }
 
-    /// Notes that something is wrong with what comes in. What failed first counts.
     pub(crate) fn fail(&mut self, error: StreamError) {
         self.failing.get_or_insert(error);
     }
@@ -88,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// Tells of the first record that a handler refused.
+    /// Reports the first record that a handler refused.
     pub(crate) fn tell_refusal(&mut self, refusal: Option<ChainError>) {
         if let Some(ChainError { handler, error }) = refusal {
             let (by, error) = (format!("handler {handler}"), error.to_string());
@@ -97,23 +92,18 @@ impl Shared {
     }
 
     /// Watches an object, on an engine, unless it is always ready.
-    ///
-    /// # Errors
-    /// What `epoll_ctl` returns.
     pub(crate) fn watch(&self, port: Port, object: &Object, flags: EventFlags) -> Result<(), ObjectError> {
         let (Some(watcher), Some(descriptor)) = (&self.watcher, object.descriptor()) else { return Ok(()) };
-        let flags = if object.is_listening() { READING } else { flags };
         watcher.add(descriptor, port.token(), flags).map_err(|errno| object.error("epoll_ctl", errno))
     }
 
-    /// Watches an object that was attached. If it cannot be, the next turn ends the stream.
+    /// Watches an object that was attached. If that fails, the next turn ends the stream.
     pub(crate) fn watch_attached(&mut self, port: Port, object: &Object, flags: EventFlags) {
         if let Err(error) = self.watch(port, object, flags) {
             self.failed = Some(error.into());
         }
     }
 
-    /// Watches an object no more, which may go on elsewhere.
     pub(crate) fn unwatch(&self, object: &Object) {
         if let (Some(watcher), Some(descriptor)) = (&self.watcher, object.descriptor()) {
             watcher.remove(descriptor);
@@ -135,22 +125,22 @@ impl Shared {
     }
 }
 
-/// What a turn may move, in bytes, in and out counted alike.
+/// Allowance of a turn in bytes, in and out counted alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     allowance: u64,
-    /// The turn is over when so much has moved.
+    /// The turn is over when this much has moved.
     end: u64,
     /// Bytes that moved, in this turn and before.
     moved: u64,
     /// Bytes that turns were charged for: what is written between two turns is charged to the next.
     charged: u64,
-    /// How often each byte that is read leaves.
+    /// Outputs that get each byte.
     copies: u64,
 }
 
-/// Most bytes of one call, and fewest. By reference, half a mebibyte moves in some 200 microseconds; in calls
-/// of an eighth it takes a quarter more processor time.
+/// Most bytes of one call, and fewest. Without copies, half a mebibyte moves in some 200 microseconds; in
+/// calls of an eighth it takes a quarter more processor time.
 const MOST: usize = 1 << 20;
 const LEAST: usize = 512 << 10;
 const PAGE: usize = 4096;
@@ -160,7 +150,7 @@ impl Turn {
         (self.allowance, self.end) = (allowance, self.charged.saturating_add(allowance));
     }
 
-    /// Ends the turn; returns what it is charged for.
+    /// Ends the turn; returns its charge.
     pub(crate) fn charge(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.charged, self.moved);
         self.moved - before
@@ -170,7 +160,6 @@ impl Turn {
         self.moved += bytes;
     }
 
-    /// Returns whether the turn has moved what it may.
     pub(crate) fn is_over(&self) -> bool {
         self.moved >= self.end
     }
@@ -179,10 +168,10 @@ impl Turn {
         self.copies = copies as u64;
     }
 
-    /// How many bytes may be read: each counts when it comes, and when each output has it.
+    /// Most bytes to read: each counts when it comes, and when each output has it.
     pub(crate) fn room(&self) -> usize {
         let left = self.end.saturating_sub(self.moved) / (1 + self.copies);
-        // A rate may leave little. What is left of a whole turn is exceeded rather than cut in pieces.
+        // A rate may leave little. The rest of a whole turn is exceeded rather than divided.
         let least = if self.allowance >= TURN_BYTES { LEAST } else { PAGE };
         usize::try_from(left).unwrap_or(MOST).clamp(least, MOST)
     }

@@ -1,7 +1,7 @@
-//! Spread, the third part of a stream: which outputs get the next bytes, by the pattern.
+//! Spread, the third part of a stream: the outputs of the next bytes, by the pattern.
 //!
-//! [`Spread::target`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
-//! copies ([`Spread::place`]) and the zero-copy route alike.
+//! [`Spread::recipients`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
+//! copies ([`Spread::distribute`]) and the zero-copy route alike.
 
 mod pattern;
 
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::error::StreamError;
-use crate::intake::GoingBy;
+use crate::intake::{GoingBy, LARGE};
 use crate::outputs::{Outputs, Removed};
 use crate::port::Port;
 use crate::record::Run;
@@ -18,21 +18,17 @@ use crate::shared::Shared;
 use crate::turns::Turns;
 pub use pattern::OutputPattern;
 
-/// Parts of stripes that are smaller than this are copied: many leave in one call then, which costs less than
-/// two calls for each.
-const LARGE: usize = 32 * 1024;
-
-/// Runs that wait for room, and the state of the pattern.
 pub(crate) struct Spread {
     state: State,
     /// Handled, and waiting for room.
     pub(crate) pending: VecDeque<Run>,
     /// The rest of a record is dropped: the output that had its beginning is gone.
     is_skipping: bool,
-    dropped_bytes: u64,
+    /// Bytes that were dropped because the output that had the beginning of their record is gone.
+    pub(crate) dropped_bytes: u64,
 }
 
-/// Where a stream is in its pattern.
+/// State of the pattern.
 #[derive(Debug)]
 enum State {
     Turns(Turns),
@@ -42,7 +38,7 @@ enum State {
         left: usize,
     },
     Mirror,
-    /// The output that got the beginning of the record that goes by.
+    /// The output that got the beginning of the current record.
     Capacity {
         chosen: Option<Port>,
     },
@@ -51,10 +47,10 @@ enum State {
 
 /// The outputs that get the next bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct Recipients {
     /// Their places.
     pub(crate) outputs: Range<usize>,
-    /// So many bytes are theirs at most.
+    /// Most bytes for them.
     pub(crate) bytes: usize,
 }
 
@@ -91,24 +87,18 @@ impl Spread {
         matches!(self.state, State::Shares(_))
     }
 
-    /// How often each byte leaves.
+    /// Number of outputs that get each byte.
     pub(crate) fn copies(&self, outputs: &Outputs) -> usize {
         if self.is_mirror() { outputs.len() } else { 1 }
     }
 
-    /// Bytes that were dropped because the output that had the beginning of their record is gone.
-    pub(crate) fn dropped_bytes(&self) -> u64 {
-        self.dropped_bytes
-    }
-
-    /// Bytes that wait for room.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.iter().map(|run| run.bytes.len()).sum()
     }
 
     /// The outputs whose turn it is; None if there is none, or one of several has to be waited for. The same
     /// until [`Spread::advance`] or outputs come or go.
-    pub(crate) fn target(&mut self, outputs: &Outputs, now_us: u64) -> Option<Target> {
+    pub(crate) fn recipients(&mut self, outputs: &Outputs, now_us: u64) -> Option<Recipients> {
         let count = outputs.len();
         if count == 0 {
             return None;
@@ -120,14 +110,14 @@ impl Spread {
             State::Capacity { chosen: Some(port) } => (one(outputs.place_of(*port)?), usize::MAX),
             State::Capacity { chosen: None } => (one(outputs.least_loaded(now_us)?), usize::MAX),
         };
-        Some(Target { outputs, bytes })
+        Some(Recipients { outputs, bytes })
     }
 
-    /// The target gets so many bytes. `record_ends` says whether a record of the input ends with them; None
-    /// if it has no records. Returns the same of what the outputs get.
+    /// Notes bytes for the recipients. `record_ends` says whether a record of the input ends with them; None
+    /// if it has no records. Returns the same for the outputs.
     pub(crate) fn advance(
         &mut self,
-        target: &Target,
+        recipients: &Recipients,
         bytes: usize,
         record_ends: Option<bool>,
         outputs: &Outputs,
@@ -144,21 +134,22 @@ impl Spread {
             }
             (State::Turns(turns), Some(true)) => turns.taken(),
             (State::Capacity { chosen }, Some(ends)) => {
-                *chosen = (!ends).then(|| outputs.port(target.outputs.start));
+                *chosen = (!ends).then(|| outputs.current[recipients.outputs.start].port);
             }
             _ => {}
         }
         record_ends
     }
 
-    /// Hears of outputs that are gone since it last did.
+    /// Handles outputs that are gone since the last call.
     pub(crate) fn follow(&mut self, outputs: &mut Outputs) {
         for removed in outputs.take_removed() {
             self.note_removed(&removed);
         }
     }
 
-    /// The rest of a record that the output alone had the beginning of is of no use to another.
+    /// Handles one that is gone. The rest of a record of which it alone had the beginning is of no use to
+    /// another.
     fn note_removed(&mut self, removed: &Removed) {
         let Removed { place, port, within_record } = *removed;
         match &mut self.state {
@@ -175,12 +166,12 @@ impl Spread {
         self.is_skipping |= within_record && !matches!(self.state, State::Mirror | State::Bytes { .. });
     }
 
-    /// Gives what is pending to outputs as far as they have room. Returns whether anything was done.
-    pub(crate) fn place(&mut self, outputs: &mut Outputs, shared: &mut Shared, now_us: u64) -> bool {
+    /// Gives pending runs to outputs as far as they have room. Returns whether anything was done.
+    pub(crate) fn distribute(&mut self, outputs: &mut Outputs, shared: &mut Shared, now_us: u64) -> bool {
         let mut progressed = false;
         while let Some(run) = self.pending.pop_front() {
             let before = run.bytes.len();
-            if let Some(rest) = self.place_run(run, outputs, shared, now_us) {
+            if let Some(rest) = self.distribute_run(run, outputs, shared, now_us) {
                 progressed |= rest.bytes.len() < before;
                 self.pending.push_front(rest);
                 break;
@@ -190,8 +181,8 @@ impl Spread {
         progressed
     }
 
-    /// Gives a run to outputs; returns what had no room.
-    fn place_run(
+    /// Gives a run to outputs; returns the rest that had no room.
+    fn distribute_run(
         &mut self,
         mut run: Run,
         outputs: &mut Outputs,
@@ -206,16 +197,17 @@ impl Spread {
         }
         loop {
             self.follow(outputs);
-            let target = self.target(outputs, now_us).filter(|target| !outputs.block(&target.outputs));
-            let Some(target) = target else { return Some(run) };
+            let recipients =
+                self.recipients(outputs, now_us).filter(|recipients| !outputs.block(&recipients.outputs));
+            let Some(recipients) = recipients else { return Some(run) };
             if self.divides_bytes() && run.bytes.is_empty() {
                 return None; // the end of a record says nothing here
             }
-            let part = self.take_part(&mut run, &target, outputs);
+            let part = self.take_part(&mut run, &recipients, outputs);
             match &mut self.state {
                 State::Mirror => self.mirror(&part, outputs, shared),
                 State::Shares(_) => self.share(&part, outputs, shared),
-                _ => outputs.offer(target.outputs.start, part, shared),
+                _ => outputs.offer(recipients.outputs.start, part, shared),
             }
             if run.is_used_up() {
                 return None;
@@ -223,12 +215,12 @@ impl Spread {
         }
     }
 
-    /// Takes from a run what the target gets, which has had its turn then.
-    fn take_part(&mut self, run: &mut Run, target: &Target, outputs: &Outputs) -> Run {
+    /// Takes the part of a run for the recipients, which have had their turn then.
+    fn take_part(&mut self, run: &mut Run, recipients: &Recipients, outputs: &Outputs) -> Run {
         if let State::Bytes { unit, .. } = &self.state {
-            let begins = target.bytes == *unit;
-            let bytes = run.bytes.split_to(target.bytes.min(run.bytes.len()));
-            let ends = self.advance(target, bytes.len(), None, outputs) == Some(true);
+            let begins = recipients.bytes == *unit;
+            let bytes = run.bytes.split_to(recipients.bytes.min(run.bytes.len()));
+            let ends = self.advance(recipients, bytes.len(), None, outputs) == Some(true);
             return Run::single(bytes, begins, ends);
         }
         let one_by_one = match self.state {
@@ -237,17 +229,17 @@ impl Spread {
             _ => false,
         };
         let part = run.take_records(if one_by_one { 1 } else { usize::MAX });
-        self.advance(target, part.bytes.len(), Some(part.ends), outputs);
+        self.advance(recipients, part.bytes.len(), Some(part.ends), outputs);
         part
     }
 
     fn mirror(&mut self, run: &Run, outputs: &mut Outputs, shared: &mut Shared) {
-        if !run.begins && !outputs.any_within_record() {
+        if !run.begins && !outputs.current.iter().any(|output| output.within_record) {
             self.dropped_bytes += run.bytes.len() as u64; // the outputs that had its beginning are gone
         }
         for place in (0..outputs.len()).rev() {
-            // One that came in the middle of a record waits for the next.
-            if run.begins || outputs.is_within_record(place) {
+            // An output that came within a record waits for the next.
+            if run.begins || outputs.current[place].within_record {
                 outputs.offer(place, run.clone(), shared);
             }
         }
@@ -258,7 +250,7 @@ impl Spread {
             // An output that took nothing may have been disconnected after the last record.
             let count = outputs.len();
             let State::Shares(splitter) = &mut self.state else { return };
-            let threshold = splitter.threshold();
+            let threshold = splitter.threshold;
             if count < usize::from(threshold) {
                 self.dropped_bytes += piece.bytes.len() as u64;
                 shared.fail(StreamError::TooFewOutputs { outputs: count, threshold });
@@ -271,13 +263,15 @@ impl Spread {
         }
     }
 
-    /// Returns whether bytes may go to the outputs without being copied.
+    /// Returns whether the pattern allows the zero-copy route.
     pub(crate) fn can_zero_copy(&mut self, outputs: &mut Outputs, going_by: GoingBy) -> bool {
         self.follow(outputs);
         let GoingBy { is_unframed, is_within } = going_by;
         let as_they_come = match &self.state {
-            // One that came in the middle of a record must not get the rest of it.
-            State::Mirror if !is_unframed => outputs.all_within_record(is_within),
+            // One that came within a record must not get the rest of it.
+            State::Mirror if !is_unframed => {
+                outputs.current.iter().all(|output| output.within_record == is_within)
+            }
             State::Mirror => true,
             State::Turns(_) | State::Capacity { .. } => !is_unframed || outputs.len() == 1,
             State::Bytes { unit, .. } => *unit >= LARGE,

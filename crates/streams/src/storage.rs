@@ -1,4 +1,4 @@
-//! Jobs of a stream that may block: files read ahead and written. An engine runs them on its pool.
+//! Storage jobs: files read ahead and written. An engine runs them on its pool.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use wirepath_datapath::Pipe;
 use wirepath_engine::catch_panic;
 
-use crate::object::{Batch, Cold, Target};
+use crate::object::{Batch, Cold, WriteTarget};
 use crate::port::Port;
 
 /// A job that may block, and the input or output that waits for it.
@@ -18,41 +18,37 @@ pub(crate) struct StorageJob {
 pub(crate) enum Job {
     Warm(Cold),
     Write(Batch),
-    /// What is in a pipe.
     Drain {
         pipe: Pipe,
-        target: Target,
+        target: WriteTarget,
     },
     #[cfg(test)]
     Panic,
 }
 
-/// The result of a [`StorageJob`].
 pub(crate) struct Stored {
     pub(crate) port: Port,
-    /// Bytes that were written, also if it failed then; or up to where a file is in memory.
+    /// Bytes that were written, also before an error; or the byte up to which a file is in memory.
     pub(crate) bytes: u64,
     pub(crate) result: Result<(), Failure>,
     pub(crate) pipe: Option<Pipe>,
 }
 
-/// Why a job failed.
 pub(crate) enum Failure {
     Storage(Errno),
-    /// With this message: a bug, of which nobody can tell how far it came.
+    /// A bug: the bytes written are unknown.
     Panic(String),
 }
 
 #[cfg(test)]
 impl Stored {
-    /// Nothing came of it.
     pub(crate) fn failed(port: Port, errno: Errno) -> Stored {
         Stored { port, bytes: 0, result: Err(Failure::Storage(errno)), pipe: None }
     }
 }
 
 impl StorageJob {
-    /// Does it. Its stream waits for the answer, so a panic is one as well.
+    /// Runs the job. Its stream waits for the result, so a panic is one as well.
     pub(crate) fn run(self) -> Stored {
         let StorageJob { port, job } = self;
         let (bytes, result, pipe) = match catch_panic(|| job.run()) {
@@ -64,7 +60,6 @@ impl StorageJob {
 }
 
 impl Job {
-    /// What [`Stored`] says of it.
     fn run(self) -> (u64, io::Result<()>, Option<Pipe>) {
         match self {
             Job::Warm(cold) => {

@@ -1,13 +1,13 @@
-//! A stream: its four parts, and one turn of moving what can be moved.
+//! A stream: its four parts, and one turn of moving bytes.
 //!
 //! A record goes from the [intake](crate::intake), its inputs in an order, through the [chain](crate::chain)
-//! of handlers and the
-//! [spread](crate::spread), which gives it to outputs by a pattern, to the [outputs](crate::outputs). Bytes
-//! that nobody looks at take the [zero-copy route](crate::zero_copy) from inputs to outputs.
+//! of handlers and the [spread](crate::spread), which gives it to outputs by a pattern, to the
+//! [outputs](crate::outputs). Bytes that no handler sees may take the [zero-copy route](crate::zero_copy)
+//! from inputs to outputs.
 //!
-//! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to
-//! [act](Stream::act), and says what it waits for. What tells and asks is an engine: [`Stream::run`] on the
-//! caller's thread, or [`Stream::start`].
+//! A stream never blocks. An engine tells it which ports are [ready](Stream::note_ready), gives it turns
+//! ([`Stream::act`]), and waits as their results say: [`Stream::run`] on the caller's thread, or
+//! [`Stream::start`].
 
 mod attach;
 mod build;
@@ -37,7 +37,7 @@ use crate::record::Run;
 use crate::shared::{DeferredDrop, READING, Shared};
 use crate::spread::Spread;
 use crate::storage::{Failure, StorageJob, Stored};
-use crate::zero_copy::Parts;
+use crate::zero_copy::StreamParts;
 
 /// Data on its way from inputs through handlers to outputs.
 pub struct Stream {
@@ -46,46 +46,42 @@ pub struct Stream {
     spread: Spread,
     outputs: Outputs,
     shared: Shared,
-    /// Inputs and outputs that connections are awaited for.
+    /// Inputs and outputs that listen.
     listening: Listening,
-    /// Whether inputs have, or had, records that are datagrams as they came, which outputs of datagrams do
-    /// not join.
+    /// Inputs have, or had, records that are datagrams as they came, which outputs of datagrams do not join.
     keeps_datagrams: bool,
-    /// Whether inputs have, or had, datagrams: then records that handlers refuse are dropped.
+    /// Inputs have, or had, datagrams: then records that handlers refuse are dropped.
     takes_datagrams: bool,
     next_port: u64,
     /// A connection that has failed, if that is to end the stream.
     broken: Option<Port>,
-    /// Handlers and outputs were told that nothing more comes.
+    /// Handlers and outputs were told the end.
     is_finishing: bool,
     processor_ns: Option<u64>,
-    /// What handlers make of a run; empty otherwise.
+    /// Output of handlers for a run; empty otherwise.
     made: Vec<Run>,
 }
 
 /// The result of a turn.
 #[derive(Debug)]
 pub(crate) enum Acted {
-    /// There is more to do at once.
     More,
     /// Nothing to do until something becomes ready.
     Wait,
     /// Nothing to do until peers have acknowledged what they were sent. An output's descriptor becomes ready
-    /// when its peer has acknowledged all; a peer that acknowledges nothing has to be looked at again.
+    /// when its peer has acknowledged all; stalls are sampled.
     Deliver,
-    /// The stream is over.
     Ended(Result<(), StreamError>),
 }
 
 impl Stream {
-    /// The parts that the zero-copy route joins.
-    fn parts(&mut self) -> Parts<'_> {
+    fn parts(&mut self) -> StreamParts<'_> {
         let Stream { intake, chain, spread, outputs, shared, .. } = self;
-        Parts { intake, chain, spread, outputs, shared }
+        StreamParts { intake, chain, spread, outputs, shared }
     }
 
-    /// Hands a run on from the intake: handlers see it, and what they make waits for room. Nothing goes
-    /// behind a record at which a handler failed.
+    /// Passes a run from the intake through the handlers to the spread. Nothing follows a record at which a
+    /// handler failed.
     fn handle(chain: &mut Chain, spread: &mut Spread, made: &mut Vec<Run>, run: Run, shared: &mut Shared) {
         if chain.is_empty() {
             return spread.pending.push_back(run);
@@ -103,49 +99,42 @@ impl Stream {
         port
     }
 
-    /// The object of an input or output.
     fn object(&self, port: Port) -> Option<&Object> {
         let inputs = self.intake.inputs.iter().map(|input| (input.port, &input.object));
         let outputs = self.outputs.all().map(|output| (output.port, &output.object));
         inputs.chain(outputs).find(|(of_object, _)| *of_object == port).map(|(_, object)| object)
     }
 
-    /// An input may have something now, or an output room. Saying so of what has not is harmless.
+    /// Notes that an input may be read, or an output written. Harmless if it may not.
     pub(crate) fn note_ready(&mut self, port: Port) {
         if !self.intake.note_ready(port) && !self.listening.note_ready(port) {
             self.outputs.note_ready(port, &self.shared);
         }
     }
 
-    /// The connection of an input has urgent data.
     pub(crate) fn note_urgent(&mut self, port: Port) {
         self.intake.note_urgent(port);
     }
 
     /// Bytes that were read, and bytes that outputs took.
     pub(crate) fn moved_bytes(&self) -> (u64, u64) {
-        (self.intake.counts().bytes, self.outputs.taken_bytes())
+        (self.intake.counts.bytes, self.outputs.taken_bytes)
     }
 
-    /// A turn was measured, and took so much of a processor.
     pub(crate) fn note_processor_ns(&mut self, used_ns: u64) {
         self.processor_ns = Some(self.processor_ns.unwrap_or(0) + used_ns);
     }
 
-    /// What is to be dropped where that may take long.
     pub(crate) fn take_deferred_drops(&mut self) -> Vec<DeferredDrop> {
         std::mem::take(&mut self.shared.deferred_drops)
     }
 
-    /// Jobs that may block. Whoever runs them says with [`Stream::stored`] what came of each.
+    /// Takes jobs that may block, whose results go to [`Stream::stored`].
     pub(crate) fn take_storage(&mut self) -> impl Iterator<Item = StorageJob> {
         self.shared.storage.drain(..)
     }
 
-    /// A storage job is done.
-    ///
-    /// # Errors
-    /// What ends the stream: that the job failed, or what had failed before.
+    /// Handles the result of a storage job. An error ends the stream: that of the job, or an earlier one.
     pub(crate) fn stored(&mut self, stored: Stored, now_us: u64) -> Result<(), StreamError> {
         // Callbacks may panic.
         let noted = catch_panic(|| self.note_stored(stored, now_us));
@@ -173,19 +162,17 @@ impl Stream {
         }
     }
 
-    /// Returns whether a storage job of it runs.
     pub(crate) fn waits_for_storage(&self) -> bool {
         self.intake.waits_for_storage() || self.is_writing()
     }
 
-    /// Returns whether a storage job of it writes.
     pub(crate) fn is_writing(&self) -> bool {
-        self.outputs.are_writing()
+        self.outputs.all().any(|output| output.busy)
     }
 
-    /// Waits for all descriptors by `watcher`, also those that are attached later.
+    /// Watches all descriptors, also those that are attached later.
     pub(crate) fn watch(&mut self, watcher: Watcher) -> Result<(), StreamError> {
-        // Kept first: what was added before one could not be is removed again when the stream ends.
+        // First: what was added before an error is removed when the stream ends.
         self.shared.watcher = Some(watcher);
         let inputs = self.intake.inputs.iter().map(|input| (input.port, &input.object));
         for (port, object) in inputs.chain(self.listening.objects()) {
@@ -194,7 +181,7 @@ impl Stream {
         Ok(self.outputs.watch(&self.shared)?)
     }
 
-    /// Waits by the watcher no more. Whoever waits next is not told what was ready before, so all is tried.
+    /// Ends the watch. The next engine or caller is not told of earlier events, so all is tried.
     pub(crate) fn unwatch(&mut self) {
         self.unwatch_all();
         self.shared.watcher = None;
@@ -203,7 +190,7 @@ impl Stream {
         self.outputs.forget_readiness();
     }
 
-    /// Closes connections, so that their peers see it now. The rest may take long to be closed.
+    /// Closes connections, so that their peers see it now. Other objects may block when they are closed.
     pub(crate) fn close_connections(&mut self) {
         self.unwatch();
         let inputs = self.intake.inputs.iter_mut().map(|input| &mut input.object);
@@ -222,7 +209,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.give_back();
-        // A descriptor that was duplicated would stay in epoll after it is closed here.
+        // A duplicated descriptor would stay in epoll after it is closed here.
         self.unwatch_all();
     }
 }

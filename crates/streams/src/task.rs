@@ -17,28 +17,28 @@ use crate::progress::StreamProgress;
 use crate::storage::Stored;
 use crate::stream::{Acted, Stream, StreamStatus};
 
-/// When storage jobs are offered again that the pool had no room for, in microseconds.
+/// Time until storage jobs are offered again that the pool had no room for, in microseconds.
 const RETRY_US: u64 = 1000;
 
-/// How a stream is to be run.
+/// Options of a stream on an engine.
 #[derive(Default)]
 pub struct StreamOptions {
     /// The engine thread, the class and the rate. The rate limits what the stream reads.
     pub placement: Placement,
-    /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): how long after it became ready the
-    /// stream should have had its turn, in microseconds. Of the streams that are ready, the one with the
-    /// earliest deadline has the next turn; streams without a deadline come last.
+    /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): time from ready to the end of the turn,
+    /// in microseconds. Of the ready streams, the one with the earliest deadline has the next turn; streams
+    /// without a deadline come last.
     pub deadline_us: Option<u64>,
     /// Called once, on the engine thread, when the stream has ended; must not block.
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
 }
 
-/// How a stream ended.
+/// End of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamEnd {
     /// The error that ended it, if it did not end well.
     pub result: Result<(), StreamError>,
-    /// What it had done.
+    /// Its last status.
     pub status: StreamStatus,
 }
 
@@ -49,22 +49,21 @@ pub struct RunningStream {
     progress: Arc<StreamProgress>,
 }
 
-/// Where a stream's end is found.
+/// The end of a stream, for threads that wait for it.
 #[derive(Default)]
 struct Ending {
     end: Mutex<Option<StreamEnd>>,
     has_ended: Condvar,
 }
 
-/// A stream as its engine thread runs it.
 struct StreamTask {
     stream: Box<Stream>,
     deadline_us: Option<u64>,
     /// Storage jobs that the pool had no room for yet.
     jobs: VecDeque<Job>,
-    /// Who takes the stream back, when no storage job of it runs any more.
+    /// Receiver of the stream that is taken back, when no storage job of it runs any more.
     taker: Option<Sender<Box<Stream>>>,
-    /// The stream is over, but what is being written for it is not: how much that is will be known then.
+    /// The end of a stream for which a storage job still writes: only then the volume is known.
     result: Option<Result<(), StreamError>>,
     on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
     ending: Arc<Ending>,
@@ -91,8 +90,8 @@ impl Stream {
 }
 
 impl RunningStream {
-    /// Stops the stream (`stopstream`). What was read and has not left is lost; how much that is, the status
-    /// says that [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing, [take it
+    /// Stops the stream (`stopstream`). Bytes that were read and have not left are lost and counted in the
+    /// status that [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing, [take it
     /// back](RunningStream::take_back).
     pub fn stop(&self) {
         self.task.stop();
@@ -100,10 +99,10 @@ impl RunningStream {
 
     /// Takes the stream off its engine thread between two turns, with all that it read and has not sent.
     /// Nothing is lost: it continues when it is [started](Stream::start) again, on any engine, or
-    /// [run](Stream::run). Waits for what is being written to files. [`StreamOptions::on_end`] is not called.
+    /// [run](Stream::run). Waits for storage jobs. [`StreamOptions::on_end`] is not called.
     ///
     /// # Errors
-    /// If the stream is over: how it ended.
+    /// The end of the stream, if it is over.
     pub fn take_back(self) -> Result<Stream, Box<StreamEnd>> {
         let (sender, receiver) = channel();
         self.task.with(move |task, context| {
@@ -116,15 +115,11 @@ impl RunningStream {
     /// Waits until the stream has ended (`waitstream`).
     pub fn wait(&self) -> StreamEnd {
         let mut end = self.ending.end.lock();
-        loop {
-            if let Some(end) = &*end {
-                return end.clone();
-            }
-            self.ending.has_ended.wait(&mut end);
-        }
+        self.ending.has_ended.wait_while(&mut end, |end| end.is_none());
+        end.clone().expect("the end was waited for")
     }
 
-    /// Waits until the stream has ended, at most so long.
+    /// Waits until the stream has ended, at most `limit`.
     pub fn wait_for(&self, limit: Duration) -> Option<StreamEnd> {
         let mut end = self.ending.end.lock();
         self.ending.has_ended.wait_while_for(&mut end, |end| end.is_none(), limit);
@@ -136,13 +131,12 @@ impl RunningStream {
         self.ending.end.lock().is_some()
     }
 
-    /// How much the stream moved and when it last did: reading it costs the engine thread nothing. Outlives
-    /// the handle.
+    /// Progress of the stream: reading it costs the engine thread nothing. Outlives the handle.
     pub fn progress(&self) -> &Arc<StreamProgress> {
         &self.progress
     }
 
-    /// What the stream did so far. Waits for the engine thread.
+    /// Status so far. Waits for the engine thread.
     pub fn status(&self) -> StreamStatus {
         let (sender, receiver) = channel();
         // If nobody receives it, nobody needs it.
@@ -159,8 +153,8 @@ impl RunningStream {
         });
     }
 
-    /// Limits what the stream may read, from now on (`setstreamoption`); None is no limit of its own. Of what
-    /// it has read, no more than the new burst counts against the new rate.
+    /// Limits what the stream may read, from now on (`setstreamoption`). Of what it has read, no more than
+    /// the new burst counts against the new rate.
     pub fn set_rate(&self, rate: Option<Rate>) {
         self.task.with(move |_, context| context.set_rate(rate, now_us()));
     }
@@ -263,8 +257,8 @@ impl Task for StreamTask {
 }
 
 impl StreamTask {
-    /// Requests a turn. What is left after a turn is due as if it had come then: a stream with much to do
-    /// does not delay others by that.
+    /// Requests a turn. The rest after a turn is due as if it had come then: a stream with much to do does
+    /// not delay others.
     fn request_turn(&self, context: &mut Context<'_>) {
         match self.deadline_us {
             Some(deadline_us) => context.request_turn_by(now_us().saturating_add(deadline_us)),
@@ -272,13 +266,12 @@ impl StreamTask {
         }
     }
 
-    /// Shows others how far the stream came.
     fn note_progress(&self, now_us: u64) {
         let (bytes_in, bytes_out) = self.stream.moved_bytes();
         self.progress.note(bytes_in, bytes_out, now_us);
     }
 
-    /// Gives the pool what may block.
+    /// Gives storage jobs to the pool.
     fn submit_storage(&mut self, context: &mut Context<'_>) {
         let task = context.handle::<StreamTask>();
         let jobs = self.stream.take_storage().map(|storage| {
@@ -297,7 +290,6 @@ impl StreamTask {
         }
     }
 
-    /// A storage job is done.
     fn stored(&mut self, stored: Stored, context: &mut Context<'_>) {
         let stored = self.stream.stored(stored, now_us());
         match (self.result.take(), stored) {
@@ -308,15 +300,14 @@ impl StreamTask {
         }
     }
 
-    /// Gives the stream to who takes it back, unless storage jobs of it still run.
+    /// Gives the stream back, unless storage jobs of it still run.
     fn give_back_when_idle(&mut self, context: &mut Context<'_>) {
         if !self.stream.waits_for_storage() {
             context.end();
         }
     }
 
-    /// Ends the stream when what is being written for it is written, or could not be: otherwise nobody would
-    /// know how much of it was.
+    /// Ends the stream when its storage jobs have written, or failed: only then the volume is known.
     fn end_with(&mut self, result: Result<(), StreamError>, context: &mut Context<'_>) {
         self.submit_storage(context);
         self.result.get_or_insert(result);
@@ -326,10 +317,10 @@ impl StreamTask {
         }
     }
 
-    /// Tells whoever waits how the stream ended.
+    /// Sends the end of the stream to those that wait for it.
     fn conclude(&mut self) {
         let result = self.result.take().unwrap_or(Err(StreamError::Stopped));
-        // A handler that panicked may do so again when it is asked for its report.
+        // A handler that panicked may do so again in its report.
         self.stream.give_back();
         let status = catch_panic(|| self.stream.status()).unwrap_or_default();
         let end = StreamEnd { result, status };

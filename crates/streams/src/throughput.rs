@@ -1,5 +1,3 @@
-//! Throughput: a moving average.
-
 /// Throughput: an exponentially weighted moving average of bytes. A byte of a second ago counts 1/e.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Throughput {
@@ -19,7 +17,7 @@ impl Throughput {
         self.bytes * (-past_s).exp()
     }
 
-    /// How long what waits at `now_us` will take, in seconds or so, to compare outputs by.
+    /// Estimated time in seconds to send the bytes that wait, to compare outputs.
     pub(crate) fn wait_s(&self, waiting: usize, now_us: u64) -> f64 {
         waiting as f64 / (self.bytes_per_second(now_us) + 1.0)
     }

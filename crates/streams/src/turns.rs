@@ -1,26 +1,25 @@
-//! Whose turn it is: the KStreams paper's polling order of inputs, and pushing order of outputs (section
-//! 3.1).
+//! Turns: the KStreams paper's polling order of inputs, and pushing order of outputs (section 3.1).
 //!
-//! Round robin and random order wait for the input whose turn it is. So what was striped over outputs is put
-//! together again by an input order of the same kind: round robin undoes round robin, and a random order
-//! undoes a random pattern with the same seed.
+//! Round robin and random order wait for the input whose turn it is. So an input order undoes an output
+//! pattern of the same kind: round robin that of stripes, and a random order that of a random pattern with
+//! the same seed.
 
 use wirepath_media::random::Random;
 
-/// Chooses among members, which are inputs or outputs, in the order in which they were attached. What a turn
-/// costs does not depend on how many there are.
+/// Chooses among members, which are inputs or outputs, in the order in which they were attached. The cost of
+/// a turn does not depend on their number.
 #[derive(Debug)]
 pub(crate) struct Turns {
     random: Option<Random>,
-    /// The slot of each member, ascending. At random, slots of members that are gone are drawn and passed
-    /// over: an input that has ended must not change what is drawn for the others. They are forgotten when
-    /// another comes, which does change it.
+    /// The slot of each member, ascending. At random, slots of members that are gone are drawn and skipped:
+    /// an input that has ended must not change what is drawn for the others. They are forgotten when another
+    /// comes, which does change it.
     slots: Vec<usize>,
     /// Slots, those of members that are gone among them.
     count: usize,
     /// The slot whose turn it is.
     next: usize,
-    /// True if `next` was drawn and not yet used.
+    /// `next` was drawn and not yet used.
     drawn: bool,
 }
 
@@ -33,8 +32,8 @@ impl Turns {
         Turns { random: Some(Random::new(seed)), ..Turns::round_robin() }
     }
 
-    /// The place of the member whose turn it is, of `members`, of which there is at least one. The answer
-    /// stays the same until the turn is [taken](Turns::taken) or members come or go.
+    /// The place of the member whose turn it is, of `members`, at least one. The same until the turn is
+    /// [taken](Turns::taken) or members come or go.
     pub(crate) fn current(&mut self, members: usize) -> usize {
         if members > self.slots.len() {
             self.welcome(members);
@@ -53,7 +52,6 @@ impl Turns {
         }
     }
 
-    /// The member whose turn it was had it.
     pub(crate) fn taken(&mut self) {
         self.drawn = false;
         self.next += 1;
@@ -69,7 +67,7 @@ impl Turns {
         self.drawn && self.slots.get(place) == Some(&self.next)
     }
 
-    /// The member at `place` is gone; those behind it move up.
+    /// Removes the member at `place`; those behind it move up.
     pub(crate) fn removed(&mut self, place: usize) {
         if place >= self.slots.len() {
             return;
@@ -86,7 +84,7 @@ impl Turns {
         }
     }
 
-    /// One more member is at `place`; those from there on move up. One behind all others need not be told of.
+    /// Inserts a member at `place`; those from there on move up. One behind all others need not be inserted.
     pub(crate) fn inserted(&mut self, place: usize) {
         let members = self.slots.len();
         if place >= members {
@@ -98,7 +96,7 @@ impl Turns {
         self.count = members + 1;
     }
 
-    /// There are more members than before: each has the slot of its place.
+    /// Adds members: each has the slot of its place.
     fn welcome(&mut self, members: usize) {
         if let (true, Some(place)) = (self.drawn, self.place()) {
             self.next = place;

@@ -1,6 +1,5 @@
-//! How much of a file is written, for readers that follow the writer.
+//! Write progress of a file, for readers that follow the writer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,14 +7,14 @@ use parking_lot::Mutex;
 use wirepath_engine::Waker;
 
 /// Write progress of a file. A stream that [writes the file](crate::Object::written) advances it; every
-/// [`Part::Following`](crate::Part::Following) is sent as far as that, waits there, and continues when there
+/// [`ObjectPart::Following`](crate::ObjectPart::Following) is sent up to there, waits, and continues when there
 /// is more. Any number of readers follow one writer, each from any offset and at its own speed. No reader
 /// delays the writer or another reader.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct WriteProgress {
     bytes: AtomicU64,
     has_failed: AtomicBool,
-    /// Locked once for each piece that is written (up to a megabyte), and by a reader that has caught up.
+    /// Locked once for each write (up to a megabyte), and by a reader that has caught up.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -37,7 +36,6 @@ impl WriteProgress {
         self.wake_readers();
     }
 
-    /// Advances by `bytes`.
     pub(crate) fn advance(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Release);
         self.wake_readers();
@@ -47,8 +45,8 @@ impl WriteProgress {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Wakes a reader once, when more than `known` bytes are written or the writer has failed. False if that
-    /// is so already.
+    /// Wakes a reader once, when more than `known` bytes are written or the writer has failed. Returns false
+    /// if that is so already.
     pub(crate) fn wake_beyond(&self, known: u64, waker: Waker) -> bool {
         let mut waiting = self.waiting.lock();
         // The writer locks this after it has advanced: what it writes from here on finds the waker.
@@ -61,16 +59,5 @@ impl WriteProgress {
 
     fn wake_readers(&self) {
         self.waiting.lock().drain(..).for_each(|waker| waker.wake());
-    }
-}
-
-impl fmt::Debug for WriteProgress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, has_failed) = (self.bytes(), self.has_failed());
-        formatter
-            .debug_struct("WriteProgress")
-            .field("bytes", &bytes)
-            .field("has_failed", &has_failed)
-            .finish()
     }
 }

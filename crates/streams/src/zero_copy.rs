@@ -1,10 +1,10 @@
-//! The zero-copy route: bytes that nobody looks at go from one descriptor to another, or to several, through
-//! pipes of the kernel, and are never copied to the program and back. From a file to a connection `sendfile`
-//! does it without a pipe.
+//! The zero-copy route: bytes that no handler sees go from one descriptor to another, or to several, through
+//! pipes of the kernel, and are never copied to the program and back. `sendfile` sends a file to a connection
+//! without a pipe.
 //!
-//! It is taken where the four parts of the stream allow it: inputs have no framing, or records of a large
-//! fixed size; there is no handler; the pattern gives whole bytes as they come; outputs wait. When that
-//! changes, what is in pipes leaves first.
+//! The four parts of the stream have to allow it: inputs have no framing, or records of a large fixed size;
+//! there is no handler; the pattern gives whole bytes as they come; outputs block. When that changes, what is
+//! in pipes leaves first.
 
 mod source;
 
@@ -18,18 +18,17 @@ use crate::object::{Kind, ObjectError};
 use crate::outputs::{Output, Outputs};
 use crate::record::Run;
 use crate::shared::Shared;
-use crate::spread::{Spread, Target};
-use crate::storage::{Job, StorageJob};
+use crate::spread::{Recipients, Spread};
 use source::Moved;
 
-/// More records are put into a pipe while it holds no more than this: half of what it takes.
+/// More records are put into a pipe while it holds at most this: half of its size.
 const GATHERED: usize = 512 * 1024;
 
-/// Bytes that pipes take unless set otherwise: 16 pages.
+/// Default size of a pipe: 16 pages.
 const USUAL: usize = 64 * 1024;
 
 /// The four parts of a stream, and what they share.
-pub(crate) struct Parts<'a> {
+pub(crate) struct StreamParts<'a> {
     pub(crate) intake: &'a mut Intake,
     pub(crate) chain: &'a Chain,
     pub(crate) spread: &'a mut Spread,
@@ -37,12 +36,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) shared: &'a mut Shared,
 }
 
-/// The way of the next bytes.
+/// Route of the next bytes.
 struct Route {
-    /// The place of the input.
     input: usize,
-    target: Target,
-    /// So many bytes go this way at most.
+    recipients: Recipients,
+    /// Most bytes for this route.
     bytes: usize,
 }
 
@@ -53,8 +51,8 @@ pub(crate) enum Fault {
     Output(usize, ObjectError),
 }
 
-impl Parts<'_> {
-    /// Returns whether what comes next need not be copied, once all that was read has left.
+impl StreamParts<'_> {
+    /// Returns whether the next bytes may take the route, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
         if !self.shared.may_zero_copy || !self.chain.is_empty() {
             return false;
@@ -64,24 +62,23 @@ impl Parts<'_> {
         self.spread.can_zero_copy(self.outputs, going_by) && self.outputs.can_zero_copy()
     }
 
-    /// Returns whether it need not be copied now.
+    /// Returns whether they may take it now.
     pub(crate) fn can_zero_copy(&mut self) -> bool {
-        self.spread.pending.is_empty() && self.outputs.outboxes_are_empty() && self.allow_zero_copy()
+        self.spread.pending.is_empty()
+            && self.outputs.current.iter().all(|output| output.outbox.is_empty())
+            && self.allow_zero_copy()
     }
 
-    /// Moves what outputs have room for, which have sent what they had. Returns whether anything was done. Of
-    /// records many are moved, each by a call, before the outputs send them.
-    ///
-    /// # Errors
-    /// If an output fails, and that ends the stream.
+    /// Moves as much as outputs have room for, which have sent what they had. Returns whether anything was
+    /// done. Many records are moved, each by a call, before the outputs send them. An error ends the stream.
     pub(crate) fn move_bytes(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        let enough = self.intake.counts().bytes + self.shared.turn.room() as u64;
+        let enough = self.intake.counts.bytes + self.shared.turn.room() as u64;
         let (mut progressed, mut is_idle) = (false, false);
-        while let Some(route) = self.next_route(now_us).filter(|_| self.intake.counts().bytes < enough) {
+        while let Some(route) = self.next_route(now_us).filter(|_| self.intake.counts.bytes < enough) {
             let moved = match self.move_by(&route, now_us) {
                 Ok(moved) => moved,
                 Err(Fault::Input(error) | Fault::Output(_, error)) if error.errno == Errno::INVAL => {
-                    // A terminal, or another thing that takes and gives only what is copied.
+                    // A terminal, or another descriptor without `splice`.
                     self.copy_from_now_on();
                     return Ok(true);
                 }
@@ -99,37 +96,37 @@ impl Parts<'_> {
                 break;
             }
         }
-        // Those of more outputs than the thread keeps pipes for would be closed, and opened again for
-        // whatever comes next.
+        // Pipes of more outputs than the thread keeps pipes for would be closed, and opened again for the
+        // next bytes.
         if is_idle && self.outputs.len() <= Pipe::KEPT {
             self.outputs.put_pipes_away();
         }
         Ok(progressed)
     }
 
-    /// The way of the next bytes; None if the input or an output whose turn it is has to be waited for.
+    /// The route of the next bytes; None if the input or an output whose turn it is has to be waited for.
     fn next_route(&mut self, now_us: u64) -> Option<Route> {
         self.spread.follow(self.outputs);
-        let target = self.spread.target(self.outputs, now_us)?;
+        let recipients = self.spread.recipients(self.outputs, now_us)?;
         let is_unframed = matches!(&self.intake.inputs[..], [alone] if alone.is_unframed());
         // To several outputs bytes go by `tee`, which takes all that a pipe has. Unframed bytes fill a pipe
         // at once.
-        let may_hold = if target.outputs.len() == 1 && !is_unframed { GATHERED } else { 0 };
+        let may_hold = if recipients.outputs.len() == 1 && !is_unframed { GATHERED } else { 0 };
         let is_free = |output: &Output| output.held() <= may_hold && !output.busy;
-        if !self.outputs.current[target.outputs.clone()].iter().all(is_free) {
+        if !self.outputs.current[recipients.outputs.clone()].iter().all(is_free) {
             return None;
         }
         let input = self.intake.next_ready()?;
         let record = self.intake.inputs[input].splitter.blind()?;
-        let bytes = target.bytes.min(record);
-        Some(Route { input, target, bytes })
+        let bytes = recipients.bytes.min(record);
+        Some(Route { input, recipients, bytes })
     }
 
     fn move_by(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
         if self.sends_file(route) {
             return self.send_file(route, now_us);
         }
-        if have_equal_pipes(&mut self.outputs.current[route.target.outputs.clone()]) {
+        if have_equal_pipes(&mut self.outputs.current[route.recipients.outputs.clone()]) {
             return self.fill_pipes(route);
         }
         // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room
@@ -138,7 +135,7 @@ impl Parts<'_> {
         Ok(Moved::Copied)
     }
 
-    /// From now on everything is copied; what is in pipes leaves first.
+    /// Leaves the route; what is in pipes leaves first.
     fn copy_from_now_on(&mut self) {
         self.shared.may_zero_copy = false;
         self.outputs.put_pipes_away();
@@ -146,14 +143,14 @@ impl Parts<'_> {
 
     /// Returns whether bytes go from a file straight to a connection.
     fn sends_file(&self, route: &Route) -> bool {
-        let outputs = &self.outputs.current[route.target.outputs.clone()];
+        let outputs = &self.outputs.current[route.recipients.outputs.clone()];
         self.spread.can_send_files(self.outputs)
             && matches!(self.intake.inputs[route.input].object.kind, Kind::File(_) | Kind::Parts(_))
             && matches!(outputs, [one] if matches!(one.object.kind, Kind::Stream(_)))
     }
 
     fn send_file(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
-        let place = route.target.outputs.start;
+        let place = route.recipients.outputs.start;
         // Without a pipe a byte takes half the time.
         let room = (2 * self.shared.turn.room()).min(route.bytes);
         let (input, output) = (&mut self.intake.inputs[route.input], &mut self.outputs.current[place]);
@@ -173,8 +170,8 @@ impl Parts<'_> {
 
     fn fill_pipes(&mut self, route: &Route) -> Result<Moved, Fault> {
         let room = self.shared.turn.room().min(route.bytes);
-        let place = route.target.outputs.start;
-        let (first, others) = self.outputs.current[route.target.outputs.clone()].split_at_mut(1);
+        let place = route.recipients.outputs.start;
+        let (first, others) = self.outputs.current[route.recipients.outputs.clone()].split_at_mut(1);
         let pipe = first[0].pipe().map_err(|error| Fault::Output(place, error))?;
         let moved = self.intake.inputs[route.input].fill_pipe(pipe, room).map_err(Fault::Input)?;
         match moved {
@@ -191,8 +188,7 @@ impl Parts<'_> {
         Ok(moved)
     }
 
-    /// A pipe had not room for all that is in the first, though it is of its size: outputs get the rest by a
-    /// copy, and so all that comes later.
+    /// Copies the rest to outputs whose pipes had no room for all that is in the first, and leaves the route.
     fn copy_the_rest(&mut self) -> Result<(), Fault> {
         self.shared.may_zero_copy = false;
         let outputs = &mut self.outputs.current;
@@ -207,8 +203,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Counts what came of moving. Returns whether there may be more to move before outputs send what they
-    /// have.
+    /// Counts what was moved. Returns whether there may be more to move before outputs send what they have.
     fn note_moved(&mut self, route: &Route, moved: Moved) -> bool {
         let input = &mut self.intake.inputs[route.input];
         match moved {
@@ -220,16 +215,12 @@ impl Parts<'_> {
                 input.readable = false;
                 return true; // another may have something
             }
-            Moved::Full => self.outputs.current[route.target.outputs.start].writable = false,
+            Moved::Full => self.outputs.current[route.recipients.outputs.start].writable = false,
             Moved::Wait => {}
             Moved::Copied => self.intake.note_zero_copy_over(route.input, false),
             Moved::End => self.intake.note_zero_copy_over(route.input, true),
-            Moved::Cold(cold) => {
-                input.busy = true;
-                self.shared.storage.push(StorageJob { port: input.port, job: Job::Warm(cold) });
-            }
-            Moved::Unwritten(progress, known) => {
-                if let Err(error) = input.await_writer(&progress, known, self.shared) {
+            Moved::Blocked(awaited) => {
+                if let Err(error) = input.wait_for(awaited, self.shared) {
                     self.intake.fail_input(route.input, error.into(), self.shared);
                 }
             }
@@ -237,23 +228,22 @@ impl Parts<'_> {
         false
     }
 
-    /// So many bytes went this way. Returns whether the turn is another's: a record, or a part of a stripe,
-    /// has ended.
+    /// Counts bytes of a route. Returns whether the turn is another's: a record, or a part of a stripe, has
+    /// ended.
     fn note_passed(&mut self, route: &Route, bytes: usize) -> bool {
-        let Route { input, target, .. } = route;
+        let Route { input, recipients, .. } = route;
         let record_ends = self.intake.note_passed(*input, bytes);
-        let part_ends = self.spread.advance(target, bytes, record_ends, self.outputs);
+        let part_ends = self.spread.advance(recipients, bytes, record_ends, self.outputs);
         if let Some(ends) = part_ends {
-            let outputs = &mut self.outputs.current[target.outputs.clone()];
+            let outputs = &mut self.outputs.current[recipients.outputs.clone()];
             outputs.iter_mut().for_each(|output| output.within_record = !ends);
         }
         record_ends == Some(true) || part_ends == Some(true)
     }
 }
 
-/// Gives every output a pipe. Returns whether all have one, of one size, and no smaller than pipes usually
-/// are: a user who has used up what he may have gets some of two pages, through which bytes cost more than by
-/// copying them.
+/// Gives every output a pipe. Returns whether all have one, of one size, and no smaller than the default: a
+/// user whose pages for pipes are used up gets pipes of two pages, which cost more than copies.
 fn have_equal_pipes(outputs: &mut [Output]) -> bool {
     let mut first = None;
     outputs.iter_mut().all(|output| {

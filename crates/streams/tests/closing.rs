@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamError, StreamOptions};
+use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamError, StreamOptions};
 
 /// Bytes of a file that fits no socket buffer.
 const LARGE: u64 = 1 << 30;
@@ -36,7 +36,7 @@ fn files_are_closed_by_the_pool_when_they_are_sent_and_when_they_are_not() {
         engine.pool().discard(Hold(held));
 
         let (socket, _peer) = UnixStream::pair().unwrap();
-        let part = Part::Extent { file: Arc::new(file), range: 0..length };
+        let part = ObjectPart::Extent { file: Arc::new(file), range: 0..length };
         let stream = StreamBuilder::default()
             .input(Object::parts("file", vec![part]), Framing::Whole)
             .output(Object::stream("socket", socket.into()).unwrap())

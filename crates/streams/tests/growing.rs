@@ -13,7 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{
-    Framing, Object, Part, RunningStream, Stream, StreamBuilder, StreamEnd, StreamOptions, WriteProgress,
+    Framing, Object, ObjectPart, RunningStream, Stream, StreamBuilder, StreamEnd, StreamOptions,
+    WriteProgress,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,12 +48,15 @@ impl Written {
         server.set_nonblocking(true).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let (tell, ended) = channel();
-        let following =
-            Part::Following { file: Arc::clone(&self.file), range, progress: Arc::clone(&self.progress) };
+        let following = ObjectPart::Following {
+            file: Arc::clone(&self.file),
+            range,
+            progress: Arc::clone(&self.progress),
+        };
         let parts = vec![
-            Part::Bytes(Bytes::from_static(b"head")),
+            ObjectPart::Bytes(Bytes::from_static(b"head")),
             following,
-            Part::Bytes(Bytes::from_static(b"tail")),
+            ObjectPart::Bytes(Bytes::from_static(b"tail")),
         ];
         let stream = StreamBuilder::default()
             .input(Object::parts("answer", parts), Framing::Whole)

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use wirepath_datapath::Mapping;
-use wirepath_engine::{Class, Engine, EngineOptions, Next, Placement, Policy, Rate, Round, Scheduler};
+use wirepath_engine::{Engine, EngineOptions, Placement, Rate};
 use wirepath_streams::handlers::{Checksum, Filter, Key, Open, Prefix, Seal};
 use wirepath_streams::{
     Collected, Framing, Handler, InputOrder, Late, Object, OutputOptions, OutputPattern, SHARE_HEADER,
@@ -405,57 +405,6 @@ fn an_engine_is_woken_by_data_and_space_and_tells_events() {
     assert_eq!(running.wait().result, Ok(()));
     let gone = |event: StreamEvent| matches!(event, StreamEvent::InputGone { name, .. } if name == "source");
     assert!(events.iter().any(gone));
-}
-
-/// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
-///
-/// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in
-/// part; time and events come in, actions go out.
-#[test]
-fn a_scheduler_weighs_classes() {
-    let class = |name: &str, priority, share| Class { name: name.to_owned(), priority, share, rate: None };
-    let classes = || vec![class("one", 0, 1), class("three", 1, 3)];
-    // What each class got of so many turns of a byte, if both always have more to do.
-    let moved = |policy, turns| {
-        let mut scheduler = Scheduler::new(policy, classes(), 1);
-        let mut moved = [0_u32; 2];
-        for stream in [0, 1] {
-            scheduler.add(stream, stream, None);
-            scheduler.ready(stream);
-        }
-        for now_us in 0..turns {
-            let Next::Act { stream, allowance } = scheduler.next(now_us) else { panic!("both are ready") };
-            moved[stream] += u32::try_from(allowance).unwrap();
-            scheduler.acted(stream, allowance, true, now_us);
-        }
-        moved
-    };
-    assert_eq!(moved(Policy::BestEffort, 100), [50, 50]);
-    assert_eq!(moved(Policy::Priority, 100), [0, 100]);
-    for round in [Round::Volume(8), Round::ProcessorTime(8)] {
-        assert_eq!(moved(Policy::FairShare { round, carry_percent: 0 }, 32_000), [8_000, 24_000]);
-    }
-
-    // One byte of its two is left unused in the first round: all of it, or nothing, may be used in the next.
-    for (carry_percent, expected) in [(100, 3), (0, 2)] {
-        let policy = Policy::FairShare { round: Round::Volume(8), carry_percent };
-        let mut scheduler = Scheduler::new(policy, classes(), 100);
-        (0..2).for_each(|stream| scheduler.add(stream, stream, None));
-        scheduler.ready(0);
-        assert_eq!(scheduler.next(0), Next::Act { stream: 0, allowance: 2 });
-        scheduler.acted(0, 1, false, 0);
-        scheduler.ready(1);
-        for _ in 0..2 {
-            assert_eq!(
-                scheduler.next(0),
-                Next::Act { stream: 1, allowance: 6 },
-                "alone, in a round after another"
-            );
-            scheduler.acted(1, 6, true, 0);
-        }
-        scheduler.ready(0);
-        assert_eq!(scheduler.next(0), Next::Act { stream: 0, allowance: expected });
-    }
 }
 
 fn engine() -> Engine {

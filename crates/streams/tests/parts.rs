@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamEnd, StreamOptions};
+use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
 
 /// Only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ fn stored(length: usize) -> (Arc<File>, Vec<u8>) {
 /// Sends `parts` to `server` and does something meanwhile; returns how the stream ended.
 fn send(
     server: &TcpStream,
-    parts: Vec<Part>,
+    parts: Vec<ObjectPart>,
     output_timeout: Duration,
     meanwhile: impl FnOnce(&Engine),
 ) -> StreamEnd {
@@ -56,11 +56,11 @@ fn bytes_and_extents_are_sent_without_copies_and_the_connection_stays_open() {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let (server, mut client) = connection();
     let parts = vec![
-        Part::Bytes(Bytes::from_static(b"head")),
-        Part::Extent { file: Arc::clone(&file), range: 1..4_999_999 },
-        Part::Bytes(Bytes::from_static(b"between")),
-        Part::Extent { file, range: 7..7 },
-        Part::Bytes(Bytes::new()),
+        ObjectPart::Bytes(Bytes::from_static(b"head")),
+        ObjectPart::Extent { file: Arc::clone(&file), range: 1..4_999_999 },
+        ObjectPart::Bytes(Bytes::from_static(b"between")),
+        ObjectPart::Extent { file, range: 7..7 },
+        ObjectPart::Bytes(Bytes::new()),
     ];
     let expected = [b"head", &bytes[1..4_999_999], b"between"].concat();
     let end = send(&server, parts, PATIENCE, |_| {
@@ -86,7 +86,8 @@ fn parts_are_copied_where_a_datagram_socket_takes_them() {
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
-    let parts = vec![Part::Bytes(Bytes::from_static(b"head")), Part::Extent { file, range: 1000..4000 }];
+    let parts =
+        vec![ObjectPart::Bytes(Bytes::from_static(b"head")), ObjectPart::Extent { file, range: 1000..4000 }];
     let mut stream = StreamBuilder::default()
         .input(Object::parts("answer", parts), Framing::Whole)
         .output(Object::datagrams("udp", sender.into(), None, Some(1000)).unwrap())
@@ -105,7 +106,7 @@ fn parts_are_copied_where_a_datagram_socket_takes_them() {
 fn a_file_that_ends_too_early_is_an_error() {
     let (file, _) = stored(1000);
     let (server, _client) = connection();
-    let end = send(&server, vec![Part::Extent { file, range: 0..2000 }], PATIENCE, |_| ());
+    let end = send(&server, vec![ObjectPart::Extent { file, range: 0..2000 }], PATIENCE, |_| ());
     assert_eq!(end.status.bytes_out, 1000);
     let error = end.result.unwrap_err().to_string();
     assert_eq!(error, "answer: reading a truncated file: No data available (os error 61)");
@@ -115,7 +116,8 @@ fn a_file_that_ends_too_early_is_an_error() {
 fn a_client_that_leaves_ends_the_stream() {
     let (file, _) = stored(50_000_000);
     let (server, client) = connection();
-    let end = send(&server, vec![Part::Extent { file, range: 0..50_000_000 }], PATIENCE, |_| drop(client));
+    let end =
+        send(&server, vec![ObjectPart::Extent { file, range: 0..50_000_000 }], PATIENCE, |_| drop(client));
     assert!(end.status.bytes_out < 50_000_000 && end.result.is_err(), "{end:?}");
 }
 
@@ -124,7 +126,7 @@ fn a_client_that_takes_nothing_ends_the_stream_after_the_output_timeout() {
     let (file, _) = stored(50_000_000);
     let (server, _client) = connection();
     let timeout = Duration::from_millis(50);
-    let end = send(&server, vec![Part::Extent { file, range: 0..50_000_000 }], timeout, |_| ());
+    let end = send(&server, vec![ObjectPart::Extent { file, range: 0..50_000_000 }], timeout, |_| ());
     let error = end.result.unwrap_err().to_string();
     assert_eq!(error, "client: sending: Connection timed out (os error 110)");
 }

@@ -11,15 +11,13 @@ use rustix::net::RecvFlags;
 pub enum From {
     /// A stream socket: what is there, without waiting.
     Socket,
-    /// A pipe, terminal or other stream: what is there; without waiting only if the descriptor is
-    /// non-blocking.
+    /// A pipe, terminal or other stream: what is there; may wait if the descriptor is blocking.
     Stream,
     /// A file, at this offset.
     File(u64),
 }
 
-/// Less spare capacity than this is not read into: what comes in small pieces shares a block, what comes in
-/// large ones gets one.
+/// Least spare capacity that is read into: small reads share a block, large ones get one.
 const LEAST: usize = 16 * 1024;
 
 /// Reads up to `room` bytes and puts them behind what is in `buffer`; answers how many, 0 at the end.

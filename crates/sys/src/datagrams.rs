@@ -52,12 +52,10 @@ const CONTROL_RECEIVED: usize = 1024;
 /// Rooms that are reserved at once.
 const BLOCK: usize = 4;
 
-/// Takes what came next, up to `room` bytes, and puts it behind what is in `buffer`. Never blocks. An empty
-/// datagram is 0 bytes.
+/// Appends the next datagrams, up to `room` bytes, to `buffer`. Never blocks. An empty datagram is 0 bytes.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket;
-/// else those of `recvmsg`.
+/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
     receive_with::<CONTROL_RECEIVED>(socket, buffer, room)
 }
@@ -139,8 +137,7 @@ pub fn send(
     checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) })
 }
 
-/// A datagram that lies in one piece. The kernel has less to fetch for it than for `sendmsg`, which costs a
-/// twentieth more.
+/// Sends a datagram that lies in one piece: `sendmsg` costs a twentieth more.
 fn send_one(socket: BorrowedFd<'_>, part: &[u8], to: Option<&SocketAddrAny>) -> io::Result<usize> {
     let (name, length) = to.map_or((std::ptr::null(), 0), |to| (to.as_ptr().cast(), to.addr_len()));
     // SAFETY: the bytes and the name live until the call is over and are as long as it is told; without a

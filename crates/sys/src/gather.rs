@@ -17,8 +17,7 @@ use crate::send::{FLAGS, Mode};
 
 pub use crate::header_blocks::HEADER_LENGTH;
 
-/// Most datagrams that one [`Gather`] takes: what the kernel segments in one call before Linux 6.9
-/// (`UDP_MAX_SEGMENTS`).
+/// Most datagrams of one call: what the kernel segments before Linux 6.9 (`UDP_MAX_SEGMENTS`).
 pub const MAXIMUM_DATAGRAMS: usize = 64;
 
 /// A generated header, if there is one, followed by a range of the mapping.
@@ -102,8 +101,7 @@ impl Gather {
         self.vectors.send(socket, vectors, Mode::Lend)
     }
 
-    /// Sends the datagrams one after the other in one call, `sendmmsg`. Answers how many were sent, at least
-    /// one.
+    /// Sends the datagrams one by one in one `sendmmsg`; answers how many were sent, at least one.
     ///
     /// # Errors
     /// As `send_segmented`, but for those of segmentation; an error means that none was sent.

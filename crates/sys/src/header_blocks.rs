@@ -10,12 +10,10 @@ pub const HEADER_LENGTH: usize = 12;
 /// A generated header.
 pub type Header = [u8; HEADER_LENGTH];
 
-/// Bytes of a block: a power of two, so that no block crosses a page and a header is one fragment of a
-/// packet.
+/// Bytes of a block: a power of two, so that no block crosses a page.
 const BLOCK_LENGTH: usize = 128;
 
-/// Blocks of headers, on pages of their own: when they are dropped while lent, the kernel still holds the
-/// pages, and nobody gets to write them.
+/// Blocks of headers on pages of their own: if dropped while lent, nobody else writes the pages.
 #[derive(Debug)]
 pub struct HeaderBlocks(PageBuffer);
 

@@ -43,8 +43,7 @@ impl Mapping {
         Mapping::with(file, length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
 
-    /// As [`Mapping::new`], to be read and written: what is written is in the file. That does not make it
-    /// longer.
+    /// As [`Mapping::new`], to be read and written, which does not make the file longer.
     ///
     /// # Errors
     /// As [`Mapping::new`]; `EACCES` if the file is not open for both.
@@ -70,8 +69,7 @@ impl Mapping {
     /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else
-    /// those of `send`.
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Copy)
     }
@@ -80,8 +78,7 @@ impl Mapping {
     /// Never blocks. The loan comes back by [`crate::zerocopy::returned`]; the mapping may go before.
     ///
     /// # Errors
-    /// As [`Mapping::copy`], and `ENOBUFS` when too much is lent already (`net.core.optmem_max`,
-    /// RLIMIT_MEMLOCK).
+    /// As [`Mapping::copy`]; `ENOBUFS` for too many loans (`net.core.optmem_max`, RLIMIT_MEMLOCK).
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Lend)
     }
@@ -157,8 +154,7 @@ impl Mapping {
     /// Reads what a pipe or connection has straight into the range; answers how many bytes. May block.
     ///
     /// # Errors
-    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`], else those of
-    /// `read`.
+    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`].
     pub fn fill(&self, range: Range<usize>, source: BorrowedFd<'_>) -> io::Result<usize> {
         let to = self.writable_vector(range)?;
         // SAFETY: the bytes lie in our own mapping, which is there longer than the call takes.
@@ -170,8 +166,7 @@ impl Mapping {
     /// the pipe, and whatever that was spliced to, changes them.
     ///
     /// # Errors
-    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else those of
-    /// `vmsplice`.
+    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`].
     pub fn refer(&self, range: Range<usize>, pipe: BorrowedFd<'_>) -> io::Result<usize> {
         let vector = self.vector(range)?;
         // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long

@@ -105,8 +105,7 @@ impl Module {
         unsafe { ioctl(&self.device, layout::SEND, raw) }.map(drop)
     }
 
-    /// Sends the vector, or what is left of it; [`Vector::bytes`] says how much was. Waits as
-    /// [`Module::send`].
+    /// Sends the vector, or what is left of it: [`Vector::bytes`]. Waits as [`Module::send`].
     ///
     /// # Errors
     /// As the header says, under SEND and SENDFILEW.

@@ -4,9 +4,8 @@ use std::io;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives the calling thread a network namespace of its own, empty but for a loopback device that is down.
-/// Sockets that it opens and processes that it starts from then on are in there. The namespace goes with the
-/// last of them.
+/// Gives the calling thread a network namespace of its own, for its later sockets and processes: empty but
+/// for a loopback device that is down. The namespace ends with the last of them.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, else those of `unshare`.

@@ -1,5 +1,4 @@
-//! Memory whose pages can be lent to the kernel: owned, page-aligned, and not writable while any of it is
-//! lent.
+//! Memory whose pages can be lent to the kernel: owned, page-aligned, not writable while lent.
 //!
 //! A [`PageBuffer`] is written by its one owner. [`PageBuffer::share`] makes it [`SharedPages`], which
 //! anybody may read and send from and nobody can write. Each send that lends answers a [`Lent`], to be kept

@@ -237,8 +237,7 @@ impl Ring {
         self.in_flight
     }
 
-    /// Unregistered buffers that still have sends in flight. [`Ring::reap_completions`] drops them when these
-    /// are over.
+    /// Unregistered buffers with sends in flight, dropped by [`Ring::reap_completions`] afterwards.
     pub fn unregistering(&self) -> usize {
         self.buffers.unregistering()
     }
@@ -254,8 +253,7 @@ impl Ring {
         self.failure
     }
 
-    /// Submits what is queued, in one call, and hands back for each its token and how many bytes the socket
-    /// took.
+    /// Submits what is queued, in one call; answers for each its token and the bytes that the socket took.
     ///
     /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would
     /// wait for them. If the call itself fails, the ring is of no more use, and [`Ring::failure`] says why:
@@ -350,8 +348,7 @@ impl Ring {
         buffers.release_idle(ring);
     }
 
-    /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never
-    /// submitted.
+    /// Answers all that was not answered; what the kernel has not taken is never submitted.
     fn give_up(&mut self, errno: Errno, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         self.failure = Some(errno);
         for queued in self.queued.drain(..).filter(|queued| !queued.answered) {

@@ -28,20 +28,17 @@ pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
-/// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has
-/// room for (`SO_RCVLOWAT`).
+/// Wakes readers of a stream only when so many bytes have come, or the buffer is full (`SO_RCVLOWAT`).
 pub fn set_receive_low_watermark(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
-/// Has what a socket sends over IPv6 leave in packets of at most `bytes` (at least 1280), whatever its path
-/// takes (`IPV6_MTU`).
+/// Limits packets that a socket sends over IPv6 to `bytes` (at least 1280; `IPV6_MTU`).
 pub fn set_ipv6_mtu(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())
 }
 
-/// Bytes of a stream that its receiver has not acknowledged, those that have not left among them
-/// (`SIOCOUTQ`).
+/// Bytes of a stream that are not sent, or not acknowledged (`SIOCOUTQ`).
 ///
 /// # Errors
 /// `EINVAL` for a socket that listens, else those of `ioctl`.
@@ -52,16 +49,14 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns whether a TCP connection is over in both directions, or was reset: its state is `TCP_CLOSE`
-/// (`linux/tcp.h`, since Linux 2.6).
+/// Returns whether a TCP connection is over in both directions, or was reset: `TCP_CLOSE`.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for another socket, else those of `getsockopt`.
 pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     /// `TCP_CLOSE` of `net/tcp_states.h`.
     const CLOSE: u8 = 7;
-    // The state is the first byte of `struct tcp_info`, of which the kernel writes as much as there is room
-    // for.
+    // The state is the first byte of `struct tcp_info`; the kernel writes as much as has room.
     let mut state = [0u8; 1];
     let mut length = state.len() as libc::socklen_t;
     // SAFETY: `state` and `length` outlive the call, and `length` says how much room `state` has.

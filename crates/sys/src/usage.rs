@@ -26,9 +26,8 @@ impl Usage {
         Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
 
-    /// Processor time of another process until now, in the kernel and outside together: of all its threads,
-    /// those that ended too, but not of its children. To the nanosecond, by the process's clock
-    /// (clock_getcpuclockid(3)).
+    /// Processor time of all threads of another process, ended ones too, but not of its children, by the
+    /// process's clock (clock_getcpuclockid(3)).
     ///
     /// # Errors
     /// `ESRCH` for a process that is not there.

@@ -25,9 +25,8 @@ pub struct Returned {
     pub first: u32,
     /// Number of the last.
     pub last: u32,
-    /// The kernel copied instead of lending (SO_EE_CODE_ZEROCOPY_COPIED): the device cannot gather or compute
-    /// checksums, or the packet stayed on this host, or somebody listened in. Notices that the kernel merged
-    /// carry the first one's word.
+    /// The kernel copied (SO_EE_CODE_ZEROCOPY_COPIED): the device cannot gather or compute checksums, or the
+    /// packet stayed on this host or was captured. Merged notices carry that of the first.
     pub copied: bool,
 }
 

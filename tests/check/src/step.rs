@@ -59,7 +59,7 @@ impl Done {
 /// A command that is killed after so many minutes: a test that hangs is a failure, not a wait.
 pub(crate) fn command(name: &str, words: &[&str], count: Count, minutes: u32) -> Step {
     let limit = format!("{minutes}m");
-    // Whoever ends this program ends what it started.
+    // The end of this program ends its children.
     let prefix = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=10s", &limit];
     let command = prefix.iter().chain(words).map(ToString::to_string).collect();
     Step { name: name.to_owned(), command, folder: None, environment: Vec::new(), count }

@@ -90,7 +90,7 @@ const RULES: &[Rule] = &[
     Rule { package: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
     Rule {
         package: "wirepath-assessment-docs",
-        ours: &["wirepath-assess", "wirepath-datapath", "wirepath-report"],
+        ours: &["wirepath-assess", "wirepath-datapath", "wirepath-report", "wirepath-tests"],
         others: None,
     },
     Rule { package: "wirepath-vm", ours: &["wirepath-tests"], others: None },

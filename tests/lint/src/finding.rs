@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One violation: where it is, what is wrong, what to do about it.
+/// A violation: its place, problem and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// File, with a line where there is one.

@@ -30,7 +30,7 @@ fn check_with(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Finding> {
         let Some((folder, file)) = path.split_once("/src/").filter(|_| path.starts_with("crates/")) else {
             continue;
         };
-        // What is not Rust is found by another rule.
+        // Another rule finds files that are not Rust.
         if let Ok(tokens) = rust::tokens(text) {
             let module = Module { file: path.to_owned(), source: Source::read(tokens) };
             crates.entry(folder).or_default().modules.insert(name_of(file), module);

@@ -160,7 +160,7 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
     ensure!(waiting.log().contains("still waiting for a connection at"), "{}", waiting.log());
-    // What a process that was killed leaves.
+    // Leftovers of a killed process.
     let left = folder.path().join("left");
     drop(UnixListener::bind(&left)?);
     let output = relay(&["--in", &at(folder.path(), "unix", "left?listen"), "--out", "-"])?.output()?;

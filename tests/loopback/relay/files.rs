@@ -163,7 +163,7 @@ fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
     }
     ensure!(std::fs::read(path("source"))? == b"content" && std::fs::read(path("key"))? == key);
     ensure!(std::fs::read_to_string(path("relay.toml"))? == configuration);
-    // What another run reported is replaced, and of a device each may have a part.
+    // The report of another run is replaced, and of a device each may have a part.
     for _ in 0..2 {
         let mut command =
             relay(&["--in", "file:source", "--out", "file:/dev/null?append", "--json", "report"])?;

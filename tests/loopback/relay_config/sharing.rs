@@ -129,7 +129,7 @@ fn classes_get_their_shares_on_each_thread() -> Result<()> {
 /// The bytes that may have moved by then do not depend on the machine.
 fn rates_of_classes_and_streams_hold() -> Result<()> {
     const ENOUGH: u64 = 4_000_000;
-    // What one turn may read beyond what is left: all that a pipe holds. It is made up for later.
+    // A turn may read a whole pipe beyond its allowance, which later turns make up for.
     const TURN: f64 = 1024.0 * 1024.0;
     let classes =
         "[[class]]\nname = \"capped\"\nrate = \"16MB/s\"\nburst = \"1MB\"\n[[class]]\nname = \"free\"\n";
@@ -144,7 +144,7 @@ fn rates_of_classes_and_streams_hold() -> Result<()> {
     let mut relay = Watched::start(&folder, &["--threads", "8"])?;
     let threads = relay.engine_threads()?;
     ensure!(threads.len() == 4, "a thread has nothing to do: {threads:?}");
-    // What has no limit gets ahead of the others, however much else the machine has to do.
+    // Streams without a limit get ahead of the others, however busy the machine is.
     relay.wait_for("some volume", |streams| {
         let volumes: Vec<u64> = (0..4).map(|place| moved(&streams[place])).collect();
         volumes.iter().all(|volume| *volume > ENOUGH) && volumes[3] > volumes[..3].iter().sum()

@@ -88,7 +88,7 @@ impl Bench {
             Some(ring) if self.by_ring => ring.ask(&self.module, request, &mut self.arena, [argument, 0]),
             _ => self.module.ask(request, &mut self.arena, argument),
         };
-        // What is no errno is no answer of the module's.
+        // A number that is not an errno is no answer of the module's.
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
     }
 

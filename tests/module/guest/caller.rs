@@ -102,7 +102,7 @@ fn callers_are_killed() -> Result<()> {
     let mut killed = 0;
     while killed < 3 || Instant::now() < end {
         let seed = random.number().to_string();
-        // What it has mounted goes with it.
+        // Its mounts go with it.
         let mut caller = Command::new("unshare")
             .arg("--mount")
             .arg(std::env::current_exe()?)

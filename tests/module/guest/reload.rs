@@ -86,7 +86,7 @@ fn a_module_in_use_does_not_unload() -> Result<()> {
     ensure!(delete() == Err(Errno::AGAIN), "with a run that goes, it answered {:?}", delete());
     ensure!(run.status()?.counts.error == 0, "{:?}", run.status()?);
     drop(run);
-    // What a run is doing at the moment may outlast its descriptor.
+    // A run's work in progress may outlast its descriptor.
     unload()?;
     load()?;
     bed.send(&Module::open()?)

@@ -42,7 +42,7 @@ fn lists_that_wait_when_disconnected() -> Result<()> {
 /// says it has sent is what arrives where it was connected to.
 fn disconnected_while_waiting(train: u32) -> Result<()> {
     let link = Link::new()?;
-    // What is sent waits for a neighbour that does not answer, until it does.
+    // Packets wait for a neighbour that does not answer, until it does.
     link.server.set("net/ipv4/neigh/veth/mcast_solicit", "1000000")?;
     link.client.ip("link set veth arp off")?;
     let sender = link.server.enter(|| Ok(UdpSocket::bind((SERVER, 0))?))?;

@@ -53,7 +53,7 @@ impl Wire {
         let end = format!("the end of what was sent, number {}", self.ends).into_bytes();
         self.sender.send_to(&end, self.receiver.local_addr()?).context("sending the end")?;
         let result = self.compare_until(&end, expected);
-        // What comes after a difference is not the next call's.
+        // Packets after a difference do not belong to the next call.
         while result.is_err() && self.receive()? != end {}
         result
     }

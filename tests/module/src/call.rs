@@ -104,7 +104,7 @@ impl Call {
         }
         if random.once_in(3) {
             call.pass_over(random.one(&[1, 11, 12, 28, 255, 256]));
-            // What ends in bytes that are passed over.
+            // Packets that end in skipped bytes.
             let cut = if random.once_in(4) { random.below(call.skip_bytes.into()) } else { 0 };
             call.length = call.length.map(|length| length + cut);
         }

@@ -128,7 +128,7 @@ fn lay_out(make: &Make, root: &Path) -> Result<()> {
     let depmod = find("depmod").context("depmod is not installed (package kmod)")?;
     let to = format!("INSTALL_MOD_PATH={}", root.display());
     make.run(&["modules_install", &to, &format!("DEPMOD={}", depmod.display())])?;
-    // What the kernel's own packages of headers are made with (scripts/package/builddeb).
+    // As the kernel's own packages of headers are made (scripts/package/builddeb).
     let headers = root.join(format!("usr/src/linux-headers-{release}"));
     std::fs::create_dir_all(root.join("usr/src")).context("making the folder of the headers")?;
     let copy = format!("$(srctree)/scripts/package/install-extmod-build {}", headers.display());

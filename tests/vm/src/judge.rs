@@ -45,7 +45,7 @@ const HARMLESS: &[&str] = &[
 /// Lines shown of one complaint.
 const EXCERPT_LINES: usize = 16;
 
-/// One thing that the kernel complained about: the line, and what followed it.
+/// A complaint of the kernel: its line, and the lines that followed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     /// The first line, without its time.

@@ -170,7 +170,7 @@ fn kept(kernels: &Path, series: &Series) -> Result<Option<PathBuf>> {
 
 /// Does what installing the packages would have done.
 fn prepare(root: &Path) -> Result<()> {
-    // Where /lib is a link to /usr/lib.
+    // If /lib is a link to /usr/lib.
     if !root.join("lib/modules").exists() {
         std::os::unix::fs::symlink("usr/lib", root.join("lib")).context("linking /lib")?;
     }

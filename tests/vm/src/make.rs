@@ -85,7 +85,7 @@ impl Make {
     fn command(&self) -> Command {
         let mut command = Command::new("nice");
         command.arg("make").arg("-C").arg(&self.sources).arg(format!("O={}", self.objects.display()));
-        // What an outer make wants is not meant for this one; what a kernel says of itself names no machine.
+        // An outer make's variables are not meant for this one; a kernel's version names no machine.
         command.env_remove("MAKEFLAGS").env_remove("MFLAGS").env_remove("MAKELEVEL").env("LC_ALL", "C");
         command.env("KBUILD_BUILD_USER", "wirepath").env("KBUILD_BUILD_HOST", "guest");
         command

@@ -197,6 +197,8 @@ fn measured(assessment: &Assessment) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wirepath_tests::assessment;
+
     use super::*;
 
     const ASSESSMENT: &str = "2026-11-21-amd-epyc-2-cores-assessment/assessment";
@@ -252,5 +254,47 @@ mod tests {
         assert!(wrong("<!-- figure: loan -->\n<!-- end -->\n").contains("no result is named"));
         assert!(wrong("<!-- figure: loan from gold -->\n<!-- end -->\n").contains("gold.json is not a file"));
         assert_eq!(fill("no marks <!-- figure: a -->", &mut kept()).unwrap(), "no marks <!-- figure: a -->");
+    }
+
+    /// The results "full" and "nothing" of nobody, and one in which every text is hostile.
+    fn examples() -> Results {
+        let hostile = "<!-- end --><script>alert(1)</script>|`\u{1b}[2J [a](b)";
+        let read = [
+            ("full", assessment::full()),
+            ("nothing", assessment::nothing()),
+            ("hostile", assessment::with_texts(hostile)),
+        ];
+        let read = read.into_iter().map(|(name, result)| (name.to_owned(), result)).collect();
+        Results { folder: PathBuf::new(), read }
+    }
+
+    fn filled(table: &str, result: &str) -> Result<String> {
+        fill(&format!("<!-- table: {table} from {result} -->\n{END}\n"), &mut examples())
+    }
+
+    /// Promise: Figures in the documents are generated from the kept results that they name.
+    #[test]
+    fn every_table_is_filled_from_a_full_result_and_an_empty_one_is_named() {
+        for (name, _) in TABLES {
+            let full = filled(name, "full").unwrap();
+            assert!(full.contains("| --- |") && full.contains("2026-11-22"), "{name}: {full}");
+            match filled(name, "nothing") {
+                Ok(text) => assert!(name == "machine" && text.contains("2026-11-22"), "{name}: {text}"),
+                Err(error) => {
+                    assert!(format!("{error:#}").ends_with("nothing has nothing of it"), "{error:#}")
+                }
+            }
+        }
+    }
+
+    /// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+    #[test]
+    fn hostile_results_write_no_markup() {
+        for (name, _) in TABLES {
+            let text = filled(name, "hostile").unwrap();
+            let raw = text.replace("\\<", "").replace("\\[", "");
+            assert!(raw.matches('<').count() == 2 && !raw.contains(['[', '\u{1b}']), "{name}: {text}");
+            assert_eq!(text.lines().filter(|line| line.trim() == END).count(), 1, "{name}: {text}");
+        }
     }
 }

@@ -90,7 +90,7 @@ fn pairs(caption: &str, pairs: &[(&str, String)]) -> Table {
 }
 
 fn devices(host: &Host) -> Table {
-    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "#rings (most)"];
+    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "rings (most)"];
     let mut table = Table::new("Network devices.", &heads);
     for device in &host.devices {
         let rings = |Rings { transmit, transmit_most, receive, receive_most }| {

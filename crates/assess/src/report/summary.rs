@@ -39,7 +39,7 @@ pub(super) fn section(assessment: &Assessment) -> Section {
 
 /// The cheapest path for each purpose.
 pub(super) fn cheapest(assessment: &Assessment) -> Table {
-    let heads = ["purpose", "size", "cheapest path", "#s/GiB", "#relative", "to", "next"];
+    let heads = ["purpose", "size", "cheapest path", "#s/GiB", "next", "#relative", "to"];
     let mut table = Table::new("The cheapest data path for each purpose, and the next one.", &heads);
     for verdict in verdicts(assessment) {
         let either = match verdict.significance() {
@@ -60,12 +60,12 @@ pub(super) fn cheapest(assessment: &Assessment) -> Table {
             Cell::plain(number::size(verdict.size)),
             Cell::code(verdict.path.name()),
             Cell { kind: kind(noisy), ..Cell::plain(number::significant(verdict.cost.median)) },
+            Cell { kind: kind(next_noisy), ..Cell::figure(verdict.next.as_ref(), next) },
             Cell {
                 kind: kind(noisy || plain_noisy),
                 ..Cell::figure(verdict.times(), |times| number::ratio(1.0 / times))
             },
             Cell::code(plain.map_or("", |(_, plain)| plain.name())),
-            Cell { kind: kind(next_noisy), ..Cell::figure(verdict.next.as_ref(), next) },
         ]);
         if let Some(needs) = verdict.needs {
             let note = format!("{}: {needs}.", verdict.path);

@@ -1,11 +1,12 @@
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use wirepath_report::csv;
-use wirepath_report::terminal::Terminal;
 
 use super::*;
 use crate::example;
 use crate::result::Assessment;
 use crate::statistics::Summary;
+
+mod terminal;
 
 fn html(assessment: &Assessment) -> String {
     wirepath_report::html(document(assessment)).unwrap()
@@ -15,40 +16,19 @@ fn markdown(assessment: &Assessment) -> String {
     wirepath_report::markdown(&document(assessment))
 }
 
-/// Fields whose texts are names that the program knows: a result with others cannot be read.
-const NAMES: [&str; 8] = ["experiment", "experiments", "path", "part", "way", "transport", "cache", "schema"];
-
-/// The example with every free text in it replaced.
-fn with_texts(text: &str) -> Assessment {
-    fn replace(value: &mut serde_json::Value, text: &str) {
-        match value {
-            serde_json::Value::String(old) => *old = text.to_owned(),
-            serde_json::Value::Array(values) => values.iter_mut().for_each(|value| replace(value, text)),
-            serde_json::Value::Object(fields) => fields
-                .iter_mut()
-                .filter(|(name, _)| !NAMES.contains(&name.as_str()))
-                .for_each(|(_, value)| replace(value, text)),
-            _ => {}
-        }
-    }
-    let mut value = serde_json::to_value(example::full()).unwrap();
-    replace(&mut value, text);
-    serde_json::from_value(value).unwrap()
-}
-
 /// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
 #[test]
 fn no_text_of_a_result_becomes_markup() {
     let hostile =
         "</text></svg></style><script>alert(1)</script>\" onload='x' --><!-- end -->&amp;[a](b)`|\u{1b}[2J";
-    let page = html(&with_texts(hostile));
-    let plain = html(&with_texts("plain"));
+    let page = html(&example::with_texts(hostile));
+    let plain = html(&example::with_texts("plain"));
     for tag in ["<script", "<svg", "</svg", "<style", "<table", "</text", "<!--"] {
         let found = (page.matches(tag).count(), plain.matches(tag).count());
         assert_eq!(found.0, found.1, "{tag}");
     }
     assert!(!page.contains('\u{1b}') && !page.contains("\" onload"));
-    let markdown = markdown(&with_texts(hostile));
+    let markdown = markdown(&example::with_texts(hostile));
     assert!(!markdown.contains('\u{1b}'));
     let marks_up = |event: &Event<'_>| {
         matches!(
@@ -164,30 +144,6 @@ fn any_figures_make_a_report() {
     for assessment in [example::nothing(), example::partial()] {
         assert!(html(&assessment).contains("What was not measured"));
     }
-}
-
-/// Promise: The share of copying of each path is shown, from its profile.
-/// Promise: Figures that the runs do not tell apart are not called better.
-/// Promise: Costs are sorted, compared and marked where they are noisy.
-#[test]
-fn a_terminal_shows_costs_sorted_compared_and_marked() {
-    let assessment = example::full();
-    let text = Terminal { width: 120, utf8: false }.document(&document(&assessment));
-    assert!(text.is_ascii() && !text.contains('`'), "{text}");
-    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    let place = |row: &[&str]| rows.iter().position(|words| words.starts_with(row)).unwrap();
-    let (cheap, dear) = (place(&["wire_uring", "1,460", "B"]), place(&["read_writev", "1,460", "B"]));
-    assert!(cheap < dear && place(&["read_writev", "512", "B"]) < cheap, "smallest and cheapest first");
-    let copying = number::percent(assessment.profiles[2].shares.copying);
-    assert!(rows[dear].join(" ").contains(&copying), "{:?}", rows[dear]);
-    let noisy = &rows[place(&["gso_zerocopy", "1,460", "B"])];
-    assert_eq!(noisy[4], "~", "{noisy:?}");
-    let verdict = text.find("The cheapest data path for each purpose").unwrap();
-    assert!(verdict > text.find("What was not measured").unwrap(), "the end is what is seen");
-    assert!(text[verdict..].contains("wire_uring: it needs its files in memory"), "{}", &text[verdict..]);
-    let unprofiled = Assessment { profiles: Vec::new(), ..assessment };
-    let text = Terminal { width: 500, utf8: false }.document(&document(&unprofiled));
-    assert!(text.contains("Copying was not sampled"), "{text}");
 }
 
 /// Promise: A report of one experiment has no sections of others.

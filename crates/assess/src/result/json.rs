@@ -1,6 +1,7 @@
 //! Results as JSON.
 
 use serde::Deserialize;
+use wirepath_report::number::visible;
 
 use super::{Assessment, SCHEMA};
 
@@ -15,6 +16,9 @@ pub enum ReadError {
         /// Its schema.
         found: String,
     },
+    /// A result with a name or a field that this version does not know.
+    #[error("cannot read the result: {0}; another version of wirepath may have written it")]
+    OtherVersion(String),
     /// No result, or a damaged one.
     #[error("not a result of `wirepath assess`: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -46,7 +50,7 @@ impl Assessment {
         if schema != SCHEMA {
             return Err(ReadError::OtherSchema { found: schema });
         }
-        Ok(serde_json::from_str(text)?)
+        serde_json::from_str(text).map_err(|error| ReadError::OtherVersion(visible(&error.to_string())))
     }
 
     /// The result as JSON, with a newline at its end.
@@ -73,8 +77,30 @@ mod tests {
             matches!(&other, ReadError::OtherSchema { found } if found == "wirepath-assessment/99"),
             "{other}"
         );
-        for text in ["", "{}", "[1]", r#"{"schema": "wirepath-assessment/1"}"#] {
+        for text in ["", "{}", "[1]", r#"{"schema": "wirepath-assessment/1""#] {
             assert!(matches!(Assessment::from_json(text), Err(ReadError::Malformed(_))), "{text}");
+        }
+    }
+
+    /// Promise: A result with an unknown path or experiment is refused with its name, as of another version.
+    #[test]
+    fn an_unknown_name_is_said_to_be_of_another_version() {
+        let text = crate::example::full().to_json().unwrap();
+        for (known, unknown, named) in [
+            ("\"path\": \"rtp_sendfile\"", "\"path\": \"gold\"", "unknown data path \"gold\""),
+            ("\"path\": \"bare:read_writev\"", "\"path\": \"gold:read_writev\"", "\"gold:read_writev\""),
+            ("\"experiment\": \"download\"", "\"experiment\": \"gold\"", "`gold`, expected one of `stream`"),
+            ("\"experiment\": \"stream\"", "\"experiment\": \"\\u001b[2J\"", "`\\u{1b}[2J`"),
+            ("\"way\": \"streams\"", "\"way\": \"gold\"", "unknown method \"gold\""),
+            ("\"part\": \"crowd\"", "\"part\": \"gold\"", "`gold`"),
+            ("\"transport\": \"tcp\"", "\"transport\": \"gold\"", "`gold`"),
+            ("\"samples\"", "\"gold\"", "missing field `samples`"),
+        ] {
+            assert!(text.contains(known), "{known}");
+            let error = Assessment::from_json(&text.replacen(known, unknown, 1)).unwrap_err().to_string();
+            assert!(error.starts_with("cannot read the result: ") && error.contains(named), "{error}");
+            assert!(error.ends_with("; another version of wirepath may have written it"), "{error}");
+            assert!(error.contains(" at line "), "{error}");
         }
     }
 }

@@ -90,7 +90,7 @@ impl FromStr for Part {
 
 /// A way to move data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "String")]
 pub enum Method {
     /// A loop of `read` and `write`; of datagrams `recv` and `send`.
     ReadWrite,
@@ -151,6 +151,16 @@ impl Method {
 impl fmt::Display for Method {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
+    }
+}
+
+impl TryFrom<String> for Method {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Method, String> {
+        let own = [Method::ReadWrite, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
+        let mut all = own.into_iter().chain(Program::ALL.map(Method::Program));
+        all.find(|method| method.name() == name).ok_or_else(|| format!("unknown method {name:?}"))
     }
 }
 

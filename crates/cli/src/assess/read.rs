@@ -51,7 +51,7 @@ mod tests {
             (b"", "not a result of `wirepath assess`"),
             (b"{\"figures\": []}", "not a result of `wirepath assess`"),
             (b"{\"schema\": \"wirepath-assessment/99\"}", "schema \"wirepath-assessment/99\""),
-            (b"{\"schema\": \"wirepath-assessment/1\", \"program\": 7}", "not a result of `wirepath assess`"),
+            (b"{\"schema\": \"wirepath-assessment/1\", \"program\": 7}", "another version of wirepath"),
         ];
         for (bytes, reason) in cases {
             std::fs::write(&file, bytes).unwrap();

@@ -3,8 +3,7 @@
 use crate::names::paths;
 
 paths! {
-    /// Data path for blocks of a file, without headers: to a TCP connection, or a datagram or a train at a
-    /// time to a UDP socket.
+    /// Data path for blocks of a file: to a TCP connection, or as datagrams or trains to a UDP socket.
     BlockPath {
         /// An io_uring sends from registered memory: to UDP trains, many in a call; to TCP a call. No copy.
         UringSend = "uring_send",
@@ -33,8 +32,7 @@ impl BlockPath {
         self == BlockPath::UringSend
     }
 
-    /// Returns whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send
-    /// a datagram a call.
+    /// Returns whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket.
     pub fn segments(self) -> bool {
         self.lends() || self == BlockPath::UringSend
     }
@@ -44,8 +42,7 @@ impl BlockPath {
         matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
     }
 
-    /// Returns whether it needs the kernel module ([`crate::SendContext::open_module`]), which sends such
-    /// blocks over UDP only.
+    /// Returns whether it needs the kernel module, and so a UDP socket.
     pub fn needs_module(self) -> bool {
         self.takes_runs() || self == BlockPath::MmapMsend
     }

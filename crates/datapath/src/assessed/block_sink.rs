@@ -29,9 +29,8 @@ const PAGES_LENT: usize = 256;
 
 /// Sink of blocks: a connected socket, set up for one path.
 ///
-/// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel
-/// tells it by the error queue, which the sink reads now and then while it sends, and in
-/// [`BlockSink::reclaim_loans`].
+/// The socket of a sink that lends is ready for errors (EPOLLERR) whenever a loan comes back. The sink reads
+/// the error queue now and then while it sends, and in [`BlockSink::reclaim_loans`].
 #[derive(Debug)]
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
@@ -122,8 +121,7 @@ impl BlockSink {
         run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
     }
 
-    /// Loans and copies, as of the last send, [`BlockSink::reclaim_loans`] or [`BlockSink::wait_for_loans`];
-    /// zeros if the path does not lend.
+    /// Loans and copies, as of the last call that read the error queue; zeros if the path does not lend.
     pub fn loans(&self) -> LoanCounts {
         self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
@@ -136,8 +134,7 @@ impl BlockSink {
         Ok(self.loans())
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
-    /// engine.
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match &self.lender {
             Some(lender) => lender.loans.borrow_mut().wait(self.socket(), timeout),

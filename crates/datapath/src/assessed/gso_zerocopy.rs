@@ -1,5 +1,5 @@
-//! `gso_zerocopy`: some packets of a train by one `sendmsg` with UDP_SEGMENT and MSG_ZEROCOPY over headers
-//! and a mapping.
+//! `gso_zerocopy`: some packets by one `sendmsg` with UDP_SEGMENT and MSG_ZEROCOPY over headers and a
+//! mapping.
 //!
 //! No copies, but a packet buffer takes 17 fragments (MAX_SKB_FRAGS), one for each header and for each page
 //! of payload: room for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train whose stored
@@ -58,8 +58,7 @@ fn lend(request: &mut TrainRequest<'_>, lender: &mut HeaderLender) -> Result<Opt
     lent
 }
 
-/// The first packets of the train that one packet buffer has room for, with a header each; none if one is too
-/// large.
+/// First packets of the train that fit a packet buffer, with a header each; none if one is too large.
 fn fitting(train: &Train, headers: Headers) -> Train {
     let page = rustix::param::page_size();
     let mut fragments = 0;

@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// When a send lends its pages instead of having them copied: by its size, and by whether it begins where a
-/// page does. A page that is sent in part costs a loan as much as a whole one, and what begins inside a page
-/// has one more of them.
+/// Policy of sends that lend their pages: by size, and by whether they begin where a page does. A part of a
+/// page costs a loan as much as a whole one, and a send that begins inside a page has one page more.
 /// ```
 /// use wirepath_datapath::LoanPolicy;
 ///
@@ -20,8 +19,7 @@ pub struct LoanPolicy {
     pub aligned_bytes: Option<usize>,
     /// The same for sends that begin anywhere else.
     pub unaligned_bytes: Option<usize>,
-    /// Every send lends, or none does, whatever its size. A device that cannot send what is lent is never
-    /// lent to.
+    /// Every send lends, or none does, whatever its size; none where the device cannot send loans.
     pub forced: Option<bool>,
 }
 

@@ -1,5 +1,4 @@
-//! `mmap_zerocopy`: a block is sent from a mapping of its file, whose pages the kernel borrows
-//! (MSG_ZEROCOPY): one call, no copy.
+//! `mmap_zerocopy`: a block from a mapping, whose pages the kernel borrows (MSG_ZEROCOPY): one call, no copy.
 //!
 //! The purpose of the papers' `mmap_msend`. To a UDP socket it sends a train of datagrams (UDP_SEGMENT).
 //! When the kernel will not borrow more, the block is copied, and counted as such.

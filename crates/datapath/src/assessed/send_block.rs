@@ -26,8 +26,7 @@ impl BlockPath {
     }
 
     /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any
-    /// number but `u64::MAX`) by [`SendContext::flush`]. A stream's bytes are always sent at once: how many
-    /// it took decides what comes next.
+    /// number but `u64::MAX`) by [`SendContext::flush`].
     ///
     /// # Errors
     /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.

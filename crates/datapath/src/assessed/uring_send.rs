@@ -1,8 +1,7 @@
 //! `uring_send`: extents of registered memory by an io_uring, without a copy (Linux 6.0).
 //!
-//! To UDP a datagram or a train, many in one call; to TCP as much as the connection takes, a call each. The
-//! file must have a copy that is registered with the thread's ring; there is no other way to send it under
-//! this name.
+//! To UDP datagrams or trains, many in one call; to TCP as much as the connection takes, a call each. A copy
+//! of the file must be registered with the thread's ring.
 
 use std::sync::Arc;
 

@@ -50,9 +50,8 @@ impl fmt::Display for Transport {
 }
 
 impl Calibrations {
-    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport; answers
-    /// whether it did, which it does not if this one is of a quick measurement and the earlier one is of a
-    /// full one.
+    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport, unless only
+    /// this one is of a quick measurement; answers whether it did.
     pub fn add_loan(&mut self, threshold: LoanThreshold) -> bool {
         let is_same = |other: &LoanThreshold| {
             (&other.host, &other.device, other.mtu, other.transport)
@@ -69,12 +68,9 @@ impl Calibrations {
         true
     }
 
-    /// The policy that was measured to be cheapest for this host, the first of these devices that was
-    /// measured, and of several measurements the one whose MTU is nearest; nothing if there is none, and then
-    /// [`LoanPolicy::default`] is a guess.
+    /// The cheapest policy for this host and the first of these devices that was measured, of several the one
+    /// whose MTU is nearest. For sinks of [`crate::BlockPath::Loan`].
     ///
-    /// For sinks of [`crate::BlockPath::Loan`]: `sink.with_switch(LoanSwitch::new(policy))`. The server lends
-    /// nothing and does not ask.
     pub fn loan_policy(
         &self,
         host: &Host,

@@ -50,8 +50,7 @@ pub(crate) fn send_run(
     run: Run<'_>,
     context: &mut SendContext,
 ) -> Result<Sent, SendError> {
-    // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket
-    // were full.
+    // Reading of a page that is not in memory is begun, and answered as if the socket were full.
     let mut run = run.without_waiting();
     let result = context.module()?.send(socket, &mut run);
     match (run.sent(), result) {
@@ -82,8 +81,7 @@ pub(crate) fn failed(
     }
 }
 
-/// Sends the train's first packets, at least one, with a call for each, which copies its header; answers how
-/// many.
+/// Sends the train's first packets, at least one, with a call for each; answers how many.
 #[inline]
 pub(crate) fn send_each(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| send_packet(from, request, index))

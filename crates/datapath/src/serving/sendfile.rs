@@ -1,7 +1,6 @@
 //! `sendfile`: an extent of a file to a socket, pages by reference.
 //!
-//! To a TCP connection as much as it takes in one call; to a UDP socket one datagram or train (by reference
-//! from Linux 6.5 on).
+//! To a TCP connection as much as it takes; to a UDP socket a datagram or train (no copy from Linux 6.5 on).
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -48,8 +47,7 @@ pub(crate) fn to_datagrams(
     }
 }
 
-/// Error of a `call` that took none of an extent. Disks answer `EIO`, and so do routes that cannot segment:
-/// reading tells them apart.
+/// Error of a `call` that took none of an extent. Reading tells `EIO` of a disk from that of a route.
 #[cold]
 pub(crate) fn of_nothing(
     call: &'static str,

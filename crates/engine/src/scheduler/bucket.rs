@@ -4,11 +4,11 @@ use super::Rate;
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
-/// What a rate leaves. It is open while anything is left; what was spent beyond that closes it for longer.
+/// State of a rate: open while anything is left; spending beyond that closes it for longer.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
-    /// When it is full again, in nanoseconds; in the past if it is full.
+    /// Time at which it is full again, in nanoseconds; in the past if it is full.
     full_ns: u128,
 }
 
@@ -18,7 +18,7 @@ impl Bucket {
         Bucket { rate, full_ns: 0 }
     }
 
-    /// One of another rate, of which as much was spent, but no more than its burst.
+    /// Bucket of another rate from which as much was spent, but no more than its burst.
     pub(super) fn with(&self, rate: Rate, now_us: u64) -> Bucket {
         let mut bucket = Bucket::new(rate);
         let spent = self.rate.burst - self.level(now_us);
@@ -26,14 +26,13 @@ impl Bucket {
         bucket
     }
 
-    /// When something is left, in microseconds; in the past if something is.
+    /// Time at which something is left, in microseconds; in the past if something is.
     pub(super) fn open_us(&self) -> u64 {
         // One unit is left this long before it is full.
         let before_full_ns = self.time_of(self.rate.burst - 1);
         u64::try_from(self.full_ns.saturating_sub(before_full_ns).div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
-    /// What is left.
     pub(super) fn level(&self, now_us: u64) -> u64 {
         let missing_ns = self.full_ns.saturating_sub(u128::from(now_us) * 1000);
         let missing = (missing_ns * u128::from(self.rate.per_second)).div_ceil(NANOSECONDS);
@@ -44,7 +43,7 @@ impl Bucket {
         self.full_ns = self.full_ns.max(u128::from(now_us) * 1000) + self.time_of(cost);
     }
 
-    /// How long the rate takes for `cost`, in nanoseconds.
+    /// Time that the rate takes for `cost`, in nanoseconds.
     fn time_of(&self, cost: u64) -> u128 {
         (u128::from(cost) * NANOSECONDS).div_ceil(u128::from(self.rate.per_second))
     }

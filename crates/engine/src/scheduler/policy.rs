@@ -1,37 +1,38 @@
-//! What may be set of a scheduler: how classes are weighed, and what each may cost.
+//! Settings of a scheduler: policy, classes, rates.
 
-/// How classes are weighed against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Division of turns between classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// First come, first served; classes are only names.
+    #[default]
     BestEffort,
     /// The class with the highest priority that has something to do.
     Priority,
     /// Rounds in which each class gets its share.
     FairShare {
-        /// What is shared, and how much of it a round has if all classes use all of their share.
+        /// Shared quantity, and its amount in a round in which all classes use all of their share.
         round: Round,
-        /// What a class may carry into the next round of what it left unused, in percent of its share of a
-        /// round, at most 100. What it took too much is always carried over.
+        /// Unused share that a class may carry into the next round, in percent of its share of a round, at
+        /// most 100. Overuse is always carried over.
         carry_percent: u8,
     },
-    /// Earliest deadline first, over all classes; what has none comes last. On an engine, tasks give theirs
-    /// with [`Context::request_turn_by`](crate::Context::request_turn_by).
+    /// Earliest deadline first, over all classes; tasks without one come last. On an engine, tasks give
+    /// theirs with [`Context::request_turn_by`](crate::Context::request_turn_by).
     Deadline,
 }
 
-/// What a round of [`Policy::FairShare`] has of what is shared.
+/// Shared quantity of a [`Policy::FairShare`], and its amount in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// Volume, in bytes, as in the paper.
     Volume(u64),
-    /// Processor time, in microseconds. On an engine that of the engine thread during turns: what is moved at
-    /// little cost leaves more to others, whatever its volume.
+    /// Processor time, in microseconds: on an engine, that of the engine thread during turns. Cheap bytes
+    /// leave more to others, whatever their volume.
     ProcessorTime(u64),
 }
 
 impl Round {
-    /// In the unit of [`Cost::shared`](crate::Cost::shared).
+    /// Amount in the unit of [`Cost::shared`](crate::Cost::shared).
     pub(super) fn cost(self) -> u64 {
         match self {
             Round::Volume(bytes) => bytes,
@@ -40,7 +41,7 @@ impl Round {
     }
 }
 
-/// Streams that are treated alike.
+/// Tasks that are treated alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Its name.
@@ -49,11 +50,11 @@ pub struct Class {
     pub priority: u8,
     /// Under [`Policy::FairShare`]: its part of the sum of all classes' shares. At least 1.
     pub share: u32,
-    /// What all its streams together may cost, of what [`Cost::rated`](crate::Cost::rated) is.
+    /// Limit of all its tasks together, in the unit of [`Cost::rated`](crate::Cost::rated).
     pub rate: Option<Rate>,
 }
 
-/// A limit: a long-term rate and what may come at once after a rest.
+/// A limit: a long-term rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Cost a second. At least 1.

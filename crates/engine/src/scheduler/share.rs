@@ -2,7 +2,7 @@
 //! its share. […] Unused volume from each class can be partially forwarded to the next round" (KStreams,
 //! section 3.4).
 
-/// What each class may still cost in this round.
+/// What is left to each class in this round.
 #[derive(Debug)]
 pub(super) struct Shares {
     classes: Vec<Share>,
@@ -12,15 +12,14 @@ pub(super) struct Shares {
 
 #[derive(Debug)]
 struct Share {
-    /// What it gets in a round.
+    /// Amount in a round.
     target: i64,
-    /// The most that it carries over.
     most_carried: i64,
-    /// What is left of it in this round; negative if it took too much.
+    /// Left in this round; negative if it took too much.
     left: i64,
 }
 
-/// A class gets this much at least, or it would never be its turn.
+/// Least amount of a class in a round, so that it has turns at all.
 const LEAST: i64 = 1;
 
 impl Shares {
@@ -37,7 +36,7 @@ impl Shares {
         Shares { classes, last: 0 }
     }
 
-    /// The next class of those that `has_work`, if any has. Begins a new round when all of them have had
+    /// The next class of those that `has_work`, if any has. Begins a new round when all of them have used
     /// their share.
     pub(super) fn next(&mut self, has_work: impl Fn(usize) -> bool) -> Option<usize> {
         let (count, last) = (self.classes.len(), self.last);
@@ -55,7 +54,6 @@ impl Shares {
         }
     }
 
-    /// What a class may still cost in this round.
     pub(super) fn left(&self, class: usize) -> u64 {
         u64::try_from(self.classes[class].left).unwrap_or(0)
     }
@@ -72,7 +70,7 @@ impl Shares {
         let with_work = self.classes.iter().enumerate().filter(|(class, _)| has_work(*class));
         let rounds = with_work.map(|(_, share)| needed(share)).min().unwrap_or(1).max(1);
         for share in &mut self.classes {
-            // In each of these rounds but the first, what is carried is bounded anew.
+            // In each of these rounds but the first, what is carried is bounded again.
             let given = i128::from(share.target) * i128::from(rounds);
             let left = i128::from(share.left.min(share.most_carried)) + given;
             share.left = left.min(i128::from(share.target) + i128::from(share.most_carried)) as i64;

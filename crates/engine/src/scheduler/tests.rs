@@ -9,16 +9,66 @@ fn class(priority: u8, share: u32, rate: Option<Rate>) -> Class {
 /// Lets what is ready act once, at the whole of its allowance.
 fn act(scheduler: &mut Scheduler, more: bool, now_us: u64) -> Next {
     let next = scheduler.next(now_us);
-    if let Next::Act { stream, allowance } = next {
-        scheduler.acted(stream, allowance, more, now_us);
+    if let Next::Act { task, allowance } = next {
+        scheduler.acted(task, allowance, more, now_us);
     }
     next
 }
 
-fn streams(scheduler: &mut Scheduler, classes: &[usize]) {
-    for (stream, class) in classes.iter().enumerate() {
-        scheduler.add(stream, *class, None);
-        scheduler.ready(stream);
+fn tasks(scheduler: &mut Scheduler, classes: &[usize]) {
+    for (task, class) in classes.iter().enumerate() {
+        scheduler.add(task, *class, None);
+        scheduler.ready(task);
+    }
+}
+
+/// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
+///
+/// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in
+/// part; time and events come in, actions go out.
+#[test]
+fn a_scheduler_weighs_classes() {
+    let classes = || vec![class(0, 1, None), class(1, 3, None)];
+    // What each class got of so many turns of a byte, if both always have more to do.
+    let moved = |policy, turns| {
+        let mut scheduler = Scheduler::new(policy, classes(), 1);
+        let mut moved = [0_u32; 2];
+        for task in [0, 1] {
+            scheduler.add(task, task, None);
+            scheduler.ready(task);
+        }
+        for now_us in 0..turns {
+            let Next::Act { task, allowance } = scheduler.next(now_us) else { panic!("both are ready") };
+            moved[task] += u32::try_from(allowance).unwrap();
+            scheduler.acted(task, allowance, true, now_us);
+        }
+        moved
+    };
+    assert_eq!(moved(Policy::BestEffort, 100), [50, 50]);
+    assert_eq!(moved(Policy::Priority, 100), [0, 100]);
+    for round in [Round::Volume(8), Round::ProcessorTime(8)] {
+        assert_eq!(moved(Policy::FairShare { round, carry_percent: 0 }, 32_000), [8_000, 24_000]);
+    }
+
+    // One byte of its two is left unused in the first round: all of it, or nothing, may be used in the next.
+    for (carry_percent, expected) in [(100, 3), (0, 2)] {
+        let policy = Policy::FairShare { round: Round::Volume(8), carry_percent };
+        let mut scheduler = Scheduler::new(policy, classes(), 100);
+        (0..2).for_each(|task| scheduler.add(task, task, None));
+        scheduler.ready(0);
+        assert_eq!(scheduler.next(0), Next::Act { task: 0, allowance: 2 });
+        scheduler.acted(0, 1, false, 0);
+        scheduler.ready(1);
+        for _ in 0..2 {
+            assert_eq!(
+                scheduler.next(0),
+                Next::Act { task: 1, allowance: 6 },
+                "alone, in a round after another"
+            );
+            scheduler.acted(1, 6, true, 0);
+        }
+        scheduler.ready(0);
+        assert_eq!(scheduler.next(0), Next::Act { task: 0, allowance: expected });
     }
 }
 
@@ -26,21 +76,21 @@ fn streams(scheduler: &mut Scheduler, classes: &[usize]) {
 fn best_effort_is_first_come_first_served() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, vec![class(0, 1, None), class(9, 1, None)], 10);
     let classes = [0, 1, 0];
-    streams(&mut scheduler, &classes);
+    tasks(&mut scheduler, &classes);
     scheduler.ready(1); // already is
     let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
-    assert_eq!(order, [0, 1, 2, 0].map(|stream| Next::Act { stream, allowance: 10 }));
+    assert_eq!(order, [0, 1, 2, 0].map(|task| Next::Act { task, allowance: 10 }));
 }
 
 #[test]
 fn priority_is_strict_and_in_turn_within_a_class() {
     let mut scheduler = Scheduler::new(Policy::Priority, vec![class(1, 1, None), class(9, 1, None)], 10);
     let classes = [0, 1, 1];
-    streams(&mut scheduler, &classes);
+    tasks(&mut scheduler, &classes);
     let first: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
-    assert_eq!(first, [1, 2, 1, 2].map(|stream| Next::Act { stream, allowance: 10 }));
+    assert_eq!(first, [1, 2, 1, 2].map(|task| Next::Act { task, allowance: 10 }));
     let rest: Vec<Next> = (0..4).map(|_| act(&mut scheduler, false, 0)).collect();
-    assert_eq!(rest[..3], [1, 2, 0].map(|stream| Next::Act { stream, allowance: 10 }));
+    assert_eq!(rest[..3], [1, 2, 0].map(|task| Next::Act { task, allowance: 10 }));
     assert_eq!(rest[3], Next::Nothing);
 }
 
@@ -48,45 +98,45 @@ fn priority_is_strict_and_in_turn_within_a_class() {
 #[test]
 fn the_earliest_deadline_goes_first_and_what_has_none_last() {
     let mut scheduler = Scheduler::new(Policy::Deadline, Vec::new(), 10);
-    (0..3).for_each(|stream| scheduler.add(stream, 0, None));
+    (0..3).for_each(|task| scheduler.add(task, 0, None));
     scheduler.ready(0);
     scheduler.ready_by(1, 2000);
     scheduler.ready_by(2, 1000);
     let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, false, 0)).collect();
-    assert_eq!(order[..3], [2, 1, 0].map(|stream| Next::Act { stream, allowance: 10 }));
+    assert_eq!(order[..3], [2, 1, 0].map(|task| Next::Act { task, allowance: 10 }));
     assert_eq!(order[3], Next::Nothing);
 }
 
 #[test]
 fn a_stream_that_was_removed_is_not_told_to_act_and_its_number_can_be_used_again() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 10);
-    streams(&mut scheduler, &[0, 0]);
+    tasks(&mut scheduler, &[0, 0]);
     scheduler.remove(0);
     scheduler.add(0, 0, None);
-    assert_eq!(act(&mut scheduler, false, 0), Next::Act { stream: 1, allowance: 10 });
+    assert_eq!(act(&mut scheduler, false, 0), Next::Act { task: 1, allowance: 10 });
     assert_eq!(act(&mut scheduler, false, 0), Next::Nothing);
     scheduler.ready(0);
-    assert_eq!(act(&mut scheduler, false, 0), Next::Act { stream: 0, allowance: 10 });
+    assert_eq!(act(&mut scheduler, false, 0), Next::Act { task: 0, allowance: 10 });
 }
 
-/// Promise: A running stream gets other output options and another rate.
+/// Promise: A running task gets other output options and another rate.
 #[test]
 fn a_rate_is_changed_while_its_stream_waits_or_not() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 1000);
     let rate = |per_second, burst| Some(Rate { per_second, burst });
     scheduler.add(0, 0, rate(10, 100));
     scheduler.ready(0);
-    assert_eq!(act(&mut scheduler, true, 0), Next::Act { stream: 0, allowance: 100 });
+    assert_eq!(act(&mut scheduler, true, 0), Next::Act { task: 0, allowance: 100 });
     assert_eq!(act(&mut scheduler, true, 0), Next::At(100_000));
     // A faster one is not as good as new: its burst is used up as well.
     scheduler.set_rate(0, rate(1000, 50), 0);
     assert_eq!(act(&mut scheduler, true, 0), Next::At(1000));
-    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { stream: 0, allowance: 10 });
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { task: 0, allowance: 10 });
     assert_eq!(act(&mut scheduler, true, 10_000), Next::At(11_000));
     scheduler.set_rate(0, None, 10_000);
-    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { stream: 0, allowance: 1000 });
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { task: 0, allowance: 1000 });
     scheduler.set_rate(0, rate(10, 100), 10_000);
-    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { stream: 0, allowance: 100 });
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { task: 0, allowance: 100 });
     scheduler.set_rate(7, None, 10_000); // nobody
     assert_eq!(act(&mut scheduler, true, 10_000), Next::At(110_000));
 }
@@ -100,17 +150,13 @@ fn rates_of_streams_and_classes_hold_back_only_their_own() {
     scheduler.add(1, 1, None);
     scheduler.add(2, 1, None);
     scheduler.add(3, 0, None);
-    (0..4).for_each(|stream| scheduler.ready(stream));
+    (0..4).for_each(|task| scheduler.ready(task));
     let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
-    assert_eq!(
-        order,
-        [0, 1, 3, 3].map(|stream| Next::Act { stream, allowance: 10 }),
-        "2 shares the rate of 1"
-    );
+    assert_eq!(order, [0, 1, 3, 3].map(|task| Next::Act { task, allowance: 10 }), "2 shares the rate of 1");
     scheduler.remove(3);
     assert_eq!(scheduler.next(0), Next::At(1000), "a unit is left then");
-    assert_eq!(act(&mut scheduler, true, 5000), Next::Act { stream: 2, allowance: 5 });
-    assert_eq!(act(&mut scheduler, true, 5000), Next::Act { stream: 0, allowance: 5 });
+    assert_eq!(act(&mut scheduler, true, 5000), Next::Act { task: 2, allowance: 5 });
+    assert_eq!(act(&mut scheduler, true, 5000), Next::Act { task: 0, allowance: 5 });
     assert_eq!(scheduler.next(5000), Next::At(6000));
 }
 
@@ -132,7 +178,7 @@ proptest! {
     /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
     /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
     ///
-    /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though streams move
+    /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though tasks move
     /// less or more than they are allowed.
     #[test]
     fn shares_are_kept_within_a_percent(
@@ -144,18 +190,18 @@ proptest! {
         let round = 200_000 * shares.len() as u64;
         let classes: Vec<Class> = shares.iter().map(|share| class(0, *share, None)).collect();
         let mut scheduler = Scheduler::new(Policy::FairShare { round: Round::Volume(round), carry_percent }, classes, 2000);
-        let class_of = |stream: usize| stream % shares.len();
-        streams(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
+        let class_of = |task: usize| task % shares.len();
+        tasks(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
 
         let (mut spent, mut total, mut act) = (vec![0u64; shares.len()], 0, 0);
         let mut at_window = Vec::new();
         while total < 400 * round {
-            let Next::Act { stream, allowance } = scheduler.next(0) else { panic!("there is work") };
+            let Next::Act { task, allowance } = scheduler.next(0) else { panic!("there is work") };
             prop_assert!((1..=2000).contains(&allowance));
             let cost = costs[act % costs.len()];
             act += 1;
-            scheduler.acted(stream, cost, true, 0);
-            spent[class_of(stream)] += cost;
+            scheduler.acted(task, cost, true, 0);
+            spent[class_of(task)] += cost;
             if total / (20 * round) != (total + cost) / (20 * round) {
                 at_window.push(spent.clone());
             }
@@ -167,7 +213,7 @@ proptest! {
     /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
     ///
     /// The same of processor time, though no turn is measured before it is over: one may take more than a
-    /// class has in many rounds, and what a stream's turn takes may change by a factor of hundreds.
+    /// class has in many rounds, and what a task's turn takes may change by a factor of hundreds.
     #[test]
     fn shares_of_processor_time_are_kept_within_a_percent(
         shares in proptest::collection::vec(1u32..20, 2..6),
@@ -180,8 +226,8 @@ proptest! {
         let classes: Vec<Class> = shares.iter().map(|share| class(0, *share, None)).collect();
         let policy = Policy::FairShare { round: Round::ProcessorTime(round_us), carry_percent };
         let mut scheduler = Scheduler::new(policy, classes, 2000);
-        let class_of = |stream: usize| stream % shares.len();
-        streams(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
+        let class_of = |task: usize| task % shares.len();
+        tasks(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
 
         let (mut used_ns, mut total_ns, round_ns) = (vec![0u64; shares.len()], 0, round_us * 1000);
         let mut at_window = Vec::new();
@@ -189,11 +235,11 @@ proptest! {
             if total_ns >= 400 * round_ns {
                 break;
             }
-            let Next::Act { stream, allowance } = scheduler.next(0) else { panic!("there is work") };
+            let Next::Act { task, allowance } = scheduler.next(0) else { panic!("there is work") };
             prop_assert_eq!(allowance, 2000, "bytes, whatever time is left");
-            let class = class_of(stream);
+            let class = class_of(task);
             let cost_ns = costs_ns[turn % costs_ns.len()] * factors[class];
-            scheduler.acted(stream, Cost { shared: cost_ns, rated: allowance }, true, 0);
+            scheduler.acted(task, Cost { shared: cost_ns, rated: allowance }, true, 0);
             used_ns[class] += cost_ns;
             if total_ns / (20 * round_ns) != (total_ns + cost_ns) / (20 * round_ns) {
                 at_window.push(used_ns.clone());
@@ -217,13 +263,13 @@ proptest! {
         let (round_us, targets_ns) = (500, [100_000, 400_000]);
         let policy = Policy::FairShare { round: Round::ProcessorTime(round_us), carry_percent };
         let mut scheduler = Scheduler::new(policy, vec![class(0, 1, None), class(0, 4, None)], 1000);
-        (0..2).for_each(|stream| scheduler.add(stream, stream, None));
+        (0..2).for_each(|task| scheduler.add(task, task, None));
         let longest_ns = 2_000_000;
         let most_ns = |class: usize| targets_ns[class] * (100 + u64::from(carry_percent)) / 100;
         scheduler.ready(0);
-        let cost_of = |turn: usize, stream: usize| {
+        let cost_of = |turn: usize, task: usize| {
             let (first, second) = costs_ns[turn % costs_ns.len()];
-            if stream == 0 { first } else { second }
+            if task == 0 { first } else { second }
         };
         // What a class got since the other had its last turn, and what that turn took.
         let (mut since_ns, mut debt_ns) = ([0u64; 2], [0u64; 2]);
@@ -232,17 +278,17 @@ proptest! {
                 scheduler.ready(1);
                 since_ns = [0; 2];
             }
-            let Next::Act { stream, .. } = scheduler.next(0) else { panic!("there is work") };
-            let cost_ns = cost_of(turn, stream);
-            scheduler.acted(stream, Cost { shared: cost_ns, rated: 1 }, true, 0);
-            let other = 1 - stream;
-            since_ns[stream] += cost_ns;
+            let Next::Act { task, .. } = scheduler.next(0) else { panic!("there is work") };
+            let cost_ns = cost_of(turn, task);
+            scheduler.acted(task, Cost { shared: cost_ns, rated: 1 }, true, 0);
+            let other = 1 - task;
+            since_ns[task] += cost_ns;
             since_ns[other] = 0;
-            debt_ns[stream] = cost_ns;
+            debt_ns[task] = cost_ns;
             if turn >= rest {
                 let rounds = debt_ns[other].div_ceil(targets_ns[other]) + 1;
-                let bound_ns = most_ns(stream) + rounds * targets_ns[stream] + longest_ns;
-                prop_assert!(since_ns[stream] <= bound_ns, "{since_ns:?} with {debt_ns:?} at {turn}");
+                let bound_ns = most_ns(task) + rounds * targets_ns[task] + longest_ns;
+                prop_assert!(since_ns[task] <= bound_ns, "{since_ns:?} with {debt_ns:?} at {turn}");
             }
         }
     }
@@ -262,24 +308,24 @@ proptest! {
         scheduler.ready(0);
         let mut volume = 0;
         while volume < rest_rounds * round {
-            let Next::Act { stream: 0, allowance } = scheduler.next(0) else { panic!("only 0 has work") };
+            let Next::Act { task: 0, allowance } = scheduler.next(0) else { panic!("only 0 has work") };
             scheduler.acted(0, allowance, true, 0);
             volume += allowance;
         }
         scheduler.ready(1);
         let (mut before_zero, mut zero_acted) = (0, false);
         while !zero_acted {
-            let Next::Act { stream, allowance } = scheduler.next(0) else { panic!("there is work") };
-            scheduler.acted(stream, allowance, true, 0);
-            zero_acted = stream == 0;
-            before_zero += if stream == 1 { allowance } else { 0 };
+            let Next::Act { task, allowance } = scheduler.next(0) else { panic!("there is work") };
+            scheduler.acted(task, allowance, true, 0);
+            zero_acted = task == 0;
+            before_zero += if task == 1 { allowance } else { 0 };
         }
         prop_assert!(before_zero <= round * 4 / 5 * (100 + u64::from(carry_percent)) / 100);
     }
 
     /// Promise: Rates hold whatever happens.
     ///
-    /// Whatever comes in: a stream that is told to act was ready, rates hold over the whole time, and when
+    /// Whatever comes in: a task that is told to act was ready, rates hold over the whole time, and when
     /// nothing may act the time to look again is in the future.
     #[test]
     fn rates_hold_whatever_happens(
@@ -291,22 +337,22 @@ proptest! {
     ) {
         let rate = Rate { per_second: 100_000, burst: 3000 };
         let mut scheduler = Scheduler::new(policy, vec![class(1, 2, Some(rate)), class(2, 3, None)], 1000);
-        (0..6).for_each(|stream| scheduler.add(stream, stream % 2, (stream < 3).then_some(rate)));
+        (0..6).for_each(|task| scheduler.add(task, task % 2, (task < 3).then_some(rate)));
         let (mut now_us, mut ready, mut spent) = (0u64, [false; 6], [0u64; 6]);
-        for (stream, pass_us, cost, more) in steps {
+        for (task, pass_us, cost, more) in steps {
             now_us += pass_us;
-            scheduler.ready_by(stream, now_us + cost);
-            ready[stream] = true;
+            scheduler.ready_by(task, now_us + cost);
+            ready[task] = true;
             match scheduler.next(now_us) {
-                Next::Act { stream, allowance } => {
-                    prop_assert!(ready[stream], "{stream} has nothing to do");
+                Next::Act { task, allowance } => {
+                    prop_assert!(ready[task], "{task} has nothing to do");
                     let cost = cost.min(allowance);
-                    scheduler.acted(stream, cost, more, now_us);
-                    ready[stream] = more;
-                    spent[stream] += cost;
+                    scheduler.acted(task, cost, more, now_us);
+                    ready[task] = more;
+                    spent[task] += cost;
                 }
                 Next::At(at_us) => prop_assert!(at_us > now_us),
-                Next::Nothing => prop_assert!(false, "{stream} has something to do"),
+                Next::Nothing => prop_assert!(false, "{task} has something to do"),
             }
             let most = rate.burst + (u128::from(now_us) * u128::from(rate.per_second) / 1_000_000) as u64;
             prop_assert!(spent.iter().take(3).all(|spent| *spent <= most));

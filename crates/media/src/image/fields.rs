@@ -1,5 +1,4 @@
-//! Fields of the layout, little-endian at fixed offsets: each is named once and read, written and checked by
-//! its name.
+//! Fields of the layout, little-endian at fixed offsets, each read, written and checked by its name.
 
 use std::marker::PhantomData;
 

@@ -27,8 +27,7 @@ pub struct Identity {
 pub struct Recipe {
     /// Transport stream packets in each RTP packet, 1 to [`MAX_TS_PER_PACKET`]. Seven fit an Ethernet frame.
     pub ts_per_packet: u16,
-    /// Burst window: the most that a train's last packet may leave early, in microseconds, at most
-    /// [`MAX_BURST_US`].
+    /// Burst window in microseconds: packets leave early by at most this; at most [`MAX_BURST_US`].
     pub burst_us: u32,
 }
 

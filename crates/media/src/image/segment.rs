@@ -83,9 +83,9 @@ impl SegmentEntry {
         u64::from(self.data_length.div_ceil(u32::from(plan.recipe.packet_size())))
     }
 
-    /// Checks `bytes`, which are [`SegmentEntry::length`] bytes from its offset on, and reads its trains.
-    /// Nothing in it departs after `until_us`: the next segment's first departure or the duration of the
-    /// image, and [`u64::MAX`] while that is not known.
+    /// Checks the [`SegmentEntry::length`] bytes of the segment, and reads its trains. Nothing in it departs
+    /// after `until_us`: [`Table::until_us`](super::Table::until_us), or [`u64::MAX`] while that is not
+    /// known.
     pub fn trains(&self, plan: &Plan, until_us: u64, bytes: &[u8]) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, bytes, self.length())?;
         check_crc(Part::Segment, bytes, self.crc)?;
@@ -95,8 +95,7 @@ impl SegmentEntry {
         Ok(trains)
     }
 
-    /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are
-    /// the bytes after its packets.
+    /// Reads the trains of a segment that was checked before from `records`, the bytes after its packets.
     pub fn trains_of_records(
         &self,
         plan: &Plan,

@@ -1,9 +1,6 @@
 //! Examining an asset.
 
-use super::Report;
-use super::details::Details;
-use super::pids::PidCounters;
-use super::trains::Measures;
+use super::{Examined, Report};
 use crate::image::{Identity, Plan, PlanError, Recipe};
 use crate::pack::{Error, PackedSegment, Packer};
 use crate::ts::{Deframer, Event};
@@ -28,9 +25,7 @@ pub struct AssetInspector {
     plan: Plan,
     packer: Packer,
     deframer: Deframer,
-    pids: PidCounters,
-    details: Details,
-    measures: Measures,
+    examined: Examined,
 }
 
 impl AssetInspector {
@@ -38,14 +33,8 @@ impl AssetInspector {
     pub fn new(recipe: Recipe) -> Result<Self, PlanError> {
         let identity = Identity { size: 0, mtime_ns: 0, inode: 0, device: 0 };
         let plan = Plan { identity, recipe, ssrc: 0, sequence: 0, timestamp: 0 };
-        Ok(Self {
-            plan,
-            packer: Packer::new(plan)?,
-            deframer: Deframer::new(),
-            pids: PidCounters::default(),
-            details: Details::default(),
-            measures: Measures::default(),
-        })
+        let (packer, deframer) = (Packer::new(plan)?, Deframer::new());
+        Ok(Self { plan, packer, deframer, examined: Examined::default() })
     }
 
     /// Takes the next bytes of the asset.
@@ -53,8 +42,7 @@ impl AssetInspector {
         let mut input = bytes;
         while let Some(event) = self.deframer.next(&mut input)? {
             if let Event::Packets(run) = event {
-                self.pids.push_all(run.iter());
-                self.details.push_all(run.iter());
+                self.examined.push_all(run.iter());
             }
         }
         self.packer.push(bytes)?;
@@ -66,33 +54,19 @@ impl AssetInspector {
     pub fn finish(mut self) -> Result<Report, Error> {
         while let Some(event) = self.deframer.finish()? {
             if let Event::Packets(run) = event {
-                self.pids.push_all(run.iter());
-                self.details.push_all(run.iter());
+                self.examined.push_all(run.iter());
             }
         }
         let summary = self.packer.finish()?;
         self.take_segments();
-        let description = summary.table.description;
-        let (services, videos) = self.details.finish();
-        Ok(Report {
-            payload_bytes: summary.header.payload_bytes,
-            packets: summary.header.packets,
-            duration_us: summary.header.duration_us,
-            services,
-            videos,
-            pids: self.pids.report(&description.programmes),
-            description,
-            trains: self.measures.report(),
-            bit_rate: self.measures.bit_rate,
-            starts_us: summary.table.starts.iter().map(|start| start.departure_us).collect(),
-        })
+        Ok(self.examined.report(&summary.header, &summary.table))
     }
 
     fn take_segments(&mut self) {
         while let Some(PackedSegment { bytes, entry, .. }) = self.packer.pop() {
             let trains = entry.trains(&self.plan, u64::MAX, &bytes[..entry.length() as usize]);
             let trains = trains.expect("the packer writes what the reader accepts");
-            trains.iter().for_each(|train| self.measures.take(train));
+            trains.iter().for_each(|train| self.examined.measures.take(train));
         }
     }
 }

@@ -39,8 +39,7 @@ impl BitRate {
         self.bytes.iter().map(move |&bytes| u64::try_from(scale(bytes)).unwrap_or(u64::MAX))
     }
 
-    /// The highest rate over `window_us`, or over an interval where that is longer; `None` where so much time
-    /// does not pass.
+    /// Highest rate over `window_us`, or an interval if that is longer; `None` for a shorter duration.
     pub fn peak(&self, window_us: u64) -> Option<Peak> {
         let intervals = (window_us / self.interval_us).max(1);
         let most = self.bytes.windows(intervals as usize).map(|window| window.iter().sum::<u64>()).max()?;

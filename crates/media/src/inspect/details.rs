@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ts::{Codec, PACKET_LENGTH, Packet, Psi, SERVICE_PID, Service, Services, VideoFormat, VideoProbe};
+use crate::ts::{Codec, Packet, Psi, SERVICE_PID, Service, Services, VideoFormat, VideoProbe};
 
 /// Collects details from packets.
 #[derive(Debug, Default)]
@@ -13,13 +13,7 @@ pub(super) struct Details {
 }
 
 impl Details {
-    pub(super) fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
-        for packet in packets.filter_map(Packet::new) {
-            self.push(packet);
-        }
-    }
-
-    fn push(&mut self, packet: Packet<'_>) {
+    pub(super) fn push(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
         if pid == SERVICE_PID {
             self.services.push(packet);

@@ -1,9 +1,6 @@
 //! Examining an image.
 
-use super::Report;
-use super::details::Details;
-use super::pids::PidCounters;
-use super::trains::{Measures, TrainReport};
+use super::{Examined, Report};
 use crate::image::{Error, Header, Table};
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::PACKET_LENGTH;
@@ -13,25 +10,16 @@ use crate::ts::PACKET_LENGTH;
 pub struct ImageInspector<'a> {
     header: &'a Header,
     table: &'a Table,
-    pids: PidCounters,
-    details: Details,
-    measures: Measures,
+    examined: Examined,
 }
 
 impl<'a> ImageInspector<'a> {
     /// An inspector before the first segment.
     pub fn new(header: &'a Header, table: &'a Table) -> Self {
-        Self {
-            header,
-            table,
-            pids: PidCounters::default(),
-            details: Details::default(),
-            measures: Measures::default(),
-        }
+        Self { header, table, examined: Examined::default() }
     }
 
-    /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment
-    /// counts with what the table says of it.
+    /// Takes the bytes of segment `index`. A damaged segment counts by its entry in the table.
     ///
     /// # Panics
     /// If the table has no such segment.
@@ -44,35 +32,23 @@ impl<'a> ImageInspector<'a> {
                 let payloads = bytes[..entry.data_length as usize].chunks(size);
                 let payloads = payloads.filter_map(|packet| packet.get(HEADER_LENGTH..));
                 let packets = payloads.flat_map(|payload| payload.as_chunks::<PACKET_LENGTH>().0);
-                self.pids.push_all(packets.clone());
-                self.details.push_all(packets);
-                trains.iter().for_each(|train| self.measures.take(train));
+                self.examined.push_all(packets);
+                trains.iter().for_each(|train| self.examined.measures.take(train));
                 Ok(())
             }
             Err(error) => {
                 let headers = entry.packets(&self.header.plan) * HEADER_LENGTH as u64;
                 let payload = u64::from(entry.data_length).saturating_sub(headers);
-                self.measures.bit_rate.spread(entry.first_departure_us, until_us, payload);
+                self.examined.measures.bit_rate.spread(entry.first_departure_us, until_us, payload);
                 Err(error)
             }
         }
     }
 
     /// Ends the image.
-    pub fn finish(mut self) -> Report {
-        let count = self.table.segments.iter().map(|entry| u64::from(entry.records)).sum();
-        let (services, videos) = self.details.finish();
-        Report {
-            services,
-            videos,
-            description: self.table.description.clone(),
-            payload_bytes: self.header.payload_bytes,
-            packets: self.header.packets,
-            duration_us: self.header.duration_us,
-            pids: self.pids.report(&self.table.description.programmes),
-            trains: TrainReport { count, ..self.measures.report() },
-            bit_rate: self.measures.bit_rate,
-            starts_us: self.table.starts.iter().map(|start| start.departure_us).collect(),
-        }
+    pub fn finish(self) -> Report {
+        let mut report = self.examined.report(self.header, self.table);
+        report.trains.count = self.table.segments.iter().map(|entry| u64::from(entry.records)).sum();
+        report
     }
 }

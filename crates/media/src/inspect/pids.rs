@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ts::{NULL_PID, PACKET_LENGTH, Packet, Programme};
+use crate::ts::{NULL_PID, Packet, Programme};
 
 const PIDS: usize = 8192;
 
@@ -47,10 +47,8 @@ impl Default for PidCounters {
 }
 
 impl PidCounters {
-    pub(super) fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
-        for packet in packets.filter_map(Packet::new) {
-            self.counters[usize::from(packet.pid())].push(packet);
-        }
+    pub(super) fn push(&mut self, packet: Packet<'_>) {
+        self.counters[usize::from(packet.pid())].push(packet);
     }
 
     pub(super) fn report(&self, programmes: &[Programme]) -> Vec<PidReport> {
@@ -70,8 +68,7 @@ impl Counter {
         }
     }
 
-    /// Returns whether the counter goes on (ISO/IEC 13818-1 section 2.4.3.3): it stays where there is no
-    /// payload, and a packet may be sent twice.
+    /// Returns whether the counter goes on (ISO/IEC 13818-1 section 2.4.3.3). A packet may be sent twice.
     fn continues(&mut self, packet: Packet<'_>) -> bool {
         let Some(before) = self.continuity else { return true };
         let announced = packet.adaptation().is_some_and(|field| field.discontinuity());

@@ -245,9 +245,8 @@ impl Timing {
 }
 
 impl OpenTrain {
-    /// Returns whether a packet may leave with it: it is due in the same one of the bursts that time is
-    /// divided into, counted from the start of the image. That bursts begin at the same times in all images
-    /// lets sessions be sent for together.
+    /// Returns whether a packet joins the train: it is due in the same burst. Bursts begin at the same times
+    /// in all images, so that sessions are sent for together.
     fn has_room(&self, departure: u64, length: u32, burst: u64) -> bool {
         self.packets < MAX_TRAIN_PACKETS
             && self.length + length <= MAX_TRAIN_BYTES

@@ -26,8 +26,7 @@ struct Reference {
     pcr: Pcr,
 }
 
-/// Reads the first and the last bytes of an asset of `size` bytes; they may overlap. A megabyte of each
-/// suffices.
+/// Reads the first and last bytes of an asset, which may overlap; a megabyte of each suffices.
 pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTransportStream> {
     let (mut deframer, mut survey) = (Deframer::new(), Survey::new());
     each_run(&mut deframer, head, |run| survey.push(run).is_ok())?;
@@ -47,8 +46,7 @@ pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTran
     Ok(Estimate { description, duration_us })
 }
 
-/// The duration of `size` bytes, by the clock from the first reference to the last one that is of its time
-/// base.
+/// Duration of `size` bytes, by the first reference and the last one of its time base.
 fn duration_us(first: Reference, early: Reference, late: Option<Reference>, size: u64) -> Option<u64> {
     let by_head = scaled(first, early, size);
     let by_both = late.and_then(|late| scaled(first, late, size));
@@ -86,8 +84,7 @@ fn reference(bytes: &[u8; PACKET_LENGTH], pid: u16) -> Option<Pcr> {
     packet.adaptation()?.pcr()
 }
 
-/// Calls `take` for the runs of packets in `bytes` until it answers `false`. A packet cut at the end is no
-/// run.
+/// Calls `take` for the runs of whole packets in `bytes` until it answers `false`.
 fn each_run(
     deframer: &mut Deframer,
     mut bytes: &[u8],

@@ -9,8 +9,7 @@ pub struct Headers(Vec<(String, String)>);
 pub(super) struct BadLine(pub(super) usize);
 
 impl Headers {
-    /// Parses the lines after the request line. Bytes that are not UTF-8 are replaced: no header that this
-    /// server acts on has any.
+    /// Parses the lines after the request line. Replaces bytes that are not UTF-8.
     pub(super) fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Self, BadLine> {
         let mut fields: Vec<(String, String)> = Vec::new();
         for (index, line) in lines.enumerate() {
@@ -44,8 +43,7 @@ impl Headers {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The elements of a comma-separated list, which may be spread over several fields (RFC 2068 section
-    /// 4.2).
+    /// Elements of a comma-separated list, perhaps spread over several fields (RFC 2068 section 4.2).
     pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.all(name)
             .flat_map(|value| split_outside_quotes(value, ','))

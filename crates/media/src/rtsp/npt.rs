@@ -23,8 +23,7 @@ pub struct NptRange {
 }
 
 impl NptRange {
-    /// The `Range` of a request. 501 for units that are not `npt` (RFC 2326 section 12.29), 457 for times out
-    /// of bounds, 400 for an invalid range.
+    /// The `Range` of a request, or status 501 for other units than `npt`, 457 out of bounds, 400 if invalid.
     pub fn of(request: &Request) -> Result<Option<Self>, Refusal> {
         request.headers.first("Range").map(Self::parse).transpose()
     }

@@ -21,8 +21,7 @@ pub enum Item {
 /// Reads requests from bytes that arrive in pieces.
 ///
 /// Feed it what was read, then call [`Reader::next_item`] until it has nothing more: then it holds less than
-/// one request, so at most the limits of a head and a body. Each byte is looked at once, however slowly it
-/// comes.
+/// a request, at most the limits of a head and a body. Each byte is looked at once.
 /// ```
 /// use wirepath_media::rtsp::{Item, Method, Reader, Response, StatusCode};
 ///
@@ -141,8 +140,7 @@ impl Reader {
         self.find_head_end(scanned, line_start)
     }
 
-    /// Some clients end a body with an extra line end (RFC 2326 section 4.1 via RFC 2068). False when nothing
-    /// is left.
+    /// Skips line ends that some clients send after a body (RFC 2068). False when nothing is left.
     fn skip_line_ends(&mut self) -> bool {
         let blank = self.unread().iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         self.taken += blank;

@@ -2,48 +2,10 @@
 
 use super::headers::{BadLine, Headers};
 use super::resource::{ResourceError, Target};
-use rtsp_types::StatusCode;
+use rtsp_types::{Method, StatusCode};
 
 /// Longest request body, in bytes.
 pub const BODY_LIMIT: usize = 64 * 1024;
-
-/// A request's method (RFC 2326 section 10). Case matters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are the RFC's
-pub enum Method {
-    Options,
-    Describe,
-    Announce,
-    Setup,
-    Play,
-    Pause,
-    Teardown,
-    GetParameter,
-    SetParameter,
-    Redirect,
-    Record,
-    /// A method that RFC 2326 does not know.
-    Other(String),
-}
-
-impl From<&str> for Method {
-    fn from(name: &str) -> Self {
-        match name {
-            "OPTIONS" => Self::Options,
-            "DESCRIBE" => Self::Describe,
-            "ANNOUNCE" => Self::Announce,
-            "SETUP" => Self::Setup,
-            "PLAY" => Self::Play,
-            "PAUSE" => Self::Pause,
-            "TEARDOWN" => Self::Teardown,
-            "GET_PARAMETER" => Self::GetParameter,
-            "SET_PARAMETER" => Self::SetParameter,
-            "REDIRECT" => Self::Redirect,
-            "RECORD" => Self::Record,
-            other => Self::Other(other.to_owned()),
-        }
-    }
-}
 
 /// A request whose line, CSeq and length are valid. Its other headers are parsed when they are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,14 +50,12 @@ impl Request {
         Some(value.split(';').next().unwrap_or_default().trim())
     }
 
-    /// Option tags that the server must support (RFC 2326 sections 12.27 and 12.32): a server that is no
-    /// proxy treats `Proxy-Require` as it treats `Require`.
+    /// Required option tags, of `Require` and `Proxy-Require` (RFC 2326 sections 12.27 and 12.32).
     pub fn required_options(&self) -> Vec<&str> {
         self.headers.list("Require").chain(self.headers.list("Proxy-Require")).collect()
     }
 
-    /// Returns whether the client takes a description in this media type (RFC 2326 section 12.1): any, by
-    /// default.
+    /// Returns whether the client accepts this media type (RFC 2326 section 12.1): any, by default.
     pub fn accepts(&self, media_type: &str) -> bool {
         let mut ranges = self.headers.list("Accept").peekable();
         ranges.peek().is_none() || ranges.any(|range| media_range_holds(range, media_type))
@@ -172,8 +132,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Head, Refusal> {
     Ok(Head { line: String::from_utf8_lossy(line).into_owned(), headers, cseq, body_length })
 }
 
-/// RFC 2326 section 12.14. Two different lengths would let two readers disagree about where the next request
-/// is.
+/// RFC 2326 section 12.14. With two different lengths, readers disagree about the next request.
 fn body_length(headers: &Headers) -> Result<usize, Refusal> {
     let lost = |status, why| Refusal { close: true, ..Refusal::new(status, why) };
     let mut values = headers.all("Content-Length");
@@ -204,8 +163,7 @@ fn missing_cseq(headers: &Headers) -> Refusal {
     Refusal::new(StatusCode::BadRequest, why)
 }
 
-/// The method ends at the first blank and the version begins after the last: what is between is the URL, in
-/// which ffmpeg and others leave spaces as they are.
+/// The URL lies between the first and the last blank: ffmpeg and others leave spaces in it.
 fn parse_line(line: &str) -> Result<(Method, Target), Refusal> {
     let bad = |why: &str| Refusal::new(StatusCode::BadRequest, why);
     let line = line.trim_end();

@@ -3,8 +3,7 @@
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use wirepath_http::{AssetPath, PathError};
 
-/// Characters that a returned URL must not have. `,` and `;` separate the parts of `RTP-Info`; `%` stays,
-/// since such URLs are encoded already.
+/// Characters to encode in returned URLs. `,` and `;` separate parts of `RTP-Info`; `%` is encoded already.
 const ILLEGAL: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')

@@ -6,9 +6,9 @@ use super::transport::TransportReply;
 use rtsp_types::{HeaderName, StatusCode, Version, headers};
 use std::time::SystemTime;
 
-/// A response being put together. Every value that a client may have had a hand in is a single line without
-/// control characters, whatever was given.
+/// A response being put together. Values of headers become a single line without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Response(rtsp_types::Response<Vec<u8>>);
 
 /// `RTP-Info` of one track (RFC 2326 section 12.33).
@@ -47,82 +47,39 @@ impl Response {
         self.0.status()
     }
 
-    /// `Server`.
-    #[must_use]
-    pub fn server(self, name: &str) -> Self {
-        self.header(headers::SERVER, name)
-    }
-
     /// `Date`.
-    #[must_use]
     pub fn date(self, now: SystemTime) -> Self {
         self.header(headers::DATE, &httpdate::fmt_http_date(now))
     }
 
     /// `Session` with its timeout in seconds.
-    #[must_use]
     pub fn session(self, id: &str, timeout_s: u64) -> Self {
         self.header(headers::SESSION, &format!("{id};timeout={timeout_s}"))
     }
 
     /// `Transport`.
-    #[must_use]
     pub fn transport(mut self, transport: TransportReply) -> Self {
         self.0.insert_typed_header(&headers::Transports::from(transport));
         self
     }
 
     /// `Range` that is really played.
-    #[must_use]
     pub fn range(self, range: NptRange) -> Self {
         self.header(headers::RANGE, &range.to_string())
     }
 
     /// `RTP-Info`.
-    #[must_use]
     pub fn rtp_info(self, info: &RtpInfo) -> Self {
         let RtpInfo { url, sequence, timestamp } = info;
         self.header(headers::RTP_INFO, &format!("url={url};seq={sequence};rtptime={timestamp}"))
     }
 
-    /// `Scale`: always the one there is, 1.
-    #[must_use]
-    pub fn scale(self) -> Self {
-        self.header(headers::SCALE, "1.0")
-    }
-
-    /// `Speed`: always the one there is, 1.
-    #[must_use]
-    pub fn speed(self) -> Self {
-        self.header(headers::SPEED, "1.0")
-    }
-
-    /// `Public`: the methods the server has.
-    #[must_use]
-    pub fn public(self, methods: &str) -> Self {
-        self.header(headers::PUBLIC, methods)
-    }
-
-    /// `Allow`: the methods that a 405 leaves.
-    #[must_use]
-    pub fn allow(self, methods: &str) -> Self {
-        self.header(headers::ALLOW, methods)
-    }
-
     /// `Unsupported`: the option tags that a 551 is about.
-    #[must_use]
     pub fn unsupported(self, options: &[&str]) -> Self {
         self.header(headers::UNSUPPORTED, &options.join(", "))
     }
 
-    /// `Content-Base`: what relative URLs in the description are relative to.
-    #[must_use]
-    pub fn content_base(self, url: &str) -> Self {
-        self.header(headers::CONTENT_BASE, url)
-    }
-
     /// A body with its `Content-Type` and `Content-Length`.
-    #[must_use]
     pub fn body(mut self, content_type: &str, body: Vec<u8>) -> Self {
         self.0 = self.0.replace_body(body);
         self.header(headers::CONTENT_TYPE, content_type)
@@ -135,7 +92,8 @@ impl Response {
         bytes
     }
 
-    fn header(mut self, name: HeaderName, value: &str) -> Self {
+    /// A header field.
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         let line: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         self.0.insert_header(name, line);
         self
@@ -182,20 +140,21 @@ mod tests {
     fn a_play_is_answered() {
         let info = RtpInfo { url: "rtsp://h/clip.ts/track1".to_owned(), sequence: 7, timestamp: 9 };
         let range = NptRange { start: Some(Npt::At(1_500_000)), end: Some(Npt::At(2_000_001)) };
-        let response = Response::new(StatusCode::Ok, Some(4)).range(range).rtp_info(&info).scale().speed();
+        let response =
+            Response::new(StatusCode::Ok, Some(4)).range(range).rtp_info(&info).header(headers::SCALE, "1.0");
         assert_eq!(
             text(response),
             "RTSP/1.0 200 OK\r\nCSeq: 4\r\nRange: npt=1.500-2.000001\r\n\
-             RTP-Info: url=rtsp://h/clip.ts/track1;seq=7;rtptime=9\r\nScale: 1.0\r\nSpeed: 1.0\r\n\r\n"
+             RTP-Info: url=rtsp://h/clip.ts/track1;seq=7;rtptime=9\r\nScale: 1.0\r\n\r\n"
         );
     }
 
     #[test]
     fn a_description_carries_its_length() {
         let response = Response::new(StatusCode::Ok, Some(2))
-            .server("Wirepath")
+            .header(headers::SERVER, "Wirepath")
             .date(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
-            .content_base("rtsp://h/clip.ts/")
+            .header(headers::CONTENT_BASE, "rtsp://h/clip.ts/")
             .body("application/sdp", b"v=0\r\n".to_vec());
         assert_eq!(
             text(response),

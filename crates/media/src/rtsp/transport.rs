@@ -64,8 +64,7 @@ pub struct TransportReply {
 }
 
 impl Offer {
-    /// Every transport offered, in the client's order; a malformed one is its own refusal, so that another
-    /// can still be taken.
+    /// Every transport offered, in the client's order; a malformed one is its own refusal.
     pub fn all(headers: &Headers) -> Vec<Result<Self, Refusal>> {
         headers.list("Transport").map(Self::parse).collect()
     }
@@ -94,8 +93,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Ignores parameters that do not matter for playing to one client (ttl, layers, append, ssrc,
-    /// source...).
+    /// Ignores parameters that do not matter for unicast (ttl, layers, append, ssrc, source...).
     fn take(&mut self, name: &str, argument: &str) -> Result<(), String> {
         match name.to_ascii_lowercase().as_str() {
             "unicast" => self.delivery = Some(Delivery::Unicast),

@@ -1,5 +1,4 @@
-//! An association table with one programme, for whoever takes one out of a multiplex (ISO/IEC 13818-1 section
-//! 2.4.4.3).
+//! Association table of one programme (ISO/IEC 13818-1 section 2.4.4.3).
 
 use super::crc::crc32_mpeg;
 use super::packet::{PACKET_LENGTH, SYNC_BYTE};
@@ -10,9 +9,8 @@ const TRANSPORT_STREAM: u16 = 1;
 /// Bytes of a section behind its length: identifier, version, numbers, one programme, checksum.
 const SECTION: u8 = 13;
 
-/// The packet of a table that says: there is this programme, and its map is on this PID. `version` is from 0
-/// to 31 and differs from that of the table before if the table does; `continuity` is from 0 to 15, one more
-/// for each packet.
+/// Packet of a table with this programme and the PID of its map. `version`, 0 to 31, changes with the table;
+/// `continuity`, 0 to 15, goes up by one for each packet.
 pub fn association(programme: u16, map_pid: u16, version: u8, continuity: u8) -> [u8; PACKET_LENGTH] {
     let mut packet = [0xff; PACKET_LENGTH];
     let [programme_high, programme_low] = programme.to_be_bytes();

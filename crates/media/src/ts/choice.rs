@@ -57,9 +57,8 @@ pub(super) struct Reference {
     pub(super) flagged: bool,
 }
 
-/// The clock of the first programme in the association table that has one. Until it is too `late` for that,
-/// every programme gets the time to show its map and its references; then the first reference of any PID
-/// counts.
+/// The clock of the first programme in the association table that has one. Waits for maps and references of
+/// all programmes until it is too `late`; then the first reference of any PID counts.
 pub(super) fn choose_among(psi: &Psi, candidates: &Candidates, late: bool) -> Option<Played> {
     for programme in psi.current_programmes() {
         match programme.map(|programme| (programme, programme.pcr_pid)) {

@@ -1,5 +1,4 @@
-//! When each packet departs: interpolation between programme clock references (ISO/IEC 13818-1 section
-//! 2.4.2).
+//! Departures of packets, interpolated between clock references (ISO/IEC 13818-1 section 2.4.2).
 //!
 //! Packets are counted from 0 through the file; time is in ticks of 27 MHz from the first packet's departure.
 //! Between two references packets are spread evenly. Before the first and after the last the neighbouring

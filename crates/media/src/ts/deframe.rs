@@ -12,9 +12,8 @@ const DETECTION_MARGIN: usize = 1024;
 
 /// Finds the packets in a stream of bytes.
 ///
-/// Call [`Deframer::next`] with the input until it answers `None`, then come with the next input; after the
-/// last one call [`Deframer::finish`] until it answers `None`. What comes out does not depend on how the
-/// input is split.
+/// Call [`Deframer::next`] with each input until it answers `None`, then [`Deframer::finish`] until it
+/// answers `None`. The output does not depend on how the input is split.
 /// ```
 /// use wirepath_media::ts::synthetic::Sample;
 /// use wirepath_media::ts::{Deframer, Event, Framing};
@@ -45,8 +44,7 @@ pub struct Deframer {
     spent: usize,
     /// Bytes between packets still to be passed over.
     gap: usize,
-    /// Offset in the file of the next byte to judge: the first of `carry` after `spent`, or else of the
-    /// input.
+    /// Offset in the file of the next byte to judge, in `carry` after `spent` or in the input.
     offset: u64,
     /// Offset at which the search for the first packet began.
     begin: u64,
@@ -199,8 +197,7 @@ impl Deframer {
         Ok(step)
     }
 
-    /// Judges what was carried over together with the first bytes of the input, and leaves those to the input
-    /// as soon as the carried ones are used up.
+    /// Judges carried bytes with the first of the input, which stay in it once those are used up.
     fn step_in_carry(&mut self, input: &mut &[u8]) -> Result<Step, NotTransportStream> {
         let carried = self.carry.len();
         let added = CARRY_BYTES.saturating_sub(carried).min(input.len());

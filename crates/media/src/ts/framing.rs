@@ -107,8 +107,7 @@ enum Proof {
     NeedsMore,
 }
 
-/// Returns whether a run of packets starts at the first of `bytes`. At the end of a file fewer packets will
-/// do: two, or one that ends with the file.
+/// Returns whether a run of packets starts here; at the end of a file, two or the last one suffice.
 fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     let stride = framing.stride();
     let seen = bytes.iter().step_by(stride).take(run).take_while(|&&byte| byte == SYNC_BYTE).count();
@@ -125,8 +124,7 @@ fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     }
 }
 
-/// The high byte of an arrival time can be 0x47 for half a second; then the sync bytes are the run four bytes
-/// on.
+/// The high byte of an arrival time can be 0x47, too; then the sync bytes are four bytes on.
 fn arrival_time_shift(bytes: &[u8], framing: Framing, run: usize) -> usize {
     let shift = framing.prefix();
     let later = bytes.get(shift..).unwrap_or_default();

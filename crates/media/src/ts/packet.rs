@@ -103,8 +103,7 @@ impl Adaptation<'_> {
         self.bytes[0] & 0x40 != 0
     }
 
-    /// The programme clock reference; `None` where there is none or the field is too short for the one it
-    /// claims.
+    /// The programme clock reference; `None` without one, or if the field is too short for it.
     #[inline]
     pub fn pcr(self) -> Option<Pcr> {
         let bytes = if self.bytes[0] & 0x10 != 0 { self.bytes.get(1..7)? } else { return None };

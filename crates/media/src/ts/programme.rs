@@ -144,8 +144,7 @@ impl Codec {
         matches!(self, Mpeg1Video | Mpeg2Video | Mpeg4Video | H264 | H265 | H266 | Av1 | Vc1 | Avs)
     }
 
-    /// Stream types: ISO/IEC 13818-1 table 2-34; above 0x7f ATSC A/53 and, where the programme is registered
-    /// as "HDMV", Blu-ray's.
+    /// Stream types: ISO/IEC 13818-1 table 2-34; above 0x7f ATSC A/53 and, if registered as "HDMV", Blu-ray.
     fn of(stream_type: u8, descriptors: Descriptors<'_>, programme_format: Option<[u8; 4]>) -> Self {
         let blu_ray = programme_format == Some(*b"HDMV");
         match stream_type {

@@ -1,5 +1,4 @@
-//! Program-specific information: programme association and programme maps (ISO/IEC 13818-1 sections 2.4.4.3
-//! and 2.4.4.8).
+//! Programme association and programme maps (ISO/IEC 13818-1 sections 2.4.4.3 and 2.4.4.8).
 
 use std::collections::BTreeMap;
 
@@ -99,8 +98,7 @@ impl Psi {
         self.programmes.iter().map(|described| &described.programme)
     }
 
-    /// The programmes there are now, in the order of the association table; `None` for one whose map has not
-    /// come.
+    /// Current programmes, in the order of the association table; `None` for one without a map yet.
     pub fn current_programmes(&self) -> impl Iterator<Item = Option<&Programme>> {
         self.current().map(|(number, pmt_pid)| {
             let programme = &self.programmes[*self.by_number.get(&number)?].programme;

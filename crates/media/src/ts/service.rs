@@ -76,8 +76,7 @@ fn read_service(tag: u8, body: &[u8]) -> Option<Service> {
     (tag == SERVICE_DESCRIPTOR).then(|| Service { name: text(name), provider: text(provider) })
 }
 
-/// Decodes a text (annex A): UTF-8, UTF-16, ISO 8859-1 and 8859-9 in full, of other tables the ASCII
-/// characters.
+/// Decodes a text (annex A): UTF-8, UTF-16, ISO 8859-1 and 8859-9, of other tables only ASCII.
 fn text(bytes: &[u8]) -> String {
     const OTHER: char = char::REPLACEMENT_CHARACTER;
     let single = |bytes: &[u8], decode: fn(u8) -> char| bytes.iter().map(|byte| decode(*byte)).collect();

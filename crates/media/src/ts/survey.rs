@@ -1,5 +1,4 @@
-//! Follows a transport stream packet by packet: its tables, the programme that is played, its clock, and the
-//! points where a decoder can start.
+//! Survey of a transport stream: tables, the played programme, its clock, and random access points.
 
 use std::collections::VecDeque;
 
@@ -239,8 +238,7 @@ impl Survey {
         }
     }
 
-    /// The tables changed after the choice: the programme may have another clock now, may have gone, or,
-    /// where none was announced, may be known now.
+    /// Follows changed tables after the choice: another clock, a programme that is gone, or known now.
     fn reconsider(&mut self, played: Played) {
         let same = |programme: &&Programme| match played.programme {
             Some(number) => programme.number == number,

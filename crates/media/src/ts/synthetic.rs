@@ -42,8 +42,7 @@ pub struct SampleProgramme {
     pub pcr_pid: u16,
     /// True if references are really sent there.
     pub ticks: bool,
-    /// Its streams: PID, stream type, descriptors. The first is sent as H.264, MPEG-2 video or H.265 pictures
-    /// when its type is one of them.
+    /// Its streams: PID, stream type, descriptors. The first has pictures if it is H.264, H.265 or MPEG-2.
     pub streams: Vec<(u16, u8, Vec<u8>)>,
 }
 
@@ -59,7 +58,7 @@ pub struct Jump {
 }
 
 /// Sample stream, and the results that a reader has to find.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SampleStream {
     /// The file.
     pub bytes: Vec<u8>,
@@ -136,13 +135,6 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(sample: &'a Sample) -> Self {
-        let stream = SampleStream {
-            bytes: Vec::new(),
-            payload: Vec::new(),
-            departures: Vec::new(),
-            references: Vec::new(),
-            starts: Vec::new(),
-        };
         Self {
             sample,
             random: Random::new(sample.seed),
@@ -154,7 +146,7 @@ impl<'a> Writer<'a> {
             ahead: 0,
             jumps_done: 0,
             flagged: false,
-            stream,
+            stream: SampleStream::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_engine::Engine;
 use wirepath_http::{HeadError, HeadReader};
-use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamEnd, StreamOptions};
+use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
@@ -161,7 +161,7 @@ impl Connection {
 
     /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing
     /// is reset: an orderly end could be taken for that of the answer.
-    pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
+    pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
         let (stream, socket) = match self.lend() {
             Ok(lent) => lent,
             Err(error) => {

@@ -173,12 +173,12 @@ impl<S: Site> Exchanges<S> {
     }
 }
 
-fn body_parts(head: Vec<u8>, body: Vec<BodyPart>, file: Arc<File>) -> Vec<streams::Part> {
+fn body_parts(head: Vec<u8>, body: Vec<BodyPart>, file: Arc<File>) -> Vec<streams::ObjectPart> {
     let parts = body.into_iter().map(|part| match part {
-        BodyPart::Bytes(bytes) => streams::Part::Bytes(bytes.into()),
+        BodyPart::Bytes(bytes) => streams::ObjectPart::Bytes(bytes.into()),
         BodyPart::Extent(extent) => {
-            streams::Part::Extent { file: Arc::clone(&file), range: extent.offset..extent.end() }
+            streams::ObjectPart::Extent { file: Arc::clone(&file), range: extent.offset..extent.end() }
         }
     });
-    std::iter::once(streams::Part::Bytes(head.into())).chain(parts).collect()
+    std::iter::once(streams::ObjectPart::Bytes(head.into())).chain(parts).collect()
 }

@@ -42,7 +42,7 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) head: Vec<u8>,
-    pub(super) parts: Vec<streams::Part>,
+    pub(super) parts: Vec<streams::ObjectPart>,
 }
 
 /// How an answer came about, as `Cache-Status` says it.
@@ -145,16 +145,16 @@ impl Served {
         Answer { head, parts: parts.into_iter().map(|part| self.part(part)).collect() }
     }
 
-    fn part(&self, part: BodyPart) -> streams::Part {
+    fn part(&self, part: BodyPart) -> streams::ObjectPart {
         let file = Arc::clone(&**self.file);
         match (part, &self.growth) {
-            (BodyPart::Bytes(bytes), _) => streams::Part::Bytes(bytes.into()),
+            (BodyPart::Bytes(bytes), _) => streams::ObjectPart::Bytes(bytes.into()),
             (BodyPart::Extent(extent), None) => {
-                streams::Part::Extent { file, range: extent.offset..extent.end() }
+                streams::ObjectPart::Extent { file, range: extent.offset..extent.end() }
             }
             (BodyPart::Extent(extent), Some(growth)) => {
                 let growth = Arc::clone(growth);
-                streams::Part::Following { file, range: extent.offset..extent.end(), progress: growth }
+                streams::ObjectPart::Following { file, range: extent.offset..extent.end(), progress: growth }
             }
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         let request = ClientRequest::read(request.as_bytes()).unwrap();
         let answer = served.answer(&request, Source::Hit, now() + Duration::from_secs(10), 7);
         let bytes = answer.parts.iter().map(|part| match part {
-            streams::Part::Extent { range, .. } => range.end - range.start,
+            streams::ObjectPart::Extent { range, .. } => range.end - range.start,
             _ => 0,
         });
         (String::from_utf8(answer.head).unwrap(), bytes.sum())

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use http::{Method, StatusCode, header};
 use wirepath_http::Response;
 use wirepath_net::http::now_s;
-use wirepath_streams::Part;
+use wirepath_streams::ObjectPart;
 
 use super::answer::{self, Served, Source};
 use super::connection::Connection;
@@ -99,7 +99,7 @@ impl Connection {
             return self.client.write(&answer.head).await.map(|()| request.keep_alive);
         }
         let head_bytes = answer.head.len() as u64;
-        let parts = std::iter::once(Part::Bytes(answer.head.into())).chain(answer.parts).collect();
+        let parts = std::iter::once(ObjectPart::Bytes(answer.head.into())).chain(answer.parts).collect();
         let sent = self.client.send(&self.shared.engine, parts).await?;
         add(&self.shared.counters.bytes_from_cache, sent - head_bytes);
         Ok(request.keep_alive)

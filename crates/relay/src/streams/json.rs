@@ -35,7 +35,7 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
     let ended_outputs = status.ended_outputs.iter().map(|output| {
         let mut json = output_report(&output.name, output.bytes, output.dropped, output.lost_bytes);
         json["icmp_errors"] = json!(output.icmp_errors);
-        json["why"] = json!(output.why);
+        json["why"] = json!(output.why_gone);
         json
     });
     json!({

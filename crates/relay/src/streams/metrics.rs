@@ -8,7 +8,7 @@ use wirepath_counters::Value::{Counter, Counters, Gauge, Sum};
 use wirepath_engine::Sharing;
 use wirepath_net::metrics::{Labels, Metrics};
 use wirepath_net::status::Status;
-use wirepath_streams::{EndedOutput, OutputStatus};
+use wirepath_streams::OutputStatus;
 
 use super::json::stream_report;
 use super::snapshot::{LatestSnapshots, StreamSnapshot, StreamState};
@@ -161,27 +161,14 @@ impl OutputRow {
     fn of(stream: &StreamSnapshot) -> impl Iterator<Item = OutputRow> {
         let row = |is_gone| move |output| OutputRow { stream: labels(stream), output, is_gone };
         let open = stream.status.outputs.iter().cloned().map(row(false));
-        open.chain(stream.status.ended_outputs.iter().map(final_status).map(row(true)))
+        // The counters of those that are gone stay, so that drops do not vanish.
+        open.chain(stream.status.ended_outputs.iter().cloned().map(row(true)))
     }
 
     /// Labels of the output; its port tells it from others of the same name.
     fn labels(&self) -> Labels {
         let own = [("port", self.output.port.to_string()), ("output", self.output.name.clone())];
         self.stream.iter().cloned().chain(own).collect()
-    }
-}
-
-/// Final status of an ended output: its counters stay, so that drops do not vanish.
-fn final_status(ended: &EndedOutput) -> OutputStatus {
-    OutputStatus {
-        port: ended.port,
-        name: ended.name.clone(),
-        bytes: ended.bytes,
-        waiting_bytes: 0,
-        dropped: ended.dropped,
-        lost_bytes: ended.lost_bytes,
-        icmp_errors: ended.icmp_errors,
-        reports: Vec::new(),
     }
 }
 

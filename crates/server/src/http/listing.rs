@@ -11,29 +11,19 @@ use wirepath_http::{AssetPath, BodyPart, Listing, Response, content_type, encode
 /// The page needs nothing from elsewhere and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Links to the RTSP listener.
-#[derive(Clone, Debug)]
-pub(super) struct Links {
-    /// `rtsp://host:port`
-    rtsp: String,
+/// URL of the RTSP listener, with the host name of this request, or the local address of its connection.
+pub(super) fn rtsp_url(host: &str, local: SocketAddr, port: u16) -> String {
+    match without_port(host) {
+        "" => format!("rtsp://{}", SocketAddr::new(local.ip().to_canonical(), port)),
+        host => format!("rtsp://{host}:{port}"),
+    }
 }
 
-impl Links {
-    /// The RTSP listener has the host name of this request, or the local address of its connection.
-    pub(super) fn new(host: &str, local: SocketAddr, port: u16) -> Self {
-        let rtsp = match without_port(host) {
-            "" => format!("rtsp://{}", SocketAddr::new(local.ip().to_canonical(), port)),
-            host => format!("rtsp://{host}:{port}"),
-        };
-        Self { rtsp }
-    }
-
-    /// The address of a file that can be played.
-    fn rtsp(&self, folder: &AssetPath, entry: &Entry) -> Option<String> {
-        let played = is_named_as_stream(entry) && entry.is_stream != Some(false);
-        let slash = if folder.is_root() { "" } else { "/" };
-        played.then(|| format!("{}/{}{slash}{}", self.rtsp, folder.encoded(), encode_segment(&entry.name)))
-    }
+/// RTSP URL of a file that can be played.
+fn played(rtsp: &str, folder: &AssetPath, entry: &Entry) -> Option<String> {
+    let is_played = is_named_as_stream(entry) && entry.is_stream != Some(false);
+    let slash = if folder.is_root() { "" } else { "/" };
+    is_played.then(|| format!("{rtsp}/{}{slash}{}", folder.encoded(), encode_segment(&entry.name)))
 }
 
 /// Returns whether a file is named as one that can be played: a transport stream.
@@ -42,10 +32,10 @@ pub(super) fn is_named_as_stream(entry: &Entry) -> bool {
 }
 
 /// The answer to GET of a folder.
-pub(super) fn respond(form: Listing, path: &AssetPath, folder: &FolderListing, links: &Links) -> Response {
+pub(super) fn respond(form: Listing, path: &AssetPath, folder: &FolderListing, rtsp: &str) -> Response {
     let (content_type, text) = match form {
-        Listing::Html => ("text/html; charset=utf-8", html(path, folder, links)),
-        Listing::Json => ("application/json", format!("{:#}\n", json(path, folder, links))),
+        Listing::Html => ("text/html; charset=utf-8", html(path, folder, rtsp)),
+        Listing::Json => ("application/json", format!("{:#}\n", json(path, folder, rtsp))),
     };
     Response::with_body(StatusCode::OK, content_type, vec![BodyPart::Bytes(text.into_bytes())])
         .header(header::CONTENT_SECURITY_POLICY, POLICY)
@@ -53,13 +43,13 @@ pub(super) fn respond(form: Listing, path: &AssetPath, folder: &FolderListing, l
         .header(header::VARY, "Accept")
 }
 
-fn json(path: &AssetPath, folder: &FolderListing, links: &Links) -> Json {
+fn json(path: &AssetPath, folder: &FolderListing, rtsp: &str) -> Json {
     let entry = |entry: &Entry| {
         json!({
             "name": String::from_utf8_lossy(&entry.name),
             "kind": match entry.kind { EntryKind::Folder => "folder", EntryKind::File => "file" },
             "url": url(entry),
-            "rtsp": links.rtsp(path, entry),
+            "rtsp": played(rtsp, path, entry),
             "size_bytes": entry.size,
             "modified_s": entry.modified_s,
         })
@@ -89,12 +79,12 @@ struct Row {
     date: String,
 }
 
-fn html(path: &AssetPath, folder: &FolderListing, links: &Links) -> String {
+fn html(path: &AssetPath, folder: &FolderListing, rtsp: &str) -> String {
     let row = |entry: &Entry| Row {
         name: String::from_utf8_lossy(&entry.name).into_owned(),
         slash: slash(entry),
         url: url(entry),
-        rtsp: links.rtsp(path, entry),
+        rtsp: played(rtsp, path, entry),
         size: match entry.kind {
             EntryKind::File => ByteSize(entry.size).to_string(),
             EntryKind::Folder => String::new(),
@@ -157,8 +147,8 @@ mod tests {
         }
     }
 
-    fn links(host: &str) -> Links {
-        Links::new(host, "[::ffff:127.0.0.1]:80".parse().unwrap(), 8554)
+    fn links(host: &str) -> String {
+        rtsp_url(host, "[::ffff:127.0.0.1]:80".parse().unwrap(), 8554)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Answers of the library: files, and folders as listings.
 
-use super::listing::{self, Links};
+use super::listing;
 use crate::library::{FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
 use std::net::SocketAddr;
@@ -37,8 +37,8 @@ impl Site for LibrarySite {
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {
-            let links = Links::new(&request.host, local, rtsp_port);
-            find(&library, &path, &request, &links)
+            let rtsp = listing::rtsp_url(&request.host, local, rtsp_port);
+            find(&library, &path, &request, &rtsp)
         });
         looked_up.await.unwrap_or_else(|error| {
             tracing::error!(%error, "file lookup failed");
@@ -47,7 +47,7 @@ impl Site for LibrarySite {
     }
 }
 
-fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -> Answer {
+fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> Answer {
     match library.find(path) {
         Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
         Ok(Found::File(asset)) => {
@@ -60,7 +60,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
         Ok(Found::Folder) => match library.list(path) {
             Ok(mut folder) => {
                 note_streams(library, path, &mut folder);
-                listing::respond(request.listing, path, &folder, links).into()
+                listing::respond(request.listing, path, &folder, rtsp).into()
             }
             Err(error) => not_found(error, path),
         },

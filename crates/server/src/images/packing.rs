@@ -22,17 +22,13 @@ const READ_LENGTH: usize = 1 << 20;
 const TURN: Duration = Duration::from_millis(100);
 
 /// Estimate from the first and last megabyte of an asset of `size` bytes.
-///
-/// # Errors
-/// [`StoreError::NotPlayable`] where it is no transport stream, [`StoreError::Io`] where it cannot be read.
 pub(super) fn estimate(asset: &File, size: u64) -> Result<Summary, StoreError> {
     if size == 0 {
         return Err(StoreError::NotPlayable("the file is empty".to_owned()));
     }
     let head = read_at_most(asset, 0)?;
     let tail = read_at_most(asset, size.saturating_sub(READ_LENGTH as u64))?;
-    let estimate =
-        estimate_bytes(&head, &tail, size).map_err(|error| StoreError::NotPlayable(error.to_string()))?;
+    let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
     Ok(Summary { duration_us: estimate.duration_us, payload_bytes: size, description: estimate.description })
 }
 
@@ -56,25 +52,8 @@ pub(super) struct Packing {
     has_segment: bool,
 }
 
-/// Result of a turn.
-pub(super) enum Step {
-    /// There is more to pack.
-    More(Box<Packing>),
-    /// All is packed, and to be published.
-    Packed(Box<Packed>),
-}
-
-/// An image that is written but for its end: it has no name yet.
-pub(super) struct Packed {
-    draft: Draft,
-    summary: pack::Summary,
-}
-
 impl Packing {
-    /// Begins to pack into `draft` for this generation of `image`.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then the draft is removed.
+    /// Begins to pack into `draft`, which is removed on errors, for this generation of `image`.
     pub(super) fn begin(draft: Draft, image: &Image, generation: u32) -> Result<Box<Packing>, StoreError> {
         let plan = image.plan();
         let file = draft.file().try_clone().map_err(writing)?;
@@ -83,22 +62,20 @@ impl Packing {
         if !image.begin(generation, mapped_file) {
             return Err(StoreError::Stopped);
         }
-        let packer = Packer::new(*plan).map_err(|error| StoreError::NotPlayable(error.to_string()))?;
+        let packer = Packer::new(*plan).map_err(not_playable)?;
         Ok(Box::new(Packing { draft, packer, offset: 0, has_segment: false }))
     }
 
     /// Packs until a turn's time is over, or there is a first segment, and has the image grow as segments are
-    /// written; ends early when `stop` says so, or the image started over meanwhile.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then the draft is removed.
+    /// written; ends early when `stop` returns true, or the image started over meanwhile. Returns a summary
+    /// when all is packed, and to be published.
     pub(super) fn turn(
-        mut self: Box<Self>,
+        &mut self,
         asset: &File,
         image: &Image,
         generation: u32,
         stop: impl Fn() -> bool,
-    ) -> Result<Step, StoreError> {
+    ) -> Result<Option<pack::Summary>, StoreError> {
         let begun = Instant::now();
         let mut buffer = vec![0; READ_LENGTH];
         loop {
@@ -107,63 +84,52 @@ impl Packing {
             }
             let length = asset.read_at(&mut buffer, self.offset).map_err(reading)?;
             if length == 0 {
-                return self.finish(asset, image, generation);
+                let summary = self.packer.finish().map_err(not_playable)?;
+                self.write_segments(image, generation)?;
+                if identity(asset)? != image.plan().identity {
+                    let reason = "the asset was changed while it was being packed".to_owned();
+                    return Err(StoreError::NotPlayable(reason));
+                }
+                return Ok(Some(summary));
             }
             self.packer.push(&buffer[..length]).map_err(not_playable)?;
-            let wrote = write_segments(&mut self.packer, &self.draft, image, generation)?;
+            let wrote = self.write_segments(image, generation)?;
             self.offset += length as u64;
             image.note_packed(self.offset);
             let is_first = wrote && !self.has_segment;
             self.has_segment |= wrote;
             if is_first || begun.elapsed() >= TURN {
-                return Ok(Step::More(self));
+                return Ok(None);
             }
         }
     }
 
-    fn finish(mut self: Box<Self>, asset: &File, image: &Image, generation: u32) -> Result<Step, StoreError> {
-        let summary = self.packer.finish().map_err(not_playable)?;
-        write_segments(&mut self.packer, &self.draft, image, generation)?;
-        if identity(asset)? != image.plan().identity {
-            let reason = "the asset was changed while it was being packed".to_owned();
-            return Err(StoreError::NotPlayable(reason));
+    /// Writes the segments that are ready; returns whether there were some.
+    fn write_segments(&mut self, image: &Image, generation: u32) -> Result<bool, StoreError> {
+        let mut wrote = false;
+        while let Some(segment) = self.packer.pop() {
+            wrote = true;
+            self.draft.file().write_all_at(&segment.bytes, segment.entry.offset).map_err(writing)?;
+            if !image.grow(generation, &[segment.entry], &segment.starts, true) {
+                return Err(StoreError::Stopped);
+            }
         }
-        Ok(Step::Packed(Box::new(Packed { draft: self.draft, summary })))
+        Ok(wrote)
+    }
+
+    pub(super) fn into_draft(self: Box<Self>) -> Draft {
+        self.draft
     }
 }
 
-impl Packed {
-    /// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs
-    /// for all of it.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`]; then the draft is removed.
-    pub(super) fn publish(self) -> Result<Summary, StoreError> {
-        let Packed { draft, summary } = self;
-        let table = summary.header.table;
-        draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
-        draft.file().write_all_at(&summary.header.encode(), 0).map_err(writing)?;
-        draft.publish(table.offset + table.length).map_err(writing)?;
-        Ok(Summary::of(&summary.header, summary.table.description))
-    }
-}
-
-/// Writes the segments that are ready; answers whether there were some.
-fn write_segments(
-    packer: &mut Packer,
-    draft: &Draft,
-    image: &Image,
-    generation: u32,
-) -> Result<bool, StoreError> {
-    let mut wrote = false;
-    while let Some(segment) = packer.pop() {
-        wrote = true;
-        draft.file().write_all_at(&segment.bytes, segment.entry.offset).map_err(writing)?;
-        if !image.grow(generation, &[segment.entry], &segment.starts, true) {
-            return Err(StoreError::Stopped);
-        }
-    }
-    Ok(wrote)
+/// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs for
+/// all of it. On errors the draft is removed.
+pub(super) fn publish(draft: Draft, summary: pack::Summary) -> Result<Summary, StoreError> {
+    let table = summary.header.table;
+    draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
+    draft.file().write_all_at(&summary.header.encode(), 0).map_err(writing)?;
+    draft.publish(table.offset + table.length).map_err(writing)?;
+    Ok(Summary::of(&summary.header, summary.table.description))
 }
 
 fn read_at_most(asset: &File, offset: u64) -> Result<Vec<u8>, StoreError> {
@@ -179,7 +145,7 @@ fn read_at_most(asset: &File, offset: u64) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-fn not_playable(error: pack::Error) -> StoreError {
+fn not_playable(error: impl std::fmt::Display) -> StoreError {
     StoreError::NotPlayable(error.to_string())
 }
 

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode};
+use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode, header_names};
 
 /// Bytes read at a time.
 const READ_SIZE: usize = 4096;
@@ -171,7 +171,7 @@ impl Connection {
         if u16::from(response.status()) >= 400 {
             self.shared.counters.requests_refused.increment();
         }
-        let bytes = response.server(SERVER_NAME).date(SystemTime::now()).to_bytes();
+        let bytes = response.header(header_names::SERVER, SERVER_NAME).date(SystemTime::now()).to_bytes();
         match timeout(WRITE_LIMIT, self.write.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout, timeout_at};
-use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
+use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
 use wirepath_playback::{PlayError, Position};
 
 /// Methods of a presentation.
@@ -70,8 +70,9 @@ impl RequestHandler {
 
     async fn dispatch(&mut self, request: &Request) -> Answer {
         match &request.method {
-            Method::Other(name) => {
-                return Err(refuse(StatusCode::NotImplemented, format!("unknown method {name}")));
+            method @ (Method::Extension(_) | Method::PlayNotify) => {
+                let why = format!("unknown method {}", <&str>::from(method));
+                return Err(refuse(StatusCode::NotImplemented, why));
             }
             Method::Announce | Method::Record | Method::Redirect => {
                 return Err(refuse(StatusCode::MethodNotAllowed, "this server only plays"));
@@ -91,7 +92,7 @@ impl RequestHandler {
             Method::Pause => self.pause(request).await,
             Method::Teardown => self.tear_down(request).await,
             Method::GetParameter | Method::SetParameter => self.parameters(request),
-            _ => Ok(self.ok(request).public(METHODS)),
+            _ => Ok(self.ok(request).header(header_names::PUBLIC, METHODS)),
         }
     }
 
@@ -234,8 +235,10 @@ impl RequestHandler {
         let response = Response::refusal(&Refusal { cseq: Some(request.cseq), ..refusal.clone() });
         match (refusal.status, &request.target) {
             (StatusCode::OptionNotSupported, _) => response.unsupported(&request.required_options()),
-            (StatusCode::MethodNotAllowed, Target::Server) => response.allow(SERVER_METHODS),
-            (StatusCode::MethodNotAllowed, _) => response.allow(METHODS),
+            (StatusCode::MethodNotAllowed, Target::Server) => {
+                response.header(header_names::ALLOW, SERVER_METHODS)
+            }
+            (StatusCode::MethodNotAllowed, _) => response.header(header_names::ALLOW, METHODS),
             _ => response,
         }
     }

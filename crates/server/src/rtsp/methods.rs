@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use wirepath_media::rtsp::{
     Delivery, Npt, NptRange, Offer, PortPair, Protocol, Refusal, Request, Resource, Response, RtpInfo,
-    StatusCode, TransportReply,
+    StatusCode, TransportReply, header_names,
 };
 use wirepath_media::sdp;
 
@@ -36,7 +36,8 @@ impl RequestHandler {
             Err(refusal) => return Err(self.explain_missing(resource, refusal).await),
         };
         let base = format!("{}/", resource.url(&self.origin()));
-        Ok(self.ok(request).content_base(&base).body("application/sdp", description))
+        let response = self.ok(request).header(header_names::CONTENT_BASE, &base);
+        Ok(response.body("application/sdp", description))
     }
 
     /// A track cannot be described, which is 460 (RFC 2326 section 11.3.11) where its presentation is there.
@@ -161,8 +162,10 @@ impl RequestHandler {
             }
         }
         // RFC 2326 sections 12.34 and 12.35: the answer says what is done, which is always 1.
-        response = if scale.is_some() { response.scale() } else { response };
-        Ok(if speed.is_some() { response.speed() } else { response })
+        for (asked, name) in [(scale, header_names::SCALE), (speed, header_names::SPEED)] {
+            response = if asked.is_some() { response.header(name, "1.0") } else { response };
+        }
+        Ok(response)
     }
 
     /// RFC 2326 section 10.6.

@@ -49,14 +49,11 @@ impl Ports {
             let number = self.next.fetch_add(1, Relaxed) % self.pairs;
             let rtp = (self.first + 2 * number) as u16; // below the range's end
             let ports = PortPair { rtp, rtcp: rtp + 1 };
-            match bind_both(local, ports) {
-                Ok((rtp, rtcp)) => {
-                    rtp.connect(with_port(peer, client.rtp))?;
-                    rtcp.connect(with_port(peer, client.rtcp))?;
-                    return Ok(Pair { rtp, rtcp, ports });
-                }
+            let rtp = open_socket((local, ports.rtp), (peer, client.rtp), RTP_RECEIVE_BUFFER);
+            let rtcp = || open_socket((local, ports.rtcp), (peer, client.rtcp), RTCP_RECEIVE_BUFFER);
+            match rtp.and_then(|rtp| Ok(Pair { rtp, rtcp: rtcp()?, ports })) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(error) => return Err(error),
+                result => return result,
             }
         }
         Err(io::Error::new(io::ErrorKind::AddrInUse, "every pair of UDP ports of the range is in use"))
@@ -71,22 +68,18 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
-    address.set_port(port);
-    address
-}
-
-fn bind_both(local: SocketAddr, ports: PortPair) -> io::Result<(UdpSocket, UdpSocket)> {
-    let rtp = bind(with_port(local, ports.rtp), RTP_RECEIVE_BUFFER)?;
-    let rtcp = bind(with_port(local, ports.rtcp), RTCP_RECEIVE_BUFFER)?;
-    Ok((rtp, rtcp))
-}
-
-fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+fn open_socket(
+    (mut local, port): (SocketAddr, u16),
+    (mut peer, peer_port): (SocketAddr, u16),
+    receive_buffer: usize,
+) -> io::Result<UdpSocket> {
+    local.set_port(port);
+    peer.set_port(peer_port);
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_recv_buffer_size(receive_buffer)?;
-    socket.bind(&address.into())?;
+    socket.bind(&local.into())?;
+    socket.connect(&peer.into())?;
     Ok(socket.into())
 }
 

@@ -1,18 +1,18 @@
-//! Which records a handler is shown, and what becomes of those that it refuses.
+//! Gate of a handler: the records that it is shown, and those that it refuses.
 
 use crate::handler::HandlerError;
 use crate::record::{Piece, Run};
 
-/// In front of one handler.
+/// Gate in front of one handler.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Whether a record that the handler refuses is dropped and counted, or an error.
+    /// Records that the handler refuses are dropped and counted, not errors.
     pub(super) drops_refused: bool,
     /// The record that goes by was dropped: its other pieces are not shown.
     pub(super) is_dropping: bool,
-    refused: u64,
-    /// Why the first was, until somebody asks.
-    first: Option<HandlerError>,
+    pub(super) refused: u64,
+    /// Reason of the first refusal, until it is taken.
+    pub(super) first: Option<HandlerError>,
 }
 
 impl Gate {
@@ -22,10 +22,7 @@ impl Gate {
         !self.is_dropping
     }
 
-    /// What the handler said of a piece; None if the record goes no further.
-    ///
-    /// # Errors
-    /// What ends the stream.
+    /// Judges the handler's answer for a piece; None if the record goes no further.
     pub(super) fn judge<T>(
         &mut self,
         piece: Piece<'_>,
@@ -33,7 +30,7 @@ impl Gate {
     ) -> Result<Option<T>, HandlerError> {
         match said {
             Err(error @ HandlerError::Refused(_)) => {
-                // What was refused too late has gone in part.
+                // A part of the record has gone already.
                 self.refuse(1, error, self.drops_refused && piece.begins)?;
                 self.is_dropping = true;
                 Ok(None)
@@ -42,11 +39,7 @@ impl Gate {
         }
     }
 
-    /// Refuses the records of a run that are longer than `limit`, which all are but perhaps the last; answers
-    /// that one.
-    ///
-    /// # Errors
-    /// If that ends the stream.
+    /// Refuses the records of a run that are longer than `limit`: all but perhaps the last. Returns that one.
     pub(super) fn refuse_long(
         &mut self,
         run: &Run,
@@ -62,10 +55,7 @@ impl Gate {
         Ok(fits.then(|| run.part(last)))
     }
 
-    /// Counts records that are refused, and keeps why the first was.
-    ///
-    /// # Errors
-    /// Why, if the stream cannot go on without them.
+    /// Counts refused records and keeps the first reason; an error if the stream cannot go on without them.
     fn refuse(&mut self, records: u64, error: HandlerError, can_go_on: bool) -> Result<(), HandlerError> {
         let is_first = self.refused == 0;
         self.refused += records;
@@ -76,15 +66,5 @@ impl Gate {
             self.first = Some(error);
         }
         Ok(())
-    }
-
-    /// Records that were refused.
-    pub(super) fn refused(&self) -> u64 {
-        self.refused
-    }
-
-    /// Why the first record was refused, once.
-    pub(super) fn take_first(&mut self) -> Option<HandlerError> {
-        self.first.take()
     }
 }

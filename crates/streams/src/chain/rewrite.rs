@@ -1,4 +1,4 @@
-//! New records on the sink's side.
+//! Rewriting: new records in a buffer of the stream.
 
 use bytes::BytesMut;
 
@@ -6,7 +6,7 @@ use super::gate::Gate;
 use crate::handler::{HandlerError, Rewrite};
 use crate::record::{Piece, Run};
 
-/// What is reserved at least for what rewriting makes.
+/// Least size of a buffer.
 const BLOCK: usize = 64 * 1024;
 
 /// New records, also of those before an error; those of one length are one run.
@@ -57,7 +57,7 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Sees to it that `room` bytes follow what is written.
+    /// Makes room for `room` bytes behind what is written.
     fn make_room(&mut self, room: usize) {
         if self.block.len() - self.bytes < room {
             self.put();
@@ -67,7 +67,7 @@ impl Written<'_> {
         }
     }
 
-    /// A record, or a part of one, was written behind the others.
+    /// Adds a record, or a piece of one, that was written behind the others.
     fn add(&mut self, length: usize, piece: Piece<'_>) {
         let is_record = piece.begins && piece.ends && length > 0;
         if !is_record || self.bytes > 0 && length != self.record_bytes {
@@ -80,7 +80,6 @@ impl Written<'_> {
         }
     }
 
-    /// Hands on what is written.
     fn put(&mut self) {
         if self.bytes > 0 {
             let bytes = self.block.split_to(self.bytes).freeze();

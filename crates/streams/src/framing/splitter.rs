@@ -1,17 +1,17 @@
-//! Dividing the bytes of one input.
+//! Division of the bytes of one input.
 
 use bytes::{Buf, Bytes};
 
 use super::{Framing, FramingError, LONGEST};
 use crate::record::Run;
 
-/// Divides the bytes of one input. They come in buffers that are in one piece, as `Bytes` and `BytesMut` are,
-/// and are shared, not copied.
+/// Divides the bytes of one input. They come in contiguous buffers, as `Bytes` and `BytesMut` are, and are
+/// shared, not copied.
 pub(crate) struct Splitter {
     framing: Framing,
     /// Most bytes of a record, if only whole ones may be handed on.
     whole: Option<usize>,
-    /// Bytes of the record begun that are still to come, if that is known, and those that came.
+    /// Bytes of the current record that are still to come, if that is known, and those that came.
     missing: Option<usize>,
     begun: usize,
     /// A record was begun and not ended.
@@ -19,12 +19,10 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Hands parts of records on, or only whole records, of at most `whole` bytes.
     pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
         Splitter { framing, whole, missing: None, begun: 0, within: false }
     }
 
-    /// Returns whether so much of a record may be kept until the rest has come.
     fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
         match self.whole {
             Some(limit) if bytes > limit && self.is_whole() => Err(FramingError::Undivided { limit }),
@@ -45,7 +43,7 @@ impl Splitter {
         }
     }
 
-    /// Ends the record without end, which has no other place to end at, if it has begun: answers its end.
+    /// Ends the record without end, if it has begun: returns its end.
     pub(crate) fn cut(&mut self) -> Option<Run> {
         let is_within = self.within && self.missing.is_none();
         self.within &= !is_within;
@@ -57,8 +55,8 @@ impl Splitter {
         matches!(self.framing, Framing::Whole)
     }
 
-    /// Bytes of a record of which nobody has to look at any: of fixed size, or without end. None if records
-    /// are found by looking, or only whole ones may be handed on.
+    /// Bytes of a record whose length is known without its bytes: of fixed size, or without end. None
+    /// otherwise, or if only whole ones may be handed on.
     pub(crate) fn blind_size(&self) -> Option<usize> {
         match (&self.framing, self.whole) {
             (Framing::Whole, _) => Some(usize::MAX),
@@ -67,13 +65,13 @@ impl Splitter {
         }
     }
 
-    /// How many of them are still to come.
+    /// Bytes of such a record that are still to come.
     pub(crate) fn blind(&self) -> Option<usize> {
         self.blind_size().map(|bytes| if self.is_whole() { bytes } else { self.awaited() })
     }
 
-    /// So many bytes of a record of fixed size, no more than are [blind](Splitter::blind), went by without
-    /// coming here. Answers what they were; nothing of a stream that is not divided.
+    /// Notes bytes of a record of fixed size, at most [blind](Splitter::blind), that moved on the zero-copy
+    /// route. None of a stream that is not divided.
     pub(crate) fn pass(&mut self, bytes: usize) -> Option<Passed> {
         let missing = self.awaited();
         let Framing::Fixed(length) = &self.framing else { return None };
@@ -84,7 +82,7 @@ impl Splitter {
         Some(Passed { begins, ends })
     }
 
-    /// Bytes that the record which goes by, or comes next, is known to need still; 0 if that is not known.
+    /// Bytes that the current or next record still needs; 0 if unknown.
     pub(crate) fn awaited(&self) -> usize {
         match (self.within, self.missing, &self.framing) {
             (true, Some(missing), _) => missing,
@@ -99,10 +97,7 @@ impl Splitter {
     }
 
     /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None
-    /// if that takes more bytes, or if there is nothing more.
-    ///
-    /// # Errors
-    /// If there is no record where one should be; the bytes stay.
+    /// if that takes more bytes, or if there is nothing more. After an error the bytes stay.
     pub(crate) fn next(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
         match self.missing {
             Some(missing) if self.within => self.go_on(missing, bytes, is_end),
@@ -121,7 +116,6 @@ impl Splitter {
         }
     }
 
-    /// The record without end.
     fn next_of_stream(&mut self, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
         let is_empty = !bytes.has_remaining();
         if is_empty && !(is_end && self.within) || self.whole.is_some() && !is_end {
@@ -162,7 +156,7 @@ impl Splitter {
     fn run_of_measured(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Run {
         let mut whole = length;
         while whole + length <= bytes.remaining() {
-            // Whatever is wrong with a later record concerns that one, when its turn has come.
+            // An error of a later record is reported in its turn.
             match self.length_of(&bytes.chunk()[whole..], is_end) {
                 Ok(Some(next)) if next == length => whole += length,
                 _ => break,
@@ -171,7 +165,7 @@ impl Splitter {
         run_of(bytes.copy_to_bytes(whole), length)
     }
 
-    /// The length of the record that begins with `bytes`, if there are any and that is known.
+    /// The length of the record that begins with `bytes`; None if unknown.
     fn measure(&mut self, bytes: &[u8], is_end: bool) -> Result<Option<usize>, FramingError> {
         if bytes.is_empty() {
             return Ok(None);
@@ -193,13 +187,11 @@ impl Splitter {
         }
     }
 
-    /// The first part of a record of which `missing` bytes are still to come.
     fn begin(&mut self, missing: usize, bytes: &mut impl Buf) -> Run {
         (self.within, self.missing, self.begun) = (true, Some(missing), bytes.remaining());
         Run::single(all(bytes), true, false)
     }
 
-    /// The next part of a record that was begun.
     fn go_on(
         &mut self,
         missing: usize,
@@ -222,12 +214,12 @@ impl Splitter {
     }
 }
 
-/// What of a record went by.
+/// Bytes of a record that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// The beginning.
+    /// With its beginning.
     pub(crate) begins: bool,
-    /// The end.
+    /// With its end.
     pub(crate) ends: bool,
 }
 

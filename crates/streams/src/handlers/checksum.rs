@@ -1,10 +1,10 @@
-//! CRC-32C of everything that goes by.
+//! CRC-32C of all bytes.
 
 use crate::handler::{Common, HandlerError, Read, Verdict};
 use crate::record::Piece;
 
-/// Reports `crc32c`, the CRC-32C (Castagnoli, RFC 3720 appendix B.4) of all bytes in order, whatever records
-/// they are in, and `bytes`, their number.
+/// Reports `crc32c`, the CRC-32C (Castagnoli, RFC 3720 appendix B.4) of all bytes in order, whatever their
+/// records, and `bytes`, their number.
 #[derive(Debug, Default)]
 pub struct Checksum {
     crc: u32,

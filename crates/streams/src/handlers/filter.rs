@@ -3,7 +3,7 @@
 use crate::handler::{Common, HandlerError, Reach, Read, Verdict};
 use crate::record::Piece;
 
-/// Lets whole records pass for which a test says so. Reports `passed` and `dropped` records.
+/// Passes whole records that pass a test. Reports `passed` and `dropped` records.
 pub struct Filter<T> {
     name: &'static str,
     test: T,
@@ -18,7 +18,7 @@ impl<T: FnMut(&[u8]) -> bool + Send> Filter<T> {
         Filter { name: "filter", test, limit, passed: 0, dropped: 0 }
     }
 
-    /// The same with a name of its own in reports, where it is not `filter`.
+    /// Sets the name for reports; `filter` by default.
     #[must_use]
     pub fn named(self, name: &'static str) -> Filter<T> {
         Filter { name, ..self }

@@ -1,23 +1,22 @@
-//! How much goes by, and how fast.
+//! Volume and rate.
 
 use crate::handler::{Common, HandlerError, Read, Verdict};
 use crate::record::Piece;
 use crate::throughput::Throughput;
 use wirepath_engine::now_us;
 
-/// Reports `bytes`, `records`, and `bytes_per_second`: the mean over the time since the first byte, in which
-/// what is a second old counts a third (1/e). So it is the rate of all of a short run, that of about the last
-/// second of a long one, and falls when nothing comes.
+/// Reports `bytes`, `records`, and `bytes_per_second`: the mean since the first byte, in which a byte of a
+/// second ago counts 1/e. So it is the rate of all of a short run, that of about the last second of a long
+/// one, and falls when nothing comes.
 #[derive(Debug, Default)]
 pub struct Meter {
     bytes: u64,
     records: u64,
     throughput: Throughput,
-    /// When the first byte went by.
     first_us: Option<u64>,
 }
 
-/// Less than this is taken for this: what a clock that hardly moved would make of it is no rate.
+/// Shortest time that a rate is computed over.
 const SHORTEST_US: u64 = 1000;
 
 impl Meter {
@@ -30,7 +29,7 @@ impl Meter {
     fn bytes_per_second(&self, now_us: u64) -> u64 {
         let Some(first_us) = self.first_us else { return 0 };
         let time_s = now_us.saturating_sub(first_us).max(SHORTEST_US) as f64 / 1e6;
-        // All seconds that ever were weigh 1 together, and those that there were weigh this.
+        // Sum of the weights of the time since the first byte, of 1 for all time.
         let weight = 1.0 - (-time_s).exp();
         (self.throughput.bytes_per_second(now_us) / weight) as u64
     }

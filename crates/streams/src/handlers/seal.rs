@@ -1,9 +1,8 @@
 //! Encryption of records, each by itself: AES-256-GCM (NIST SP 800-38D, RFC 5116). Datagrams may be lost and
-//! come in any order, so nothing ties records together: that one is missing, or comes twice, is not noticed
-//! here.
+//! come in any order, so nothing ties records together: a missing or repeated one is not noticed here.
 //!
 //! A sealed record is a nonce of 12 bytes, the record's bytes enciphered, and a tag of 16 bytes. The nonce is
-//! eight bytes drawn at random when a handler begins, and every 2^32 records anew, and the number of the
+//! eight bytes drawn at random when a handler begins, and every 2^32 records again, and the number of the
 //! record in four bytes. Of 2^16 handlers with one key, two draw the same with a chance of 1 in 2^33; who
 //! begins more of them than that should change the key.
 
@@ -14,7 +13,6 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use crate::handler::{Common, HandlerError, Reach, Rewrite};
 use crate::record::Piece;
 
-/// Bytes of a tag.
 const TAG: usize = 16;
 
 /// A key of 32 bytes.
@@ -30,7 +28,7 @@ pub struct Seal {
     sealed: u64,
 }
 
-/// Opens what [`Seal`] sealed. What was not sealed with this key, or was changed, is
+/// Opens records that [`Seal`] sealed. Others, sealed with another key or changed, are
 /// [refused](HandlerError::Refused). Reports `opened` and `refused` records.
 pub struct Open {
     key: Key,
@@ -64,7 +62,7 @@ impl Seal {
     }
 
     fn draw(&mut self) -> Result<(), HandlerError> {
-        // To go on with the old prefix would be to use nonces twice.
+        // The old prefix would use nonces twice.
         getrandom::fill(&mut self.prefix)
             .map_err(|error| HandlerError::Failed(format!("no random bytes: {error}")))
     }
@@ -117,13 +115,11 @@ impl Rewrite for Seal {
     }
 }
 
-/// What is wrong with a record that cannot be opened.
 const NOT_OURS: &str =
     "a record was changed on its way, or sealed with another key, or is none that was sealed";
 
 impl Open {
-    /// Sealed records of at most `limit` bytes; a longer one is refused, and one that was changed or sealed
-    /// with another key.
+    /// Sealed records of at most `limit` bytes; a longer one is refused.
     pub fn new(key: Key, limit: usize) -> Open {
         Open { key, limit, opened: 0 }
     }

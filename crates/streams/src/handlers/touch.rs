@@ -1,18 +1,16 @@
-//! A handler that touches everything and changes nothing to speak of: the dummy of the KStreams paper's
-//! measurements (section 5.1).
+//! The dummy handler of the KStreams paper's measurements (section 5.1), which reads and writes all bytes.
 
 use crate::handler::{Common, HandlerError, Rewrite};
 use crate::record::Piece;
 
-/// Writes each byte, combined with a mask by exclusive or, to the sink's side. The mask 0 gives back what
-/// came, as in the paper.
+/// Writes each byte, combined with a mask by exclusive or. The mask 0 changes nothing, as in the paper.
 #[derive(Debug, Default)]
 pub struct Touch {
     mask: u8,
 }
 
 impl Touch {
-    /// With this mask. Twice the same undoes itself.
+    /// Handler with this mask. Twice the same undoes itself.
     pub fn new(mask: u8) -> Touch {
         Touch { mask }
     }

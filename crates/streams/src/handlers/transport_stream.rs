@@ -1,27 +1,23 @@
 //! Parts of an MPEG transport stream (ISO/IEC 13818-1): some PIDs, or one programme.
 
 use bytes::Bytes;
+use wirepath_datapath::datagrams;
 use wirepath_media::ts::{PACKET_LENGTH, Packet, Psi, association};
 
 use crate::handler::{Common, Frame, HandlerError, Reach, Select};
 use crate::record::Piece;
 
-/// PID of the programme association table.
 const ASSOCIATION: u16 = 0;
 
-/// Bytes of the longest record: the longest datagram.
-const LONGEST: usize = 65_507;
-
-/// PIDs there are.
 const PIDS: usize = 1 << 13;
 
-/// Programmes that are named where another was asked for.
+/// Most programmes that an error names.
 const NAMED: usize = 16;
 
 /// Keeps some packets of a transport stream. Records must consist of whole packets, as those of
 /// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do.
-/// What is kept is not copied. Reports `kept` and `dropped` packets, and of a programme with `found` whether
-/// it was ever in the stream (1) or not (0).
+/// Nothing is copied. Reports `kept` and `dropped` packets, and of a programme with `found` whether it was
+/// ever in the stream (1) or not (0).
 pub struct TransportStreamFilter {
     programme: Option<Followed>,
     /// A bit for each PID.
@@ -34,9 +30,9 @@ pub struct TransportStreamFilter {
 struct Followed {
     number: u16,
     tables: Psi,
-    /// PID of its map table, as the table of our own says it.
+    /// PID of its map table in our own table.
     map_pid: Option<u16>,
-    /// True if a table of the stream had it.
+    /// A table of the stream had it.
     found: bool,
     /// Version of that table, and the number of the next packet with it.
     version: u8,
@@ -52,9 +48,9 @@ impl TransportStreamFilter {
         filter
     }
 
-    /// Keeps one programme: its map, its clock and its streams, as they are at any time, and an association
-    /// table that has only this programme. Until its tables have come, nothing passes. A stream that ends and
-    /// never had it ends with an error that says which programmes there are.
+    /// Keeps one programme: its map, clock and streams, as they are at any time, and an association table
+    /// that has only this programme. Until its tables have come, nothing passes. A stream that ends and never
+    /// had it ends with an error that names its programmes.
     pub fn programme(number: u16) -> TransportStreamFilter {
         let tables = Psi::new();
         let followed = Followed { number, tables, map_pid: None, found: false, version: 0, continuity: 0 };
@@ -71,7 +67,7 @@ impl TransportStreamFilter {
         self.kept_pids[pid / 64] >> (pid % 64) & 1 == 1
     }
 
-    /// Reads a table; answers a packet with a table of our own that goes in its place.
+    /// Reads a table; returns a packet with our own table that replaces it.
     fn read_table(&mut self, packet: Packet<'_>) -> Option<Bytes> {
         let followed = self.programme.as_mut()?;
         if !followed.tables.reads(packet.pid()) {
@@ -88,7 +84,7 @@ impl TransportStreamFilter {
         Some(Bytes::copy_from_slice(&table))
     }
 
-    /// The tables changed: what is of the programme now?
+    /// Takes the PIDs of the programme from tables that changed.
     fn follow(&mut self) {
         let Some(followed) = &mut self.programme else { return };
         let map_pid = followed.tables.map_pid(followed.number);
@@ -115,7 +111,7 @@ impl Common for TransportStreamFilter {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Records { limit: LONGEST }
+        Reach::Records { limit: datagrams::MAXIMUM_PAYLOAD } // the longest datagram
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
@@ -134,7 +130,7 @@ impl Select for TransportStreamFilter {
             );
             return Err(HandlerError::Refused(words));
         }
-        // Nothing of a record that is refused may be believed.
+        // Nothing of a refused record is used.
         if let Some(index) = packets.iter().position(|bytes| Packet::new(bytes).is_none()) {
             return Err(HandlerError::Refused(format!("packet {index} of a record has no sync byte")));
         }
@@ -162,7 +158,7 @@ impl Select for TransportStreamFilter {
 }
 
 impl Followed {
-    /// That it was never there, and which were.
+    /// Error text of a programme that was not found.
     fn missing(&self) -> String {
         let there: Vec<String> = self.tables.numbers().map(|number| number.to_string()).collect();
         let there = match there.len() {

@@ -9,7 +9,7 @@ use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 
 impl Intake {
-    /// Has the input leave when it is between two records: one without framing at once. Returns the callback
+    /// Has an input leave when it is between two records: one without framing at once. Returns the callback
     /// if there is no such input, or it is being detached already.
     pub(crate) fn detach(&mut self, port: Port, on_detached: OnDetached) -> Result<(), OnDetached> {
         let place = self.place_of(port).filter(|place| self.inputs[*place].detach.is_none());
@@ -32,7 +32,7 @@ impl Intake {
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut progressed = false;
         if let Order::Tags { merge, .. } = &mut self.order {
-            // All that can leave, first: the next record of one input may be what another waits for.
+            // All that can leave, first: another may wait for the next record of one of them.
             for (place, _) in self.inputs.iter().enumerate().filter(|(_, input)| can_leave(input)) {
                 progressed |= !merge.has_ended(place);
                 merge.end_input(place);
@@ -54,7 +54,7 @@ impl Intake {
     }
 
     /// Hands on the ends of unframed records of inputs that are being detached and have nothing else. Such an
-    /// end takes no room, so the input need not wait until outputs have some, or until there is an output.
+    /// end takes no room, so the input need not wait for outputs.
     fn hand_on_ends(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
         let has_only_that = |input: &Input| {
             input.detach.is_some()
@@ -68,14 +68,14 @@ impl Intake {
         }
     }
 
-    /// Removes one input that is being detached, wherever it is. Returns whether there was one.
+    /// Removes one input that is being detached. Returns whether there was one.
     pub(crate) fn give_one_back(&mut self, shared: &mut Shared) -> bool {
         let place = self.inputs.iter().position(|input| input.detach.is_some());
         place.inspect(|place| self.remove(*place, shared)).is_some()
     }
 
-    /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have
-    /// the beginning, nothing goes behind that: it would be taken for the rest.
+    /// Handles the end of the input at `place`. If the stream fails within a record of which outputs have the
+    /// beginning, nothing follows it: it would be taken for the rest.
     pub(super) fn end(&mut self, place: usize, shared: &mut Shared) {
         let is_cut = shared.is_failing() && self.inputs[place].is_within_record();
         self.remove(place, shared);
@@ -84,15 +84,14 @@ impl Intake {
         }
     }
 
-    /// Removes the input at `place`: who detached it gets it back, else it is closed.
+    /// Removes an input: who detached it gets it back, else it is closed.
     pub(crate) fn remove(&mut self, place: usize, shared: &mut Shared) {
         let input = self.inputs.remove(place);
         self.zero_copy.note_change();
         self.detaching -= usize::from(input.detach.is_some());
         self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
         self.counts.malformed = self.counts.malformed + input.malformed;
-        // What was read and not handed on. Where the stream ends before the input could leave, that can be
-        // whole records.
+        // Read and not handed on: whole records, too, if the stream ends before the input could leave.
         let mut unused = BytesMut::new();
         let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
         match &mut self.order {

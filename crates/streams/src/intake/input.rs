@@ -1,34 +1,28 @@
-//! One input: runs of records, made of what its object gives.
+//! One input: its object's bytes as runs of records.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::io::Errno;
-use wirepath_datapath::datagrams;
+use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams};
 
 use crate::error::StreamError;
 use crate::framing::Splitter;
-use crate::object::{Fill, Object, ObjectError};
+use crate::object::{Awaited, Object, ObjectError, ReadOutcome};
 use crate::outbox::Dropped;
 use crate::port::Port;
 use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
-use crate::write_progress::WriteProgress;
 
-/// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
+/// Bytes requested by a call: a few calls a megabyte, and within the processor's caches.
 const READ: usize = 128 * 1024;
 
-/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of
-/// the room there is now, so a few large calls cost the network less than many that stay within the
-/// processor's nearest cache.
+/// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
+/// peer, so a few large calls cost the network less than many that stay within the nearest cache.
 const MOST_READ: usize = 1024 * 1024;
 
-/// Calls that take waiting datagrams in a row: as many as the kernel lets leave in one (UDP_MAX_SEGMENTS).
-const MOST_DATAGRAM_CALLS: usize = 64;
-
-/// An input of a stream.
 pub(crate) struct Input {
     pub(crate) port: Port,
     pub(crate) object: Object,
@@ -50,24 +44,22 @@ pub(crate) struct Input {
     pub(crate) records: u64,
     /// Of shares: the next share of a stream of bytes is of this record, or of a later one.
     pub(super) next_share: u64,
-    /// Datagrams that were dropped because they are malformed.
     pub(crate) malformed: Dropped,
-    /// What is wrong with the first of them, until that is told.
+    /// Reason of the first malformed datagram, until it is reported.
     pub(super) first_error: Option<String>,
 }
 
-/// What is still to come of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supply {
-    /// There may be more.
+    /// More may come.
     Open,
-    /// It has come to its end.
+    /// The end has come.
     Ended,
-    /// Nothing more is read of it, whatever it has.
+    /// Nothing more is read.
     Cut,
 }
 
-/// What an input did so far.
+/// Status of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputStatus {
     /// Its port.
@@ -78,19 +70,25 @@ pub struct InputStatus {
     pub bytes: u64,
     /// Records that were begun, as in [`StreamStatus::records_in`](crate::StreamStatus::records_in).
     pub records: u64,
-    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what
-    /// says how they were gathered.
+    /// Datagrams that were dropped: they do not fit the framing, are no shares, or came without the control
+    /// message that divides them.
     pub malformed: Dropped,
 }
 
-/// What an input has.
+impl InputStatus {
+    pub(crate) fn new(port: Port, object: &Object) -> InputStatus {
+        let name = object.name.clone();
+        InputStatus { port, name, bytes: 0, records: 0, malformed: Dropped::default() }
+    }
+}
+
+/// Result of reading an input.
 pub(crate) enum Pulled {
     Run(Run),
-    /// Nothing but datagrams that cannot be used; there may be more.
+    /// Only unusable datagrams; more may come.
     Dropped,
-    /// Nothing now.
     Nothing,
-    /// Nothing any more.
+    /// At the end.
     Gone,
 }
 
@@ -116,11 +114,10 @@ impl Input {
     }
 
     pub(crate) fn status(&self) -> InputStatus {
-        let Input { port, bytes, records, malformed, .. } = *self;
-        InputStatus { port, name: self.object.name.clone(), bytes, records, malformed }
+        let Input { bytes, records, malformed, .. } = *self;
+        InputStatus { bytes, records, malformed, ..InputStatus::new(self.port, &self.object) }
     }
 
-    /// Returns whether more may come.
     pub(crate) fn is_open(&self) -> bool {
         self.supply == Supply::Open
     }
@@ -135,19 +132,18 @@ impl Input {
         self.splitter.is_whole() && !self.object.has_records()
     }
 
-    /// Ends the record without end, if that is what goes by.
+    /// Ends the record without end, if that is current.
     pub(super) fn cut(&mut self) {
         if self.is_unframed() {
             self.ready.extend(self.splitter.cut());
         }
     }
 
-    /// Bytes that were read and not handed on.
     pub(super) fn kept(&self) -> usize {
         self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
     }
 
-    /// Returns whether nothing of a record was handed on that is not whole, and nothing whole waits.
+    /// Returns whether all of the last record was handed on, and no other waits.
     pub(super) fn is_between_records(&self) -> bool {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
@@ -162,7 +158,7 @@ impl Input {
         self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()
     }
 
-    /// The next run. Of what its object has, about as much is taken as the turn has room for.
+    /// The next run. A call reads about as much as the turn has room for.
     pub(crate) fn next_run(&mut self, shared: &mut Shared) -> Result<Pulled, StreamError> {
         loop {
             if let Some(run) = self.ready.pop_front() {
@@ -171,7 +167,7 @@ impl Input {
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
                 return Ok(Pulled::Nothing);
             }
-            // Nor may a framing that is wrong whatever comes say so again.
+            // A framing that fails whatever comes is not called again.
             if self.supply == Supply::Cut && self.buffer.is_empty() {
                 return Ok(Pulled::Gone);
             }
@@ -198,71 +194,68 @@ impl Input {
 
     fn fill(&mut self, shared: &mut Shared) -> Result<(), StreamError> {
         let room = shared.turn.room();
-        match self.take(room)? {
-            Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
-            Fill::Nothing => self.readable = false,
-            Fill::End => self.supply = Supply::Ended,
-            Fill::Cold(cold) => {
+        match self.read(room)? {
+            ReadOutcome::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
+            ReadOutcome::Nothing => self.readable = false,
+            ReadOutcome::End => self.supply = Supply::Ended,
+            ReadOutcome::Blocked(awaited) => self.wait_for(awaited, shared)?,
+            ReadOutcome::Bytes(_) | ReadOutcome::Unusable { .. } => {} // counted
+        }
+        Ok(())
+    }
+
+    /// Waits for storage, or for the writer of a file: an error without an engine, which wakes the stream.
+    pub(crate) fn wait_for(&mut self, awaited: Awaited, shared: &mut Shared) -> Result<(), ObjectError> {
+        match (awaited, &shared.watcher) {
+            (Awaited::Pages(cold), _) => {
                 self.busy = true;
                 shared.storage.push(StorageJob { port: self.port, job: Job::Warm(cold) });
             }
-            Fill::Unwritten(progress, known) => self.await_writer(&progress, known, shared)?,
-            Fill::Bytes(_) | Fill::Unusable { .. } => {} // counted
+            (Awaited::Writer(progress, known), Some(watcher)) => {
+                self.readable = !progress.wake_beyond(known, watcher.waker(self.port.0));
+            }
+            (Awaited::Writer(..), None) => {
+                let call = "waiting for the writer without an engine";
+                return Err(self.object.error(call, Errno::OPNOTSUPP));
+            }
         }
         Ok(())
     }
 
-    /// The file is read as far as it is written: waits until more is.
-    ///
-    /// # Errors
-    /// Without an engine, which is what wakes the stream.
-    pub(crate) fn await_writer(
-        &mut self,
-        progress: &WriteProgress,
-        known: u64,
-        shared: &Shared,
-    ) -> Result<(), ObjectError> {
-        let Some(watcher) = &shared.watcher else {
-            return Err(self.object.error("waiting for the writer without an engine", Errno::OPNOTSUPP));
-        };
-        self.readable = !progress.wake_beyond(known, watcher.waker(self.port.0));
-        Ok(())
-    }
-
-    /// What one call gives, counted.
-    fn take(&mut self, room: usize) -> Result<Fill, StreamError> {
+    /// Reads by one call, and counts.
+    fn read(&mut self, room: usize) -> Result<ReadOutcome, StreamError> {
         let asked = self.splitter.awaited().min(room).clamp(READ, MOST_READ);
-        let fill = self.object.fill(&mut self.buffer, asked)?;
-        match &fill {
-            Fill::Bytes(bytes) | Fill::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
-            Fill::Unusable { bytes, why } => {
+        let outcome = self.object.read_into(&mut self.buffer, asked)?;
+        match &outcome {
+            ReadOutcome::Bytes(bytes) | ReadOutcome::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
+            ReadOutcome::Unusable { bytes, why } => {
                 self.bytes += *bytes as u64;
                 self.note_malformed(*bytes, why);
             }
-            Fill::Nothing | Fill::End | Fill::Cold(..) | Fill::Unwritten(..) => {}
+            ReadOutcome::Nothing | ReadOutcome::End | ReadOutcome::Blocked(_) => {}
         }
-        Ok(fill)
+        Ok(outcome)
     }
 
     /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait
-    /// behind them, up to about `room` bytes. What is of one size becomes one run, which an output sends in
-    /// one call, whether the kernel gathered it or not.
+    /// behind them, up to about `room` bytes. Those of one size become one run, which an output sends in one
+    /// call, whether the kernel gathered it or not.
     fn gather(&mut self, bytes: usize, mut size: usize, room: usize) -> Result<(), StreamError> {
         let room = room.min(datagrams::MAXIMUM_PAYLOAD);
         let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
         let mut may_grow = is_full(bytes, size);
         let (mut taken, mut calls) = (bytes, 1);
-        // By what was taken and not by what joined: datagrams of many sizes, or empty ones, may come as fast
-        // as they are read.
-        while taken + size <= room && calls < MOST_DATAGRAM_CALLS {
+        // Limited by what was read and not by what joined: datagrams of many sizes, or empty ones, may come
+        // as fast as they are read.
+        while taken + size <= room && calls < MAXIMUM_DATAGRAMS {
             let before = self.buffer.len();
-            let took = self.take(room);
-            if took.is_err() {
+            let outcome = self.read(room);
+            if outcome.is_err() {
                 let last = self.buffer.split().freeze();
                 self.divide(last, size);
             }
-            match took? {
-                Fill::Datagrams { bytes, datagram_bytes } => {
+            match outcome? {
+                ReadOutcome::Datagrams { bytes, datagram_bytes } => {
                     (taken, calls) = (taken + bytes, calls + 1);
                     let is_one = bytes <= datagram_bytes;
                     let joins = may_grow && bytes > 0 && (datagram_bytes == size || is_one && bytes < size);
@@ -273,7 +266,7 @@ impl Input {
                     }
                     may_grow = is_full(bytes, size);
                 }
-                Fill::Nothing => {
+                ReadOutcome::Nothing => {
                     self.readable = false;
                     break;
                 }
@@ -285,7 +278,7 @@ impl Input {
         Ok(())
     }
 
-    /// Makes records of datagrams that lie together: each is one, or is divided into some.
+    /// Makes records of contiguous datagrams: each is one, or is divided into some.
     fn divide(&mut self, mut datagrams: Bytes, datagram_bytes: usize) {
         if self.splitter.is_whole() {
             let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
@@ -297,8 +290,7 @@ impl Input {
         }
     }
 
-    /// Makes records of one datagram: all of it, or, if it does not fit the framing, nothing. Anybody may
-    /// send one.
+    /// Makes records of one datagram: of all of it, or, if it does not fit the framing, none.
     fn divide_one(&mut self, mut datagram: Bytes) {
         let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
         loop {
@@ -319,7 +311,7 @@ impl Input {
         }
     }
 
-    /// A datagram is malformed and dropped. What is wrong with the first is told.
+    /// Counts a malformed datagram; the first is reported.
     pub(super) fn note_malformed(&mut self, bytes: usize, why: &dyn fmt::Display) {
         if self.malformed.records == 0 {
             self.first_error = Some(why.to_string());

@@ -10,18 +10,17 @@ use std::collections::VecDeque;
 
 use crate::record::Run;
 
-/// What happens to late records. They are counted either way.
+/// Handling of late records, which are counted either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// They are dropped: the output stays in order.
     Drop,
-    /// They go at once: nothing is missing.
+    /// They are passed on at once: nothing is missing.
     Pass,
 }
 
-/// What waits takes memory.
+/// Length of a waiting record.
 pub(crate) trait Length {
-    /// Its bytes.
     fn length(&self) -> usize;
 }
 
@@ -31,32 +30,31 @@ impl Length for Run {
     }
 }
 
-/// Records that wait for their turn.
 #[derive(Debug)]
 pub(crate) struct Merge<T> {
     /// Most records that wait, of all inputs together.
     window: usize,
-    /// Most bytes that do, but for those of the record that goes over it.
+    /// Most bytes that wait, but for those of the record that exceeds it.
     most_bytes: usize,
     late: Late,
     inputs: Vec<Waiting<T>>,
     waiting: usize,
     /// Bytes of what waits.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// The greatest tag that has gone.
     gone: Option<u64>,
-    counts: MergeCounts,
+    pub(crate) counts: MergeCounts,
 }
 
-/// What a merge by tag counted.
+/// Counts of a merge by tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounts {
     /// Records that came after one with a greater tag had gone.
     pub late: u64,
     /// Records without a tag.
     pub untagged: u64,
-    /// Records that went although an input that had none might have had a smaller one, because the window was
-    /// full, of records or of bytes.
+    /// Records that went although an input without a record might have had a smaller tag, because the window
+    /// was full, of records or of bytes.
     pub unawaited: u64,
 }
 
@@ -82,30 +80,23 @@ impl<T: Length> Merge<T> {
         }
     }
 
-    /// One more input, at `place`: those from there on move up.
+    /// Adds an input at `place`: those from there on move up.
     pub(crate) fn add_input(&mut self, place: usize) {
         self.inputs.insert(place, Waiting { records: VecDeque::new(), last_tag: 0, has_ended: false });
     }
 
-    /// Nothing more will come from the input at `place`. What waits still goes, and then the place is to be
+    /// Notes the end of an input. What waits still goes, and then the place is to be
     /// [removed](Merge::remove_input).
     pub(crate) fn end_input(&mut self, place: usize) {
         self.inputs[place].has_ended = true;
     }
 
-    /// Returns whether nothing more will come from the input at `place`.
     pub(crate) fn has_ended(&self, place: usize) -> bool {
         self.inputs[place].has_ended
     }
 
-    /// Returns whether nothing waits.
     pub(crate) fn is_done(&self) -> bool {
         self.waiting == 0
-    }
-
-    /// Bytes of what waits.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Returns whether nothing of the input at `place` waits.
@@ -113,8 +104,7 @@ impl<T: Length> Merge<T> {
         self.inputs[place].records.is_empty()
     }
 
-    /// Forgets the input at `place`; those behind it move up. Answers what of it waits, which is nothing
-    /// unless that is cut short.
+    /// Removes an input; those behind it move up. Returns its records that wait: none unless it is cut short.
     pub(crate) fn remove_input(&mut self, place: usize) -> impl Iterator<Item = T> + use<T> {
         let removed = self.inputs.remove(place);
         self.waiting -= removed.records.len();
@@ -122,12 +112,11 @@ impl<T: Length> Merge<T> {
         removed.records.into_iter().map(|(_, record)| record)
     }
 
-    /// Returns whether there is room for a record, whichever input it comes from.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting < self.window && self.bytes < self.most_bytes
     }
 
-    /// A record came from the input at `place`. Whether it is late is found when it is its turn.
+    /// Adds a record. Whether it is late is found in its turn.
     pub(crate) fn offer(&mut self, place: usize, tag: Option<u64>, record: T) {
         let input = &mut self.inputs[place];
         self.counts.untagged += u64::from(tag.is_none());
@@ -167,10 +156,6 @@ impl<T: Length> Merge<T> {
     /// Returns whether an input that has not ended has nothing waiting.
     fn is_awaiting(&self) -> bool {
         self.inputs.iter().any(|input| input.records.is_empty() && !input.has_ended)
-    }
-
-    pub(crate) fn counts(&self) -> MergeCounts {
-        self.counts
     }
 }
 
@@ -216,7 +201,7 @@ mod tests {
         assert_eq!(taken(&mut merge), [9]);
         merge.end_input(1);
         assert_eq!(taken(&mut merge), [11, 12]);
-        assert_eq!(merge.counts(), MergeCounts { late: 1, untagged: 1, unawaited: 2 });
+        assert_eq!(merge.counts, MergeCounts { late: 1, untagged: 1, unawaited: 2 });
     }
 
     /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
@@ -226,11 +211,11 @@ mod tests {
         (1..=2).for_each(|tag| merge.offer(0, Some(tag), tag));
         assert!(merge.has_room() && taken(&mut merge).is_empty());
         merge.offer(0, Some(3), 3);
-        assert_eq!((merge.has_room(), merge.bytes()), (false, 24));
+        assert_eq!((merge.has_room(), merge.bytes), (false, 24));
         assert_eq!(taken(&mut merge), [1], "the window of 20 bytes was full");
-        assert_eq!((merge.has_room(), merge.bytes(), merge.counts().unawaited), (true, 16, 1));
+        assert_eq!((merge.has_room(), merge.bytes, merge.counts.unawaited), (true, 16, 1));
         assert_eq!(merge.remove_input(0).count(), 2);
-        assert_eq!(merge.bytes(), 0);
+        assert_eq!(merge.bytes, 0);
     }
 
     #[test]
@@ -240,7 +225,7 @@ mod tests {
         assert_eq!(taken(&mut merge), [5]);
         merge.offer(1, Some(3), 3);
         assert_eq!(taken(&mut merge), [3]);
-        assert_eq!(merge.counts().late, 1);
+        assert_eq!(merge.counts.late, 1);
     }
 
     proptest! {
@@ -276,7 +261,7 @@ mod tests {
             let mut expected = tags.concat();
             expected.sort_unstable();
             prop_assert_eq!(output, expected);
-            prop_assert_eq!(merge.counts(), MergeCounts::default());
+            prop_assert_eq!(merge.counts, MergeCounts::default());
         }
 
         /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
@@ -296,12 +281,12 @@ mod tests {
                 merge.offer(*place, Some(*tag), *tag);
                 output.extend(taken(&mut merge));
                 let waits: usize = merge.inputs.iter().map(|input| input.records.len()).sum();
-                prop_assert_eq!((merge.waiting, merge.bytes()), (waits, waits * size_of::<u64>()));
+                prop_assert_eq!((merge.waiting, merge.bytes), (waits, waits * size_of::<u64>()));
             }
             (0..3).for_each(|place| merge.end_input(place));
             output.extend(taken(&mut merge));
             prop_assert!(output.is_sorted());
-            prop_assert_eq!(output.len() as u64 + merge.counts().late, records.len() as u64);
+            prop_assert_eq!(output.len() as u64 + merge.counts.late, records.len() as u64);
         }
     }
 }

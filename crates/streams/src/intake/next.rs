@@ -1,9 +1,9 @@
-//! Which input is read next, by turns or by arrival: for the route that copies and the zero-copy route alike.
+//! The next input, by turns or by arrival: for the route that copies and the zero-copy route alike.
 
 use super::{Intake, Order};
 
 impl Intake {
-    /// An input may have something.
+    /// Queues an input that may have something.
     pub(super) fn wake(&mut self, place: usize) {
         let Order::Arrival(arrivals) = &mut self.order else { return };
         let input = &mut self.inputs[place];
@@ -17,7 +17,7 @@ impl Intake {
         (0..self.inputs.len()).for_each(|place| self.wake(place));
     }
 
-    /// The place of the input that is read next, by turns or by arrival.
+    /// The place of the next input, by turns or by arrival.
     pub(super) fn next(&mut self) -> Option<usize> {
         let count = self.inputs.len();
         match &mut self.order {
@@ -33,7 +33,7 @@ impl Intake {
         }
     }
 
-    /// A record, or a part of one that `ends` says is the last, was taken from the input at `place`.
+    /// Notes that a record, or a piece that `ends` says is its last, was taken from an input.
     pub(crate) fn took(&mut self, place: usize, ends: bool) {
         match &mut self.order {
             Order::Turns(turns) if ends => turns.taken(),
@@ -42,8 +42,8 @@ impl Intake {
         }
     }
 
-    /// The input that is read next has nothing now. Returns whether another may be read in its place: by
-    /// turns, never.
+    /// Notes that the next input has nothing now. Returns whether another may be read in its place: by turns,
+    /// never.
     pub(super) fn set_idle(&mut self, place: usize) -> bool {
         let Order::Arrival(arrivals) = &mut self.order else { return false };
         let input = &mut self.inputs[place];
@@ -54,7 +54,7 @@ impl Intake {
         arrivals.within.is_none()
     }
 
-    /// The place of an input that is read next, and may have something; None if that has to be waited for.
+    /// The place of the next input, if it may have something.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         loop {
             let place = self.next()?;
@@ -68,7 +68,7 @@ impl Intake {
         }
     }
 
-    /// The input of which a record goes by, by turns or by arrival: no other's begins before its end.
+    /// The input of the current record, by turns or by arrival: no other's begins before its end.
     pub(super) fn going_by(&self) -> Option<usize> {
         let place = match &self.order {
             Order::Turns(turns) => turns.drawn(),

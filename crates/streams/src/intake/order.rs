@@ -1,4 +1,4 @@
-//! The order in which records are taken from inputs: the KStreams paper's polling order (section 3.1).
+//! Input order: the KStreams paper's polling order (section 3.1).
 
 use super::arrival::Arrivals;
 use super::merge::{Late, Merge};
@@ -6,7 +6,7 @@ use crate::record::Run;
 use crate::secret::Collector;
 use crate::turns::Turns;
 
-/// The order of inputs.
+/// Order in which inputs give records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputOrder {
     /// One record from each in turn.
@@ -16,22 +16,17 @@ pub enum InputOrder {
         /// The seed.
         seed: u64,
     },
-    /// A record from whichever has one; who gave one comes behind the others that have one.
+    /// A record from any input that has one, which then goes behind the others.
     Arrival,
 }
 
-/// Finds the tag of a record.
+/// Reads the tag of a record.
 pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
 
-/// Which input is read next.
 pub(crate) enum Order {
-    /// One record from each in turn, or from one at random.
     Turns(Turns),
-    /// A record from whichever input has one.
     Arrival(Arrivals),
-    /// Records in the order of their tags.
     Tags { tag: Box<Tag>, merge: Merge<Run> },
-    /// Shares, put together to records.
     Shares(Collector),
 }
 

@@ -1,4 +1,4 @@
-//! Taking records from inputs, in their order.
+//! Reading records from inputs, in their order.
 
 use super::{HandOn, Intake, Order, Pulled};
 use crate::event::StreamEvent;
@@ -6,7 +6,7 @@ use crate::record::Run;
 use crate::shared::Shared;
 
 impl Intake {
-    /// Takes from inputs and hands on. Returns whether anything was done.
+    /// Reads from inputs and hands on. Returns whether anything was done.
     pub(crate) fn pull(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         match &self.order {
             Order::Turns(_) | Order::Arrival(_) => self.pull_next(shared, hand_on),
@@ -25,8 +25,7 @@ impl Intake {
                     let taken = if takes_all { run } else { self.take_first(place, &mut run) };
                     self.took(place, taken.ends);
                     self.hand_on(taken, shared, hand_on);
-                    // Not when its turn comes again: what others have could not move without copies until
-                    // then.
+                    // Now, and not in its next turn: until then it would keep others off the zero-copy route.
                     if by_turns && self.inputs[place].is_used_up() {
                         self.remove(place, shared);
                     }
@@ -105,8 +104,8 @@ impl Intake {
         removed
     }
 
-    /// The next run of an input. One that fails has given what was read before, whole records at least, when
-    /// it is gone.
+    /// The next run of an input. One that fails gives what was read before it is gone, whole records at
+    /// least.
     pub(crate) fn read(&mut self, place: usize, shared: &mut Shared) -> Pulled {
         self.cut_if_failing(shared);
         self.zero_copy.note_change();
@@ -135,7 +134,7 @@ impl Intake {
         hand_on(run, shared);
     }
 
-    /// Tells of the first datagram that an input dropped; of others the number is enough.
+    /// Reports the first malformed datagram of an input.
     pub(super) fn tell_malformed(&mut self, place: usize, shared: &mut Shared) {
         let input = &mut self.inputs[place];
         if let Some(error) = input.first_error.take() {

@@ -1,15 +1,15 @@
-//! Putting shares together: which inputs are read, and what is handed on.
+//! Collecting shares: the inputs that are read, and the records that are handed on.
 //!
 //! A stream of bytes brings its shares in the order of their records, so what it may still bring is known,
-//! and it can wait. When as much waits as may, only inputs are read that have not come past the record that
-//! goes next, until they have: nothing is lost because one connection is ahead of another. Datagrams come in
-//! any order and wait nowhere: a record that only they could complete is lost when more waits than may.
+//! and it can wait. When the window is full, only inputs are read that have not passed the next record, until
+//! they have: nothing is lost because one connection is ahead of another. Datagrams come in any order and
+//! cannot wait: a record that only they could complete is lost when more waits than may.
 
 use super::{HandOn, Intake, Order, Pulled};
 use crate::record::Run;
 use crate::shared::Shared;
 
-/// Most shares that are taken from an input before what came of them is handed on.
+/// Most shares of an input that are read before records are handed on.
 const ROUNDS: usize = 64;
 
 impl Intake {
@@ -66,7 +66,7 @@ impl Intake {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Puts a share to the others. What is no share ends its input, or is dropped if it came as a datagram.
+    /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram.
     fn collect_share(&mut self, place: usize, share: &Run, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
@@ -74,7 +74,7 @@ impl Intake {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
             Err(error) if input.object.has_records() => input.note_malformed(share.bytes.len(), &error),
             Err(error) => {
-                // What came with it is not to be believed either.
+                // The bytes behind an invalid share are invalid, too.
                 let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
                 self.counts.dropped_bytes += (share.bytes.len() + rest) as u64;
                 self.fail_input(place, error.into(), shared);

@@ -1,34 +1,33 @@
-//! What of inputs may move without copies.
+//! Inputs that allow the zero-copy route.
 
 use super::{Input, Intake, Order};
 use crate::object::Kind;
 
-/// Records of fixed size that are smaller than this are copied: many leave in one call then, which costs less
-/// than two calls for each.
+/// Records of fixed size, and parts of stripes, that are smaller than this are copied: many leave in one call
+/// then, which costs less than two calls for each.
 pub(crate) const LARGE: usize = 32 * 1024;
 
-/// The last answer to whether all inputs may move without copies. Thousands of inputs are not looked at for
+/// The last answer to whether all inputs may move without copies. Thousands of inputs are not checked for
 /// each record: not again while nothing has changed since all of them could, and no other while the one that
 /// could not still cannot.
 #[derive(Debug, Default)]
 pub(super) struct ZeroCopyCheck {
-    /// All inputs could, and nothing has happened to one since.
+    /// All inputs could, and none has changed since.
     all_can: bool,
     /// The place of an input that could not.
     obstacle: usize,
-    /// Inputs that were looked at.
+    /// Inputs that were checked.
     #[cfg(test)]
     looked_at: usize,
 }
 
 impl ZeroCopyCheck {
-    /// Something happened to an input.
     pub(super) fn note_change(&mut self) {
         self.all_can = false;
     }
 }
 
-/// What the outputs' side has to know of the records that come without being copied.
+/// Records on the zero-copy route, for the parts behind the intake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GoingBy {
     /// There is one stream of bytes without framing. Beside other inputs such a stream is copied.
@@ -38,7 +37,7 @@ pub(crate) struct GoingBy {
 }
 
 impl Intake {
-    /// What goes by, if bytes of all inputs may move without copies.
+    /// The current records, if bytes of all inputs may move without copies.
     pub(crate) fn zero_copy(&mut self) -> Option<GoingBy> {
         let has_order = matches!(self.order, Order::Turns(_) | Order::Arrival(_));
         if !has_order || self.inputs.is_empty() || !self.all_can_zero_copy() {
@@ -50,7 +49,6 @@ impl Intake {
         Some(GoingBy { is_unframed, is_within })
     }
 
-    /// Inputs that were looked at to answer whether all may move without copies.
     #[cfg(test)]
     pub(crate) fn inputs_looked_at(&self) -> usize {
         self.zero_copy.looked_at
@@ -76,8 +74,8 @@ impl Intake {
         check.all_can
     }
 
-    /// So many bytes of the input at `place` moved without copies. Returns whether a record ended with them;
-    /// None if the input has no records.
+    /// Counts bytes of an input that moved without copies. Returns whether a record ended with them; None if
+    /// the input has no records.
     pub(crate) fn note_passed(&mut self, place: usize, bytes: usize) -> Option<bool> {
         let input = &mut self.inputs[place];
         input.bytes += bytes as u64;
@@ -101,11 +99,12 @@ impl Intake {
 }
 
 impl Input {
-    /// Bytes without framing go nowhere else than those before: there must be no other input then.
+    /// Returns whether its bytes may move without copies. Without framing they go where those before went:
+    /// there must be no other input then.
     fn can_zero_copy(&self, is_alone: bool) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(connection) => !connection.has_urgent,
-            Kind::Listening(_) | Kind::Mapping(_) | Kind::Parts(_) => true,
+            Kind::Mapping(_) | Kind::Parts(_) => true,
             Kind::File(file) => !file.shares_place,
             _ => false,
         };

@@ -1,5 +1,3 @@
-//! Memory that is written to.
-
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -8,14 +6,14 @@ use rustix::io::Errno;
 use crate::outbox::Outbox;
 use crate::record::Run;
 
-/// What an [object in memory](crate::Object::collect) has taken.
+/// Bytes and records that an [object in memory](crate::Object::collect) has taken.
 #[derive(Clone, Debug)]
 pub struct Collected {
     kept: Arc<Mutex<Kept>>,
     limit: usize,
 }
 
-/// Runs, and the bytes of all of them: to count these anew whenever some come would take longer and longer.
+/// Runs, and the sum of their bytes.
 #[derive(Debug, Default)]
 struct Kept {
     runs: Vec<Run>,
@@ -27,22 +25,19 @@ impl Collected {
         Collected { kept: Arc::default(), limit }
     }
 
-    /// Takes all that waits; answers how many bytes that is.
-    ///
-    /// # Errors
-    /// [`Errno::NOSPC`] if that would be more than is allowed.
+    /// Takes all that waits; returns how many bytes.
     pub(super) fn take(&self, outbox: &mut Outbox) -> Result<usize, Errno> {
         let mut kept = self.lock();
-        if kept.bytes + outbox.bytes() > self.limit {
+        if kept.bytes + outbox.bytes > self.limit {
             return Err(Errno::NOSPC);
         }
-        let bytes = outbox.bytes();
+        let bytes = outbox.bytes;
         kept.runs.extend(outbox.take(usize::MAX));
         kept.bytes += bytes;
         Ok(bytes)
     }
 
-    /// The records so far, each whole or as much as came of it.
+    /// The records so far; the last may be incomplete.
     pub fn records(&self) -> Vec<Vec<u8>> {
         let mut records: Vec<Vec<u8>> = Vec::new();
         for run in &self.lock().runs {

@@ -1,4 +1,4 @@
-//! A socket that listens, until somebody has connected.
+//! A socket that listens, until it has accepted a connection.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,12 +10,12 @@ use rustix::net::{SocketAddrUnix, SocketFlags, SocketType, accept_with, getsockn
 
 use super::{Connection, Kind, Object, ObjectError};
 
-/// Where a connection is waited for. To drop it may take its time: a name in a file system goes with it.
+/// A listening socket. Dropping it may block: it removes its name from the file system.
 pub(crate) struct Listener {
     socket: OwnedFd,
-    /// Where it is waited for was told.
+    /// The listening event was sent.
     pub(crate) is_told: bool,
-    /// That nobody could be taken in was told.
+    /// The failure event was sent.
     pub(crate) is_failure_told: bool,
     /// Only to be dropped.
     _name: Option<Name>,
@@ -26,28 +26,28 @@ struct Name(PathBuf);
 
 impl Drop for Name {
     fn drop(&mut self) {
-        // If it cannot be removed, whoever listens there next will say so.
+        // If it cannot be removed, the next `bind` reports it.
         drop(std::fs::remove_file(&self.0));
     }
 }
 
 impl Object {
-    /// A TCP or Unix socket of streams that listens. It waits for a connection, without a thread, and then is
-    /// that connection, to read from or to write to. The first that comes is it, also if it is reset before
-    /// anything was read. The socket is closed then: others that wait in its queue are reset, and those that
-    /// come later find nobody listening. Of a Unix socket that has a name, the `path` is removed then, or
-    /// when the object is dropped. Who completes a TCP connection at the very moment at which the socket is
-    /// closed may not be reset: Linux forgets it without a word (up to 7.2, `tcp_v4_syn_recv_sock`), and it
-    /// finds out when it sends or asks (`SO_KEEPALIVE`).
+    /// A listening TCP or Unix stream socket. It waits for a connection, without a thread, and then is that
+    /// connection, to read from or to write to: the first one, even if it is reset before anything was read.
+    /// The socket is closed then: others in its queue are reset, and later ones refused. The `path` of a Unix
+    /// socket is removed then, or when the object is dropped. A peer that completes a TCP connection at the
+    /// very moment at which the socket is closed may not be reset: Linux forgets the connection (up to 7.2,
+    /// `tcp_v4_syn_recv_sock`), and the peer finds out when it sends or probes (`SO_KEEPALIVE`).
     ///
-    /// A stream begins when everybody has come that it was built to wait for. One that is attached later
-    /// keeps nobody waiting: it takes part from when somebody has come, an input in the order and an output
-    /// in the pattern, which gets nothing of before. But a stream does not end while such an input waits.
-    /// Where there is no descriptor or memory for a connection that has come, it stays in the socket's queue,
-    /// and is tried again every second.
+    /// A stream begins when all objects are connected that it was built with. One that is attached later
+    /// delays nothing: it takes part from its connection on, an input in the order and an output in the
+    /// pattern, which gets nothing of before. But a stream does not end while such an input waits. A
+    /// connection for which there is no descriptor or memory stays in the socket's queue, and is tried again
+    /// every second.
     ///
     /// # Errors
-    /// `EINVAL` if the socket does not listen or is none of streams, else what `getsockopt` or `fcntl` says.
+    /// `EINVAL` if the socket does not listen or is none of streams, else failures of `getsockopt` or
+    /// `fcntl`.
     pub fn listening(name: &str, socket: OwnedFd, path: Option<PathBuf>) -> io::Result<Object> {
         let is_of_streams = sockopt::socket_type(&socket)? == SocketType::STREAM;
         if !(is_of_streams && sockopt::socket_acceptconn(&socket)?) {
@@ -58,22 +58,19 @@ impl Object {
         Ok(Object::new(name, Kind::Listening(listener)))
     }
 
-    /// Returns whether it still waits for a connection.
     pub(crate) fn is_listening(&self) -> bool {
         matches!(self.kind, Kind::Listening(_))
     }
 
-    /// Whoever has it next tells anew of it.
+    /// Lets the next stream send the events again.
     pub(crate) fn forget_told(&mut self) {
         if let Kind::Listening(listener) = &mut self.kind {
             (listener.is_told, listener.is_failure_told) = (false, false);
         }
     }
 
-    /// Becomes the connection that has come; answers what waited for it, or nothing if nobody has come.
-    ///
-    /// # Errors
-    /// What `accept4` says, if that is not about one connection: there may be no descriptor now.
+    /// Becomes the accepted connection; returns the listener, or None if none has come. An error is not about
+    /// one connection: there may be no descriptor now.
     pub(crate) fn accept(&mut self) -> Result<Option<Listener>, ObjectError> {
         let Kind::Listening(listener) = &self.kind else { return Ok(None) };
         let accepted = listener.accept().map_err(|errno| self.error("accept4", errno))?;
@@ -93,7 +90,7 @@ impl Listener {
             match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(Errno::AGAIN) => return Ok(None),
-                // Linux tells here what was to be told of the connection (accept(2)): that one is gone.
+                // Errors of the accepted connection (accept(2)): that one is gone.
                 Err(
                     Errno::INTR
                     | Errno::CONNABORTED
@@ -109,7 +106,7 @@ impl Listener {
         }
     }
 
-    /// Where somebody may connect to, for people.
+    /// Address to connect to, for people.
     pub(crate) fn address(&self) -> String {
         let Ok(address) = getsockname(&self.socket) else { return "an address that is not known".to_owned() };
         if let Ok(internet) = std::net::SocketAddr::try_from(address.clone()) {

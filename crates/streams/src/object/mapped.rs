@@ -1,9 +1,8 @@
 //! A range of a mapping, of a file or of memory.
 //!
-//! The program never looks into it: a file may be cut by others, and whoever looks behind its end is killed.
-//! The kernel moves the bytes, by reference to a pipe or by copying them, and answers an error there. It may
-//! wait for storage while it does, so what is to be read is brought in before by who may wait, and what is
-//! written is written by them. What is reclaimed between is waited for.
+//! The program never reads or writes the pages itself: another process may truncate the file, and an access
+//! behind its end is `SIGBUS`. The kernel moves the bytes, by reference to a pipe or by a copy, and returns an
+//! error there. It may wait for storage, so storage threads bring pages in before they are read, and write.
 
 use std::io;
 use std::ops::Range;
@@ -11,29 +10,27 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustix::io::Errno;
-use wirepath_datapath::Mapping;
+use wirepath_datapath::{Mapping, errno_of};
 
-use super::fill::{Available, Fill, Filled, WINDOW};
-use super::{Cold, Kind, Object};
+use super::read::{Awaited, Cold, ReadOutcome, ReadResult, Unread, WINDOW};
+use super::{Kind, Object};
 
-/// A range, and where in it to read or write next.
 pub(crate) struct Mapped {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) offset: usize,
     pub(crate) end: usize,
-    /// Up to where it was brought in.
+    /// Offset up to which it was brought into memory.
     pub(crate) warm_until: usize,
 }
 
 impl Object {
-    /// A range of a mapping: read from its beginning to its end, or written. It is of a file or of memory
-    /// that other processes may have as well. Bytes leave it as references to its pages where nobody looks at
-    /// them, so they must not be changed until the last reader has read them: the end of the stream does not
-    /// say so, nor a peer that has acknowledged them, if it is of this machine. Where a handler sees them, or
-    /// records that are not of a fixed size from 32 KiB on, they are copied, and may be changed when they
-    /// have been read. Bytes come into it from the input with no buffer of the program between. What does not
-    /// fit is an error (`ENOSPC`) when the range is full, and so is what is behind the end of a file that has
-    /// become shorter (`EFAULT`). To write, the mapping has to be
+    /// A range of a mapping, of a file or of shared memory: read from its beginning to its end, or written.
+    ///
+    /// On the zero-copy route bytes leave it as references to its pages, so they must not be changed until the
+    /// last reader has read them, which neither the end of the stream nor an acknowledgement by a peer on this
+    /// machine says. Where a handler sees them, or with records other than of a fixed size from 32 KiB on, they
+    /// are copied, and may be changed when they have been read. More bytes than fit are an error (`ENOSPC`),
+    /// and so are those behind the end of a file that was truncated (`EFAULT`). To write, the mapping has to be
     /// [writable](Mapping::writable).
     ///
     /// A file that nobody else has mapped is better an [object of its own](Object::file): it goes to a
@@ -51,32 +48,29 @@ impl Object {
 }
 
 impl Mapped {
-    /// What is left of the range.
     pub(crate) fn rest(&self) -> Range<usize> {
         self.offset..self.end
     }
 
-    /// How many of `room` bytes can be read without waiting, 0 at the end; or what must be brought in first.
-    /// That is asked for each part, because nobody tells which pages of a mapping are in memory: not of a
-    /// file that others own.
-    pub(crate) fn available(&mut self, room: usize) -> Available {
+    /// Number of `room` bytes that can be read without blocking, 0 at the end. Pages are brought in first, for
+    /// each window, because nothing tells which pages of a mapping are in memory.
+    pub(crate) fn available(&mut self, room: usize) -> Result<usize, Unread> {
         if self.warm_until <= self.offset && self.offset < self.end {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);
-            return Available::Cold(Cold::Mapping(Arc::clone(&self.mapping), self.offset..until));
+            let cold = Cold::Mapping(Arc::clone(&self.mapping), self.offset..until);
+            return Err(Unread::Blocked(Awaited::Pages(cold)));
         }
-        Available::Bytes(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
+        Ok(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
     }
 
-    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
-        let room = match self.available(room) {
-            Available::Bytes(0) | Available::Unwritten(..) => return Ok(Fill::End), // nobody follows a mapping
-            Available::Bytes(room) => room,
-            Available::Cold(cold) => return Ok(Fill::Cold(cold)),
-        };
+    pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
+        let room = self.available(room)?;
+        if room == 0 {
+            return Ok(ReadOutcome::End);
+        }
         let read = self.mapping.read(self.offset..self.offset + room, buffer);
-        let read =
-            read.map_err(|error| ("process_vm_readv", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let read = read.map_err(|error| ("process_vm_readv", errno_of(&error)))?;
         self.offset += read;
-        Ok(Fill::Bytes(read))
+        Ok(ReadOutcome::Bytes(read))
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of files and bytes in memory, one after the other: what answers to requests are made of.
+//! Parts of files and bytes in memory, one after the other: the bodies of responses.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,16 +9,16 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use super::fill::{Fill, Filled};
+use super::read::{ReadOutcome, ReadResult, Unread};
 use super::{Connection, Kind, Object, StoredFile};
 use crate::write_progress::WriteProgress;
 
-/// What failed where a file ends before its part does.
+/// Failure of a file that ends before its part does.
 pub(crate) const TRUNCATED: &str = "reading a truncated file";
 
-/// A piece of what [`Object::parts`] reads.
+/// A part of an [`Object::parts`].
 #[derive(Debug)]
-pub enum Part {
+pub enum ObjectPart {
     /// These bytes.
     Bytes(Bytes),
     /// An extent of a file.
@@ -28,49 +28,47 @@ pub enum Part {
         /// First byte and the one after the last.
         range: Range<u64>,
     },
-    /// An extent of a file that is still being written: read as far as it is written, and waited for.
+    /// An extent of a file that is still being written, read as far as it is written.
     Following {
         /// The file.
         file: Arc<File>,
         /// First byte and the one after the last.
         range: Range<u64>,
-        /// How much of the file is written.
+        /// Progress of the writer.
         progress: Arc<WriteProgress>,
     },
 }
 
-/// The parts that are still to be read, and those that were.
-pub(crate) struct Parts {
+pub(crate) struct ObjectParts {
     waiting: VecDeque<Source>,
-    /// Kept until the stream is dropped, where closing a file may take long.
+    /// Kept until the stream is dropped: closing a file may block.
     done: Vec<Source>,
 }
 
-/// A part that is read.
 pub(crate) enum Source {
     Bytes(Bytes),
     File(StoredFile),
 }
 
 impl Object {
-    /// Parts of files and bytes in memory, read one after the other. They leave for a connection without
-    /// being copied to the program, as `sendfile` does it.
-    pub fn parts(name: &str, parts: Vec<Part>) -> Object {
+    /// Parts of files and bytes in memory, read one after the other. They go to a connection by `sendfile`,
+    /// without being copied to the program.
+    pub fn parts(name: &str, parts: Vec<ObjectPart>) -> Object {
         let waiting = parts.into_iter().map(Source::from).collect();
-        Object::new(name, Kind::Parts(Parts { waiting, done: Vec::new() }))
+        Object::new(name, Kind::Parts(ObjectParts { waiting, done: Vec::new() }))
     }
 }
 
-impl From<Part> for Source {
-    fn from(part: Part) -> Source {
+impl From<ObjectPart> for Source {
+    fn from(part: ObjectPart) -> Source {
         let file = |file, range: Range<u64>, follows| {
             let Range { start: offset, end } = range;
             Source::File(StoredFile { offset, end, follows, ..StoredFile::new(file) })
         };
         match part {
-            Part::Bytes(bytes) => Source::Bytes(bytes),
-            Part::Extent { file: of, range } => file(of, range, None),
-            Part::Following { file: of, range, progress } => file(of, range, Some(progress)),
+            ObjectPart::Bytes(bytes) => Source::Bytes(bytes),
+            ObjectPart::Extent { file: of, range } => file(of, range, None),
+            ObjectPart::Following { file: of, range, progress } => file(of, range, Some(progress)),
         }
     }
 }
@@ -83,14 +81,13 @@ impl Source {
         }
     }
 
-    /// Returns whether more of it may be long in coming.
     fn may_wait(&self) -> bool {
         matches!(self, Source::File(StoredFile { follows: Some(_), .. }))
     }
 }
 
-impl Parts {
-    /// The part that is read next, and whether bytes follow it that will not be waited for.
+impl ObjectParts {
+    /// The next part, and whether bytes follow it that need not be waited for.
     pub(crate) fn next(&mut self) -> Option<(&mut Source, bool)> {
         while self.waiting.front().is_some_and(Source::is_read) {
             self.done.extend(self.waiting.pop_front());
@@ -99,23 +96,23 @@ impl Parts {
         self.waiting.front_mut().map(|front| (front, is_followed))
     }
 
-    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         match self.next() {
-            None => Ok(Fill::End),
+            None => Ok(ReadOutcome::End),
             Some((Source::Bytes(bytes), _)) => {
                 let length = room.min(bytes.len());
                 buffer.extend_from_slice(&bytes[..length]);
                 bytes.advance(length);
-                Ok(Fill::Bytes(length))
+                Ok(ReadOutcome::Bytes(length))
             }
-            Some((Source::File(file), _)) => match file.fill(buffer, room)? {
-                Fill::End => Err((TRUNCATED, Errno::NODATA)),
-                fill => Ok(fill),
+            Some((Source::File(file), _)) => match file.read_into(buffer, room)? {
+                ReadOutcome::End => Err(Unread::Failed(TRUNCATED, Errno::NODATA)),
+                outcome => Ok(outcome),
             },
         }
     }
 
-    /// The file in front, if that is what comes next.
+    /// The file in front, if that is the next part.
     pub(crate) fn next_file(&mut self) -> Option<&mut StoredFile> {
         match self.next() {
             Some((Source::File(file), _)) => Some(file),
@@ -125,8 +122,8 @@ impl Parts {
 }
 
 impl Connection {
-    /// Sends the front of bytes that lie in memory, and holds back a segment that is not full if more follows
-    /// at once, so that a head leaves together with what it announces.
+    /// Sends the front of bytes in memory. Holds back a segment that is not full if more follows at once, so
+    /// that a head leaves together with its body.
     pub(crate) fn send_bytes(&self, bytes: &mut Bytes, is_followed: bool) -> Result<usize, Errno> {
         let sent = if self.is_socket {
             let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };

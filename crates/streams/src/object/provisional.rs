@@ -1,4 +1,4 @@
-//! A file that was made for a stream, and goes with it if nothing comes of that.
+//! A file that was created for a stream, and is removed with it if nothing was written.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,22 +10,21 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Kind, Object};
 
-/// Removes a file when this is dropped, if it is still empty and nobody said that it is to stay. To drop it
-/// may take its time. Whoever may yet write to the file has this as well.
+/// Removes a file when this is dropped, if it is still empty and was not kept. Dropping it may block. Jobs
+/// that may yet write to the file have this as well.
 #[derive(Debug)]
 pub(crate) struct Provisional {
     path: PathBuf,
-    /// Open as long as this is there, so that no other file can be taken for it.
+    /// Open as long as this exists, so that no other file has its inode.
     file: Arc<File>,
     stays: AtomicBool,
 }
 
 impl Object {
-    /// Has a file be removed with the object if it is empty then, for a file that was made to be written and
-    /// did not exist before: else a stream that never begins, or fails before anything comes, leaves one that
-    /// is in the way of the next. An empty file stays if its stream [ends
-    /// well](crate::StreamBuilder::finish_outputs), for then it is what there was to write; and so does
-    /// another file that has its name by then. Other objects than files stay as they are.
+    /// Removes a file with the object if it is empty then: for a file that was created for the stream.
+    /// Otherwise a stream that fails before anything comes would leave a file that is in the way of the next.
+    /// An empty file stays if its stream [ends well](crate::StreamBuilder::finish_outputs), for then there
+    /// was nothing to write; and so does another file of this name. No effect on other objects.
     #[must_use]
     pub fn provisional(mut self, path: PathBuf) -> Object {
         if let Kind::File(stored) = &mut self.kind {
@@ -37,7 +36,7 @@ impl Object {
 }
 
 impl Provisional {
-    /// The file is right as it is, also if it is empty.
+    /// Keeps the file, even if it is empty.
     pub(super) fn keep(&self) {
         self.stays.store(true, Relaxed);
     }
@@ -51,7 +50,7 @@ impl Provisional {
 impl Drop for Provisional {
     fn drop(&mut self) {
         if !self.stays.load(Relaxed) && self.is_there_and_empty().unwrap_or(false) {
-            // If it cannot be removed, whoever is to make it next will say so.
+            // If it cannot be removed, the next stream to create it reports that.
             drop(fs::remove_file(&self.path));
         }
     }

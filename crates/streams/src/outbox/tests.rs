@@ -24,18 +24,18 @@ fn rules_for_a_full_outbox() {
 
     let mut newest = full(WhenFull::DropNewest);
     assert_eq!((newest.offer(records(b"ccdd", 2)), newest.blocks()), (Offered::Done, false));
-    assert_eq!(newest.dropped(), Dropped { records: 2, bytes: 4 });
+    assert_eq!(newest.dropped, Dropped { records: 2, bytes: 4 });
     assert_eq!(waiting(&mut newest), b"aabb");
 
     let mut oldest = full(WhenFull::DropOldest);
     assert_eq!(oldest.offer(records(b"cc", 2)), Offered::Done);
-    assert_eq!(oldest.dropped(), Dropped { records: 1, bytes: 2 });
+    assert_eq!(oldest.dropped, Dropped { records: 1, bytes: 2 });
     assert_eq!(waiting(&mut oldest), b"bbcc");
 
     let mut disconnecting = full(WhenFull::Disconnect);
     assert_eq!(disconnecting.offer(records(b"cc", 2)), Offered::Disconnect);
     disconnecting.drop_all();
-    assert_eq!(disconnecting.dropped(), Dropped { records: 3, bytes: 6 });
+    assert_eq!(disconnecting.dropped, Dropped { records: 3, bytes: 6 });
 }
 
 /// Promise: A full output blocks the stream, has records dropped or is detached, as asked; drops are counted.
@@ -45,7 +45,7 @@ fn what_left_in_part_is_not_dropped() {
     outbox.offer(records(b"aabb", 2));
     outbox.consume(1);
     outbox.offer(records(b"cc", 2));
-    assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 2 });
+    assert_eq!(outbox.dropped, Dropped { records: 1, bytes: 2 });
     assert_eq!(waiting(&mut outbox), b"acc");
 }
 
@@ -63,7 +63,7 @@ fn records_in_parts_are_dropped_whole() {
         for (head, body) in [(b"1", b"aaa"), (b"2", b"bbb"), (b"3", b"ccc")] {
             offer_in_parts(&mut outbox, head, body);
         }
-        assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 4 });
+        assert_eq!(outbox.dropped, Dropped { records: 1, bytes: 4 });
         assert_eq!(waiting(&mut outbox), left);
     }
 }
@@ -90,7 +90,7 @@ proptest! {
             let taken = (*step).min(there.len());
             left.extend(&there[..taken]);
             outbox.consume(taken);
-            prop_assert_eq!(outbox.bytes() + left.len(), expected.len());
+            prop_assert_eq!(outbox.bytes + left.len(), expected.len());
             if count == 0 {
                 break;
             }
@@ -115,7 +115,7 @@ proptest! {
             outbox.offer(Run { bytes, record_bytes, begins, ends });
             begins = ends;
             match then {
-                0 => outbox.consume((outbox.bytes() / 2).min(40)),
+                0 => outbox.consume((outbox.bytes / 2).min(40)),
                 1 => if let Some(mut run) = outbox.pop() {
                     run.take_records(1);
                     outbox.put_rest(run);
@@ -143,7 +143,7 @@ fn a_record_without_end_does_not_wait_without_end() {
         offered += 1;
     }
     assert_eq!(offered * PIECE.len() as u64, wirepath_engine::TURN_BYTES + PIECE.len() as u64);
-    assert_eq!(outbox.dropped(), Dropped { records: 0, bytes: PIECE.len() as u64 });
+    assert_eq!(outbox.dropped, Dropped { records: 0, bytes: PIECE.len() as u64 });
 
     let mut blocking = Outbox::new(1, WhenFull::Block);
     assert!((0..20).all(|number| blocking.offer(piece(number == 0)) == Offered::Done));

@@ -1,11 +1,11 @@
-//! One output: its handlers, what waits for it, and its object.
+//! One output: its handlers, its outbox and its object.
 
 use wirepath_datapath::Pipe;
 use wirepath_engine::StallDetector;
 
 use crate::chain::Chain;
 use crate::handler::Handler;
-use crate::object::{Kind, Object, ObjectError, StoredFile, Take};
+use crate::object::{Kind, Object, ObjectError, StoredFile, WriteOutcome};
 use crate::outbox::{Dropped, Offered, Outbox, WhenFull};
 use crate::port::Port;
 use crate::record::Run;
@@ -13,17 +13,17 @@ use crate::shared::{OnDetached, Shared, WRITING};
 use crate::storage::{Job, StorageJob};
 use crate::throughput::Throughput;
 
-/// Bytes that wait for an output, unless said otherwise.
+/// Default of [`OutputOptions::waiting_bytes`].
 const WAITING: usize = 256 * 1024;
 
-/// What holds for one output.
+/// Options of an output.
 #[derive(Debug)]
 pub struct OutputOptions {
     /// Handlers of records for this output, behind those of the stream.
     pub handlers: Vec<Handler>,
-    /// What happens when the output takes nothing.
+    /// Handling of records when the outbox is full.
     pub when_full: WhenFull,
-    /// Most bytes that wait for it, except for the run that goes over.
+    /// Most bytes in the outbox, except for the run that exceeds it.
     pub waiting_bytes: usize,
 }
 
@@ -33,37 +33,34 @@ impl Default for OutputOptions {
     }
 }
 
-/// An output of a stream.
 pub(crate) struct Output {
     pub(crate) port: Port,
     pub(crate) object: Object,
     pub(crate) chain: Chain,
     pub(crate) outbox: Outbox,
-    /// What moves to it without copies.
+    /// For the zero-copy route.
     pub(crate) pipe: Option<Pipe>,
-    /// It takes only what is copied.
+    /// Its descriptor does not take `splice`.
     pub(super) copies: bool,
     /// May take something: no call has said otherwise since.
     pub(crate) writable: bool,
-    /// Its descriptor is watched.
-    is_watched: bool,
+    pub(crate) is_watched: bool,
     /// Waits for storage.
     pub(crate) busy: bool,
-    /// Bytes that are being written elsewhere, or could not be.
+    /// Bytes that a storage job writes, or could not.
     pub(crate) storing: usize,
-    /// Did not keep up.
     pub(super) is_disconnected: bool,
     /// Got the beginning of a record and not yet its end.
     pub(crate) within_record: bool,
     pub(super) detach: Option<OnDetached>,
-    /// Of what it took and its peer acknowledged, once that is looked at.
+    /// Of bytes that its peer acknowledged.
     pub(super) stall_detector: StallDetector<u64>,
     pub(super) throughput: Throughput,
     pub(crate) bytes: u64,
     pub(crate) lost_bytes: u64,
 }
 
-/// What an output did so far.
+/// Status of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputStatus {
     /// Its port.
@@ -72,39 +69,36 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it, if only for the rest of a record that a handler of its takes whole, or that it
+    /// Bytes that wait for it, also for the rest of a record that one of its handlers takes whole, or that it
     /// failed to take.
     pub waiting_bytes: u64,
-    /// What was dropped because it was full.
+    /// Dropped because it was full.
     pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long
-    /// for it.
+    /// Bytes of datagrams that did not leave: no route, a filter, or too long.
     pub lost_bytes: u64,
-    /// How often the network reported (ICMP) that datagrams which the output had taken were not delivered:
-    /// usually because nobody listens. They are among [`OutputStatus::bytes`], since nothing says which they
-    /// were, and one report may be of several.
+    /// ICMP errors for datagrams that the output had taken, mostly because nobody listens. The datagrams are
+    /// among [`OutputStatus::bytes`], since nothing says which they were, and one error may be for several.
     pub icmp_errors: u64,
-    /// What its own handlers report: the handler, what, and how much.
+    /// Reports of its own handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
+    /// Reason why it is gone; None while it is not. What waited for it then was dropped.
+    pub why_gone: Option<String>,
 }
 
-/// What an output did that is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndedOutput {
-    /// Its port.
-    pub port: Port,
-    /// Its name.
-    pub name: String,
-    /// Bytes that it took.
-    pub bytes: u64,
-    /// What was dropped because it was full, and what waited for it when it went.
-    pub dropped: Dropped,
-    /// As [`OutputStatus::lost_bytes`].
-    pub lost_bytes: u64,
-    /// As [`OutputStatus::icmp_errors`].
-    pub icmp_errors: u64,
-    /// Why it is gone.
-    pub why: String,
+impl OutputStatus {
+    pub(crate) fn new(port: Port, object: &Object) -> OutputStatus {
+        OutputStatus {
+            port,
+            name: object.name.clone(),
+            bytes: 0,
+            waiting_bytes: 0,
+            dropped: Dropped::default(),
+            lost_bytes: 0,
+            icmp_errors: object.icmp_errors(),
+            reports: Vec::new(),
+            why_gone: None,
+        }
+    }
 }
 
 /// Returns whether an output is watched from the beginning. One of datagrams is watched only while it is
@@ -139,37 +133,28 @@ impl Output {
         }
     }
 
-    /// Returns whether its descriptor is watched.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
-    }
-
     pub(crate) fn status(&self) -> OutputStatus {
         OutputStatus {
-            port: self.port,
-            name: self.object.name.clone(),
             bytes: self.bytes,
-            waiting_bytes: (self.outbox.bytes() + self.bytes_beyond()) as u64,
-            dropped: self.outbox.dropped(),
+            waiting_bytes: (self.outbox.bytes + self.bytes_beyond()) as u64,
+            dropped: self.outbox.dropped,
             lost_bytes: self.lost_bytes,
-            icmp_errors: self.object.icmp_errors(),
             reports: self.chain.reports(),
+            ..OutputStatus::new(self.port, &self.object)
         }
     }
 
-    pub(super) fn ended_status(&self, why: String) -> EndedOutput {
-        EndedOutput {
-            port: self.port,
-            name: self.object.name.clone(),
+    /// Status of an output that is gone: what waited for it was dropped.
+    pub(super) fn last_status(&self, why_gone: String) -> OutputStatus {
+        OutputStatus {
             bytes: self.bytes,
             dropped: self.undelivered(),
             lost_bytes: self.lost_bytes,
-            icmp_errors: self.object.icmp_errors(),
-            why,
+            why_gone: Some(why_gone),
+            ..OutputStatus::new(self.port, &self.object)
         }
     }
 
-    /// Returns whether nothing waits for it.
     pub(crate) fn is_idle(&self) -> bool {
         self.outbox.is_empty() && !self.busy && self.held() == 0
     }
@@ -179,9 +164,9 @@ impl Output {
         self.held() + self.storing + self.chain.gathered()
     }
 
-    /// What was dropped, and what would be if the output went now.
+    /// Dropped, and to be dropped if the output went now.
     fn undelivered(&self) -> Dropped {
-        let Dropped { records, bytes } = self.outbox.dropped();
+        let Dropped { records, bytes } = self.outbox.dropped;
         Dropped { records, bytes: bytes + self.bytes_beyond() as u64 }
     }
 
@@ -198,7 +183,7 @@ impl Output {
         if self.chain.is_empty() {
             return self.outbox.offer(run);
         }
-        if self.chain.has_failed() {
+        if self.chain.has_failed {
             self.outbox.note_lost(run.bytes.len());
             return Offered::Done;
         }
@@ -218,7 +203,7 @@ impl Output {
         offered
     }
 
-    /// Takes of what waits; returns how many bytes, or None if nothing could be done.
+    /// Sends what waits; returns how many bytes, or None if nothing could be done.
     pub(super) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<Option<usize>, ObjectError> {
         if self.held() > 0 {
             return self.drain_pipe(shared, now_us);
@@ -226,21 +211,21 @@ impl Output {
         if self.outbox.is_empty() || !self.writable || self.busy {
             return Ok(None);
         }
-        match self.object.take(&mut self.outbox)? {
-            Take::Taken(bytes) => {
+        match self.object.write_from(&mut self.outbox)? {
+            WriteOutcome::Written(bytes) => {
                 self.note_taken(bytes, now_us);
                 Ok(Some(bytes))
             }
-            Take::Lost(bytes) => {
+            WriteOutcome::Lost(bytes) => {
                 self.lost_bytes += bytes as u64;
                 Ok(Some(bytes))
             }
-            Take::Full => {
+            WriteOutcome::Full => {
                 self.writable = false;
                 Ok(None)
             }
-            Take::Incomplete => Ok(None),
-            Take::Write(batch) => {
+            WriteOutcome::Incomplete => Ok(None),
+            WriteOutcome::Write(batch) => {
                 (self.busy, self.storing) = (true, batch.bytes());
                 shared.storage.push(StorageJob { port: self.port, job: Job::Write(batch) });
                 Ok(Some(0))
@@ -248,7 +233,6 @@ impl Output {
         }
     }
 
-    /// It took so many bytes.
     pub(crate) fn note_taken(&mut self, bytes: usize, now_us: u64) {
         self.bytes += bytes as u64;
         self.throughput.add(bytes, now_us);
@@ -257,7 +241,6 @@ impl Output {
         }
     }
 
-    /// Watches it from the beginning of a run on an engine.
     pub(super) fn watch(&mut self, shared: &Shared) -> Result<(), ObjectError> {
         self.is_watched = is_always_watched(&self.object) || !self.writable;
         if self.is_watched { shared.watch(self.port, &self.object, WRITING) } else { Ok(()) }
@@ -272,7 +255,6 @@ impl Output {
         shared.watch(self.port, &self.object, WRITING)
     }
 
-    /// It may have room again.
     pub(super) fn note_room(&mut self, shared: &Shared) {
         self.writable = true;
         if self.is_watched && !is_always_watched(&self.object) {
@@ -281,22 +263,22 @@ impl Output {
         }
     }
 
-    /// Nobody waits for it any more. Whoever does next is not told what was ready before, so all is tried.
+    /// Forgets readiness and stalls, for the next engine or caller.
     pub(super) fn forget_readiness(&mut self) {
         self.writable = true;
         self.stall_detector = StallDetector::default();
     }
 
-    /// Returns whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`.
-    /// For what is being written to a file, its storage answers.
+    /// Returns whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`. A
+    /// storage job does not stall.
     pub(super) fn has_stalled(&mut self, stall_us: u64, now_us: u64) -> bool {
-        // What a connection has taken may be long on its way, to a peer that reads slowly.
+        // A connection may take long to send to a peer that reads slowly.
         let unacknowledged = self.object.unacknowledged();
         let delivered = (self.bytes + self.lost_bytes).wrapping_sub(unacknowledged.into());
         !self.busy && !self.writable && self.stall_detector.sample(delivered, now_us) > stall_us
     }
 
-    /// Returns whether the peer has acknowledged all that the connection took.
+    /// Returns whether the peer has acknowledged all; an error after `stall_us` without progress.
     pub(crate) fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.undelivered()?;
         if self.stall_detector.sample(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {

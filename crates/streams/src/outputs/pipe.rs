@@ -1,4 +1,4 @@
-//! What moves to an output through a pipe, without being copied.
+//! The pipe of an output, for the zero-copy route.
 
 use std::os::fd::AsFd;
 
@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::storage::{Job, StorageJob};
 
 impl Output {
-    /// Returns whether it takes bytes that are not copied, as one of so many `outputs`.
+    /// Returns whether it allows the zero-copy route, as one of `outputs`.
     pub(super) fn can_zero_copy(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(_) => true,
@@ -23,7 +23,6 @@ impl Output {
         movable && self.chain.is_empty() && self.outbox.waits() && self.detach.is_none() && !self.copies
     }
 
-    /// Bytes that wait in its pipe.
     pub(crate) fn held(&self) -> usize {
         self.pipe.as_ref().map_or(0, Pipe::held)
     }
@@ -35,7 +34,7 @@ impl Output {
         self.pipe.as_mut().ok_or_else(|| self.object.error("pipe2", Errno::MFILE))
     }
 
-    /// Takes of its pipe; returns how many bytes, or None if nothing could be done.
+    /// Drains its pipe; returns how many bytes, or None if nothing could be done.
     pub(super) fn drain_pipe(
         &mut self,
         shared: &mut Shared,
@@ -65,7 +64,7 @@ impl Output {
                 self.writable = false;
                 Ok(None)
             }
-            // It takes only what is copied: so is what is in the pipe already.
+            // No `splice`: what is in the pipe is copied.
             Err(Errno::INVAL) => {
                 let bytes = pipe.take().map_err(|errno| self.object.error("read", errno))?;
                 self.outbox.push_front(Run::single(bytes, false, false));

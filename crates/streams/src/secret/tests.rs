@@ -33,8 +33,8 @@ proptest! {
             output.extend(take_all(&mut collector, false));
         }
         prop_assert_eq!(output, records);
-        prop_assert_eq!(collector.counts(), ShareCounts::default());
-        prop_assert_eq!(collector.bytes(), 0);
+        prop_assert_eq!(collector.counts, ShareCounts::default());
+        prop_assert_eq!(collector.bytes, 0);
     }
 }
 
@@ -51,7 +51,7 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
     assert!(take_all(&mut collector, false).is_empty(), "the first is given up, the second may still come");
     assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
     collector.offer(&records[1][0]).unwrap();
-    assert_eq!(collector.counts(), ShareCounts { lost: 2, spare: 2 });
+    assert_eq!(collector.counts, ShareCounts { lost: 2, spare: 2 });
 }
 
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
@@ -66,9 +66,9 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
     for number in 0..10 {
         collector.offer(&splitter.split(&record, 1)[0]).unwrap();
         assert!(take_all(&mut collector, false).is_empty());
-        assert_eq!(collector.bytes(), 100 * 3.min(number + 1));
+        assert_eq!(collector.bytes, 100 * 3.min(number + 1));
     }
-    assert_eq!(collector.counts().lost, 7);
+    assert_eq!(collector.counts.lost, 7);
 }
 
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
@@ -85,14 +85,14 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     collector.offer(&records[1][1]).unwrap();
     // Two that may bring the first record, then one.
     assert_eq!(collector.take(false, |_| 2), None);
-    assert_eq!(collector.counts().lost, 0);
+    assert_eq!(collector.counts.lost, 0);
     assert_eq!(collector.take(false, |_| 1).as_deref(), Some(&b"two"[..]));
-    assert_eq!(collector.counts().lost, 1);
+    assert_eq!(collector.counts.lost, 1);
     let third = splitter.split(b"three", 3);
     collector.offer(&third[0]).unwrap();
     assert_eq!(collector.take(false, |_| 1), None);
     assert_eq!(collector.take(false, |_| 0), None);
-    assert_eq!(collector.counts().lost, 2);
+    assert_eq!(collector.counts.lost, 2);
 }
 
 /// Promise: A share alone reveals nothing of the bytes.

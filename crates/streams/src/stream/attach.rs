@@ -1,6 +1,7 @@
-//! Adding inputs and outputs, to a stream that is being built or one that runs.
+//! Adding inputs and outputs, to a stream that is being built or runs.
 
 use super::Stream;
+use super::listening::Role;
 use crate::error::StreamError;
 use crate::framing::{Framing, LONGEST};
 use crate::object::{Kind, Object};
@@ -11,7 +12,7 @@ use crate::shared::{READING, WRITING};
 
 use super::build::longest_whole;
 
-/// A stream has come to the end of its inputs, or failed: it takes no more inputs. The object is given back.
+/// The stream has come to its end, or failed, and takes no more inputs. The object is given back.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
 pub struct TooLate(pub Box<Object>);
@@ -26,19 +27,17 @@ impl Stream {
         if self.is_finishing || self.shared.is_failing() {
             return Err(TooLate(Box::new(object)));
         }
-        if !object.is_listening() {
-            return Ok(self.add_input(object, framing));
-        }
-        let port = self.next_port();
-        self.shared.watch_attached(port, &object, READING);
-        self.listening.expect_input(port, object, framing);
-        Ok(port)
+        Ok(self.add_input(object, framing, false))
     }
 
-    pub(super) fn add_input(&mut self, object: Object, framing: Framing) -> Port {
+    pub(super) fn add_input(&mut self, object: Object, framing: Framing, delays_begin: bool) -> Port {
         let port = self.next_port();
         self.shared.watch_attached(port, &object, READING);
-        self.insert_input(port, object, framing);
+        if object.is_listening() {
+            self.listening.expect(port, object, Role::Input(framing), delays_begin);
+        } else {
+            self.insert_input(port, object, framing);
+        }
         port
     }
 
@@ -53,43 +52,41 @@ impl Stream {
         }
     }
 
-    /// Attaches an output, behind the others. It gets records that come from now on, none if the stream has
-    /// come to its end; of a stream of bytes without framing, bytes. If it needs what others did not, whole
-    /// records or datagrams, inputs are divided so from their next record on. With
-    /// [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
-    /// stream.
+    /// Attaches an output, behind the others. It gets records that come from now on; of a stream of bytes
+    /// without framing, bytes. If it needs whole records or datagrams and others did not, inputs are divided
+    /// so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than
+    /// [`MOST_SHARES`] outputs end the stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
-        if !object.is_listening() {
-            return self.add_output(object, options);
-        }
-        let port = self.next_port();
-        self.shared.watch_attached(port, &object, WRITING);
-        self.listening.expect_output(port, object, options);
-        port
+        self.add_output(object, options, false)
     }
 
-    pub(super) fn add_output(&mut self, object: Object, options: OutputOptions) -> Port {
+    pub(super) fn add_output(&mut self, object: Object, options: OutputOptions, delays_begin: bool) -> Port {
         let port = self.next_port();
+        if object.is_listening() {
+            self.shared.watch_attached(port, &object, READING);
+            self.listening.expect(port, object, Role::Output(options), delays_begin);
+            return port;
+        }
         let output = Output::new(port, object, options);
-        if output.is_watched() {
+        if output.is_watched {
             self.shared.watch_attached(port, &output.object, WRITING);
         }
-        self.insert_output(output);
+        self.insert_output(output, false);
         port
     }
 
-    /// Inserts an output that is watched already if it is to be.
-    pub(super) fn insert_output(&mut self, mut output: Output) {
+    /// Inserts an output that is watched already if it is to be: in the order of ports, or behind the others.
+    pub(super) fn insert_output(&mut self, mut output: Output, in_order: bool) {
         self.meet_needs(&output);
-        // A record without end has no other place to begin at than here.
+        // A record without end has no other place to begin.
         let is_awaited = self.outputs.is_empty()
-            && self.intake.last_is_unframed()
+            && self.intake.last_is_unframed
             && self.spread.pending.front().is_some_and(|run| !run.begins);
         output.within_record = self.spread.is_mirror() && (self.intake.is_within_unframed() || is_awaited);
         if self.takes_datagrams {
             output.chain.drop_refused();
         }
-        self.outputs.push(output);
+        self.outputs.insert(output, in_order);
         let outputs = self.outputs.len();
         if self.spread.makes_shares() && outputs > MOST_SHARES {
             self.shared.failed = Some(StreamError::TooManyOutputs { outputs, most: MOST_SHARES });
@@ -97,7 +94,7 @@ impl Stream {
         self.keep_datagrams();
     }
 
-    /// Has outputs of datagrams leave records as they are, if such come as datagrams.
+    /// Has outputs of datagrams leave records as they are, if inputs have datagrams.
     fn keep_datagrams(&mut self) {
         for output in &mut self.outputs.current {
             if let Kind::Datagrams(datagrams) = &mut output.object.kind {
@@ -106,7 +103,7 @@ impl Stream {
         }
     }
 
-    /// Has handlers drop the records that they refuse, and count them, if inputs have datagrams.
+    /// Has handlers drop the records that they refuse, if inputs have datagrams.
     pub(super) fn drop_refused_records(&mut self) {
         if self.takes_datagrams {
             self.chain.drop_refused();
@@ -114,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// Has inputs divided as an output needs it.
+    /// Divides inputs as an output needs it.
     fn meet_needs(&mut self, output: &Output) {
         let packet_bytes = match &output.object.kind {
             Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),

@@ -1,4 +1,4 @@
-//! Putting a stream together.
+//! Building a stream.
 
 use std::time::Duration;
 
@@ -14,21 +14,18 @@ use crate::outputs::{OutputOptions, Outputs};
 use crate::shared::{Settings, Shared};
 use crate::spread::{OutputPattern, Spread};
 
-/// How long an output may take nothing when nothing else is left, unless said otherwise.
-const STALL: Duration = Duration::from_secs(60);
+/// Default of [`StreamBuilder::stall`].
+const STALL_US: u64 = 60_000_000;
 
-/// A stream that is being put together.
+/// Builder of a stream.
+#[must_use]
 pub struct StreamBuilder {
     order: Order,
     pattern: OutputPattern,
     handlers: Vec<Handler>,
     inputs: Vec<(Object, Framing)>,
     outputs: Vec<(Object, OutputOptions)>,
-    finish_outputs: bool,
-    survives_inputs: bool,
-    ends_with_connections: bool,
-    stall: Duration,
-    limits_stalls: bool,
+    settings: Settings,
     on_event: Option<Box<OnEvent>>,
 }
 
@@ -40,29 +37,22 @@ impl Default for StreamBuilder {
             handlers: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            finish_outputs: false,
-            survives_inputs: false,
-            ends_with_connections: false,
-            stall: STALL,
-            limits_stalls: false,
+            settings: Settings { stall_us: STALL_US, ..Settings::default() },
             on_event: None,
         }
     }
 }
 
 impl StreamBuilder {
-    /// The order of inputs; round robin unless said.
-    #[must_use]
+    /// Sets the order of inputs; round robin by default.
     pub fn order(mut self, order: InputOrder) -> StreamBuilder {
         self.order = Order::of(order);
         self
     }
 
-    /// Records in the order of the tag that each has, of which at most `window`, and about `waiting_bytes`,
-    /// wait for one another: one for each input may go over it. When as much waits, the record with the
-    /// smallest tag goes, whatever may still come, and is
-    /// [counted](crate::MergeCounts::unawaited). See [`Late`].
-    #[must_use]
+    /// Orders records by the tag that each has. At most `window` records of about `waiting_bytes` wait for
+    /// others; one for each input may exceed it. When the window is full, the record with the smallest tag
+    /// goes, whatever may still come, and is [counted](crate::MergeCounts::unawaited). See [`Late`].
     pub fn order_by_tag(
         mut self,
         window: usize,
@@ -74,97 +64,85 @@ impl StreamBuilder {
         self
     }
 
-    /// Records are shares that [`OutputPattern::Shares`] made, and are put together, in order.
+    /// Combines shares that [`OutputPattern::Shares`] made, in order.
     ///
-    /// At most `window` records wait for shares, and about `waiting_bytes` of shares: one for each input may
-    /// go over it. When as much waits, inputs of streams of bytes that are ahead are not read until the
+    /// At most `window` records wait for shares, and about `waiting_bytes` of shares; one for each input may
+    /// exceed it. When the window is full, inputs of streams of bytes that are ahead are not read until the
     /// others have come as far, so that no record is given up whose shares can still come by them. A record
     /// is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes that have
     /// not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when
     /// more waits than may.
-    #[must_use]
     pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
         self.order = Order::of_shares(window, waiting_bytes);
         self
     }
 
-    /// How records are spread over outputs; in turn unless said.
-    #[must_use]
+    /// Sets the pattern of outputs; stripe by default.
     pub fn pattern(mut self, pattern: OutputPattern) -> StreamBuilder {
         self.pattern = pattern;
         self
     }
 
-    /// One more handler, behind the others.
-    #[must_use]
+    /// Adds a handler, behind the others.
     pub fn handler(mut self, handler: Handler) -> StreamBuilder {
         self.handlers.push(handler);
         self
     }
 
-    /// One more input, behind the others.
-    #[must_use]
+    /// Adds an input, behind the others.
     pub fn input(mut self, object: Object, framing: Framing) -> StreamBuilder {
         self.inputs.push((object, framing));
         self
     }
 
-    /// One more output, behind the others.
-    #[must_use]
+    /// Adds an output, behind the others.
     pub fn output(self, object: Object) -> StreamBuilder {
         self.output_with(object, OutputOptions::default())
     }
 
-    /// One more output, behind the others.
-    #[must_use]
+    /// Adds an output with options, behind the others.
     pub fn output_with(mut self, object: Object, options: OutputOptions) -> StreamBuilder {
         self.outputs.push((object, options));
         self
     }
 
-    /// Tells connections that nothing more comes (`shutdown`) when the stream has ended well.
-    #[must_use]
+    /// Tells connections the end (`shutdown`) when the stream has ended well.
     pub fn finish_outputs(mut self) -> StreamBuilder {
-        self.finish_outputs = true;
+        self.settings.finishes_outputs = true;
         self
     }
 
-    /// Goes on without an input that fails. If all do, the stream has failed.
-    #[must_use]
+    /// Survives inputs that fail. If all do, the stream has failed.
     pub fn survive_inputs(mut self) -> StreamBuilder {
-        self.survives_inputs = true;
+        self.settings.survives_inputs = true;
         self
     }
 
-    /// Ends as soon as a connection fails, on either side and whatever the stream waits for, when all that
-    /// could be moved has been. What came before and finds no room is lost. Only on an engine.
-    #[must_use]
+    /// Ends the stream as soon as a connection fails, on either side and whatever it waits for, when all that
+    /// could be moved has been. Bytes without room are lost. Only on an engine.
     pub fn end_with_connections(mut self) -> StreamBuilder {
-        self.ends_with_connections = true;
+        self.settings.ends_with_connections = true;
         self
     }
 
-    /// How long an output is waited for that takes nothing when the stream has nothing else to do; a minute
-    /// unless said. That is a connection that was [told of the end](StreamBuilder::finish_outputs) and whose
-    /// peer acknowledges nothing, and one that was detached, and has something to send, after the last of the
-    /// others has failed or has all that there was; and, of a stream that fails, any for which something
-    /// waits. Then it has failed as well.
-    #[must_use]
+    /// Time limit of an output that takes nothing when the stream has nothing else to do; a minute by
+    /// default. It holds for connections that were [told the end](StreamBuilder::finish_outputs) and whose
+    /// peer acknowledges nothing; for detached ones that have something to send, after the last of the others
+    /// has failed or has everything; and, of a stream that fails, for any with something to send. Then the
+    /// output has failed as well.
     pub fn stall(mut self, limit: Duration) -> StreamBuilder {
-        self.stall = limit;
+        self.settings.stall_us = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Has an output fail that takes nothing for so long, whatever else the stream has to do: for answers to
+    /// Fails outputs that take nothing for this time, whatever else the stream has to do: for answers to
     /// clients. Only on an engine.
-    #[must_use]
     pub fn output_timeout(mut self, limit: Duration) -> StreamBuilder {
-        (self.stall, self.limits_stalls) = (limit, true);
-        self
+        self.settings.limits_stalls = true;
+        self.stall(limit)
     }
 
-    /// Has events told, on the thread that runs the stream; must not block.
-    #[must_use]
+    /// Sets the receiver of events, called on the thread that runs the stream; must not block.
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
         self.on_event = Some(Box::new(on_event));
         self
@@ -173,14 +151,8 @@ impl StreamBuilder {
     /// The stream.
     pub fn build(self) -> Stream {
         let whole = self.whole_records();
-        let settings = Settings {
-            finishes_outputs: self.finish_outputs,
-            survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
-            survives_inputs: self.survives_inputs,
-            ends_with_connections: self.ends_with_connections,
-            stall_us: u64::try_from(self.stall.as_micros()).unwrap_or(u64::MAX),
-            limits_stalls: self.limits_stalls,
-        };
+        let survives_outputs = matches!(self.pattern, OutputPattern::Mirror);
+        let settings = Settings { survives_outputs, ..self.settings };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
         let mut stream = Stream {
@@ -199,20 +171,20 @@ impl StreamBuilder {
             made: Vec::new(),
         };
         for (object, options) in self.outputs {
-            stream.add_output(object, options);
+            stream.add_output(object, options, true);
         }
         for (object, framing) in self.inputs {
-            stream.add_input(object, framing);
+            stream.add_input(object, framing, true);
         }
         stream
     }
 
-    /// Most bytes of a record, if anybody but outputs has no use for parts of records.
+    /// Most bytes of a record, if not only outputs need whole records.
     fn whole_records(&self) -> Option<usize> {
         let of_order = self.order.needs_whole_records();
         let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
-        // Of an input that fails, others must not get a part of a record to join theirs to.
-        let of_stream = (of_order || of_pattern || self.survives_inputs).then_some(LONGEST);
+        // If an input fails, others must not get a part of a record to join theirs to.
+        let of_stream = (of_order || of_pattern || self.settings.survives_inputs).then_some(LONGEST);
         longest_whole(self.handlers.iter()).into_iter().chain(of_stream).min()
     }
 }

@@ -1,7 +1,7 @@
-//! Changing what happens to records while a stream runs: more handlers, and other options of an output.
+//! Changes of a running stream: more handlers, and other options of an output.
 //!
-//! The order of inputs, the pattern of outputs and what else a builder says of all of them are fixed: records
-//! that wait for a turn, for other shares or for the rest of a stripe would have no place under others.
+//! Order, pattern and other settings of the builder are fixed: records that wait for a turn, for other shares
+//! or for the rest of a stripe would have no place under others.
 
 use super::Stream;
 use super::build::longest_whole;
@@ -12,12 +12,10 @@ use crate::port::Port;
 
 impl Stream {
     /// Adds a handler, behind the others (`addstreamhandler`). It sees records that reach it from now on,
-    /// from their beginning: the rest of one that goes by passes it, and so does what the others have seen
-    /// already and waits for outputs. If it takes only whole records, inputs are divided so from their next
-    /// record on. A stream of bytes without framing has no other record: there it sees what is read from now
-    /// on, by pieces or as one record. What nobody looked at until now leaves first, and is not seen.
-    ///
-    /// A stream that has come to its end has nothing to show it.
+    /// from their beginning, and nothing of what has passed the others already and waits for outputs. If it
+    /// takes only whole records, inputs are divided so from their next record on. A stream of bytes without
+    /// framing has no other record: there it sees what is read from now on, by pieces or as one record. Bytes
+    /// of the zero-copy route leave first, and are not seen.
     pub fn add_handler(&mut self, handler: Handler) {
         self.meet_handler(&handler);
         if self.intake.is_within_unframed() {
@@ -28,9 +26,8 @@ impl Stream {
         self.note_handler();
     }
 
-    /// Adds a handler of an output, behind the others that it has, under the rules of
-    /// [`Stream::add_handler`]: it sees what the output is given from its next record on, and nothing of what
-    /// waits for it. False if there is no such output.
+    /// Adds a handler of an output, behind its others, under the rules of [`Stream::add_handler`]: it sees
+    /// nothing of what waits for the output. Returns false if there is no such output.
     pub fn add_output_handler(&mut self, port: Port, handler: Handler) -> bool {
         if let Some(options) = self.listening.output_options(port) {
             options.handlers.push(handler);
@@ -48,11 +45,11 @@ impl Stream {
         true
     }
 
-    /// Changes what happens when an output takes nothing, and how many bytes wait for it at most
-    /// (`setstreamoption`; see [`OutputOptions`](crate::OutputOptions)), from the next record on. What waits
-    /// already is dropped only as the new rule says, when more comes. If records are to be dropped, inputs
-    /// are divided into whole ones from their next on; until then the rest of one that goes by in pieces is
-    /// waited for as before, for nobody would bound what waits of it. False if there is no such output.
+    /// Changes the rule and limit of an output's outbox (`setstreamoption`; see
+    /// [`OutputOptions`](crate::OutputOptions)), from the next record on. What waits already is dropped only
+    /// by the new rule, when more comes. If records are to be dropped, inputs are divided into whole ones
+    /// from their next on; until then the rest of a current one in pieces is waited for as before, for
+    /// nothing would bound it. Returns false if there is no such output.
     pub fn set_output_options(&mut self, port: Port, when_full: WhenFull, waiting_bytes: usize) -> bool {
         if let Some(options) = self.listening.output_options(port) {
             (options.when_full, options.waiting_bytes) = (when_full, waiting_bytes);
@@ -80,7 +77,6 @@ impl Stream {
         }
     }
 
-    /// A handler was added.
     fn note_handler(&mut self) {
         self.drop_refused_records();
         self.outputs.put_pipes_away();

@@ -1,4 +1,4 @@
-//! Detaching inputs and outputs while a stream goes on, and giving their objects back.
+//! Detaching inputs and outputs of a running stream.
 
 use wirepath_engine::catch_panic;
 
@@ -7,9 +7,9 @@ use crate::object::Object;
 use crate::port::Port;
 
 impl Stream {
-    /// Detaches an output after the record that it is given, when all that waits for it has left, and gives
-    /// the object back, also if the stream ends before. Of a stream of bytes without framing it gets nothing
-    /// more from now on. False if there is no such output.
+    /// Detaches an output after the current record, when all that waits for it has left, and gives the object
+    /// back, also if the stream ends before. Of a stream of bytes without framing it gets nothing more from
+    /// now on. Returns false if there is no such output.
     pub fn detach_output(&mut self, port: Port, on_detached: impl FnOnce(Object) + Send + 'static) -> bool {
         let is_unframed = self.intake.is_within_unframed();
         match self.outputs.detach(port, Box::new(on_detached), is_unframed) {
@@ -18,9 +18,9 @@ impl Stream {
         }
     }
 
-    /// Detaches an input when it is between two records, and gives the object back, with what was read from
-    /// it and is not used, also if the stream ends before. A stream of bytes without framing has no records
-    /// to keep whole: there that is at once. False if there is no such input.
+    /// Detaches an input when it is between two records, and gives the object back, with bytes that were read
+    /// from it and not used, also if the stream ends before. A stream of bytes without framing is detached at
+    /// once. Returns false if there is no such input.
     pub fn detach_input(&mut self, port: Port, on_detached: impl FnOnce(Object) + Send + 'static) -> bool {
         match self.intake.detach(port, Box::new(on_detached)) {
             Ok(()) => true,
@@ -28,7 +28,7 @@ impl Stream {
         }
     }
 
-    /// The stream is over: who waits for an object that was to be detached gets it now.
+    /// Gives objects back that were to be detached when the stream ended.
     pub(crate) fn give_back(&mut self) {
         // Callbacks may panic.
         while catch_panic(|| self.give_one_back()).unwrap_or_else(|message| {
@@ -37,7 +37,6 @@ impl Stream {
         }) {}
     }
 
-    /// Returns whether there was one.
     fn give_one_back(&mut self) -> bool {
         self.intake.give_one_back(&mut self.shared) || self.outputs.give_one_back(&mut self.shared)
     }

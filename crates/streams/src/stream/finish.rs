@@ -15,8 +15,8 @@ impl Stream {
         (self.shared.settings.stall_us / u64::from(STALL_SAMPLES)).clamp(1000, LONGEST_SAMPLE_US)
     }
 
-    /// Tells handlers and outputs once that nothing more will come, and waits until outputs have delivered:
-    /// what a connection took is lost if it is reset then.
+    /// Tells handlers and outputs the end, once, and waits until outputs have delivered: what a connection
+    /// took is lost if it is reset then.
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
         self.check_outputs()?;
         let finishes_outputs = self.shared.settings.finishes_outputs;

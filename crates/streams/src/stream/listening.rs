@@ -1,7 +1,7 @@
-//! Connections that are awaited: inputs and outputs that listen become the connection that is accepted.
+//! Inputs and outputs that listen and become the accepted connection.
 //!
-//! A stream begins when all have come that it was built with. Those that were attached later are expected:
-//! until somebody has connected they have no turn and no record, and nobody waits for them.
+//! Until they are connected they have no turn and no record. A stream begins when all are connected that it was
+//! built with; nothing waits for those that were attached later.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -13,56 +13,50 @@ use crate::event::StreamEvent;
 use crate::framing::Framing;
 use crate::intake::InputStatus;
 use crate::object::{Kind, Listener, Object, ObjectError};
-use crate::outbox::Dropped;
 use crate::outputs::{Output, OutputOptions, OutputStatus};
 use crate::port::Port;
 use crate::shared::{OnDetached, READING, Shared, WRITING};
 
-/// When a connection is accepted again for which there was no descriptor or memory, in microseconds.
+/// Time until the next attempt to accept a connection for which there was no descriptor or memory, in
+/// microseconds.
 const ACCEPT_AGAIN_US: u64 = 1_000_000;
 
-/// Connections that a stream awaits.
 #[derive(Default)]
 pub(super) struct Listening {
-    /// All have come that the stream was built with.
-    has_begun: bool,
-    /// Attached later.
     expected: Vec<Expected>,
-    /// When to accept again after there was no descriptor.
+    /// Time of the next attempt after there was no descriptor.
     again_us: Option<u64>,
 }
 
-/// An input or output that was attached later and awaits a connection.
+/// An input or output that listens.
 struct Expected {
     port: Port,
     object: Object,
-    /// Somebody may have connected: no call has said otherwise since.
+    /// A connection may have come: no call has said otherwise since.
     readable: bool,
+    /// The stream was built with it, and begins when it is connected.
+    delays_begin: bool,
     role: Role,
 }
 
-/// What it will be.
-enum Role {
+pub(super) enum Role {
     Input(Framing),
     Output(OutputOptions),
 }
 
 impl Listening {
+    /// Returns whether all are connected that the stream was built with.
     pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
+        !self.expected.iter().any(|expected| expected.delays_begin)
     }
 
-    /// How soon to accept again whatever becomes ready.
+    /// Time until the next attempt, if one is due.
     pub(super) fn accept_again_us(&self) -> Option<u64> {
         self.again_us.map(|_| ACCEPT_AGAIN_US)
     }
 
-    pub(super) fn expect_input(&mut self, port: Port, object: Object, framing: Framing) {
-        self.expected.push(Expected { port, object, readable: true, role: Role::Input(framing) });
-    }
-
-    pub(super) fn expect_output(&mut self, port: Port, object: Object, options: OutputOptions) {
-        self.expected.push(Expected { port, object, readable: true, role: Role::Output(options) });
+    pub(super) fn expect(&mut self, port: Port, object: Object, role: Role, delays_begin: bool) {
+        self.expected.push(Expected { port, object, readable: true, delays_begin, role });
     }
 
     pub(super) fn expects_input(&self) -> bool {
@@ -73,7 +67,6 @@ impl Listening {
         !self.expected.iter().all(Expected::is_input)
     }
 
-    /// The options of an output that is expected.
     pub(super) fn output_options(&mut self, port: Port) -> Option<&mut OutputOptions> {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
         match &mut expected.role {
@@ -82,7 +75,7 @@ impl Listening {
         }
     }
 
-    /// Somebody may have connected. False if nobody is expected there.
+    /// Notes that a connection may have come. Returns false if none is expected there.
     pub(super) fn note_ready(&mut self, port: Port) -> bool {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port);
         expected.map(|expected| expected.readable = true).is_some()
@@ -92,23 +85,24 @@ impl Listening {
         self.expected.iter_mut().for_each(|expected| expected.readable = true);
     }
 
-    /// The objects that are expected.
     pub(super) fn objects(&self) -> impl Iterator<Item = (Port, &Object)> {
         self.expected.iter().map(|expected| (expected.port, &expected.object))
     }
 
-    /// The objects that no connection was seen at.
+    /// The objects that are to be watched for a connection.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (Port, &Object)> {
         let awaited = self.expected.iter().filter(|expected| !expected.readable);
         awaited.map(|expected| (expected.port, &expected.object))
     }
 
     pub(super) fn input_statuses(&self) -> impl Iterator<Item = InputStatus> {
-        self.expected.iter().filter(|expected| expected.is_input()).map(Expected::input_status)
+        let inputs = self.expected.iter().filter(|expected| expected.is_input());
+        inputs.map(|expected| InputStatus::new(expected.port, &expected.object))
     }
 
     pub(super) fn output_statuses(&self) -> impl Iterator<Item = OutputStatus> {
-        self.expected.iter().filter(|expected| !expected.is_input()).map(Expected::output_status)
+        let outputs = self.expected.iter().filter(|expected| !expected.is_input());
+        outputs.map(|expected| OutputStatus::new(expected.port, &expected.object))
     }
 }
 
@@ -116,89 +110,15 @@ impl Expected {
     fn is_input(&self) -> bool {
         matches!(self.role, Role::Input(_))
     }
-
-    fn input_status(&self) -> InputStatus {
-        let (port, name) = (self.port, self.object.name.clone());
-        InputStatus { port, name, bytes: 0, records: 0, malformed: Dropped::default() }
-    }
-
-    fn output_status(&self) -> OutputStatus {
-        OutputStatus {
-            port: self.port,
-            name: self.object.name.clone(),
-            bytes: 0,
-            waiting_bytes: 0,
-            dropped: Dropped::default(),
-            lost_bytes: 0,
-            icmp_errors: 0,
-            reports: Vec::new(),
-        }
-    }
 }
 
 impl Stream {
     /// Accepts connections that have come. Returns whether there were any.
     pub(super) fn accept(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        if self.listening.has_begun && self.listening.expected.is_empty() {
-            self.listening.again_us = None;
-            return Ok(false); // as nearly always: nothing is looked at in vain
-        }
         if self.listening.again_us.is_some_and(|again_us| now_us < again_us) {
             return Ok(false);
         }
         self.listening.again_us = None;
-        let have_come = !self.listening.has_begun && self.accept_awaited(now_us)?;
-        Ok(self.accept_expected(now_us)? | have_come)
-    }
-
-    /// Those that the stream was built with.
-    fn accept_awaited(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        let mut progressed = false;
-        for place in 0..self.intake.inputs.len() {
-            let input = &mut self.intake.inputs[place];
-            if !(input.readable && input.is_open() && input.object.is_listening()) {
-                continue;
-            }
-            match accept(input.port, &mut input.object, &self.shared, READING) {
-                Ok(accepted) => {
-                    input.readable = accepted.is_ready();
-                    progressed |= accepted.has_come();
-                    if input.readable {
-                        let port = input.port;
-                        self.intake.note_ready(port);
-                    }
-                    self.note_accepted(accepted, now_us);
-                }
-                Err(error) => self.intake.fail_input(place, error.into(), &mut self.shared),
-            }
-        }
-        let mut place = 0;
-        while let Some(output) = self.outputs.current.get_mut(place) {
-            place += 1;
-            if !(output.writable && output.object.is_listening()) {
-                continue;
-            }
-            match accept(output.port, &mut output.object, &self.shared, WRITING) {
-                Ok(accepted) => {
-                    output.writable = accepted.is_ready();
-                    progressed |= accepted.has_come();
-                    self.note_accepted(accepted, now_us);
-                }
-                Err(error) => {
-                    place -= 1;
-                    self.outputs.fail(place, error, &mut self.shared)?;
-                }
-            }
-        }
-        let awaits_input =
-            self.intake.inputs.iter().any(|input| input.is_open() && input.object.is_listening());
-        let awaits_output = self.outputs.current.iter().any(|output| output.object.is_listening());
-        self.listening.has_begun = !(awaits_input || awaits_output);
-        Ok(progressed)
-    }
-
-    /// Those that were attached later.
-    fn accept_expected(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let (mut place, mut progressed) = (0, false);
         while let Some(expected) = self.listening.expected.get_mut(place) {
             if !expected.readable {
@@ -208,8 +128,8 @@ impl Stream {
             let flags = if expected.is_input() { READING } else { WRITING };
             match accept(expected.port, &mut expected.object, &self.shared, flags) {
                 Ok(accepted) => {
-                    expected.readable = accepted.is_ready();
-                    let has_come = accepted.has_come();
+                    expected.readable = accepted.is_short;
+                    let has_come = accepted.listener.is_some();
                     self.note_accepted(accepted, now_us);
                     progressed |= has_come;
                     if has_come {
@@ -244,18 +164,20 @@ impl Stream {
         }
     }
 
-    /// Has an input or output that was expected take part.
+    /// Has an input or output take part that was expected.
     fn insert_expected(&mut self, place: usize) -> Port {
+        // Before the stream begins outputs keep the order that it was built with.
+        let in_order = !self.listening.has_begun();
         let Expected { port, object, role, .. } = self.listening.expected.remove(place);
         match role {
             Role::Input(framing) => self.insert_input(port, object, framing),
-            Role::Output(options) => self.insert_output(Output::new(port, object, options)),
+            Role::Output(options) => self.insert_output(Output::new(port, object, options), in_order),
         }
         port
     }
 
-    /// Gives one back that nobody has connected to: an input now, an output in the next turn, as any that has
-    /// nothing to send. False if none of this port and kind is expected.
+    /// Gives one back that is not connected: an input now, an output in the next turn, as any that has
+    /// nothing to send. Returns false if none of this port and kind is expected.
     pub(super) fn detach_expected(&mut self, port: Port, is_input: bool, on_detached: OnDetached) -> bool {
         let is_it = |expected: &Expected| expected.port == port && expected.is_input() == is_input;
         let Some(place) = self.listening.expected.iter().position(is_it) else { return false };
@@ -274,27 +196,15 @@ impl Stream {
     }
 }
 
-/// The result of accepting.
 struct Accepted {
-    /// What listened, if somebody has connected.
+    /// Set if a connection was accepted.
     listener: Option<Listener>,
     event: Option<StreamEvent>,
     /// Descriptors or memory are missing now.
     is_short: bool,
 }
 
-impl Accepted {
-    fn has_come(&self) -> bool {
-        self.listener.is_some()
-    }
-
-    /// Returns whether there may be something for the next call.
-    fn is_ready(&self) -> bool {
-        self.has_come() || self.is_short
-    }
-}
-
-/// Has an object become the connection that has come, to be watched in place of its listener.
+/// Has an object become the accepted connection, which is watched in place of its listener.
 fn accept(
     port: Port,
     object: &mut Object,
@@ -315,8 +225,7 @@ fn accept(
     Ok(Accepted { listener: Some(listener), event, is_short: false })
 }
 
-/// Nobody has connected, or can be accepted: tells where a connection is awaited, the first time, or why that
-/// is in vain.
+/// Result without a connection: the first time with the listening event, later with that of a shortage.
 fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) -> Accepted {
     let mut accepted = Accepted { listener: None, event: None, is_short: shortage.is_some() };
     let Kind::Listening(listener) = &mut object.kind else { return accepted };
@@ -329,8 +238,7 @@ fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) 
     accepted
 }
 
-/// Returns whether there is no descriptor or memory now for a connection, which waits on in the socket's
-/// queue.
+/// Returns whether there is no descriptor or memory now; the connection waits in the socket's queue.
 fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }

@@ -14,18 +14,17 @@ use crate::port::Port;
 use crate::shared::WRITING;
 use wirepath_engine::now_us;
 
-/// How much is moved between two looks at what is ready.
+/// Bytes of a turn.
 const ALLOWANCE: u64 = 4 * 1024 * 1024;
 
 impl Stream {
-    /// Moves everything there is, until inputs end or something fails; waits where it has to.
-    /// [`Stream::status`] tells how far it came.
+    /// Moves everything, until inputs end or something fails. [`Stream::status`] tells how far it came.
     ///
     /// # Errors
-    /// What ended the stream early.
+    /// The error that ended the stream.
     pub fn run(&mut self) -> Result<(), StreamError> {
         let ended = self.run_to_its_end();
-        // What outputs have begun to take, they get: how much that is would not be known otherwise.
+        // Writes that were begun are finished: otherwise their volume would be unknown.
         let ended = ended.and(self.do_storage());
         self.give_back();
         drop(self.take_deferred_drops());
@@ -47,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Does what may block: all of it, whatever fails first.
+    /// Runs all storage jobs, whatever fails first.
     fn do_storage(&mut self) -> Result<(), StreamError> {
         let mut result = Ok(());
         for storage in self.take_storage().collect::<Vec<_>>() {
@@ -87,8 +86,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until a peer has acknowledged more, for a while. That is an edge, which only epoll tells: of a
-    /// connection that was told of the end, `poll` says that it has room.
+    /// Waits until a peer has acknowledged more, for a while. That is an edge, which only epoll reports:
+    /// after `shutdown`, `poll` reports room.
     fn await_delivery(&self, epoll: &mut Option<OwnedFd>) -> Result<(), StreamError> {
         let failed = |call| move |errno| crate::ObjectError { name: "stream".to_owned(), call, errno };
         if epoll.is_none() {
@@ -110,20 +109,20 @@ impl Stream {
         }
     }
 
-    /// What the stream waits for.
     fn awaited(&self) -> impl Iterator<Item = (Port, PollFlags, BorrowedFd<'_>)> {
         let reading = self.spread.pending.is_empty() && !self.shared.is_failing();
         let inputs = self.intake.inputs.iter().filter(move |input| reading && !input.readable);
         let inputs = inputs.filter_map(|input| {
-            // That something is urgent is reported again and again, also before it can be read.
+            // Urgent data is reported again and again, also before it can be read.
             let is_known = matches!(&input.object.kind, Kind::Stream(connection) if connection.has_urgent);
             let flags = if is_known { PollFlags::IN } else { PollFlags::IN | PollFlags::PRI };
             Some((input.port, flags, input.object.descriptor()?))
         });
-        let outputs = self.outputs.all().filter(|output| !output.writable).filter_map(|output| {
-            let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };
-            Some((output.port, flags, output.object.descriptor()?))
-        });
+        let outputs = self
+            .outputs
+            .all()
+            .filter(|output| !output.writable)
+            .filter_map(|output| Some((output.port, PollFlags::OUT, output.object.descriptor()?)));
         let expected = self.listening.awaited();
         let expected =
             expected.filter_map(|(port, object)| Some((port, PollFlags::IN, object.descriptor()?)));

@@ -1,19 +1,25 @@
-//! A turn: moving what can be moved, about as much as is allowed.
+//! A turn: moving about as many bytes as are allowed.
 
 use wirepath_engine::catch_panic;
 
 use super::{Acted, Stream};
 use crate::error::StreamError;
-use crate::object::PARTS;
+use crate::intake::{HandOn, Intake};
+use crate::outputs::Output;
+use crate::shared::Shared;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
 
-/// So much leaves for an output before more is taken for it, to find it in the processor's caches.
+/// Most runs that are read before outputs send.
+const RUNS: usize = 64;
+
+/// An output sends this much before more is taken for it, to find it in the processor's caches.
 const ENOUGH: usize = 64 * 1024;
 
 impl Stream {
-    /// Moves about `allowance` bytes, in and out counted alike. Returns the result, and how many bytes moved.
+    /// Moves about `allowance` bytes, in and out counted alike. Returns the result and the number of bytes
+    /// moved.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         self.shared.turn.begin(allowance);
         let acted = match catch_panic(|| self.take_turn(now_us)) {
@@ -24,7 +30,7 @@ impl Stream {
         (acted, self.shared.turn.charge())
     }
 
-    /// What the stream ends with, now that `error` ends it: what failed first.
+    /// The first error, now that `error` ends the stream.
     pub(super) fn first_cause(&mut self, error: StreamError) -> StreamError {
         self.shared.failing.take().unwrap_or(error)
     }
@@ -71,25 +77,25 @@ impl Stream {
         Ok(Acted::More)
     }
 
-    /// Takes from inputs what outputs have room for. Returns whether anything was done.
+    /// Takes what outputs have room for from inputs. Returns whether anything was done.
     fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
         if self.parts().can_zero_copy() {
             return self.parts().move_bytes(now_us);
         }
         if self.parts().allow_zero_copy() {
-            return Ok(self.place(now_us)); // what was read before leaves first, and no more is read
+            return Ok(self.distribute(now_us)); // what was read before leaves first, and no more is read
         }
         Ok(self.take_copied(now_us))
     }
 
-    /// Takes some records, so that outputs get many of the small ones in one call.
+    /// Takes some records, so that outputs get many small ones in one call.
     fn take_copied(&mut self, now_us: u64) -> bool {
-        for taken in 0..PARTS {
-            let placed = self.place(now_us);
-            if !(self.pull() | placed) {
+        for taken in 0..RUNS {
+            let distributed = self.distribute(now_us);
+            if !(self.pull() | distributed) {
                 return taken > 0;
             }
-            let is_enough = self.outputs.current.iter().any(|output| output.outbox.bytes() >= ENOUGH);
+            let is_enough = self.outputs.current.iter().any(|output| output.outbox.bytes >= ENOUGH);
             if is_enough || self.shared.turn.is_over() || self.parts().allow_zero_copy() {
                 break;
             }
@@ -97,15 +103,14 @@ impl Stream {
         true
     }
 
-    /// Gives outputs what waits for room. Returns whether anything was done.
-    fn place(&mut self, now_us: u64) -> bool {
-        let placed = self.spread.place(&mut self.outputs, &mut self.shared, now_us);
+    /// Gives pending runs to outputs. Returns whether anything was done.
+    fn distribute(&mut self, now_us: u64) -> bool {
+        let distributed = self.spread.distribute(&mut self.outputs, &mut self.shared, now_us);
         self.intake.cut_if_failing(&self.shared);
-        placed
+        distributed
     }
 
-    /// Takes from inputs, unless what was taken before still waits for room. Returns whether anything was
-    /// done.
+    /// Reads from inputs, unless earlier runs still wait for room. Returns whether anything was done.
     pub(super) fn pull(&mut self) -> bool {
         let may_pull = self.spread.pending.is_empty() && !self.outputs.is_empty();
         let pulled = may_pull && self.with_intake(|intake, shared, hand_on| intake.pull(shared, hand_on));
@@ -116,34 +121,28 @@ impl Stream {
         self.with_intake(|intake, shared, hand_on| intake.remove_detached(shared, hand_on))
     }
 
-    /// Does something with the intake, whose records go through the chain.
-    fn with_intake(
-        &mut self,
-        act: impl FnOnce(
-            &mut crate::intake::Intake,
-            &mut crate::shared::Shared,
-            &mut crate::intake::HandOn<'_>,
-        ) -> bool,
-    ) -> bool {
+    /// Calls `act` with the intake, whose records go through the chain.
+    fn with_intake(&mut self, act: impl FnOnce(&mut Intake, &mut Shared, &mut HandOn<'_>) -> bool) -> bool {
         let Stream { intake, chain, spread, shared, made, .. } = self;
         let acted = act(intake, shared, &mut |run, shared| Stream::handle(chain, spread, made, run, shared));
         intake.cut_if_failing(shared);
         acted
     }
 
-    /// How soon the stream must have a turn again, whatever becomes ready, in microseconds: no event tells
-    /// that an output has stalled, or that there are descriptors again.
+    /// Time until the stream needs a turn without an event, in microseconds: for stalls, and for descriptors
+    /// that were missing.
     pub(crate) fn look_again_us(&self) -> Option<u64> {
         let may_stall = || {
             self.shared.is_failing()
-                || self.shared.settings.limits_stalls && self.outputs.any_full()
+                || self.shared.settings.limits_stalls
+                    && self.outputs.current.iter().any(|output| !output.writable)
                 || self.waits_for_leaving()
         };
         self.listening.accept_again_us().or_else(|| may_stall().then(|| self.stall_sample_us()))
     }
 
-    /// Has outputs fail that have stalled: of a stream that fails, or limits stalls at any time, all; else
-    /// those that leave, when nothing else is waited for.
+    /// Fails outputs that have stalled: of a stream that fails, or limits stalls at any time, all; else those
+    /// that leave, when nothing else is waited for.
     fn fail_stalled(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let of_all = self.shared.is_failing() || self.shared.settings.limits_stalls;
         if !of_all && !self.waits_for_leaving() {
@@ -153,31 +152,30 @@ impl Stream {
         self.outputs.fail_stalled(of_all, sample_us, &mut self.shared, now_us)
     }
 
-    /// Returns whether nothing is left to do but to let outputs that leave send what they have.
+    /// Returns whether nothing is left but outputs that leave and still send.
     pub(super) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else = || {
-            let are_idle = self.outputs.current.iter().all(crate::outputs::Output::is_idle);
+            let are_idle = self.outputs.current.iter().all(Output::is_idle);
             self.has_no_input() && self.spread.pending.is_empty() && are_idle
         };
         let has_no_output = || self.outputs.last_gone.is_some() && !self.listening.expects_output();
-        self.outputs.are_leaving() && (has_no_output() || has_nothing_else())
+        !self.outputs.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
     /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what
-    /// they had, for they have failed in nothing. An output that is awaited is waited for as long as there is
-    /// something to give.
+    /// they had. An expected output is waited for as long as there is something to send.
     pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
         self.outputs.end_idle(&mut self.shared);
         if self.outputs.last_gone.is_none() {
             return Ok(());
         }
         let may_get_more = self.listening.expects_output() && !self.shared.is_failing() && !self.is_used_up();
-        let may_go_on = self.outputs.are_leaving() || may_get_more;
+        let may_go_on = !self.outputs.leaving.is_empty() || may_get_more;
         let gone = self.outputs.last_gone.take_if(|_| !may_go_on);
         gone.map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
     }
 
-    /// Returns whether there is no input, and none that is awaited will come in time.
+    /// Returns whether there is no input, and none that is expected will come in time.
     pub(super) fn has_no_input(&self) -> bool {
         self.intake.is_empty() && (self.shared.is_failing() || !self.listening.expects_input())
     }
@@ -191,10 +189,9 @@ impl Stream {
     /// output.
     fn is_over(&self) -> bool {
         let is_given = self.is_used_up() || self.shared.is_failing() && self.outputs.is_empty();
-        is_given && self.outputs.are_idle()
+        is_given && self.outputs.all().all(Output::is_idle)
     }
 
-    /// What a stream that is over has failed with, if it has.
     fn failure(&mut self) -> Option<StreamError> {
         let of_all = self.intake.failure_of_all();
         self.shared.failing.take().or(of_all)

@@ -1,7 +1,6 @@
-//! Moving bytes of one input without copies: into a pipe, or straight to a connection.
+//! The zero-copy route of one input: into a pipe, or straight to a connection.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -9,10 +8,11 @@ use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::Fault;
 use crate::intake::Input;
-use crate::object::{Available, Cold, Connection, Kind, Object, ObjectError, Source, StoredFile, TRUNCATED};
-use crate::write_progress::WriteProgress;
+use crate::object::{
+    Awaited, Connection, Kind, Mapped, Object, ObjectError, Source, StoredFile, TRUNCATED, Unread,
+};
 
-/// What came of moving.
+/// Result of moving bytes.
 pub(super) enum Moved {
     Bytes(usize),
     /// The input has nothing now.
@@ -21,57 +21,36 @@ pub(super) enum Moved {
     Full,
     /// The output has to send first what it has.
     Wait,
-    /// From now on everything is copied.
+    /// The bytes have to be copied from now on.
     Copied,
     End,
-    /// This must be brought into memory first.
-    Cold(Cold),
-    /// No more than so many bytes of the file are written yet.
-    Unwritten(Arc<WriteProgress>, u64),
+    /// The input has to wait for this.
+    Blocked(Awaited),
 }
 
 impl Input {
-    /// Up to `room` bytes into a pipe.
+    /// Moves up to `room` bytes into a pipe.
     pub(super) fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<Moved, ObjectError> {
         let room = room.min(pipe.room());
         let filled = match &mut self.object.kind {
             Kind::Stream(connection) => match connection.fill_pipe(pipe, room) {
                 Ok(0) if connection.has_urgent => return Ok(Moved::Copied),
-                filled => filled,
+                filled => filled.map_err(|errno| Unread::Failed("splice", errno)),
             },
-            Kind::File(file) => match file.available(room) {
-                Ok(Available::Bytes(0)) => Ok(0),
-                Ok(Available::Bytes(room)) => {
-                    let mut offset = file.offset;
-                    let filled = pipe.fill(file.file.as_fd(), Some(&mut offset), room);
-                    file.offset += filled.unwrap_or(0) as u64;
-                    filled
-                }
-                Ok(Available::Cold(cold)) => return Ok(Moved::Cold(cold)),
-                Ok(Available::Unwritten(progress, known)) => return Ok(Moved::Unwritten(progress, known)),
-                Err((call, errno)) => return Err(self.object.error(call, errno)),
-            },
-            Kind::Mapping(mapped) => match mapped.available(room) {
-                Available::Bytes(0) | Available::Unwritten(..) => Ok(0), // nobody follows a mapping
-                Available::Bytes(room) => {
-                    let filled = pipe.fill_from(&mapped.mapping, mapped.offset..mapped.offset + room);
-                    mapped.offset += filled.unwrap_or(0);
-                    filled
-                }
-                Available::Cold(cold) => return Ok(Moved::Cold(cold)),
-            },
-            Kind::Listening(_) => Err(Errno::AGAIN),
-            _ => Err(Errno::INVAL),
+            Kind::File(file) => file.available(room).and_then(|room| file.fill_pipe(pipe, room)),
+            Kind::Mapping(mapped) => mapped.available(room).and_then(|room| mapped.fill_pipe(pipe, room)),
+            _ => Err(Unread::Failed("splice", Errno::INVAL)),
         };
         match filled {
             Ok(0) => Ok(Moved::End),
             Ok(bytes) => Ok(Moved::Bytes(bytes)),
-            Err(Errno::AGAIN) => Ok(Moved::Nothing),
-            Err(errno) => Err(self.object.error("splice", errno)),
+            Err(Unread::Failed(_, Errno::AGAIN)) => Ok(Moved::Nothing),
+            Err(Unread::Failed(call, errno)) => Err(self.object.error(call, errno)),
+            Err(Unread::Blocked(awaited)) => Ok(Moved::Blocked(awaited)),
         }
     }
 
-    /// From a file straight to a connection, the output at `place`, up to `room` bytes.
+    /// Sends up to `room` bytes of a file straight to a connection, the output at `place`.
     pub(super) fn send_file(&mut self, to: &Object, place: usize, room: usize) -> Result<Moved, Fault> {
         let Kind::Stream(connection) = &to.kind else { return Ok(Moved::Nothing) };
         let moved = match &mut self.object.kind {
@@ -99,20 +78,30 @@ impl Input {
     }
 }
 
-/// Who failed, by which call.
+/// The side that failed, and its call.
 enum Side {
     Input(&'static str, Errno),
     Output(&'static str, Errno),
 }
 
 impl StoredFile {
-    /// Straight to a connection, up to `room` bytes.
+    fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Unread> {
+        if room == 0 {
+            return Ok(0);
+        }
+        let mut offset = self.offset;
+        let filled = pipe.fill(self.file.as_fd(), Some(&mut offset), room);
+        self.offset += filled.unwrap_or(0) as u64;
+        filled.map_err(|errno| Unread::Failed("splice", errno))
+    }
+
+    /// Sends up to `room` bytes straight to a connection.
     fn send_to(&mut self, connection: &Connection, room: usize) -> Result<Moved, Side> {
-        let room = match self.available(room).map_err(|(call, errno)| Side::Input(call, errno))? {
-            Available::Bytes(0) => return Ok(Moved::End),
-            Available::Bytes(room) => room,
-            Available::Cold(cold) => return Ok(Moved::Cold(cold)),
-            Available::Unwritten(progress, known) => return Ok(Moved::Unwritten(progress, known)),
+        let room = match self.available(room) {
+            Ok(0) => return Ok(Moved::End),
+            Ok(room) => room,
+            Err(Unread::Blocked(awaited)) => return Ok(Moved::Blocked(awaited)),
+            Err(Unread::Failed(call, errno)) => return Err(Side::Input(call, errno)),
         };
         match sendfile::to_stream(connection.descriptor.as_fd(), &self.file, self.offset, room) {
             Ok(bytes) => {
@@ -132,8 +121,19 @@ impl StoredFile {
     }
 }
 
+impl Mapped {
+    fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Unread> {
+        if room == 0 {
+            return Ok(0);
+        }
+        let filled = pipe.fill_from(&self.mapping, self.offset..self.offset + room);
+        self.offset += filled.unwrap_or(0);
+        filled.map_err(|errno| Unread::Failed("splice", errno))
+    }
+}
+
 impl Connection {
-    /// Up to `room` bytes; 0 at the end, or before something urgent.
+    /// Moves up to `room` bytes; 0 at the end, or before urgent data.
     fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Errno> {
         let room = self.room(room);
         if room == 0 {
@@ -145,8 +145,8 @@ impl Connection {
         Ok(filled)
     }
 
-    /// Returns whether the peer has ended, where `splice` says so: it also says so before what came as
-    /// urgent, when the peer has ended behind.
+    /// Returns whether the peer has ended when `splice` says so: it also says so before urgent data, when the
+    /// peer has ended behind it.
     fn has_ended(&self) -> Result<bool, Errno> {
         if !self.is_socket {
             return Ok(true);

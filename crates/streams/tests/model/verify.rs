@@ -45,14 +45,14 @@ impl Web<'_> {
             );
             sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap());
             let Some(ended) = ended else { continue };
-            let is_slow = ended.why == "it did not keep up";
+            let is_slow = ended.why_gone.as_deref() == Some("it did not keep up");
             assert!(!is_slow || sink.disconnects, "{} was let go of against its rule", sink.name);
             if is_slow {
                 self.tally.note("fault: an output that does not keep up");
             } else if !*has_left && let Some(store) = sink.store() {
                 self.tally.note(store);
             }
-            sink.is_broken |= ended.why != "it was detached";
+            sink.is_broken |= ended.why_gone.as_deref() != Some("it was detached");
         }
         if result.is_err() {
             self.outlets.iter_mut().for_each(|outlet| outlet.sink.is_broken = true);

@@ -15,8 +15,7 @@ pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Re
     ask(socket, device, Question::Checksums)
 }
 
-/// Returns whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that,
-/// the kernel copies.
+/// Returns whether the device gathers packets (`ETHTOOL_GSG`); without that, the kernel copies.
 pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     ask(socket, device, Question::Gathers)
 }
@@ -63,8 +62,7 @@ pub fn speed_mbps(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Opt
     settings[0] = 0x1; // ETHTOOL_GSET
     // SAFETY: for this command the kernel writes a `struct ethtool_cmd`, which is as large as `settings`.
     unsafe { ethtool(socket, device, &mut settings) }?;
-    // The lower half of the speed is the first half of the word at byte 12, the upper half the first at byte
-    // 28.
+    // Halves of the speed: the first half of the word at byte 12, and that at byte 28.
     let half = |word: u32| u16::from_ne_bytes([word.to_ne_bytes()[0], word.to_ne_bytes()[1]]);
     let speed = u32::from(half(settings[7])) << 16 | u32::from(half(settings[3]));
     Ok(Some(speed).filter(|speed| *speed != 0 && *speed <= i32::MAX as u32)) // SPEED_UNKNOWN is -1

@@ -11,9 +11,8 @@ use rustix::net::SocketAddrAny;
 use super::layout::{self, RtpTime};
 use crate::mapping::Mapping;
 
-/// A packet or a run of packets to be sent: payload from a file or from memory, in front of each packet a
-/// header or none, to whom the socket is connected or to an address. It is also the run's state: what was
-/// sent is counted and not sent again.
+/// A packet or a run of packets: payload from a file or from memory, with headers or none, to the socket's
+/// peer or to an address. It is also the run's state: what was sent is counted and not sent again.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     raw: layout::Run,
@@ -109,8 +108,7 @@ impl<'a> Run<'a> {
         Run { raw, rtp: None, given: 0..0, is_of_bytes: false, borrowed: PhantomData }
     }
 
-    /// Cut into packets of so many bytes of payload, the last of which may be shorter. Without, it is one
-    /// packet.
+    /// Cut into packets of so many bytes of payload, the last perhaps shorter; by default one packet.
     pub fn in_packets(mut self, bytes: u32) -> Run<'a> {
         self.raw.packet_bytes = bytes;
         self
@@ -123,8 +121,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// Up to so many packets at a time leave as a train, cut by UDP segmentation; 0 and 1 mean each by
-    /// itself.
+    /// Sent as trains of up to so many packets, cut by UDP segmentation; 0 and 1: each by itself.
     pub fn in_trains(mut self, packets: u32) -> Run<'a> {
         self.raw.train_packets = packets;
         self
@@ -210,8 +207,7 @@ impl<'a> Run<'a> {
     /// The structure for the kernel, valid while `self` stays in place and borrowed.
     ///
     /// # Errors
-    /// `EINVAL` if fewer headers were given than there are packets: the kernel would read what lies behind
-    /// them.
+    /// `EINVAL` for fewer headers than packets: the kernel would read what lies behind them.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> io::Result<*mut layout::Run> {
         if self.raw.header_kind == layout::HEADER_GIVEN && !self.has_headers() {
             return Err(Errno::INVAL.into());

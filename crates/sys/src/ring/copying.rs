@@ -1,5 +1,4 @@
-//! A ring that copies from connections to others through registered memory: receives and sends of all of them
-//! in one call.
+//! A ring that copies between connections through registered memory, all of them in one call.
 //!
 //! The memory is pinned once and the descriptors are registered, so the kernel need not look them up. It
 //! waits for data and room itself, without epoll.
@@ -62,8 +61,7 @@ impl Copying {
         Ok(Copying { ring, _memory: buffer, memory, links: links.collect(), block_bytes })
     }
 
-    /// Copies all that comes, and ends each connection behind it, until all links have ended. On the thread
-    /// that made the ring.
+    /// Copies until all links have ended. On the thread that made the ring.
     pub fn run(mut self) -> io::Result<()> {
         let mut left = self.links.len();
         (0..left).try_for_each(|place| self.receive(place))?;

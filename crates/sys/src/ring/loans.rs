@@ -1,5 +1,4 @@
-//! Loans of a ring: pages that are not registered with it, each for one send, until the network is done with
-//! them.
+//! Loans of a ring: pages that are not registered, each for one send, until it is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

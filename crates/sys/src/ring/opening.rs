@@ -5,12 +5,10 @@ use std::io;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
-/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before
-/// that, at any of its calls.
+/// Opens a ring whose kernel work happens in its thread's calls, from Linux 6.1 on only when it asks.
 pub(super) fn open(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none
-    // the kernel keeps.
+    // Room for completions of a few submissions; the kernel keeps those beyond.
     builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
     let mut deferring = builder.clone();
     match deferring.setup_defer_taskrun().build(entries) {
@@ -27,8 +25,7 @@ pub(super) fn open(entries: u32) -> io::Result<IoUring> {
 pub(super) const REPORT_USAGE: u16 = 1 << 3;
 pub(super) const USAGE_COPIED: u32 = 1 << 31;
 
-/// Returns whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a
-/// send to no socket.
+/// Returns whether the kernel tells which sends it copied, by its answer to the flag.
 pub(super) fn reports_copies(ring: &mut IoUring) -> io::Result<bool> {
     let entry = opcode::SendZc::new(types::Fd(-1), std::ptr::null(), 0).zc_flags(REPORT_USAGE).build();
     // SAFETY: the entry refers to no memory and no descriptor.

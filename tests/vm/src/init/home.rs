@@ -50,7 +50,7 @@ pub(crate) fn finish() -> Result<()> {
     output(Command::new("/bin/ip").args(["link", "set", "lo", "up"])).context("the loopback device")?;
     mount_at("/dev/vda", "/disk", "ext4", MountFlags::empty(), None).context("mounting the disk")?;
     if std::fs::exists("/bin/busybox").context("/bin")? {
-        // Where there is another program of a tool's name, that one stays.
+        // A program that has the name of a tool stays.
         output(Command::new("/bin/busybox").args(["--install", "-s", "/bin"]))
             .context("making a shell's tools")?;
     }

@@ -51,7 +51,7 @@ impl Kmemleak {
 fn scan() -> Result<()> {
     for _ in 0..SCANS {
         sleep(AGE);
-        // Where the kernel has given up looking, this fails.
+        // This fails if the kernel has disabled the detector.
         write(FILE, "scan").context("looking for leaks")?;
     }
     Ok(())

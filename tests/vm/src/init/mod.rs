@@ -32,7 +32,7 @@ pub fn main() -> Result<()> {
         say(&Event::Fault(format!("{error:#}").replace('\n', " ")));
     }
     say(&Event::Done);
-    // What was said must be out before the power is off.
+    // All output must be written before the power is off.
     rustix::termios::tcdrain(std::io::stdout()).context("waiting for the serial port")?;
     reboot(RebootCommand::PowerOff).context("switching off")?;
     Ok(())
@@ -47,7 +47,7 @@ fn run() -> Result<()> {
     match &plan.module {
         Some(module) => {
             let kmemleak = Kmemleak::of_this_kernel()?;
-            // What is used for the first time fills caches that are the kernel's own, and stay.
+            // First uses fill caches of the kernel, which stay.
             with_module(module, || run_programs(&plan.rehearsal))?;
             let before = KernelMemory::now()?;
             with_module(module, || run_all(&plan))?;

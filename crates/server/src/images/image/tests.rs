@@ -70,7 +70,7 @@ fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
 #[test]
 fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
     let (image, damaged) = image();
-    // What begins there ends beyond all numbers.
+    // A segment there ends beyond all numbers.
     assert!(image.grow(0, &[SegmentEntry { offset: u64::MAX, ..ENTRY }], &[], false));
     let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
     assert!(reason.contains("a.wpi"), "{reason}");

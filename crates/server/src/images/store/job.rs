@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use wirepath_media::pack;
+
 use super::Store;
 use crate::images::error::StoreError;
 use crate::images::image::Image;
-use crate::images::image_folder::is_full;
+use crate::images::image_folder::{Draft, is_full};
 use crate::images::key::Key;
-use crate::images::packing::{self, Packed, Packing, Step};
+use crate::images::packing::{self, Packing};
 use crate::images::summary::Summary;
 use crate::images::work_queue::Work;
 
@@ -50,28 +52,31 @@ impl Store {
         let begun = job.begun.take();
         let stop =
             || self.stop.load(Relaxed) || self.open.lock().abandon(job.key, &job.image, Instant::now());
-        let step = match begun {
-            Some(begun) => Ok(begun),
+        let packing = match begun {
+            Some(packing) => Ok(packing),
             None if stop() => Err(StoreError::Stopped),
             None => self
                 .begin(&job.key.name(), job.image.plan())
                 .and_then(|draft| Packing::begin(draft, &job.image, job.generation)),
-        }
-        .and_then(|begun| begun.turn(&job.asset, &job.image, job.generation, stop));
-        match step {
-            Ok(Step::More(begun)) => Some(Job { begun: Some(begun), ..job }),
-            Ok(Step::Packed(packed)) => {
-                self.publish(job, packed);
+        };
+        let packed = packing.and_then(|mut packing| {
+            let summary = packing.turn(&job.asset, &job.image, job.generation, stop)?;
+            Ok((packing, summary))
+        });
+        match packed {
+            Ok((packing, None)) => Some(Job { begun: Some(packing), ..job }),
+            Ok((packing, Some(summary))) => {
+                self.publish(job, packing.into_draft(), summary);
                 None
             }
             Err(error) => self.conclude(job, Err(error)),
         }
     }
 
-    fn publish(&self, job: Job, packed: Box<Packed>) {
+    fn publish(&self, job: Job, draft: Draft, summary: pack::Summary) {
         let publish = move || {
             let Some(store) = job.store.upgrade() else { return };
-            let next = store.conclude(job, packed.publish());
+            let next = store.conclude(job, packing::publish(draft, summary));
             if let Some(Err(job)) = next.map(|job| store.packers.submit(job)) {
                 store.fail(job.key, &job.image, job.generation, StoreError::Busy);
             }

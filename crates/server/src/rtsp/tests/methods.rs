@@ -328,7 +328,7 @@ async fn requests_may_be_pipelined_and_split_anywhere() {
         let mut client = open.client().await;
         client.send(&bytes[..cut]).await;
         let mut replies = Vec::new();
-        // What the first part leads to, so that the second arrives by itself.
+        // The answer to the first part, so that the second arrives by itself.
         for _ in ends.iter().filter(|end| **end <= cut) {
             replies.push(client.reply().await);
         }

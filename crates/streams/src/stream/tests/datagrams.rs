@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::intake::Pulled;
-use crate::object::{Kind, Take};
+use crate::object::{Kind, WriteOutcome};
 use crate::outbox::{Offered, Outbox};
 use crate::record::Run;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -331,8 +331,8 @@ fn trains_of_datagrams_that_are_too_long_for_one_leave_one_by_one_and_others_as_
         assert!(matches!(outbox.offer(run), Offered::Done));
         let mut calls = Vec::new();
         while !outbox.is_empty() {
-            match object.take(&mut outbox).unwrap() {
-                Take::Taken(bytes) => calls.push(bytes),
+            match object.write_from(&mut outbox).unwrap() {
+                WriteOutcome::Written(bytes) => calls.push(bytes),
                 other => panic!("{other:?}"),
             }
         }

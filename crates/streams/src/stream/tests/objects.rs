@@ -197,7 +197,7 @@ fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
     let status = stream.status();
     let [ended] = &status.ended_outputs[..] else { panic!("{status:?}") };
     assert_eq!((ended.port, ended.bytes, ended.dropped), (of.port, of.bytes, dropped));
-    assert_eq!(ended.why, "gone: sendmsg: Broken pipe (os error 32)");
+    assert_eq!(ended.why_gone.as_deref(), Some("gone: sendmsg: Broken pipe (os error 32)"));
 }
 
 struct Fails(fn());

@@ -178,7 +178,7 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
                 assert_eq!(collected.bytes().len(), input.len());
                 assert!(stuck.is_none(), "{status:?}");
                 let ended = &status.ended_outputs[0];
-                assert_eq!((&*ended.name, &*ended.why), ("stuck", "it did not keep up"));
+                assert_eq!((&*ended.name, ended.why_gone.as_deref()), ("stuck", Some("it did not keep up")));
                 assert!(ended.bytes > 0 && ended.dropped.bytes > 0, "{ended:?}");
             }
         }

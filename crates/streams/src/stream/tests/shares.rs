@@ -73,7 +73,7 @@ fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bound
             (1..3).for_each(|port| stream.note_ready(Port(port)));
             while matches!(stream.act(u64::MAX, 0).0, Acted::More) {}
             let Order::Shares(collector) = &stream.intake.order else { panic!("another order") };
-            collector.bytes() / SHARE
+            collector.bytes / SHARE
         };
         (&ends[0]).write_all(&carried[0]).unwrap();
         assert_eq!(act(&mut stream), waiting, "shares wait for the other connection");

@@ -64,7 +64,7 @@ impl Pour<'_> {
         let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
         assert!(ended.is_some() || !*is_gone, "{} was said to be gone, and is not", sink.name);
         sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap());
-        if ended.is_some_and(|ended| ended.why == "it did not keep up") {
+        if ended.is_some_and(|ended| ended.why_gone.as_deref() == Some("it did not keep up")) {
             assert!(sink.disconnects, "{} was let go of against its rule", sink.name);
             self.tally.note("fault: an output that does not keep up");
             sink.is_broken = true;

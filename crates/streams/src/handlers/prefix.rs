@@ -1,5 +1,5 @@
-//! Lengths in front of records, so that a stream of bytes keeps them apart: what
-//! [`Framing::length32`](crate::Framing::length32) reads.
+//! Length prefixes, which delimit records in a stream of bytes for
+//! [`Framing::length32`](crate::Framing::length32).
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ pub struct Prefix {
     limit: usize,
 }
 
-/// Takes it away again.
+/// Removes length prefixes.
 #[derive(Debug, Default)]
 pub struct Unprefix {}
 

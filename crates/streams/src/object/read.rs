@@ -1,4 +1,4 @@
-//! Taking what an object has.
+//! Reading from an object.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,52 +10,55 @@ use bytes::{Buf, BytesMut};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
-use wirepath_datapath::{Mapping, PageCache, datagrams};
+use wirepath_datapath::{Mapping, PageCache, datagrams, errno_of};
 
 use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
 use crate::write_progress::WriteProgress;
 
-/// What came of it.
+/// Result of a read.
 #[derive(Debug)]
-pub(crate) enum Fill {
-    /// So many bytes of a stream were put behind what was in the buffer.
+pub(crate) enum ReadOutcome {
+    /// Bytes of a stream, behind those in the buffer.
     Bytes(usize),
-    /// Datagrams were put there.
+    /// Datagrams, behind those in the buffer.
     Datagrams {
-        /// Their bytes.
         bytes: usize,
         /// Bytes of each but the last, which may be shorter.
         datagram_bytes: usize,
     },
-    /// Datagrams that came, and cannot be used.
-    Unusable {
-        /// Their bytes.
-        bytes: usize,
-        /// Why.
-        why: &'static str,
-    },
-    /// There is nothing now.
+    /// Datagrams that cannot be used.
+    Unusable { bytes: usize, why: &'static str },
+    /// Nothing now.
     Nothing,
-    /// There will be nothing any more.
+    /// Nothing before this.
+    Blocked(Awaited),
+    /// The end.
     End,
-    /// This must be brought into memory first, or an engine would wait for storage.
-    Cold(Cold),
-    /// No more than so many bytes of the file are written yet.
-    Unwritten(Arc<WriteProgress>, u64),
 }
 
-/// What of a file or mapping can be read now.
+/// Event that a read waits for.
 #[derive(Debug)]
-pub(crate) enum Available {
-    /// So many bytes, 0 at the end.
-    Bytes(usize),
-    /// Nothing before this is brought into memory.
-    Cold(Cold),
-    /// Nothing before more than so many bytes of the file are written.
-    Unwritten(Arc<WriteProgress>, u64),
+pub(crate) enum Awaited {
+    /// Pages that a storage thread reads.
+    Pages(Cold),
+    /// The writer of the file, of which no more than this many bytes are written yet.
+    Writer(Arc<WriteProgress>, u64),
 }
 
-/// What is not known to be in memory.
+/// Reason why nothing was read.
+pub(crate) enum Unread {
+    Blocked(Awaited),
+    /// The call that failed.
+    Failed(&'static str, Errno),
+}
+
+impl From<(&'static str, Errno)> for Unread {
+    fn from((call, errno): (&'static str, Errno)) -> Unread {
+        Unread::Failed(call, errno)
+    }
+}
+
+/// Pages that may not be in memory.
 #[derive(Debug)]
 pub(crate) enum Cold {
     File(Arc<File>, Range<u64>),
@@ -63,7 +66,7 @@ pub(crate) enum Cold {
 }
 
 impl Cold {
-    /// Brings it into memory; answers up to where. May block.
+    /// Brings the pages into memory; returns up to where. May block.
     pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
         match self {
             Cold::File(file, range) => (range.end, warm(&file, range)),
@@ -72,7 +75,7 @@ impl Cold {
     }
 }
 
-/// Reads a range of a file, so that it is in memory afterwards; ends early where the file does. May block.
+/// Reads a range of a file into the page cache; ends early where the file does. May block.
 fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     let mut offset = range.start;
@@ -86,39 +89,43 @@ fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// How much of a file is looked up in the page cache, or brought in, at a time.
+/// Bytes of a file that are looked up in the page cache, or read ahead, at a time.
 pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
 
 impl Object {
-    /// Puts up to `room` bytes (of datagrams: what came together) behind what is in `buffer`.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Result<Fill, ObjectError> {
+    /// Appends up to `room` bytes (of datagrams: those that came together) to `buffer`.
+    pub(crate) fn read_into(
+        &mut self,
+        buffer: &mut BytesMut,
+        room: usize,
+    ) -> Result<ReadOutcome, ObjectError> {
         if !self.unread.is_empty() {
             let bytes = self.unread.len();
             buffer.unsplit(self.unread.split());
-            return Ok(Fill::Bytes(bytes));
+            return Ok(ReadOutcome::Bytes(bytes));
         }
-        let filled = match &mut self.kind {
-            Kind::File(file) => file.fill(buffer, room),
-            Kind::Stream(connection) => connection.fill(buffer, room),
-            Kind::Datagrams(datagrams) => datagrams.fill(buffer),
-            Kind::Mapping(mapped) => mapped.fill(buffer, room),
-            Kind::Listening(_) => Ok(Fill::Nothing),
+        let read = match &mut self.kind {
+            Kind::File(file) => file.read_into(buffer, room),
+            Kind::Stream(connection) => connection.read_into(buffer, room),
+            Kind::Datagrams(datagrams) => datagrams.read_into(buffer),
+            Kind::Mapping(mapped) => mapped.read_into(buffer, room),
             Kind::Memory(bytes) => {
                 let length = room.min(bytes.len());
                 buffer.extend_from_slice(&bytes[..length]);
                 bytes.advance(length);
-                Ok(if length == 0 { Fill::End } else { Fill::Bytes(length) })
+                Ok(if length == 0 { ReadOutcome::End } else { ReadOutcome::Bytes(length) })
             }
-            Kind::Parts(parts) => parts.fill(buffer, room),
-            Kind::Collected(_) => Err(("reading", Errno::OPNOTSUPP)),
+            Kind::Parts(parts) => parts.read_into(buffer, room),
+            Kind::Listening(_) | Kind::Collected(_) => Err(Unread::Failed("reading", Errno::OPNOTSUPP)),
         };
-        filled.map_err(|(call, errno)| self.error(call, errno))
+        match read {
+            Err(Unread::Blocked(awaited)) => Ok(ReadOutcome::Blocked(awaited)),
+            Err(Unread::Failed(call, errno)) => Err(self.error(call, errno)),
+            Ok(outcome) => Ok(outcome),
+        }
     }
 
-    /// What was cold is in memory, up to this byte.
+    /// Notes that a cold range is in memory, up to this byte.
     pub(crate) fn warmed(&mut self, until: u64) {
         match &mut self.kind {
             Kind::File(file) => file.warm_until = until,
@@ -133,18 +140,14 @@ impl Object {
     }
 }
 
-pub(super) type Filled = Result<Fill, (&'static str, Errno)>;
+pub(super) type ReadResult = Result<ReadOutcome, Unread>;
 
 impl StoredFile {
-    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         if self.shares_place {
             self.offset = seek(&self.file, SeekFrom::Current(0)).map_err(|errno| ("lseek", errno))?;
         }
-        let room = match self.available(room)? {
-            Available::Bytes(room) => room,
-            Available::Cold(cold) => return Ok(Fill::Cold(cold)),
-            Available::Unwritten(progress, known) => return Ok(Fill::Unwritten(progress, known)),
-        };
+        let room = self.available(room)?;
         let (from, call) = if self.shares_place {
             (append::From::Stream, "read")
         } else {
@@ -153,88 +156,83 @@ impl StoredFile {
         let read = append(from, self.file.as_fd(), buffer, room);
         let read = read.map_err(|error| (call, errno_of(&error)))?;
         self.offset += read as u64;
-        Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
+        Ok(if read == 0 { ReadOutcome::End } else { ReadOutcome::Bytes(read) })
     }
 
-    /// How many of `room` bytes can be read without waiting.
-    ///
-    /// # Errors
-    /// If it follows a writer that has failed.
-    pub(crate) fn available(&mut self, room: usize) -> Result<Available, (&'static str, Errno)> {
+    /// Number of `room` bytes that can be read without blocking.
+    pub(crate) fn available(&mut self, room: usize) -> Result<usize, Unread> {
         let mut end = self.end;
         if let Some(progress) = self.follows.as_ref().filter(|_| self.offset < self.end) {
             if progress.has_failed() {
-                return Err(("waiting for the writer", Errno::CANCELED));
+                return Err(Unread::Failed("waiting for the writer", Errno::CANCELED));
             }
             end = end.min(progress.bytes());
             if end <= self.offset {
-                return Ok(Available::Unwritten(Arc::clone(progress), end));
+                return Err(Unread::Blocked(Awaited::Writer(Arc::clone(progress), end)));
             }
         }
         if self.warm_until <= self.offset && self.offset < end {
             let window = self.offset..end.min((self.offset / WINDOW + 1) * WINDOW);
             match PageCache::of(&self.file, window.clone()) {
                 PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Ok(Available::Cold(Cold::File(Arc::clone(&self.file), window))),
+                PageCache::Cold => {
+                    let cold = Cold::File(Arc::clone(&self.file), window);
+                    return Err(Unread::Blocked(Awaited::Pages(cold)));
+                }
             }
         }
         let there = self.warm_until.min(end).saturating_sub(self.offset);
-        Ok(Available::Bytes(room.min(usize::try_from(there).unwrap_or(room))))
+        Ok(room.min(usize::try_from(there).unwrap_or(room)))
     }
 }
 
 impl Connection {
-    /// How many of `room` bytes are still to be read.
+    /// Number of `room` bytes that are still to be read.
     pub(crate) fn room(&self, room: usize) -> usize {
         room.min(usize::try_from(self.left).unwrap_or(room))
     }
 
-    fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         let (from, call) =
             if self.is_socket { (append::From::Socket, "recv") } else { (append::From::Stream, "read") };
         let room = self.room(room);
         if room == 0 {
-            return Ok(Fill::End);
+            return Ok(ReadOutcome::End);
         }
         match append(from, self.descriptor.as_fd(), buffer, room) {
-            Ok(0) => Ok(Fill::End),
+            Ok(0) => Ok(ReadOutcome::End),
             Ok(read) => {
                 self.left -= read as u64;
-                Ok(Fill::Bytes(read))
+                Ok(ReadOutcome::Bytes(read))
             }
             Err(error) => match errno_of(&error) {
-                Errno::AGAIN => Ok(Fill::Nothing),
-                errno => Err((call, errno)),
+                Errno::AGAIN => Ok(ReadOutcome::Nothing),
+                errno => Err(Unread::Failed(call, errno)),
             },
         }
     }
 }
 
 impl Datagrams {
-    fn fill(&mut self, buffer: &mut BytesMut) -> Filled {
+    fn read_into(&mut self, buffer: &mut BytesMut) -> ReadResult {
         loop {
             let received = datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN);
             match received.map_err(|error| errno_of(&error)) {
-                // Where one datagram ends and the next begins is not known.
+                // The boundaries of the datagrams are unknown.
                 Ok(received) if received.is_cut => {
                     buffer.truncate(buffer.len() - received.bytes);
                     let why = "there was no room for all that the kernel says of a datagram";
-                    return Ok(Fill::Unusable { bytes: received.bytes, why });
+                    return Ok(ReadOutcome::Unusable { bytes: received.bytes, why });
                 }
                 Ok(received) => {
                     let datagram_bytes = received.datagram_bytes.unwrap_or(received.bytes).max(1);
-                    return Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes });
+                    return Ok(ReadOutcome::Datagrams { bytes: received.bytes, datagram_bytes });
                 }
-                Err(Errno::AGAIN) => return Ok(Fill::Nothing),
-                // An ICMP message about what was sent before says nothing about what waits here. It is told
-                // once.
+                Err(Errno::AGAIN) => return Ok(ReadOutcome::Nothing),
+                // An ICMP error for datagrams that were sent before, reported once.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
-                Err(errno) => return Err(("recvmsg", errno)),
+                Err(errno) => return Err(Unread::Failed("recvmsg", errno)),
             }
         }
     }
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

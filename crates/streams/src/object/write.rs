@@ -1,4 +1,4 @@
-//! Giving an object what waits for it.
+//! Writing to an object.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -6,112 +6,103 @@ use std::os::fd::AsFd;
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use wirepath_datapath::datagrams;
+use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams, errno_of};
 
 use super::{Batch, Connection, Datagrams, Kind, Object, ObjectError};
 use crate::outbox::Outbox;
 use crate::record::Run;
 
 /// Most pieces of memory in one call.
-pub(crate) const PARTS: usize = 64;
+pub(crate) const MOST_SLICES: usize = 64;
 
-/// Most datagrams of a train: what the kernel cuts in one call before Linux 6.9 (`UDP_MAX_SEGMENTS`).
-const DATAGRAMS: usize = 64;
+/// Most slices of a datagram (`UIO_MAXIOV`).
+const DATAGRAM_SLICES: usize = 1024;
 
-/// Most pieces of memory that a datagram is sent from (`UIO_MAXIOV`).
-const MOST_PARTS: usize = 1024;
-
-/// Most bytes that are handed to whoever writes a file at a time.
+/// Most bytes of a storage job.
 const BATCH: usize = 1024 * 1024;
 
-/// What came of it.
+/// Result of a write.
 #[derive(Debug)]
-pub(crate) enum Take {
-    /// It took so many bytes, at least one record or one byte of what was there.
-    Taken(usize),
-    /// So many bytes are lost, as datagrams may be: nobody can be reached, or they are too long.
+pub(crate) enum WriteOutcome {
+    /// Bytes taken: at least one record or one byte.
+    Written(usize),
+    /// Bytes of datagrams that are lost: no route, or too long.
     Lost(usize),
-    /// It takes nothing now.
+    /// No room now.
     Full,
-    /// What waits is not yet a whole datagram.
+    /// No whole datagram waits yet.
     Incomplete,
-    /// This is to be written elsewhere, because that may take long.
+    /// To be written by a storage job.
     Write(Batch),
 }
 
 impl Object {
-    /// Takes of what is in front of `outbox`, which is not empty, as much as one call does.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Result<Take, ObjectError> {
+    /// Writes from the front of `outbox`, which is not empty, as much as one call does.
+    pub(crate) fn write_from(&mut self, outbox: &mut Outbox) -> Result<WriteOutcome, ObjectError> {
         if let Some(target) = self.target() {
-            return Ok(Take::Write(Batch::new(target, outbox.take(BATCH))));
+            return Ok(WriteOutcome::Write(Batch::new(target, outbox.take(BATCH))));
         }
-        let taken = match &mut self.kind {
-            Kind::Stream(connection) => connection.take(outbox),
-            Kind::Datagrams(datagrams) => datagrams.take(outbox),
-            Kind::Listening(_) => Ok(Take::Full),
+        let written = match &mut self.kind {
+            Kind::Stream(connection) => connection.write_from(outbox),
+            Kind::Datagrams(datagrams) => datagrams.write_from(outbox),
             Kind::Collected(collected) => {
-                collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
+                collected.take(outbox).map(WriteOutcome::Written).map_err(|errno| ("memory", errno))
             }
-            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Parts(_) => {
-                Err(("writing", Errno::OPNOTSUPP))
-            }
+            _ => Err(("writing", Errno::OPNOTSUPP)),
         };
-        taken.map_err(|(call, errno)| self.error(call, errno))
+        written.map_err(|(call, errno)| self.error(call, errno))
     }
 }
 
-type Taken = Result<Take, (&'static str, Errno)>;
+type WriteResult = Result<WriteOutcome, (&'static str, Errno)>;
 
 impl Connection {
-    fn take(&mut self, outbox: &mut Outbox) -> Taken {
-        let mut slices = [IoSlice::new(&[]); PARTS];
+    fn write_from(&mut self, outbox: &mut Outbox) -> WriteResult {
+        let mut slices = [IoSlice::new(&[]); MOST_SLICES];
         let count = outbox.slices(&mut slices);
         let slices = &slices[..count];
         if slices.is_empty() {
             outbox.consume(0);
-            return Ok(Take::Taken(0));
+            return Ok(WriteOutcome::Written(0));
         }
-        let (call, taken) = if self.is_socket {
+        let (call, written) = if self.is_socket {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             ("sendmsg", sendmsg(&self.descriptor, slices, &mut SendAncillaryBuffer::default(), flags))
         } else {
             ("writev", rustix::io::writev(&self.descriptor, slices))
         };
-        match taken {
-            Ok(taken) => {
-                outbox.consume(taken);
-                Ok(Take::Taken(taken))
+        match written {
+            Ok(bytes) => {
+                outbox.consume(bytes);
+                Ok(WriteOutcome::Written(bytes))
             }
-            Err(Errno::AGAIN) => Ok(Take::Full),
+            Err(Errno::AGAIN) => Ok(WriteOutcome::Full),
             Err(errno) => Err((call, errno)),
         }
     }
 }
 
 impl Datagrams {
-    fn take(&mut self, outbox: &mut Outbox) -> Taken {
+    fn write_from(&mut self, outbox: &mut Outbox) -> WriteResult {
         let is_full = outbox.is_full();
-        let Some(run) = outbox.pop() else { return Ok(Take::Taken(0)) };
+        let Some(run) = outbox.pop() else { return Ok(WriteOutcome::Written(0)) };
         self.is_losing &= !run.begins;
         if self.is_losing {
             self.is_losing = !run.ends;
-            return Ok(Take::Lost(run.bytes.len()));
+            return Ok(WriteOutcome::Lost(run.bytes.len()));
         }
         if !(run.begins && run.ends) {
-            return self.take_one(run, outbox, is_full);
+            return self.write_record(run, outbox, is_full);
         }
-        self.take_records(run, outbox)
+        self.write_train(run, outbox)
     }
 
-    /// One datagram of the parts of one record.
-    fn take_one(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> Taken {
-        // Where it is full, the rest would wait for room for ever.
+    /// Sends one record that is in pieces as one datagram.
+    fn write_record(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> WriteResult {
+        // If it is full, the rest would wait for room for ever.
         if !(first.ends || outbox.has_end() || is_full) {
             outbox.push_front(first);
-            return Ok(Take::Incomplete);
+            return Ok(WriteOutcome::Incomplete);
         }
         let mut ends = first.ends;
         let mut parts = vec![first];
@@ -120,17 +111,17 @@ impl Datagrams {
             parts.push(part);
         }
         let length = parts.iter().map(|part| part.bytes.len()).sum();
-        if parts.len() > MOST_PARTS && length <= datagrams::MAXIMUM_TRAIN {
+        if parts.len() > DATAGRAM_SLICES && length <= datagrams::MAXIMUM_TRAIN {
             parts = vec![joined(&parts, length)];
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
         match self.send(&slices, None) {
-            Ok(_) => Ok(Take::Taken(length)),
+            Ok(_) => Ok(WriteOutcome::Written(length)),
             Err(Errno::MSGSIZE) => {
                 self.is_losing = !ends;
                 Ok(self.too_long(length))
             }
-            Err(errno) if is_loss(errno) => Ok(Take::Lost(length)),
+            Err(errno) if is_loss(errno) => Ok(WriteOutcome::Lost(length)),
             Err(errno) => {
                 parts.into_iter().rev().for_each(|part| outbox.push_front(part));
                 not_sent(errno)
@@ -138,12 +129,12 @@ impl Datagrams {
         }
     }
 
-    /// Sends datagrams, cut into such of `cut` bytes if that is said. What an ICMP message says of earlier
-    /// ones is told once, in place of sending: it is counted, and these are sent.
+    /// Sends datagrams, segmented into such of `cut` bytes if given. An ICMP error for earlier ones, which
+    /// the socket reports once in place of sending, is counted, and these are sent.
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
         let send = || {
             let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
-            sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            sent.map_err(|error| errno_of(&error))
         };
         let first = send();
         if !first.is_err_and(may_be_of_earlier) {
@@ -154,12 +145,12 @@ impl Datagrams {
         second
     }
 
-    /// A train of records.
-    fn take_records(&mut self, mut run: Run, outbox: &mut Outbox) -> Taken {
+    /// Sends a train of records.
+    fn write_train(&mut self, mut run: Run, outbox: &mut Outbox) -> WriteResult {
         let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
         let datagram_bytes = run.record_bytes * per_datagram;
         let datagrams = if datagram_bytes <= self.longest_cut {
-            DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
+            MAXIMUM_DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
         } else {
             1
         };
@@ -169,41 +160,41 @@ impl Datagrams {
         let sent = self.send(&[IoSlice::new(&train.bytes)], cut);
         outbox.put_rest(run);
         match sent {
-            Ok(_) => Ok(Take::Taken(train.bytes.len())),
-            Err(errno) if is_loss(errno) => Ok(Take::Lost(train.bytes.len())),
+            Ok(_) => Ok(WriteOutcome::Written(train.bytes.len())),
+            Err(errno) if is_loss(errno) => Ok(WriteOutcome::Lost(train.bytes.len())),
             Err(Errno::MSGSIZE) if !is_train => Ok(self.too_long(train.bytes.len())),
             Err(errno) => {
                 outbox.push_front(train);
                 if is_train && cannot_cut(errno) {
                     self.longest_cut = longest_cut(errno, datagram_bytes);
-                    return Ok(Take::Taken(0));
+                    return Ok(WriteOutcome::Written(0));
                 }
                 not_sent(errno)
             }
         }
     }
 
-    /// A datagram is longer than the path takes, or than any can be. Nobody is to be cut off by what somebody
-    /// else sends: it is lost, and the first is told.
-    fn too_long(&mut self, bytes: usize) -> Take {
+    /// Loses a datagram that is longer than the path or any datagram can be; the first is reported. The
+    /// output stays: its input may be anybody's.
+    fn too_long(&mut self, bytes: usize) -> WriteOutcome {
         if !std::mem::replace(&mut self.had_too_long, true) {
             self.first_error = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
         }
-        Take::Lost(bytes)
+        WriteOutcome::Lost(bytes)
     }
 }
 
-/// What it means that datagrams were not sent, and are not lost.
-fn not_sent(errno: Errno) -> Taken {
+/// Result for datagrams that were neither sent nor lost.
+fn not_sent(errno: Errno) -> WriteResult {
     match errno {
-        Errno::AGAIN => Ok(Take::Full),
-        // Nothing says so of what is being sent: yet another message came about earlier ones.
-        Errno::CONNREFUSED => Ok(Take::Taken(0)),
+        Errno::AGAIN => Ok(WriteOutcome::Full),
+        // Never about these datagrams: another ICMP error for earlier ones.
+        Errno::CONNREFUSED => Ok(WriteOutcome::Written(0)),
         errno => Err(("sendmsg", errno)),
     }
 }
 
-/// What a socket may say of datagrams that were sent before: what Linux makes of ICMP messages
+/// Returns whether a socket may report this for datagrams that were sent before: the ICMP errors of Linux
 /// (`icmp_err_convert`, and `icmpv6_err_convert`).
 fn may_be_of_earlier(errno: Errno) -> bool {
     matches!(
@@ -221,7 +212,7 @@ fn may_be_of_earlier(errno: Errno) -> bool {
     )
 }
 
-/// One piece of memory of many, so that each byte is copied once.
+/// Joins runs by one copy.
 fn joined(parts: &[Run], length: usize) -> Run {
     let mut bytes = BytesMut::with_capacity(length);
     parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
@@ -229,18 +220,18 @@ fn joined(parts: &[Run], length: usize) -> Run {
     Run::single(bytes.freeze(), begins, parts.last().is_some_and(|part| part.ends))
 }
 
-/// Most bytes of datagrams that a route may still cut which did not cut those of `datagram_bytes`. Two errors
+/// Most bytes of datagrams that a route may still segment after it failed for `datagram_bytes`. Two errors
 /// may be about their length.
 fn longest_cut(errno: Errno, datagram_bytes: usize) -> usize {
     if matches!(errno, Errno::MSGSIZE | Errno::INVAL) { datagram_bytes - 1 } else { 0 }
 }
 
-/// What a route says that does not cut trains; which of these differs between kernels.
+/// Returns whether a route reports this if it does not segment trains; kernels differ.
 fn cannot_cut(errno: Errno) -> bool {
     matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP)
 }
 
-/// What says that a datagram did not get far.
+/// Returns whether a datagram is lost by this error.
 fn is_loss(errno: Errno) -> bool {
     matches!(errno, Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::PERM | Errno::NOBUFS)
 }

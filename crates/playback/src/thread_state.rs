@@ -1,4 +1,4 @@
-//! What playbacks use of their engine thread.
+//! State of an engine thread that playbacks use.
 
 use std::sync::Arc;
 
@@ -8,15 +8,14 @@ use wirepath_engine::LoadUnit;
 use crate::counters::ThreadCounters;
 use crate::slots::Slots;
 
-/// What sending needs of its thread.
-pub(crate) struct Sending {
+pub(crate) struct ThreadState {
     pub(crate) context: SendContext,
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
     pub(crate) slots: Slots,
 }
 
-/// A playback's share in the load of its thread, counted until this is dropped.
+/// Counts a playback in the load of its thread until this is dropped.
 pub(crate) struct Place {
     counters: Arc<ThreadCounters>,
     _load: LoadUnit,
