@@ -246,7 +246,7 @@ fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
         let mut process = Process::start(&command, true)?;
         let status = process.wait(Deadline::seconds(10.0))?;
         let log = process.log();
-        ensure!(status.code() == Some(1) && log.contains("the result cannot be written"), "{status}: {log}");
+        ensure!(status.code() == Some(1) && log.contains("cannot write the result"), "{status}: {log}");
     }
     Ok(())
 }

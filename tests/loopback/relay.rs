@@ -397,7 +397,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
         (
             &["--in", "-", "--out", "-", "--json", "/no/such/j"],
             1,
-            "written to /no/such/j: the folder /no/such is not there",
+            "cannot write the result to /no/such/j: folder /no/such not found",
         ),
         (&["--in", "-", "--out", &long], 2, "path of 120 bytes is too long for a Unix socket"),
         (

@@ -64,7 +64,7 @@ fn a_circle_of_caches_is_ended() -> Result<()> {
     let cache = Cache::start(&origin, folder.path(), &[])?;
     cache_address.get_or_init(|| cache.address);
     let response = http::request(cache.address, "POST", "/a", &[("Content-Length", "0")])?;
-    ensure!(response.status == 508 && words(&response).contains("in a circle"), "{response:?}");
+    ensure!(response.status == 508 && words(&response).contains("form a loop"), "{response:?}");
     ensure!(origin.asked().len() == 8, "it went round {} times", origin.asked().len());
     Ok(())
 }

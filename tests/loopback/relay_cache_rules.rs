@@ -258,8 +258,8 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
         ("/twice", "Content-Length"),
         ("/long", "too long"),
         ("/noise", "invalid response"),
-        ("/unasked", "nothing has changed"),
-        ("/silence", "closed the connection"),
+        ("/unasked", "unconditional request"),
+        ("/silence", "connection closed before a response"),
     ] {
         let response = cache.get(path)?;
         let said = String::from_utf8_lossy(&response.body).into_owned();
@@ -367,11 +367,11 @@ fn wrong_arguments_are_named() -> Result<()> {
         (["--cache", &empty_path, "--origin", "https://host", "--listen", ":0"], "TLS"),
         (
             ["--cache", &foreign_path, "--origin", origin, "--listen", "127.0.0.1:0"],
-            "is no cache of wirepath relay",
+            "is not a cache folder of wirepath relay",
         ),
         (
             ["--cache", &file_path, "--origin", origin, "--listen", "127.0.0.1:0"],
-            "thesis.tex is no folder, and a cache takes one; name a new or an empty folder",
+            "thesis.tex is not a folder; name a new or an empty folder",
         ),
         (
             ["--cache", &below, "--origin", origin, "--listen", "127.0.0.1:0"],
@@ -438,11 +438,14 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
         })?;
     }
     let silent = cache.get("/silent")?;
-    ensure!(silent.status == 504 && String::from_utf8_lossy(&silent.body).contains("in time"), "{silent:?}");
+    ensure!(
+        silent.status == 504 && String::from_utf8_lossy(&silent.body).contains("timed out"),
+        "{silent:?}"
+    );
     Deadline::seconds(10.0)
         .wait_for("an empty cache", || Ok((names(folder.path(), "")? == ["CACHEDIR.TAG"]).then_some(())))?;
     Deadline::seconds(10.0).wait_for("the reason in the log", || {
-        Ok(cache.process.log().contains("nothing came for at least 500ms").then_some(()))
+        Ok(cache.process.log().contains("no data received for 500ms").then_some(()))
     })?;
     drop(over);
     Ok(())

@@ -1,4 +1,4 @@
-//! What to do where the parser of arguments only says what is wrong, or gives advice that does not help.
+//! Better advice in errors of the argument parser.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,12 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 pub(crate) fn on(mut error: Error) -> Error {
     let conflict = error.kind() == ErrorKind::ArgumentConflict;
     if conflict && let Some(ContextValue::String(experiment)) = error.get(ContextKind::InvalidSubcommand) {
-        let tip =
-            format!("options of an experiment stand behind its name: wirepath assess {experiment} [OPTIONS]");
+        let tip = format!("options go after the experiment's name: wirepath assess {experiment} [OPTIONS]");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    // That a value with hyphens in front can be given behind `--` helps nobody who took an option for
-    // another.
+    // Advice about values that begin with hyphens does not help with an unknown option.
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
     {

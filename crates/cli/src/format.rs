@@ -1,10 +1,12 @@
-//! Figures and names as people read them.
+//! Formats of figures and names.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytesize::ByteSize;
 use humantime::format_rfc3339_nanos;
+use wirepath_report::number;
+pub(crate) use wirepath_report::number::count;
 
 /// A time in microseconds as `m:ss.mmm`, or `h:mm:ss.mmm` from an hour on.
 pub(crate) fn time(us: u64) -> String {
@@ -21,7 +23,7 @@ pub(crate) fn clock(seconds: u64) -> String {
     }
 }
 
-/// A moment in nanoseconds since 1970 as RFC 3339 has it, where that can express it (until the year 9999).
+/// A time in nanoseconds since 1970 by RFC 3339, where that can express it (until the year 9999).
 pub(crate) fn moment(unix_ns: i64) -> String {
     let moment = u64::try_from(unix_ns).map(|ns| UNIX_EPOCH + Duration::from_nanos(ns));
     // An i64 of nanoseconds ends in 2262.
@@ -31,7 +33,7 @@ pub(crate) fn moment(unix_ns: i64) -> String {
     )
 }
 
-/// Bits per second with three digits that count, as `1.92 Mbit/s`: the words that rates are read in.
+/// Bits per second with three significant digits: `1.92 Mbit/s`.
 pub(crate) fn bit_rate(bits_per_second: u64) -> String {
     let mut value = bits_per_second as f64;
     let mut unit = "bit/s";
@@ -41,53 +43,22 @@ pub(crate) fn bit_rate(bits_per_second: u64) -> String {
         }
         (value, unit) = (value / 1000.0, larger);
     }
-    let digits = match value {
-        _ if unit == "bit/s" => 0,
-        value if value < 9.995 => 2,
-        value if value < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
+    if unit == "bit/s" { format!("{value} {unit}") } else { format!("{} {unit}", number::significant(value)) }
 }
 
-/// Bytes as `30.5 MiB`.
+/// A number of bytes: `30.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }
 
-/// A whole number with its thousands apart.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number with the noun for it, for instance `1 train` or `1,234 trains`.
+/// A number with its noun: `1 train`, `1,234 trains`.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A path for a terminal. Names are others' input: what could move the cursor or reverse the text is shown as
-/// an escape.
+/// A path for a terminal, with escapes for characters that control it.
 pub(crate) fn name(path: &Path) -> String {
-    let harmful = |letter: &char| {
-        letter.is_control()
-            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let text = path.to_string_lossy();
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
-        match harmful(&letter) {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
-        }
-        shown
-    })
+    number::visible(&path.to_string_lossy())
 }
 
 #[cfg(test)]
@@ -123,7 +94,7 @@ mod tests {
             "10.0 Mbit/s",
             "100 Mbit/s",
             "1.00 Gbit/s",
-            "18446744 Tbit/s",
+            "18,400,000 Tbit/s",
         ];
         assert_eq!(shown, expected);
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use clap::Args;
-use serde::{Deserialize, Deserializer};
 
 use crate::values;
 
@@ -14,8 +13,7 @@ use crate::values;
 pub(crate) const CALIBRATION: &str = "calibration.json";
 
 /// Options of wire images: each is a flag, and a key of the configuration file.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ImageOptions {
     /// Folder of wire images [default: /var/cache/wirepath for root, else ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
@@ -23,12 +21,10 @@ pub(crate) struct ImageOptions {
 
     /// Maximum size of all wire images; the least recently used are evicted [default: 20GiB]
     #[arg(long, value_name = "SIZE", value_parser = values::cache_size)]
-    #[serde(deserialize_with = "cache_size")]
     pub(crate) cache_size: Option<ByteSize>,
 
     /// Time of a stream that is sent in one burst, from 1ms to 500ms [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = values::burst)]
-    #[serde(deserialize_with = "burst")]
     pub(crate) burst: Option<Duration>,
 }
 
@@ -56,16 +52,6 @@ impl ImageOptions {
     pub(crate) fn burst(&self) -> Duration {
         self.burst.unwrap_or(Duration::from_millis(20))
     }
-}
-
-/// Deserializes the size of a cache.
-fn cache_size<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ByteSize>, D::Error> {
-    values::checked_cache_size(ByteSize::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
-}
-
-/// Deserializes a burst.
-fn burst<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
-    values::burst(&String::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Default folder of wire images and of the calibration.

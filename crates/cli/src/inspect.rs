@@ -19,8 +19,8 @@ use examine::Damage;
 Example:   wirepath inspect film.ts
            wirepath inspect --json film.ts | jq .bit_rate.peak_bits_per_second
 
-A wire image (*.wpi in the cache folder) is told from an asset by what is in it. All of it is read, and its checksums \
-are checked. The JSON is described in docs/inspect.md.
+Images (*.wpi in the cache folder) and assets are distinguished by content. The whole file is read and checksums are \
+verified. The JSON is described in docs/inspect.md.
 
 Exit code: 0 if the file can be played, 1 if not; standard error says where and why.")]
 pub(crate) struct Inspect {
@@ -38,7 +38,7 @@ impl Inspect {
         let inspection = examine::examine(&self.file, !self.json)?;
         let shown = match self.json {
             true => format!("{}\n", json::json(&inspection)),
-            false => text::text(&inspection, terminal::width().into(), terminal::speaks_utf8()),
+            false => text::text(&inspection, terminal::output()),
         };
         terminal::print(&shown)?;
         for Damage { offset, segment, reason } in inspection.damage() {

@@ -81,10 +81,6 @@ fn default_filter() -> EnvFilter {
 }
 
 /// Parses the filter of `RUST_LOG`.
-///
-/// # Errors
-/// What is wrong with it. The library takes a misspelled level for the name of a module and would log nothing
-/// else.
 fn filter(variable: &str) -> Result<EnvFilter, String> {
     let directives = variable.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is_valid = |word: &str| {

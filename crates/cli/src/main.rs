@@ -16,7 +16,6 @@ mod relay;
 mod serve;
 mod serve_options;
 mod signals;
-mod table;
 mod terminal;
 mod values;
 mod warnings;

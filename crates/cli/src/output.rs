@@ -1,58 +1,53 @@
-//! Where a result goes as JSON: that it can go there is seen before anything is done.
+//! Output of a result as JSON, checked before anything is done.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use tempfile::NamedTempFile;
 
 use crate::{format, terminal};
 
-/// Where the result goes as JSON.
+/// Destination of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Nowhere.
     None,
-    /// To standard output, which then has nothing else.
+    /// Standard output, which then has nothing else.
     Standard,
-    /// Into what takes bytes and keeps no file: a FIFO, a device.
+    /// FIFO or device.
     Stream(PathBuf),
-    /// To a file, which is whole or what it was before.
+    /// File, which is replaced as a whole or not at all.
     File(PathBuf),
 }
 
 impl Output {
-    /// Sees that the result can be written there. A file is made beside it and removed again: what is killed
-    /// leaves nothing.
+    /// Checks that the result can be written to a file: creates a temporary one beside it.
     pub(crate) fn prepare(file: Option<&Path>) -> Result<Output> {
         let Some(file) = file else { return Ok(Output::None) };
         if file == Path::new("-") {
             return Ok(Output::Standard);
         }
         let name = format::name(file);
-        // A link stays one, and what it leads to is written.
+        // A symlink stays one; its target is written.
         let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => {
-                ensure!(false, "the result cannot be written: {name} is a folder; name a file");
+                bail!("cannot write the result: {name} is a folder; name a file")
             }
             Ok(metadata) if metadata.file_type().is_socket() => {
-                ensure!(false, "the result cannot be written: {name} is a socket; name a file");
+                bail!("cannot write the result: {name} is a socket; name a file")
             }
             Ok(metadata) if !metadata.is_file() => return Ok(Output::Stream(target)),
-            Ok(_) | Err(_) => {} // there is one, or none yet
+            Ok(_) | Err(_) => {}
         }
-        let unfinished = unfinished(&target);
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-        if let Some(folder) = folder {
-            bail!(
-                "the result cannot be written to {name}: the folder {} is not there; make it first",
-                format::name(folder)
-            );
+        let folder = folder_of(&target);
+        if !folder.exists() {
+            let folder = format::name(folder);
+            bail!("cannot write the result to {name}: folder {folder} not found; create it first");
         }
-        let tried = File::create_new(&unfinished).and_then(|_| fs::remove_file(&unfinished));
-        tried.with_context(|| format!("the result cannot be written to {name}"))?;
+        temporary(&target).with_context(|| cannot_write(file))?;
         Ok(Output::File(target))
     }
 
@@ -61,7 +56,7 @@ impl Output {
         *self == Output::Standard
     }
 
-    /// What becomes of a result that was stopped.
+    /// Fate of a result that was stopped, in words.
     pub(crate) fn in_words(&self) -> &'static str {
         match self {
             Output::None => "shown, and kept nowhere (--json FILE keeps it)",
@@ -84,22 +79,21 @@ fn cannot_write(file: &Path) -> String {
     format!("cannot write the result to {}", format::name(file))
 }
 
-/// The name of a file until it is whole.
-fn unfinished(file: &Path) -> PathBuf {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    file.with_file_name(format!(".{name}.unfinished-{}", std::process::id()))
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a file that is whole under its name, or not there.
-fn put(file: &Path, text: &str) -> std::io::Result<()> {
-    let unfinished = unfinished(file);
-    let written = File::create_new(&unfinished)
-        .and_then(|mut made| made.write_all(text.as_bytes()).and_then(|()| made.sync_data()))
-        .and_then(|()| fs::rename(&unfinished, file));
-    if written.is_err() {
-        fs::remove_file(&unfinished).ok(); // the first error is the one to tell
-    }
-    written
+/// Temporary file beside a file, with the permissions of a new file.
+fn temporary(file: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder_of(file))
+}
+
+/// Replaces a file.
+fn put(file: &Path, text: &str) -> io::Result<()> {
+    let mut temporary = temporary(file)?;
+    temporary.write_all(text.as_bytes())?;
+    temporary.as_file().sync_data()?;
+    temporary.persist(file).map(drop).map_err(|error| error.error)
 }
 
 #[cfg(test)]
@@ -115,7 +109,7 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(refused(&socket).contains("is a socket; name a file"), "{}", refused(&socket));
         let missing = folder.path().join("missing/a.json");
-        assert!(refused(&missing).ends_with("missing is not there; make it first"), "{}", refused(&missing));
+        assert!(refused(&missing).ends_with("missing not found; create it first"), "{}", refused(&missing));
         assert_eq!(Output::prepare(None).unwrap(), Output::None);
         assert!(Output::prepare(Some(Path::new("-"))).unwrap().is_standard());
         assert!(matches!(Output::prepare(Some(Path::new("/dev/null"))).unwrap(), Output::Stream(_)));

@@ -8,12 +8,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
 use wirepath_engine::{BlockingPool, Priority};
@@ -23,13 +22,14 @@ use wirepath_server::images::{self, Image, ImageFolder, Store};
 
 use crate::exit;
 use crate::image_options::ImageOptions;
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::serve_options::ServeOptions;
 use crate::{format, terminal};
 use find::{Found, Verdict, find};
-use outcome::{NotPacked, Outcome, Packed};
+use outcome::{Outcome, PackResult, Packed};
 
-/// Interval of drawing the bar.
+/// Interval of drawing the bar and looking for a signal.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Arguments of `wirepath pack`.
@@ -65,13 +65,16 @@ impl Pack {
         // Messages are printed below; the log of the store is for RUST_LOG.
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
-        let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
-        let options = self.images.clone().or(file.images);
+        let options = match &self.config {
+            Some(file) => self.images.or(ServeOptions::from_file::<ServeOptions>(file, [])?.images),
+            None => self.images,
+        };
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
         let folder = ImageFolder::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
         let store = Store::new(folder, options.burst().as_micros() as u32, readers, 1)?;
-        let work = Work { store, json: self.json, kept: Vec::new(), tally: Tally::default() };
+        let interrupt = Interrupt::watch()?;
+        let work = Work { store, interrupt, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(work.run(self.files))
     }
@@ -79,6 +82,7 @@ impl Pack {
 
 struct Work {
     store: Arc<Store>,
+    interrupt: Interrupt,
     json: bool,
     /// Images stay in use until the end: a cache too small for all of them is an error, not a reason to evict
     /// one that was just packed.
@@ -96,16 +100,15 @@ struct Tally {
 
 impl Work {
     async fn run(mut self, files: Vec<PathBuf>) -> Result<ExitCode> {
-        let signalled = stop_on_signal(Arc::clone(&self.store))?;
         let found = spawn_blocking(move || find(&files)).await?;
         let (all, mut finished) = (found.len(), 0);
         for found in found {
-            if signalled.get().is_some() {
+            if self.interrupt.signal().is_some() {
                 break;
             }
             let outcome = self.pack(found).await;
             // A file that the signal interrupted has not failed.
-            if signalled.get().is_none() || outcome.result.is_ok() {
+            if self.interrupt.signal().is_none() || !matches!(outcome.result, PackResult::Failed { .. }) {
                 self.report(&outcome)?;
                 finished += 1;
             }
@@ -113,10 +116,10 @@ impl Work {
         if all > 1 {
             eprint!("{}", self.tally.line());
         }
-        if let Some(signal) = signalled.get() {
+        if let Some(signal) = self.interrupt.signal() {
             let left = format::counted(all as u64 - finished, "file", "files");
             eprintln!("wirepath: stopped; {left} not packed, no unfinished image left");
-            return Ok(exit::by_signal(*signal));
+            return Ok(exit::by_signal(signal));
         }
         Ok(if self.tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -124,15 +127,15 @@ impl Work {
     async fn pack(&mut self, found: Found) -> Outcome {
         let Found { path, verdict } = found;
         let result = match verdict {
-            Verdict::Skipped(reason) => Err(NotPacked::Skipped(reason.to_owned())),
-            Verdict::Failed(reason) => Err(NotPacked::Failed(reason)),
+            Verdict::Skipped(reason) => Err(PackResult::Skipped { reason: reason.to_owned() }),
+            Verdict::Failed(reason) => Err(PackResult::Failed { reason }),
             Verdict::Named => self.pack_file(&path, false).await,
             Verdict::InFolder => self.pack_file(&path, true).await,
         };
-        Outcome { file: path, result }
+        Outcome { file: path, result: result.unwrap_or_else(|result| result) }
     }
 
-    async fn pack_file(&mut self, path: &Path, look_first: bool) -> Result<Packed, NotPacked> {
+    async fn pack_file(&mut self, path: &Path, look_first: bool) -> Result<PackResult, PackResult> {
         let start = Instant::now();
         let packed_before = self.packed();
         let (store, file) = (Arc::clone(&self.store), path.to_owned());
@@ -141,7 +144,6 @@ impl Work {
         let contents = image.contents().map_err(failed)?;
         let summary = image.summary();
         let packed = Packed {
-            already: self.packed() == packed_before,
             image: self.store.path_of(image.plan()),
             duration_us: summary.duration_us.unwrap_or_default(),
             packets: contents.packets,
@@ -151,11 +153,12 @@ impl Work {
             warnings: summary.description.warnings,
         };
         self.kept.push(image);
-        Ok(packed)
+        let is_new = self.packed() > packed_before;
+        Ok(if is_new { PackResult::Packed(packed) } else { PackResult::AlreadyPacked(packed) })
     }
 
     /// Waits until an image is complete, and shows the progress.
-    async fn complete(&self, image: &Image, path: &Path) -> Result<(), NotPacked> {
+    async fn complete(&self, image: &Image, path: &Path) -> Result<(), PackResult> {
         let bar = Progress::new(path, image.plan().identity.size, !self.json);
         let mut progress = image.progress();
         let mut ticks = tokio::time::interval(TICK);
@@ -163,13 +166,18 @@ impl Work {
             match &*progress.borrow_and_update() {
                 images::Progress::Complete => return Ok(()),
                 images::Progress::Failed(failure) => {
-                    return Err(NotPacked::Failed(failure.reason.to_string()));
+                    return Err(failed(&failure.reason));
                 }
                 images::Progress::Growing { .. } => {}
             }
             tokio::select! {
                 changed = progress.changed() => changed.map_err(failed)?,
-                _ = ticks.tick() => bar.done(image.asset_bytes_packed()),
+                _ = ticks.tick() => {
+                    bar.done(image.asset_bytes_packed());
+                    if self.interrupt.signal().is_some() {
+                        self.store.stop_packing();
+                    }
+                }
             }
         }
     }
@@ -183,7 +191,7 @@ impl Work {
         self.tally.add(outcome);
         eprint!("{}", outcome.remarks());
         match self.json {
-            true => terminal::print(&outcome.json()),
+            true => terminal::print(&(serde_json::to_string(outcome)? + "\n")),
             false => outcome.line().map_or(Ok(()), |line| terminal::print(&line)),
         }
     }
@@ -192,10 +200,10 @@ impl Work {
 impl Tally {
     fn add(&mut self, outcome: &Outcome) {
         *match &outcome.result {
-            Ok(packed) if packed.already => &mut self.already,
-            Ok(_) => &mut self.packed,
-            Err(NotPacked::Skipped(_)) => &mut self.skipped,
-            Err(NotPacked::Failed(_)) => &mut self.failed,
+            PackResult::AlreadyPacked(_) => &mut self.already,
+            PackResult::Packed(_) => &mut self.packed,
+            PackResult::Skipped { .. } => &mut self.skipped,
+            PackResult::Failed { .. } => &mut self.failed,
         } += 1;
     }
 
@@ -215,31 +223,9 @@ impl Tally {
     }
 }
 
-/// Stops packing on the first SIGINT or SIGTERM, whose number is set in the result. The second ends the
-/// process at once; the next opening of the cache removes unfinished images.
-fn stop_on_signal(store: Arc<Store>) -> io::Result<Arc<OnceLock<u8>>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let signalled = Arc::new(OnceLock::new());
-    let first = Arc::clone(&signalled);
-    tokio::spawn(async move {
-        loop {
-            let number = tokio::select! {
-                _ = interrupt.recv() => SignalKind::interrupt().as_raw_value() as u8,
-                _ = terminate.recv() => SignalKind::terminate().as_raw_value() as u8,
-            };
-            store.stop_packing();
-            if first.set(number).is_err() {
-                std::process::exit(128 + i32::from(number));
-            }
-        }
-    });
-    Ok(signalled)
-}
-
 /// Opens an asset's image, or begins to pack it. May wait for storage.
-fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, NotPacked> {
-    let asset = File::open(path).map_err(|error| NotPacked::Failed(format!("cannot open: {error}")))?;
+fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, PackResult> {
+    let asset = File::open(path).map_err(|error| failed(format!("cannot open: {error}")))?;
     if look_first {
         check_head(&asset)?;
     }
@@ -247,15 +233,14 @@ fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, NotP
 }
 
 /// Skips files that are not transport streams.
-fn check_head(asset: &File) -> Result<(), NotPacked> {
+fn check_head(asset: &File) -> Result<(), PackResult> {
     let mut head = vec![0; DETECTION_BYTES as usize];
-    let length = asset
-        .read_at(&mut head, 0)
-        .map_err(|error| NotPacked::Failed(format!("byte 0: cannot read: {error}")))?;
+    let length = asset.read_at(&mut head, 0);
+    let length = length.map_err(|error| failed(format!("byte 0: cannot read: {error}")))?;
     ts::check_head(&head[..length], length < head.len())
-        .map_err(|reason| NotPacked::Skipped(reason.to_string()))
+        .map_err(|reason| PackResult::Skipped { reason: reason.to_string() })
 }
 
-fn failed(error: impl std::fmt::Display) -> NotPacked {
-    NotPacked::Failed(error.to_string())
+fn failed(error: impl std::fmt::Display) -> PackResult {
+    PackResult::Failed { reason: error.to_string() }
 }

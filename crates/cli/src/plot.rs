@@ -1,4 +1,4 @@
-//! A bar chart in letters: what departs over time.
+//! Bar chart of a bit rate, in characters.
 
 use wirepath_media::inspect::BitRate;
 
@@ -7,11 +7,11 @@ use crate::format;
 /// Rows of the chart, axis not counted.
 const HEIGHT: usize = 8;
 
-/// Letters for a column's top, from the lowest to a full one.
+/// Characters for the top of a column, from the lowest to a full one.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BLOCKS: [char; 8] = ['.', '.', '.', ':', ':', '|', '|', '#'];
 
-/// The letters that axes are drawn with.
+/// Characters of the axes.
 struct Axes {
     mark: char,
     line: char,
@@ -23,7 +23,7 @@ struct Axes {
 const AXES: Axes = Axes { mark: '┤', line: '│', corner: '└', floor: '─', tick: '┴' };
 const ASCII_AXES: Axes = Axes { mark: '+', line: '|', corner: '+', floor: '-', tick: '+' };
 
-/// The bit rate over `duration_us`, as wide as `width` allows; empty where nothing departs.
+/// Chart of the bit rate over `duration_us`, as wide as `width` allows; empty without a bit rate.
 pub(crate) fn plot(rate: &BitRate, duration_us: u64, width: usize, utf8: bool) -> String {
     let duration_us = duration_us.min(rate.interval_us.saturating_mul(rate.bytes.len() as u64));
     let highest = columns(rate, duration_us, width).into_iter().fold(0.0, f64::max);
@@ -55,7 +55,7 @@ pub(crate) fn plot(rate: &BitRate, duration_us: u64, width: usize, utf8: bool) -
     text
 }
 
-/// The mean bit rate of each of so many equal stretches of time.
+/// Mean bit rate of each of `width` equal periods.
 fn columns(rate: &BitRate, duration_us: u64, width: usize) -> Vec<f64> {
     let interval = rate.interval_us as f64;
     let step = duration_us as f64 / width as f64;
@@ -74,7 +74,7 @@ fn columns(rate: &BitRate, duration_us: u64, width: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Eighths of a row; something is never shown as nothing.
+/// Height of a column in eighths of a row, at least one for any rate.
 fn height(rate: f64, top: f64) -> usize {
     let eighths = (rate / top * (HEIGHT * BLOCKS.len()) as f64).round() as usize;
     if rate > 0.0 { eighths.max(1) } else { 0 }
@@ -88,7 +88,7 @@ fn block(height: usize, row: usize, utf8: bool) -> char {
     }
 }
 
-/// The axis, and the times below it where they fit.
+/// Time axis, with the times that fit below it.
 fn time_axis(zero: &str, margin: usize, width: usize, duration_us: u64, axes: &Axes) -> String {
     let step_us = tick_step(duration_us, width);
     let mut floor = vec![axes.floor; width];
@@ -108,38 +108,16 @@ fn time_axis(zero: &str, margin: usize, width: usize, duration_us: u64, axes: &A
     format!("{zero:>margin$} {}{floor}\n{}\n", axes.corner, times.trim_end())
 }
 
-/// The time between ticks: round, and no more of them than there is room for.
+/// Time between ticks: a round number, and only as many ticks as fit.
 fn tick_step(duration_us: u64, width: usize) -> u64 {
-    const MS: u64 = 1000;
-    const S: u64 = 1000 * MS;
-    const MINUTE: u64 = 60 * S;
-    const HOUR: u64 = 60 * MINUTE;
-    const STEPS: [u64; 21] = [
-        10 * MS,
-        20 * MS,
-        50 * MS,
-        100 * MS,
-        200 * MS,
-        500 * MS,
-        S,
-        2 * S,
-        5 * S,
-        10 * S,
-        15 * S,
-        30 * S,
-        MINUTE,
-        2 * MINUTE,
-        5 * MINUTE,
-        10 * MINUTE,
-        15 * MINUTE,
-        30 * MINUTE,
-        HOUR,
-        2 * HOUR,
-        6 * HOUR,
+    const DAY_MS: u64 = 86_400_000;
+    const STEPS_MS: [u64; 21] = [
+        10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000,
+        600_000, 900_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000,
     ];
     let most = (width / 10).max(1) as u64;
-    let fits = STEPS.into_iter().find(|step| duration_us / step <= most);
-    fits.unwrap_or_else(|| (duration_us / most).next_multiple_of(24 * HOUR))
+    let fits = STEPS_MS.into_iter().map(|step| 1000 * step).find(|step| duration_us / step <= most);
+    fits.unwrap_or_else(|| (duration_us / most).next_multiple_of(1000 * DAY_MS))
 }
 
 fn tick_label(time_us: u64, step_us: u64) -> String {
@@ -149,11 +127,11 @@ fn tick_label(time_us: u64, step_us: u64) -> String {
     }
 }
 
-/// The next number that is easy to halve.
+/// Next number that is easy to halve.
 fn round_up(rate: f64) -> f64 {
     let magnitude = 10f64.powf(rate.log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0];
-    // A hair's breadth above is the sum of rounding, not more.
+    // Tolerates the rounding of sums.
     let least = rate * (1.0 - 1e-9);
     steps.into_iter().map(|step| step * magnitude).find(|step| *step >= least).unwrap_or(10.0 * magnitude)
 }

@@ -1,4 +1,4 @@
-//! A bar on standard error that says how far a file has come.
+//! Progress bar of a file, on standard error.
 
 use std::path::Path;
 
@@ -9,19 +9,17 @@ use crate::{format, terminal};
 /// Columns for the name of the file.
 const NAME_WIDTH: usize = 24;
 
-/// A bar for the work on one file. It is gone from the terminal when this is dropped.
+/// Progress bar. Dropping this removes it from the terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar for `bytes` of the file called `path`; nothing is drawn if it is not `shown`, or standard error
-    /// is no terminal.
+    /// Bar for `bytes` of a file; hidden unless `shown`, and without a terminal.
     pub(crate) fn new(path: &Path, bytes: u64, shown: bool) -> Progress {
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(bytes), target).with_style(style());
         Progress(bar.with_message(ending(&format::name(path), NAME_WIDTH)))
     }
 
-    /// So many bytes are done.
     pub(crate) fn done(&self, bytes: u64) {
         self.0.set_position(bytes);
     }
@@ -34,7 +32,7 @@ impl Drop for Progress {
 }
 
 fn style() -> ProgressStyle {
-    let letters = if terminal::speaks_utf8() { "█▉▊▋▌▍▎▏ " } else { "=> " };
+    let letters = if terminal::supports_utf8() { "█▉▊▋▌▍▎▏ " } else { "=> " };
     ProgressStyle::with_template(
         "{msg:24} {wide_bar} {percent:>3}%  {bytes:>10}  {binary_bytes_per_sec:>12}  {eta_precise} left",
     )
@@ -42,7 +40,7 @@ fn style() -> ProgressStyle {
     .progress_chars(letters)
 }
 
-/// The last letters of a name, which tell files of one folder apart.
+/// The last characters of a name, which distinguish files of one folder.
 fn ending(name: &str, letters: usize) -> String {
     let surplus = name.chars().count().saturating_sub(letters);
     match surplus {

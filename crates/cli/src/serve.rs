@@ -46,8 +46,12 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
-        let options = server_options(self.options.or(file))?;
+        let options = match &self.config {
+            // All arguments behind `serve`, which were parsed already.
+            Some(file) => ServeOptions::from_file::<Serve>(file, std::env::args_os().skip(2))?,
+            None => self.options,
+        };
+        let options = server_options(options)?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(serve(options, log))? {}
@@ -60,21 +64,8 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     let server = Server::start(options).map_err(with_advice)?;
     announce(server.rtsp_address()?, server.http_address()?)?;
     tokio::spawn(log.losses().report());
-    let stop = async {
-        signals.next().await;
-        notify(&[NotifyState::Stopping]);
-    };
-    let drained = server.run(stop);
-    tokio::pin!(drained);
-    let mut signals_again = Signals::watch()?;
-    let second = async {
-        signals_again.next().await;
-        signals_again.next().await;
-    };
-    let in_time = tokio::select! {
-        in_time = &mut drained => in_time,
-        () = second => false,
-    };
+    let run = |stopped| server.run(async { drop(stopped.await) });
+    let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await;
     leave(log, if in_time { 0 } else { exit::INCOMPLETE })
 }
 

@@ -1,43 +1,38 @@
 //! Options of `wirepath serve`: flags, and keys of the same names in the configuration file. Flags take
 //! precedence.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
-use clap::{Args, Command, ValueEnum};
-use serde::{Deserialize, Deserializer};
-use toml::de::DeTable;
+use clap::{Args, Command, FromArgMatches, ValueEnum};
+use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
 
 use crate::image_options::ImageOptions;
 use crate::values;
 
 /// Options of the server: each is a flag, and a key of the configuration file.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
     /// Folders and files to serve. One folder is the root; several appear under their own names
     #[arg(value_name = "PATH")]
-    #[serde(deserialize_with = "paths")]
     pub(crate) paths: Vec<PathBuf>,
 
     /// RTSP listen address; :PORT for every address [default: 0.0.0.0:8554]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
-    #[serde(deserialize_with = "listen_address")]
     pub(crate) rtsp: Option<SocketAddr>,
 
     /// HTTP listen address, for downloads, /metrics and /api/status [default: 0.0.0.0:8080]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
-    #[serde(deserialize_with = "listen_address")]
     pub(crate) http: Option<SocketAddr>,
 
     #[command(flatten)]
-    #[serde(skip)] // read separately: serde's `flatten` would lose the lines of errors
     pub(crate) images: ImageOptions,
 
     /// Memory for images that are played, for the data path wire_uring: no copy, few calls [default: 0]
@@ -46,7 +41,6 @@ pub(crate) struct ServeOptions {
 
     /// Engine threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = values::threads)]
-    #[serde(deserialize_with = "threads")]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile,
@@ -82,7 +76,6 @@ pub(crate) struct ServeOptions {
 
     /// End idle sessions after this time, at least 5s [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = values::time)]
-    #[serde(deserialize_with = "time")]
     pub(crate) session_timeout: Option<Duration>,
 
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
@@ -91,8 +84,7 @@ pub(crate) struct ServeOptions {
 }
 
 /// Form of the log of HTTP requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLogForm {
     /// Fields, as in the rest of the log
     Text,
@@ -110,102 +102,76 @@ impl From<AccessLogForm> for AccessLog {
 }
 
 impl ServeOptions {
-    /// Reads a configuration file; relative paths in it are relative to its folder.
-    pub(crate) fn from_file(path: &Path) -> Result<ServeOptions> {
+    /// Options of a configuration file and of `flags` of `A`, which take precedence. Relative paths in the file
+    /// are relative to its folder.
+    pub(crate) fn from_file<A: Args>(
+        path: &Path,
+        flags: impl IntoIterator<Item = OsString>,
+    ) -> Result<ServeOptions> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-        let mut options = ServeOptions::from_text(&text)
+        let (arguments, paths) = arguments(&text, path.parent().unwrap_or(Path::new(".")))
             .with_context(|| format!("in the configuration file {}", path.display()))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let own = [options.images.cache.as_mut(), options.calibration.as_mut()];
-        let paths = options.paths.iter_mut().chain(own.into_iter().flatten());
-        paths.for_each(|path| *path = folder.join(&*path));
+        let command = A::augment_args(command()).args_override_self(true);
+        let matches = command.try_get_matches_from(arguments.into_iter().chain(flags))?;
+        let mut options = ServeOptions::from_arg_matches(&matches)?;
+        if options.paths.is_empty() {
+            options.paths = paths;
+        }
         Ok(options)
     }
+}
 
-    fn from_text(text: &str) -> Result<ServeOptions> {
-        check_keys(text)?;
-        Ok(ServeOptions { images: toml::from_str(text)?, ..toml::from_str(text)? })
+fn command() -> Command {
+    Command::new("serve").no_binary_name(true)
+}
+
+/// The keys of a configuration file as arguments, each of which is valid, and its paths.
+fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)> {
+    let command = ServeOptions::augment_args(command());
+    let name = |option: &clap::Arg| option.get_long().unwrap_or(option.get_id().as_str()).to_owned();
+    let known: Vec<String> = command.get_arguments().map(name).collect();
+    let (mut arguments, mut paths) = (Vec::new(), Vec::new());
+    for (key, value) in DeTable::parse(text)?.get_ref() {
+        let (line, key) = (text[..key.span().start].matches('\n').count() + 1, key.get_ref().as_ref());
+        ensure!(
+            known.iter().any(|name| name == key),
+            "line {line}: unknown key `{key}`: expected {}",
+            known.join(", ")
+        );
+        let value = match value.get_ref() {
+            DeValue::Array(list) if key == "paths" => {
+                let path = list.iter().map(|path| Some(folder.join(path.get_ref().as_str()?)));
+                let all: Option<Vec<PathBuf>> = path.collect();
+                paths = all.with_context(|| format!("line {line}: paths: expected a list of strings"))?;
+                continue;
+            }
+            DeValue::String(text) if key == "paths" => {
+                bail!("line {line}: expected a list: write paths = [{text:?}]")
+            }
+            DeValue::String(path) if ["cache", "calibration"].contains(&key) => folder.join(&**path).into(),
+            DeValue::String(text) => OsString::from(&**text),
+            DeValue::Integer(number) => OsString::from(number.as_str()),
+            _ => bail!("line {line}: {key}: expected a string or a number"),
+        };
+        let mut argument = OsString::from(format!("--{key}="));
+        argument.push(value);
+        command.clone().try_get_matches_from([&argument]).map_err(|error| {
+            let message = error.to_string();
+            let first = message.lines().next().unwrap_or_default();
+            anyhow!("line {line}: {}", first.trim_start_matches("error: "))
+        })?;
+        arguments.push(argument);
     }
-
-    /// These options, completed by those of `file`.
-    pub(crate) fn or(self, file: ServeOptions) -> ServeOptions {
-        ServeOptions {
-            paths: if self.paths.is_empty() { file.paths } else { self.paths },
-            rtsp: self.rtsp.or(file.rtsp),
-            http: self.http.or(file.http),
-            images: self.images.or(file.images),
-            hot_memory: self.hot_memory.or(file.hot_memory),
-            threads: self.threads.or(file.threads),
-            path: self.path.or(file.path),
-            calibration: self.calibration.or(file.calibration),
-            rtp_ports: self.rtp_ports.or(file.rtp_ports),
-            max_sessions: self.max_sessions.or(file.max_sessions),
-            max_sessions_per_address: self.max_sessions_per_address.or(file.max_sessions_per_address),
-            max_connections: self.max_connections.or(file.max_connections),
-            max_connections_per_address: self
-                .max_connections_per_address
-                .or(file.max_connections_per_address),
-            session_timeout: self.session_timeout.or(file.session_timeout),
-            access_log: self.access_log.or(file.access_log),
-        }
-    }
-}
-
-/// Refuses keys that are neither the name of a flag nor `paths`, with their line.
-fn check_keys(text: &str) -> Result<()> {
-    let table = DeTable::parse(text)?;
-    let command = ServeOptions::augment_args(Command::new("serve"));
-    let known: Vec<&str> = command
-        .get_arguments()
-        .map(|argument| argument.get_long().unwrap_or(argument.get_id().as_str()))
-        .collect();
-    let Some(key) = table.get_ref().keys().find(|key| !known.contains(&key.get_ref().as_ref())) else {
-        return Ok(());
-    };
-    let line = text[..key.span().start].matches('\n').count() + 1;
-    bail!("line {line}: unknown key `{}`: expected {}", key.get_ref(), known.join(", "))
-}
-
-/// Deserializes paths. Serde's message about a string would name a sequence, which TOML does not.
-fn paths<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<PathBuf>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a list of strings")]
-    enum Paths {
-        List(Vec<PathBuf>),
-        Single(String),
-    }
-    match Paths::deserialize(value)? {
-        Paths::List(paths) => Ok(paths),
-        Paths::Single(path) => {
-            Err(serde::de::Error::custom(format!("expected a list: write paths = [{path:?}]")))
-        }
-    }
-}
-
-/// Deserializes an address to listen on.
-fn listen_address<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SocketAddr>, D::Error> {
-    values::listen_address(&String::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
-}
-
-/// Deserializes a time.
-fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
-    values::time(&String::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
-}
-
-/// Deserializes the number of engine threads.
-fn threads<'de, D: Deserializer<'de>>(value: D) -> Result<Option<NonZeroUsize>, D::Error> {
-    let text = i64::deserialize(value)?.to_string();
-    values::threads(&text).map(Some).map_err(serde::de::Error::custom)
+    Ok((arguments, paths))
 }
 
 /// Choice of the data path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathChoice {
     /// `auto`: the cheapest that works.
     Auto,
-    /// By name, as long as it works.
+    /// The one with this name, as long as it works.
     Named(wirepath_server::DataPath),
 }
 
@@ -220,17 +186,8 @@ impl FromStr for PathChoice {
     }
 }
 
-impl TryFrom<String> for PathChoice {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<PathChoice, String> {
-        text.parse()
-    }
-}
-
 /// Range of UDP ports, including both ends, with at least one pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortRange {
     pub(crate) first: u16,
     pub(crate) last: u16,
@@ -252,31 +209,23 @@ impl FromStr for PortRange {
     }
 }
 
-impl TryFrom<String> for PortRange {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<PortRange, String> {
-        text.parse()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn from_text(text: &str) -> Result<ServeOptions> {
+    fn from_text(text: &str, flags: &[&str]) -> Result<ServeOptions> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wirepath.toml");
         std::fs::write(&path, text).unwrap();
-        ServeOptions::from_file(&path)
+        ServeOptions::from_file::<ServeOptions>(&path, flags.iter().map(OsString::from))
     }
 
     #[test]
     fn flags_take_precedence_over_the_file() {
         let file =
-            from_text("threads = 3\nburst = \"30ms\"\npath = \"sendmmsg\"\ncache-size = \"5GB\"").unwrap();
-        let flags = ServeOptions { threads: NonZeroUsize::new(1), ..ServeOptions::default() };
-        let options = flags.or(file);
+            "threads = 3\nburst = \"30ms\"\npath = \"sendmmsg\"\ncache-size = \"5GB\"\npaths = [\"a\"]";
+        let options = from_text(file, &["--threads", "1", "b"]).unwrap();
+        assert_eq!(options.paths, [Path::new("b")]);
         assert_eq!(options.threads, NonZeroUsize::new(1));
         assert_eq!(options.images.burst, Some(Duration::from_millis(30)));
         assert_eq!(options.path, Some(PathChoice::Named(wirepath_server::DataPath::Sendmmsg)));
@@ -285,7 +234,7 @@ mod tests {
 
     #[test]
     fn paths_in_the_file_are_relative_to_it() {
-        let options = from_text("paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"").unwrap();
+        let options = from_text("paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"", &[]).unwrap();
         assert!(options.paths[0].is_absolute() && options.paths[0].ends_with("films"));
         assert_eq!(options.paths[1], Path::new("/srv"));
         assert_eq!(options.calibration, Some(options.paths[0].with_file_name("costs")));
@@ -310,7 +259,7 @@ mod tests {
             ("\npaths = \"../media\"", ["line 2", "expected a list: write paths = [\"../media\"]"]),
             ("rtsp = \"8554\"", ["line 1", "expected ADDRESS:PORT"]),
         ] {
-            let error = format!("{:#}", from_text(text).unwrap_err());
+            let error = format!("{:#}", from_text(text, &[]).unwrap_err());
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         }
     }

@@ -1,8 +1,10 @@
 //! Signals that end the program: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
 
+use std::pin::pin;
 use std::{fs, io};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// Receiver of these signals.
 pub(crate) struct Signals {
@@ -34,6 +36,26 @@ impl Signals {
                 *hang_up = None;
                 SignalKind::hangup()
             }
+        }
+    }
+
+    /// Runs what drains once its argument completes, which the first signal does after `on_signal`; a second
+    /// signal ends it at once. Answers whether it drained in time.
+    pub(crate) async fn run_until_drained<F: Future<Output = bool>>(
+        &mut self,
+        run: impl FnOnce(oneshot::Receiver<()>) -> F,
+        on_signal: impl FnOnce(),
+    ) -> bool {
+        let (stop, stopped) = oneshot::channel();
+        let mut drained = pin!(run(stopped));
+        tokio::select! {
+            in_time = &mut drained => return in_time,
+            _ = self.next() => on_signal(),
+        }
+        drop(stop);
+        tokio::select! {
+            in_time = drained => in_time,
+            _ = self.next() => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What standard output and standard error are, and what they can show.
+//! Terminals: their size and characters.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,41 +6,43 @@ use anyhow::{Context, Result};
 use rustix::termios::tcgetwinsize;
 use wirepath_report::terminal::Terminal;
 
-/// Columns where nothing says how many there are.
-const USUAL_WIDTH: u16 = 80;
+/// Default size.
+const DEFAULT_WIDTH: u16 = 80;
+const DEFAULT_HEIGHT: u16 = 24;
 
-/// Lines where nothing says how many there are.
-const USUAL_HEIGHT: u16 = 24;
+/// Minimum width of layouts; a narrower terminal wraps.
+const MIN_WIDTH: u16 = 40;
 
-/// The narrowest width that is laid out for; a narrower terminal wraps.
-const LEAST_WIDTH: u16 = 40;
-
-/// Columns of standard output: the terminal's, or else what `COLUMNS` says, or else 80.
-pub(crate) fn width() -> u16 {
+/// Columns of standard output: of the terminal, or else `COLUMNS`, or else 80.
+fn width() -> u16 {
     let output = io::stdout();
     let of_terminal = if output.is_terminal() { tcgetwinsize(&output).ok() } else { None };
     let columns = of_terminal.map(|size| size.ws_col).filter(|columns| *columns > 0);
     let stated = || std::env::var("COLUMNS").ok()?.parse().ok();
-    columns.or_else(stated).unwrap_or(USUAL_WIDTH).max(LEAST_WIDTH)
+    columns.or_else(stated).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH)
 }
 
-/// Columns and lines of the terminal that standard error is; 80 by 24 where it does not say.
+/// Columns and lines of the terminal on standard error; 80 by 24 where they are unknown.
 pub(crate) fn error_size() -> (usize, usize) {
     let size = tcgetwinsize(io::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    let (columns, lines) = size.map_or((USUAL_WIDTH, USUAL_HEIGHT), |size| (size.ws_col, size.ws_row));
-    (usize::from(columns.max(LEAST_WIDTH)), usize::from(lines))
+    let (columns, lines) = size.map_or((DEFAULT_WIDTH, DEFAULT_HEIGHT), |size| (size.ws_col, size.ws_row));
+    (usize::from(columns.max(MIN_WIDTH)), usize::from(lines))
 }
 
-/// Returns whether letters beyond ASCII can be printed, as the locale says (POSIX section 8.2: the first of
-/// these that is set).
-pub(crate) fn speaks_utf8() -> bool {
+/// Says whether the locale is UTF-8 (POSIX section 8.2: the first of these variables that is set).
+pub(crate) fn supports_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     is_utf8(locale.into_iter().find(|value| !value.is_empty()).as_deref())
 }
 
-/// What standard output can show, for reports.
-pub(crate) fn shown() -> Terminal {
-    Terminal { width: width().into(), utf8: speaks_utf8() }
+/// Standard error, for messages.
+pub(crate) fn error_output() -> Terminal {
+    Terminal { width: error_size().0, utf8: supports_utf8() }
+}
+
+/// Standard output, for reports.
+pub(crate) fn output() -> Terminal {
+    Terminal { width: width().into(), utf8: supports_utf8() }
 }
 
 /// Prints on standard output at once.

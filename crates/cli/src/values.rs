@@ -1,6 +1,6 @@
 //! Value parsers of options.
 
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -21,11 +21,7 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };
     let port: u16 = port.parse().map_err(|_| EXPECTED.to_owned())?;
     match host {
-        // IPv4 only where the system has no IPv6.
-        "" if std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_err() => {
-            Ok(([0, 0, 0, 0], port).into())
-        }
-        "" => Ok((Ipv6Addr::UNSPECIFIED, port).into()),
+        "" => Ok((wirepath_net::any_address(), port).into()),
         _ if text.parse::<SocketAddr>().is_ok() => text.parse().map_err(|_| EXPECTED.to_owned()),
         host if host.contains(':') => {
             Err("an IPv6 address needs brackets: expected [ADDRESS]:PORT".to_owned())
@@ -74,16 +70,10 @@ pub(crate) fn positive_count(text: &str) -> Result<NonZeroUsize, &'static str> {
 
 /// Size of a cache; without a unit, in bytes.
 pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
-    let size = text.parse::<ByteSize>();
-    checked_cache_size(size.map_err(|_| "expected a size, such as 500MB or 20GiB".to_owned())?)
-}
-
-/// Checks the size of a cache.
-pub(crate) fn checked_cache_size(size: ByteSize) -> Result<ByteSize, String> {
-    if size < MIN_CACHE {
-        Err(format!("{size} is too small: expected at least {MIN_CACHE}"))
-    } else {
-        Ok(size)
+    match text.parse::<ByteSize>() {
+        Ok(size) if size >= MIN_CACHE => Ok(size),
+        Ok(size) => Err(format!("{size} is too small: expected at least {MIN_CACHE}")),
+        Err(_) => Err("expected a size, such as 500MB or 20GiB".to_owned()),
     }
 }
 

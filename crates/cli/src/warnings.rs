@@ -5,20 +5,15 @@ use wirepath_media::ts::{Warning, Warnings};
 
 use crate::format;
 
-/// The warnings about the file called `name`, a line each.
-pub(crate) fn lines(name: &str, warnings: &Warnings) -> String {
-    let mut lines: String =
-        warnings.first.iter().map(|warning| format!("{name}: warning: {warning}\n")).collect();
-    if warnings.omitted > 0 {
-        lines.push_str(&format!(
-            "{name}: {}\n",
-            format::counted(warnings.omitted, "more warning", "more warnings")
-        ));
-    }
-    lines
+/// A line for each warning, and one for those that are not listed, each with its prefix.
+pub(crate) fn lines(prefix: &str, prefix_of_omitted: &str, warnings: &Warnings) -> String {
+    let listed = warnings.first.iter().map(|warning| format!("{prefix}{warning}\n"));
+    let more = format::counted(warnings.omitted, "more warning", "more warnings");
+    let omitted = (warnings.omitted > 0).then(|| format!("{prefix_of_omitted}{more}\n"));
+    listed.chain(omitted).collect()
 }
 
-/// The warnings that are listed: offset, kind and its figures, and the text for people.
+/// The warnings that are listed: offset, kind and its figures, and the text.
 pub(crate) fn json(warnings: &Warnings) -> Value {
     warnings.first.iter().map(of).collect()
 }
@@ -42,7 +37,7 @@ mod tests {
         warnings.push(Warning { offset: 188, kind: WarningKind::Truncated { bytes: 7 } });
         let text = "the last packet ends after 7 of 188 bytes and is left out";
         assert_eq!(
-            lines("a.ts", &warnings),
+            lines("a.ts: warning: ", "a.ts: ", &warnings),
             format!("a.ts: warning: byte 188: {text}\na.ts: 2 more warnings\n")
         );
         assert_eq!(json(&warnings), json!([{"offset": 188, "kind": "truncated", "bytes": 7, "text": text}]));

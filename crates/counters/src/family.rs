@@ -63,6 +63,11 @@ impl<L: Label> FamilyCounts<L> {
         self.counts[label.index()] += amount;
     }
 
+    /// Pairs of a value's name and its count.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        L::VALUES.iter().copied().zip(self.counts.iter().copied())
+    }
+
     /// The counts of all values together.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
@@ -94,6 +99,6 @@ impl<L: Label> Instrument for Family<L> {
     }
 
     fn value(reading: &FamilyCounts<L>) -> Value {
-        Value::Counters(L::NAME, L::VALUES.iter().copied().zip(reading.counts.iter().copied()).collect())
+        Value::Counters(L::NAME, reading.named().collect())
     }
 }

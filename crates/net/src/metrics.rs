@@ -43,9 +43,9 @@ impl Metrics {
     pub fn of_process() -> Metrics {
         let mut metrics = Metrics::default();
         let start = SystemTime::now();
-        metrics.register_rows("process", PROCESS, |_| Labels::new(), move || vec![Process::read(start)]);
-        let version = |_: &()| vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        metrics.register_rows("build", BUILD, version, || vec![()]);
+        metrics.register_rows("process", PROCESS, move || vec![(Labels::new(), Process::read(start))]);
+        let version = || vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        metrics.register_rows("build", BUILD, move || vec![(version(), ())]);
         metrics
     }
 
@@ -58,7 +58,7 @@ impl Metrics {
     ) {
         let snapshot = Arc::new(snapshot);
         let row = Arc::clone(&snapshot);
-        self.register_rows(name, metrics, |_| Labels::new(), move || vec![row()]);
+        self.register_rows(name, metrics, move || vec![(Labels::new(), row())]);
         let json = move || {
             let snapshot = snapshot();
             let entry = |metric: &Metric<T>| (metric.name.to_owned(), to_json(&(metric.read)(&snapshot)));
@@ -67,17 +67,16 @@ impl Metrics {
         self.sections.push((name, Box::new(json)));
     }
 
-    /// Adds a set with a row for each of several things, such as streams, that `labels` tell apart; no two
-    /// rows may have the same. `rows` takes a snapshot of all of them, and must be quick. Rows are not in
-    /// [`Metrics::json`]: the [status](crate::status::Status) shows them, each as one object.
+    /// Adds a set with a row for each of several things, such as streams; no two rows may have the same
+    /// labels. `rows` takes a snapshot of all of them, and must be quick. Rows are not in [`Metrics::json`]:
+    /// the [status](crate::status::Status) shows them, each as one object.
     pub fn register_rows<T: 'static>(
         &mut self,
         name: &'static str,
         metrics: &'static [Metric<T>],
-        labels: fn(&T) -> Labels,
-        rows: impl Fn() -> Vec<T> + Send + Sync + 'static,
+        rows: impl Fn() -> Vec<(Labels, T)> + Send + Sync + 'static,
     ) {
-        self.registry.register_collector(Box::new(Set { name, metrics, labels, rows: Box::new(rows) }));
+        self.registry.register_collector(Box::new(Set { name, metrics, rows: Box::new(rows) }));
     }
 
     /// All metrics as OpenMetrics text.
@@ -97,8 +96,7 @@ impl Metrics {
 struct Set<T: 'static> {
     name: &'static str,
     metrics: &'static [Metric<T>],
-    labels: fn(&T) -> Labels,
-    rows: Box<dyn Fn() -> Vec<T> + Send + Sync>,
+    rows: Box<dyn Fn() -> Vec<(Labels, T)> + Send + Sync>,
 }
 
 impl<T> fmt::Debug for Set<T> {
@@ -110,7 +108,6 @@ impl<T> fmt::Debug for Set<T> {
 impl<T> Collector for Set<T> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let rows = (self.rows)();
-        let rows: Vec<(Labels, &T)> = rows.iter().map(|row| ((self.labels)(row), row)).collect();
         self.metrics.iter().try_for_each(|metric| encode_metric(metric, self.name, &rows, &mut encoder))
     }
 }
@@ -119,7 +116,7 @@ impl<T> Collector for Set<T> {
 fn encode_metric<T>(
     metric: &Metric<T>,
     section: &str,
-    rows: &[(Labels, &T)],
+    rows: &[(Labels, T)],
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     let Some((_, first)) = rows.first() else { return Ok(()) };

@@ -86,9 +86,6 @@ impl Udp {
     }
 
     /// Checks that every option applies to this address of the host.
-    ///
-    /// # Errors
-    /// An option for multicast with a host that is not a group.
     pub(crate) fn check_host(&self, host: IpAddr) -> Result<(), String> {
         let option = match (&self.interface, self.ttl) {
             _ if host.is_multicast() => return Ok(()),

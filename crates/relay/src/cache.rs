@@ -1,5 +1,5 @@
-//! A caching HTTP proxy: what is asked for is fetched from the origin once, goes to a file and to all who
-//! want it at the same time, and is answered from there as long as it may be (RFC 9111).
+//! HTTP cache in front of an origin (RFC 9111): a resource is fetched once, to a file and to all clients at the
+//! same time, and then served from the file while it is fresh.
 
 mod access;
 mod answer;
@@ -9,18 +9,17 @@ mod entry;
 mod exchange;
 mod fetch;
 mod fetches;
-mod flow;
 mod folder;
 mod head;
 mod hops;
-mod metrics;
-mod names;
 mod origin;
 mod pass;
+mod resolver;
 mod rules;
 mod status;
 mod store;
-mod unkept;
+mod transfer;
+mod uncacheable;
 mod upload;
 
 use std::io;
@@ -41,70 +40,68 @@ use fetches::Fetches;
 pub use folder::FolderError;
 pub use origin::{Origin, OriginError};
 pub use status::CacheStatus;
-use status::{Counters, count};
+use status::Counters;
 use store::Store;
-use unkept::Unkept;
+use uncacheable::UncacheableKeys;
 
 use crate::limits::{self, TooManyConnections};
 use crate::metrics::MetricsEndpoint;
 
-/// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
-const OF_CLIENT: u64 = 10;
+/// Descriptors of a client while bodies go both ways: two sockets, each held three times, and two pipes.
+const CLIENT_DESCRIPTORS: u64 = 10;
 
-/// Those of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe, and
-/// the file of the record at its end.
-const OF_FETCH: u64 = 6;
+/// Descriptors of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe,
+/// and the file of the record.
+const FETCH_DESCRIPTORS: u64 = 6;
 
-/// There may be as many fetches as clients, beside what those do: they go on when who wanted them has left.
-const EACH: u64 = OF_CLIENT + OF_FETCH;
+/// Descriptors for each client: there may be as many fetches, which go on when their clients have left.
+const DESCRIPTORS: u64 = CLIENT_DESCRIPTORS + FETCH_DESCRIPTORS;
 
-/// Most clients unless said otherwise, if there are descriptors for so many.
-const USUAL: usize = 4096;
+/// Default limit of clients, if the descriptors suffice.
+const DEFAULT_CONNECTIONS: usize = 4096;
 
-/// Most memory of the index.
+/// Maximum memory of the index.
 const INDEX_BYTES: u64 = 1 << 30;
 
-/// How a cache is set up.
+/// Options of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Where entries are kept: a new or empty folder, or one that was a cache before.
+    /// Folder of the entries: a new or empty one, or a cache folder.
     pub folder: PathBuf,
-    /// Most bytes that they take.
+    /// Maximum bytes of all entries.
     pub budget_bytes: u64,
-    /// Whom to ask.
+    /// Origin server.
     pub origin: Origin,
-    /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take
-    /// nothing of a request.
+    /// Time limit for the origin to begin a response, to continue one, and to continue reading a request.
     pub origin_limit: Duration,
-    /// How long a client may take nothing of an answer that passes through, or send nothing of a request.
+    /// Time limit for a client to continue reading a response that passes through, or sending a request.
     pub client_limit: Duration,
-    /// Most client connections, and most fetches at a time; none for as many as there are descriptors for,
-    /// and 4096 at most.
+    /// Limit of client connections, and of fetches; by default what the descriptors allow, up to 4096.
     pub connections: Option<NonZeroUsize>,
 }
 
-/// A cache cannot start.
+/// Error that prevents a cache from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// Its folder cannot be used.
+    /// The folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// Descriptors do not suffice.
+    /// The descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
-    /// It would ask itself. The operator's to name another origin.
+    /// The origin is one of the cache's own listeners.
     #[error("the origin is this cache itself; name the server behind it with --origin")]
-    BeforeItself,
+    Loop,
 }
 
-/// A cache that is ready to serve.
+/// Cache that is ready to serve.
 #[derive(Clone)]
 pub struct Cache {
     shared: Arc<Shared>,
     connections: Arc<Semaphore>,
 }
 
-/// What all connections and fetches share.
+/// State that all connections and fetches share.
 struct Shared {
     origin: Origin,
     origin_limit: Duration,
@@ -113,19 +110,15 @@ struct Shared {
     engine: Arc<Engine>,
     counters: Arc<Counters>,
     fetches: Fetches,
-    unkept: Unkept,
-    fetch_places: Semaphore,
+    uncacheable: UncacheableKeys,
+    fetch_permits: Semaphore,
 }
 
 impl Cache {
-    /// Opens the folder, which is this process's alone from here on, and removes what another one left
-    /// unfinished there.
-    ///
-    /// # Errors
-    /// [`CacheError`].
+    /// Opens and locks the folder, and removes unfinished files.
     pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, CacheError> {
-        let request = options.connections.map(NonZeroUsize::get);
-        let connections = limits::connections(request, EACH, USUAL, engine.threads())?;
+        let asked = options.connections.map(NonZeroUsize::get);
+        let connections = limits::connections(asked, DESCRIPTORS, DEFAULT_CONNECTIONS, engine.threads())?;
         let counters = Arc::<Counters>::default();
         let budget = Cost { bytes: options.budget_bytes, memory: INDEX_BYTES };
         let store = Arc::new(Store::open(&options.folder, budget, Arc::clone(&counters))?);
@@ -137,50 +130,49 @@ impl Cache {
             engine,
             counters,
             fetches: Fetches::default(),
-            unkept: Unkept::default(),
-            fetch_places: Semaphore::new(connections),
+            uncacheable: UncacheableKeys::default(),
+            fetch_permits: Semaphore::new(connections),
         };
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
     }
 
-    /// Has it ask nobody who listens there: that is itself. To be called once, before it serves.
+    /// Sets the addresses of the listeners, once, before it serves.
     ///
     /// # Errors
-    /// [`CacheError::BeforeItself`], as far as the origin's URL tells without asking for a name. Where that
-    /// is asked for later, requests are refused.
-    pub fn listens_at(&self, doors: Vec<SocketAddr>) -> Result<(), CacheError> {
-        self.shared.origin.leave_out(doors);
-        let is_itself =
-            self.shared.origin.known().is_some_and(|origin| self.shared.origin.leads_back(origin));
-        if is_itself { Err(CacheError::BeforeItself) } else { Ok(()) }
+    /// [`CacheError::Loop`] if the origin is one of them, as far as its URL has an address; a name is checked
+    /// when it is resolved.
+    pub fn set_listeners(&self, listeners: Vec<SocketAddr>) -> Result<(), CacheError> {
+        let origin = &self.shared.origin;
+        origin.set_listeners(listeners);
+        let is_loop = origin.known().is_some_and(|address| origin.is_this_cache(address));
+        if is_loop { Err(CacheError::Loop) } else { Ok(()) }
     }
 
-    /// What it did so far.
+    /// Status of the cache.
     pub fn status(&self) -> CacheStatus {
-        self.shared.counters.status(self.shared.store.size())
+        let (entries, bytes) = self.shared.store.size();
+        self.shared.counters.entries.set(entries);
+        self.shared.counters.kept_bytes.set(bytes);
+        self.shared.counters.snapshot()
     }
 
     /// Opens an HTTP endpoint with metrics and status.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
         let engine = Arc::clone(&self.shared.engine);
-        MetricsEndpoint::open(address, engine, |all, status| metrics::register(self, all, status))
+        MetricsEndpoint::open(address, engine, |all, status| status::register(self, all, status))
     }
 
-    /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the
-    /// answers that have begun end, and returns when the last connection is closed. Must run on a tokio
-    /// runtime, on which fetches go on until it ends.
+    /// Serves clients until `drain` becomes true or its sender is dropped; then accepts no more, and returns when
+    /// the last response is sent and its connection closed. Must run on a tokio runtime, on which fetches go on.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
         wirepath_net::serve("cache", listener, drain, |(stream, _)| {
-            let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
-                count(&self.shared.counters.refused);
+            let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
+                self.shared.counters.refused.increment();
                 reject(&stream);
                 return None;
             };
-            Some(Connection::new(stream, Arc::clone(&self.shared), place, for_connections.clone()).run())
+            Some(Connection::new(stream, Arc::clone(&self.shared), permit, for_connections.clone()).run())
         })
         .await;
     }

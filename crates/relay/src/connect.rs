@@ -9,9 +9,6 @@ use tokio::time::timeout;
 
 /// Tries one address after the other, within `limit`. Each gets an equal part of the time left, so that an
 /// unresponsive address leaves time for the others.
-///
-/// # Errors
-/// The error of the last address, or a timeout.
 pub(crate) async fn connect_to_any<A: Clone, C, F: Future<Output = io::Result<C>>>(
     addresses: &[A],
     limit: Duration,

@@ -6,14 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 
 use crate::address::{AddressError, authority, socket_path};
 use crate::{advice, loop_detection};
-
-/// Connections that may wait in the kernel to be accepted.
-const BACKLOG: i32 = 4096;
 
 /// TCP or Unix endpoint: `HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +87,6 @@ impl Endpoint {
     }
 
     /// Resolves the endpoint to at least one target. The resolver runs on a thread of its own.
-    ///
-    /// # Errors
-    /// Errors of the resolver.
     pub(crate) async fn resolve(&self) -> io::Result<Vec<Target>> {
         let EndpointKind::Tcp { host, port } = &self.0 else { return Ok(self.known().into_iter().collect()) };
         let found = tokio::net::lookup_host((host.as_str(), *port)).await?;
@@ -160,14 +153,7 @@ fn listen_on_any_address(port: u16) -> io::Result<TcpListener> {
 }
 
 fn listen_on_address(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
-    socket.set_reuse_address(true)?;
-    if address.ip() == Ipv6Addr::UNSPECIFIED {
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&address.into()).map_err(|error| advice::on_port(address.port(), error))?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    wirepath_net::bind(address).map_err(|error| advice::on_port(address.port(), error))
 }
 
 #[cfg(test)]

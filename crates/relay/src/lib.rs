@@ -22,7 +22,7 @@ pub use endpoint::Endpoint;
 pub use limits::TooManyConnections;
 pub use metrics::MetricsEndpoint;
 pub use proxy::{
-    BackendStatus, Balance, ConnectionCounts, HealthOptions, Proxy, ProxyError, ProxyOptions, ProxyStatus,
-    ProxyView,
+    BackendCounts, BackendStatus, Balance, HealthOptions, Outcome, Proxy, ProxyCounts, ProxyError,
+    ProxyOptions, ProxyStatus, ProxyView,
 };
 pub use streams::*;

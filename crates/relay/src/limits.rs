@@ -23,9 +23,6 @@ pub struct TooManyConnections {
 
 /// Raises the limit of open files and answers how many connections of `each` descriptors are possible beside
 /// so many engine threads: those `asked` for, or else at most `usual`.
-///
-/// # Errors
-/// More connections asked for than possible.
 pub(crate) fn connections(
     asked: Option<usize>,
     each: u64,

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use wirepath_engine::Engine;
@@ -51,13 +50,12 @@ impl MetricsEndpoint {
         let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot listen for metrics on {address}: {error}"))
         };
-        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
-        socket.set_nonblocking(true)?;
-        let address = socket.local_addr()?;
         let socket = {
             let _inside = runtime.enter();
-            TcpListener::from_std(socket)?
+            wirepath_net::bind(address).map_err(failed)?
         };
+        let address = socket.local_addr()?;
+        tracing::info!("metrics at http://{address}/metrics");
         let (drain, draining) = watch::channel(false);
         let serve = move || runtime.block_on(listener.serve(socket, endpoint, engine, draining));
         std::thread::Builder::new().name("metrics".to_owned()).spawn(serve)?;

@@ -10,7 +10,6 @@ mod connection;
 mod health;
 mod health_check;
 mod listener;
-mod metrics;
 mod peer;
 mod proxy_protocol;
 mod shutdown;
@@ -20,7 +19,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -31,12 +29,13 @@ use wirepath_engine::{Engine, EngineOptions};
 
 pub use balance::Balance;
 pub use health::HealthOptions;
-pub use status::{BackendStatus, ConnectionCounts, ProxyStatus};
+pub use status::{BackendCounts, BackendStatus, Outcome, ProxyCounts, ProxyStatus};
 
 use backend::Backend;
 use balance::Balancer;
 use connection::Shared;
 use listener::Listener;
+use status::ProxyCounters;
 
 use crate::endpoint::Endpoint;
 use crate::limits::{self, TooManyConnections};
@@ -79,24 +78,14 @@ pub struct ProxyOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Endpoint.
-        address: Endpoint,
-        /// Error of the system.
-        source: io::Error,
-    },
+    #[error("cannot listen on {0}: {1}")]
+    Listen(Endpoint, #[source] io::Error),
     /// A backend is one of the proxy's own listeners.
     #[error("backend {0} is a listener of this proxy; name the server behind it")]
     Loop(Endpoint),
     /// A backend cannot be resolved.
-    #[error("cannot resolve the backend {address}: {source}")]
-    Resolve {
-        /// Backend.
-        address: Endpoint,
-        /// Error of the resolver.
-        source: io::Error,
-    },
+    #[error("cannot resolve the backend {0}: {1}")]
+    Resolve(Endpoint, #[source] io::Error),
     /// The descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
@@ -111,35 +100,26 @@ pub struct Proxy {
     shared: Arc<Shared>,
     permits: Arc<Semaphore>,
     cut: watch::Sender<bool>,
-    view: ProxyView,
 }
 
 /// View of a proxy's status, for any thread, also after the proxy has ended.
 #[derive(Clone)]
-pub struct ProxyView {
-    shared: Arc<Shared>,
-    listening: Arc<[String]>,
-    draining: Arc<AtomicBool>,
-    begun: Instant,
-}
+pub struct ProxyView(Arc<Shared>);
 
 impl Proxy {
     /// Resolves the backends and listens; must be called on a tokio runtime, like `run`.
-    ///
-    /// # Errors
-    /// [`ProxyError`].
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
         let connections =
             limits::connections(options.max_connections, DESCRIPTORS, DEFAULT_CONNECTIONS, options.threads)?;
         let mut backends = Vec::new();
         for address in options.backends.clone() {
             let backend = Backend::new(address.clone(), options.health).await;
-            backends.push(Arc::new(backend.map_err(|source| ProxyError::Resolve { address, source })?));
+            backends.push(Arc::new(backend.map_err(|error| ProxyError::Resolve(address, error))?));
         }
         let mut listeners = Vec::new();
         for address in options.listen.clone() {
             let opened = Listener::open(&address).await;
-            listeners.extend(opened.map_err(|source| ProxyError::Listen { address, source })?);
+            listeners.extend(opened.map_err(|error| ProxyError::Listen(address, error))?);
         }
         let is_own = |backend: &&Arc<Backend>| listeners.iter().any(|listener| backend.is_at(listener));
         if let Some(own) = backends.iter().find(is_own) {
@@ -150,42 +130,35 @@ impl Proxy {
             backends,
             balancer: Mutex::new(Balancer::new(options.balance)),
             engine: Arc::new(engine(options.threads)?),
-            totals: status::Totals::default(),
+            counters: ProxyCounters::default(),
             cut: is_cut,
+            listening: listeners.iter().map(|listener| listener.name().to_owned()).collect(),
+            begun: Instant::now(),
             options,
         });
-        let view = ProxyView {
-            shared: Arc::clone(&shared),
-            listening: listeners.iter().map(|listener| listener.name().to_owned()).collect(),
-            draining: Arc::default(),
-            begun: Instant::now(),
-        };
-        Ok(Proxy { listeners, shared, permits: Arc::new(Semaphore::new(connections)), cut, view })
+        Ok(Proxy { listeners, shared, permits: Arc::new(Semaphore::new(connections)), cut })
     }
 
     /// Addresses of its listeners.
     pub fn listening(&self) -> &[String] {
-        &self.view.listening
+        &self.shared.listening
     }
 
     /// Opens an HTTP endpoint with metrics and status.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
         let engine = Arc::clone(&self.shared.engine);
-        MetricsEndpoint::open(address, engine, |all, status| metrics::register(&self.view, all, status))
+        MetricsEndpoint::open(address, engine, |all, status| status::register(&self.view(), all, status))
     }
 
     /// View of its status.
     pub fn view(&self) -> ProxyView {
-        self.view.clone()
+        ProxyView(Arc::clone(&self.shared))
     }
 
     /// Relays until `stop` completes, then drains: accepts no more connections and waits for the open ones.
     /// Answers whether all ended in time; the others are reset.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
-        let Proxy { listeners, shared, permits, cut, view } = self;
+        let Proxy { listeners, shared, permits, cut } = self;
         let ProxyOptions { health, connect_timeout, send_proxy, drain: limit, .. } = shared.options;
         let own: Arc<[SocketAddr]> = listeners.iter().filter_map(Listener::address).collect();
         let mut checks = JoinSet::new();
@@ -199,7 +172,7 @@ impl Proxy {
             serving.spawn(listener.serve(Arc::clone(&shared), Arc::clone(&permits), is_draining.clone()));
         }
         stop.await;
-        view.draining.store(true, Relaxed);
+        shared.counters.draining.set(1);
         _ = drain.send(true);
         let mut ended = async || while serving.join_next().await.is_some() {};
         let in_time = timeout(limit, ended()).await.is_ok();
@@ -214,17 +187,12 @@ impl Proxy {
 impl ProxyView {
     /// The status; reading it costs the engine threads nothing.
     pub fn status(&self) -> ProxyStatus {
-        let backends: Vec<BackendStatus> =
-            self.shared.backends.iter().map(|backend| backend.status()).collect();
+        let shared = &self.0;
         ProxyStatus {
-            schema: status::SCHEMA,
-            listening: self.listening.to_vec(),
-            draining: self.draining.load(Relaxed),
-            seconds: self.begun.elapsed().as_secs(),
-            connections: self.shared.totals.counts(),
-            bytes_to_backends: backends.iter().map(|backend| backend.bytes_to_backend).sum(),
-            bytes_to_clients: backends.iter().map(|backend| backend.bytes_to_client).sum(),
-            backends,
+            listening: shared.listening.clone(),
+            seconds: shared.begun.elapsed().as_secs(),
+            counts: shared.counters.snapshot(),
+            backends: shared.backends.iter().map(|backend| backend.status()).collect(),
         }
     }
 }

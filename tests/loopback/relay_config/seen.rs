@@ -182,7 +182,7 @@ fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
     let output = folder.output(&["--json", "/does/not/exist"])?;
     let error = String::from_utf8(output.stderr)?;
     ensure!(
-        output.status.code() == Some(1) && error.contains("the result cannot be written to /does/not/exist"),
+        output.status.code() == Some(1) && error.contains("cannot write the result to /does/not/exist"),
         "{error}"
     );
     ensure!(std::fs::read(folder.path("target"))? == b"older bytes", "the target was opened");

@@ -7,7 +7,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wirepath_assess::Progress;
 
 use crate::interrupt::Interrupt;
-use crate::table::paragraph;
 use crate::terminal;
 
 /// Parts that a bar is divided into.
@@ -90,7 +89,7 @@ impl Progress for Bar {
         let said = format!("wirepath: {text}");
         // In a log a line is a line.
         let said = if std::io::stderr().is_terminal() {
-            paragraph(&said, terminal::error_size().0)
+            terminal::error_output().paragraph(&said)
         } else {
             said + "\n"
         };
@@ -115,7 +114,7 @@ fn time_left(elapsed: Duration, share: f64) -> Option<Duration> {
 }
 
 fn style() -> ProgressStyle {
-    let letters = if terminal::speaks_utf8() { "█▉▊▋▌▍▎▏ " } else { "=> " };
+    let letters = if terminal::supports_utf8() { "█▉▊▋▌▍▎▏ " } else { "=> " };
     ProgressStyle::with_template("{prefix:10} {bar:24} {percent:>3}%  {wide_msg}")
         .expect("the template is well formed")
         .progress_chars(letters)

@@ -43,7 +43,7 @@ impl Compare {
             terminal::print(&(json + "\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let terminal = terminal::shown();
+        let terminal = terminal::output();
         let head =
             |letter, file, result| terminal.paragraph(&format!("{letter}: {}", described(file, result)));
         let mut text = head("A", &self.first, &first) + &head("B", &self.second, &second);

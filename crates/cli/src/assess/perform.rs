@@ -60,7 +60,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     // What took an hour is shown, whatever becomes of the file.
     let written = output.write(|| result.to_json().context("writing the result as JSON"));
     if !output.is_standard() {
-        terminal::print(&terminal::shown().document(&report::document(&result)))?;
+        terminal::print(&terminal::output().document(&report::document(&result)))?;
     }
     if let (Err(_), Err(cause)) = (&written, &outcome) {
         eprintln!("wirepath: {cause}"); // the error that follows is another one

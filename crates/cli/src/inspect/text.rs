@@ -1,37 +1,46 @@
-//! An inspection for people.
+//! Inspection as text.
 
 use comfy_table::CellAlignment;
 use wirepath_media::inspect::{PacketsPerTrain, Peak, PidReport, Report};
-use wirepath_media::ts::{Played, Programme, Stream, VideoFormat, Warnings};
+use wirepath_media::ts::{Played, Programme, Stream, VideoFormat};
+use wirepath_report::terminal::{Terminal, lines};
 
 use super::examine::{ImageFacts, Inspection};
 use super::json::share;
-use crate::format;
 use crate::plot::plot;
-use crate::table::{lines, new_table, section};
+use crate::{format, warnings};
 
-/// Over how long a peak is looked for.
+/// Blanks beside each column: few, for narrow terminals.
+const PADDING: (u16, u16) = (1, 0);
+
+/// Window of the peak rate.
 const PEAK_WINDOW_US: u64 = 1_000_000;
 
-/// How many random access points are listed.
+/// Maximum number of random access points that are listed.
 const STARTS_SHOWN: usize = 5;
 
-/// All of it, in lines of at most `width` columns where that is possible.
-pub(super) fn text(inspection: &Inspection, width: usize, utf8: bool) -> String {
+/// All of it, in lines that fit the terminal where that is possible.
+pub(super) fn text(inspection: &Inspection, terminal: Terminal) -> String {
     let report = &inspection.report;
     let warnings = &report.description.warnings;
-    let mut parts = vec![format!("{}\n{}", heading(inspection), overview(inspection, width, utf8))];
-    parts.push(programmes(report, width, utf8));
-    let title = if inspection.damage().is_empty() { "PIDs" } else { "PIDs, in the intact segments" };
-    parts.push(section(title, &pids(report, width, utf8)));
+    let mut parts = vec![format!("{}\n{}", heading(inspection), overview(inspection, terminal))];
+    parts.push(programmes(report, terminal));
+    let title = if inspection.damage().is_empty() { "PIDs" } else { "PIDs (intact segments only)" };
+    parts.push(section(title, &pids(report, terminal)));
     let caption = "Bit rate over time (h:mm:ss)";
-    parts.push(section(caption, &plot(&report.bit_rate, report.duration_us, width, utf8)));
-    parts.push(section("Warnings", &warnings_lines(warnings)));
+    let chart = plot(&report.bit_rate, report.duration_us, terminal.width, terminal.utf8);
+    parts.push(section(caption, &chart));
+    parts.push(section("Warnings", &warnings::lines("  ", "  and ", warnings)));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }
 
-/// The highest rate over a second, or all there is where it takes less.
+/// A part with its title; empty without content.
+fn section(title: &str, content: &str) -> String {
+    if content.is_empty() { String::new() } else { format!("{title}\n{content}") }
+}
+
+/// The highest rate over a second, or the mean of less.
 pub(super) fn peak(report: &Report) -> Option<Peak> {
     report.bit_rate.peak(PEAK_WINDOW_US).or_else(|| {
         let bits_per_second = report.mean_bits_per_second()?;
@@ -48,7 +57,7 @@ fn heading(inspection: &Inspection) -> String {
     }
 }
 
-fn overview(inspection: &Inspection, width: usize, utf8: bool) -> String {
+fn overview(inspection: &Inspection, terminal: Terminal) -> String {
     let report = &inspection.report;
     let recipe = inspection.recipe;
     let mut rows = vec![("duration", format::time(report.duration_us)), ("bit rate", rates(report))];
@@ -62,14 +71,14 @@ fn overview(inspection: &Inspection, width: usize, utf8: bool) -> String {
     rows.push(("trains", trains(report, recipe.burst_us)));
     rows.push(("random access", starts(report)));
     rows.extend(inspection.image.iter().flat_map(image_rows));
-    let mut table = new_table(width, utf8);
+    let mut table = terminal.grid();
     table.add_rows(rows.into_iter().map(|(what, value)| [what.to_owned(), value]));
-    lines(&mut table)
+    lines(&mut table, PADDING)
 }
 
 fn rates(report: &Report) -> String {
     let (Some(mean), Some(peak)) = (report.mean_bits_per_second(), peak(report)) else {
-        return "none: it takes no time".to_owned();
+        return "none: no duration".to_owned();
     };
     let seconds = peak.window_us as f64 / 1e6;
     let peak = format::bit_rate(peak.bits_per_second);
@@ -89,7 +98,7 @@ fn trains(report: &Report, burst_us: u32) -> String {
 fn starts(report: &Report) -> String {
     let starts = &report.starts_us;
     let mut text = match (starts.len(), report.mean_start_distance_us()) {
-        (0, _) => return "no points: playing can start everywhere".to_owned(),
+        (0, _) => return "none: playback can start anywhere".to_owned(),
         (1, _) => "1 point: ".to_owned(),
         (count, distance) => {
             let distance = distance.unwrap_or_default() as f64 / 1e6;
@@ -108,26 +117,26 @@ fn image_rows(image: &ImageFacts) -> Vec<(&'static str, String)> {
     let plan = &image.header.plan;
     let segments = format::counted(image.segments as u64, "segment", "segments");
     let state = match image.damage.len() {
-        0 => format!("yes: all checksums of header, table and {segments} are right"),
+        0 => format!("yes: checksums of header, table and {segments} match"),
         damaged => format!("NO: {damaged} of {segments} damaged"),
     };
     let identity = plan.identity;
     vec![
         ("intact", state),
         ("asset", format!("{} bytes, inode {} on device {}", identity.size, identity.inode, identity.device)),
-        ("asset changed", format::moment(identity.mtime_ns)),
+        ("asset modified", format::moment(identity.mtime_ns)),
         ("SSRC", format!("{:#010x}", plan.ssrc)),
         ("first packet", format!("sequence number {}, timestamp {}", plan.sequence, plan.timestamp)),
     ]
 }
 
-fn programmes(report: &Report, width: usize, utf8: bool) -> String {
+fn programmes(report: &Report, terminal: Terminal) -> String {
     let description = &report.description;
     if description.programmes.is_empty() {
         return section("Programmes", "  none announced\n");
     }
     let clock = description.played.and_then(|clock| clock.programme);
-    let mut table = new_table(width, utf8);
+    let mut table = terminal.grid();
     table.set_header(["number", "service", "PMT PID", "PCR PID", "played", "streams"]);
     table.add_rows(description.programmes.iter().map(|programme| {
         [
@@ -139,7 +148,7 @@ fn programmes(report: &Report, width: usize, utf8: bool) -> String {
             streams(programme, report),
         ]
     }));
-    section("Programmes", &lines(&mut table))
+    section("Programmes", &lines(&mut table, PADDING))
 }
 
 fn streams(programme: &Programme, report: &Report) -> String {
@@ -154,16 +163,16 @@ fn streams(programme: &Programme, report: &Report) -> String {
     programme.streams.iter().map(stream).collect::<Vec<_>>().join(", ")
 }
 
-fn pids(report: &Report, width: usize, utf8: bool) -> String {
-    let mut table = new_table(width, utf8);
-    table.set_header(["PID", "what", "language", "packets", "share", "bit rate", "errors"]);
+fn pids(report: &Report, terminal: Terminal) -> String {
+    let mut table = terminal.grid();
+    table.set_header(["PID", "content", "language", "packets", "share", "bit rate", "errors"]);
     table.add_rows(report.pids.iter().map(|pid| pid_row(pid, report)));
     for index in 3..=5 {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    lines(&mut table)
+    lines(&mut table, PADDING)
 }
 
 fn pid_row(pid: &PidReport, report: &Report) -> [String; 7] {
@@ -191,15 +200,7 @@ fn errors(pid: &PidReport) -> String {
     if found.is_empty() { "none".to_owned() } else { found.join(", ") }
 }
 
-fn warnings_lines(warnings: &Warnings) -> String {
-    let mut lines: String = warnings.first.iter().map(|warning| format!("  {warning}\n")).collect();
-    if warnings.omitted > 0 {
-        lines.push_str(&format!("  and {} more\n", format::count(warnings.omitted)));
-    }
-    lines
-}
-
-/// A PID as people write it: both ways.
+/// A PID in decimal and hexadecimal digits.
 fn pid_name(pid: u16) -> String {
     format!("{pid} ({pid:#x})")
 }

@@ -2,43 +2,58 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
 use wirepath_media::ts::Warnings;
 
 use crate::{format, warnings};
 
 /// File and the result of packing it.
+#[derive(Serialize)]
 pub(super) struct Outcome {
+    #[serde(serialize_with = "lossy")]
     pub(super) file: PathBuf,
-    pub(super) result: Result<Packed, NotPacked>,
+    #[serde(flatten)]
+    pub(super) result: PackResult,
+}
+
+/// Result of packing a file.
+#[derive(Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub(super) enum PackResult {
+    Packed(Packed),
+    /// The image existed before.
+    AlreadyPacked(Packed),
+    /// The file is not to be packed.
+    Skipped {
+        reason: String,
+    },
+    Failed {
+        reason: String,
+    },
 }
 
 /// Image of a file.
+#[derive(Serialize)]
 pub(super) struct Packed {
-    /// It existed before.
-    pub(super) already: bool,
+    #[serde(serialize_with = "lossy")]
     pub(super) image: PathBuf,
     pub(super) duration_us: u64,
     pub(super) packets: u64,
     pub(super) trains: u64,
     pub(super) image_bytes: u64,
     pub(super) seconds: f64,
+    #[serde(flatten, serialize_with = "listed")]
     pub(super) warnings: Warnings,
-}
-
-/// Reason for no image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotPacked {
-    /// The file is not to be packed.
-    Skipped(String),
-    /// Packing failed.
-    Failed(String),
 }
 
 impl Outcome {
     /// Line for standard output, if there is an image.
     pub(super) fn line(&self) -> Option<String> {
-        let packed = self.result.as_ref().ok()?;
+        let (packed, done) = match &self.result {
+            PackResult::Packed(packed) => (packed, format!("packed in {:.1} s", packed.seconds)),
+            PackResult::AlreadyPacked(packed) => (packed, "already packed".to_owned()),
+            PackResult::Skipped { .. } | PackResult::Failed { .. } => return None,
+        };
         let contents = format!(
             "{}, {} in {}, image of {}",
             format::time(packed.duration_us),
@@ -46,10 +61,6 @@ impl Outcome {
             format::counted(packed.trains, "train", "trains"),
             format::size(packed.image_bytes),
         );
-        let done = match packed.already {
-            true => "already packed".to_owned(),
-            false => format!("packed in {:.1} s", packed.seconds),
-        };
         Some(format!("{}: {contents}, {done}\n", format::name(&self.file)))
     }
 
@@ -57,53 +68,23 @@ impl Outcome {
     pub(super) fn remarks(&self) -> String {
         let name = format::name(&self.file);
         match &self.result {
-            Ok(packed) => warnings::lines(&name, &packed.warnings),
-            Err(NotPacked::Skipped(reason)) => format!("{name}: skipped: {reason}\n"),
-            Err(NotPacked::Failed(reason)) => format!("{name}: error: {reason}\n"),
-        }
-    }
-
-    /// One JSON object on one line.
-    pub(super) fn json(&self) -> String {
-        let mut object = Map::new();
-        object.insert("file".into(), text(&self.file));
-        match &self.result {
-            Ok(packed) => packed.describe(&mut object),
-            Err(NotPacked::Skipped(reason)) => {
-                object.insert("status".into(), "skipped".into());
-                object.insert("reason".into(), reason.as_str().into());
+            PackResult::Packed(packed) | PackResult::AlreadyPacked(packed) => {
+                warnings::lines(&format!("{name}: warning: "), &format!("{name}: "), &packed.warnings)
             }
-            Err(NotPacked::Failed(reason)) => {
-                object.insert("status".into(), "failed".into());
-                object.insert("reason".into(), reason.as_str().into());
-            }
-        }
-        format!("{}\n", Value::Object(object))
-    }
-}
-
-impl Packed {
-    fn describe(&self, object: &mut Map<String, Value>) {
-        let fields = json!({
-            "status": if self.already { "already_packed" } else { "packed" },
-            "image": text(&self.image),
-            "duration_us": self.duration_us,
-            "packets": self.packets,
-            "trains": self.trains,
-            "image_bytes": self.image_bytes,
-            "seconds": self.seconds,
-            "warnings": warnings::json(&self.warnings),
-            "warnings_omitted": self.warnings.omitted,
-        });
-        if let Value::Object(fields) = fields {
-            object.extend(fields);
+            PackResult::Skipped { reason } => format!("{name}: skipped: {reason}\n"),
+            PackResult::Failed { reason } => format!("{name}: error: {reason}\n"),
         }
     }
 }
 
 /// Path for JSON, which allows Unicode only.
-fn text(path: &Path) -> Value {
-    path.to_string_lossy().into_owned().into()
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+fn listed<S: Serializer>(warnings: &Warnings, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer
+        .collect_map([("warnings", warnings::json(warnings)), ("warnings_omitted", warnings.omitted.into())])
 }
 
 #[cfg(test)]
@@ -115,7 +96,6 @@ mod tests {
         let mut warnings = Warnings::default();
         warnings.push(Warning { offset: 188, kind: WarningKind::Truncated { bytes: 7 } });
         let packed = Packed {
-            already: false,
             image: "/cache/1-2-7x20000.wpi".into(),
             duration_us: 60_032_000,
             packets: 22_866,
@@ -124,7 +104,7 @@ mod tests {
             seconds: 0.44,
             warnings,
         };
-        Outcome { file: "clip.ts".into(), result: Ok(packed) }
+        Outcome { file: "clip.ts".into(), result: PackResult::Packed(packed) }
     }
 
     #[test]
@@ -139,15 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn json_is_one_object_on_one_line() {
-        let line = packed().json();
-        let object: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(line.matches('\n').count(), 1);
+    fn json_has_the_status_and_its_fields() {
+        let object = serde_json::to_value(packed()).unwrap();
         assert_eq!(object["status"], "packed");
         assert_eq!(object["warnings"][0]["offset"], 188);
-        let failed = Outcome { file: "x\n".into(), result: Err(NotPacked::Failed("no clock".into())) };
-        let object: Value = serde_json::from_str(&failed.json()).unwrap();
+        let failed = Outcome { file: "x\n".into(), result: PackResult::Failed { reason: "no clock".into() } };
+        let object = serde_json::to_value(&failed).unwrap();
         assert_eq!((&object["file"], &object["reason"]), (&"x\n".into(), &"no clock".into()));
+        assert_eq!(object["status"], "failed");
         assert_eq!(failed.line(), None);
     }
 }

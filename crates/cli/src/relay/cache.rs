@@ -12,8 +12,9 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use wirepath_engine::{BlockingPool, Engine, EngineOptions};
 use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{self, Cache, CacheStatus, Origin};
@@ -76,17 +77,14 @@ impl CacheOptions {
         let engine = Arc::new(Engine::start(options).context("cannot start the engine")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
         let begun = Instant::now();
-        let endpoint = showing.metrics.map(|address| cache.open_metrics(address)).transpose()?;
-        if let Some(endpoint) = &endpoint {
-            tracing::info!("metrics at http://{}/metrics", endpoint.address());
-        }
+        let _endpoint = showing.metrics.map(|address| cache.open_metrics(address)).transpose()?;
         let says_ready = !matches!(output, Output::Standard);
         let served = runtime.block_on(serve(&cache, addresses, listening.drain, says_ready));
         runtime.shutdown_timeout(CLEANUP_LIMIT);
         clean_up(engine.pool());
         let status = cache.status();
         let in_time = served?;
-        output.write(|| as_json(&status, begun.elapsed()))?;
+        output.write(|| Ok(format!("{:#}\n", report(&status, begun.elapsed()))))?;
         tracing::info!("{}", summary(&status));
         log.end();
         Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) })
@@ -113,7 +111,7 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         _ = signals.next() => return Ok(true),
     };
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    cache.listens_at(addresses)?;
+    cache.set_listeners(addresses)?;
     if says_ready {
         announce(&listeners)?;
     }
@@ -123,14 +121,12 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         let (cache, draining) = (cache.clone(), draining.clone());
         serving.spawn(async move { cache.serve(listener, draining).await });
     }
-    signals.next().await;
-    tracing::info!("draining");
-    drain.send_replace(true);
-    Ok(tokio::select! {
-        _ = serving.join_all() => true,
-        () = tokio::time::sleep(limit) => false,
-        _ = signals.next() => false,
-    })
+    let run = async |stopped: oneshot::Receiver<()>| {
+        drop(stopped.await);
+        drain.send_replace(true);
+        timeout(limit, serving.join_all()).await.is_ok()
+    };
+    Ok(signals.run_until_drained(run, || tracing::info!("draining")).await)
 }
 
 /// Prints the addresses of the listeners: the one line on standard output.
@@ -143,12 +139,11 @@ fn announce(listeners: &[TcpListener]) -> Result<()> {
 }
 
 /// Report with its schema.
-fn as_json(status: &CacheStatus, time: Duration) -> Result<String> {
-    let mut written = json!({ "schema": "wirepath-relay-cache/1", "seconds": time.as_micros() as f64 / 1e6 });
-    if let (Value::Object(written), Value::Object(status)) = (&mut written, serde_json::to_value(status)?) {
-        written.extend(status);
-    }
-    Ok(format!("{written:#}\n"))
+fn report(status: &CacheStatus, time: Duration) -> Value {
+    let mut report = json!(status);
+    report["schema"] = json!("wirepath-relay-cache/1");
+    report["seconds"] = json!(time.as_secs_f64());
+    report
 }
 
 /// Summary in one line.
@@ -161,10 +156,10 @@ fn summary(status: &CacheStatus) -> String {
         format::count(status.shared),
         format::count(status.passed),
         format::count(status.failed),
-        format::size(status.bytes_from_cache),
-        format::size(status.bytes_from_origin),
+        format::size(status.from_cache_bytes),
+        format::size(status.from_origin_bytes),
         format::counted(status.entries, "entry", "entries"),
-        format::size(status.bytes_kept),
+        format::size(status.kept_bytes),
     )
 }
 

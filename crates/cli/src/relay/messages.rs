@@ -101,7 +101,7 @@ fn summary(status: &StreamStatus, time: Duration) -> String {
         text += &format!(", {} of processor time", format::time(time.as_micros() as u64));
     }
     if !status.ended_outputs.is_empty() {
-        let names = status.ended_outputs.iter().map(|output| output.name.as_str());
+        let names = status.ended_outputs.iter().map(|ended| ended.name.as_str());
         text += &format!(", without {}", names.collect::<Vec<_>>().join(", "));
     }
     text += &counts(status);
@@ -118,7 +118,7 @@ fn summary(status: &StreamStatus, time: Duration) -> String {
 /// Counts of errors, each with words for one and for several.
 fn counts(status: &StreamStatus) -> String {
     let open = status.outputs.iter().map(|output| output.icmp_errors);
-    let ended = status.ended_outputs.iter().map(|output| output.icmp_errors);
+    let ended = status.ended_outputs.iter().map(|ended| ended.icmp_errors);
     let merge = status.merge.unwrap_or_default();
     let counts = [
         (

@@ -1,86 +1,47 @@
 //! Options of each mode of `wirepath relay`. An option that the mode would ignore is refused: a user who asks
 //! for a seal must not get an open stream.
 
-use clap::Arg;
+use clap::{Arg, Args, Command, Id};
+
+use super::cache::CacheOptions;
+use super::proxy::ProxyOptions;
+use super::stream_options::StreamOptions;
+use super::{Listening, Showing};
 
 /// Mode of `wirepath relay`.
 struct Mode {
     /// Options that select this mode.
     selectors: &'static [&'static str],
-    /// Further options of this mode.
-    options: &'static [&'static str],
+    /// All options of this mode, by the names of their fields.
+    options: Vec<Id>,
 }
 
-/// All modes, with options by the names of their fields.
-const MODES: [Mode; 3] = [
-    // Streams.
-    Mode {
-        selectors: &["inputs", "config"],
-        options: &[
-            "outputs",
-            "framing",
-            "order",
-            "pattern",
-            "handlers",
-            "when_full",
-            "class",
-            "rate",
-            "check",
-            "threads",
-            "metrics",
-            "json",
-        ],
-    },
-    // A TCP proxy.
-    Mode {
-        selectors: &["to"],
-        options: &[
-            "addresses",
-            "drain",
-            "threads",
-            "balance",
-            "connect_timeout",
-            "idle_timeout",
-            "max_connections",
-            "health_interval",
-            "rise",
-            "fall",
-            "send_proxy",
-            "accept_proxy",
-            "metrics",
-            "json",
-        ],
-    },
-    // An HTTP cache.
-    Mode {
-        selectors: &["cache"],
-        options: &[
-            "addresses",
-            "drain",
-            "threads",
-            "origin",
-            "cache_size",
-            "origin_timeout",
-            "client_timeout",
-            "max_clients",
-            "metrics",
-            "json",
-        ],
-    },
-];
+/// Streams, the TCP proxy, the HTTP cache.
+fn modes() -> [Mode; 3] {
+    let with = |own: Vec<Id>, more: Vec<Id>| [own, more, ids::<Showing>()].concat();
+    let of_streams = ["config", "check", "threads"].map(Id::from).to_vec();
+    [
+        Mode { selectors: &["inputs", "config"], options: with(ids::<StreamOptions>(), of_streams) },
+        Mode { selectors: &["to"], options: with(ids::<ProxyOptions>(), ids::<Listening>()) },
+        Mode { selectors: &["cache"], options: with(ids::<CacheOptions>(), ids::<Listening>()) },
+    ]
+}
+
+fn ids<A: Args>() -> Vec<Id> {
+    A::augment_args(Command::new("")).get_arguments().map(|option| option.get_id().clone()).collect()
+}
 
 /// Makes an option conflict with the selectors of all modes that it does not belong to. `requires` would not
 /// do: clap drops requirements that another option conflicts with.
 pub(super) fn keep_apart(option: Arg) -> Arg {
     let id = option.get_id().clone();
-    let others = MODES.iter().filter(|mode| !mode.selectors.iter().chain(mode.options).any(|own| id == *own));
+    let others = modes().into_iter().filter(|mode| !mode.options.contains(&id));
     option.conflicts_with_all(others.flat_map(|mode| mode.selectors))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::error::ErrorKind;
-    use clap::{Args, Command};
 
     use super::super::Relay;
     use super::*;
@@ -99,20 +60,18 @@ mod tests {
         let command = Relay::augment_args(Command::new("relay"));
         for option in command.get_arguments() {
             let (id, long) = (option.get_id().as_str(), option.get_long().unwrap());
-            let homes = MODES
-                .iter()
-                .filter(|mode| mode.selectors.contains(&id) || mode.options.contains(&id))
-                .count();
-            assert!(homes > 0, "--{long} belongs to no mode: add it to the table");
+            let modes = modes();
+            let is_in = |mode: &Mode| mode.options.iter().any(|own| own == id);
+            assert!(modes.iter().any(is_in), "--{long} belongs to no mode: add it to the table");
             for (selector, arguments) in
                 COMPLETE.iter().filter(|(_, complete)| !complete.contains(&&*format!("--{long}")))
             {
-                let mode = MODES.iter().find(|mode| mode.selectors.contains(&id_of(&command, selector)));
+                let mode = modes.iter().find(|mode| mode.selectors.contains(&id_of(&command, selector)));
                 let mode = mode.expect("every mode is in the table");
                 let words = ["relay"].iter().chain(*arguments).map(|word| word.to_string());
                 let words = words.chain(given(option));
                 let result = command.clone().try_get_matches_from(words);
-                let belongs = mode.options.contains(&id) || mode.selectors.contains(&id);
+                let belongs = is_in(mode);
                 match result {
                     Ok(_) => assert!(belongs, "--{long} is ignored beside {selector}"),
                     // For example a handler beside --config, which lacks --in.

@@ -84,7 +84,7 @@ impl ProxyOptions {
                 return Ok(ExitCode::SUCCESS);
             };
             tracing::info!("{}", summary(&status));
-            output.write(|| Ok(format!("{}\n", serde_json::to_string_pretty(&status)?)))?;
+            output.write(|| Ok(format!("{:#}\n", status.json())))?;
             Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) })
         });
         log.end();
@@ -136,10 +136,7 @@ async fn relay(
         proxy = Proxy::start(options) => proxy?,
         _ = signals.next() => return Ok(None),
     };
-    let endpoint = metrics.map(|address| proxy.open_metrics(address)).transpose()?;
-    if let Some(endpoint) = &endpoint {
-        tracing::info!("metrics at http://{}/metrics", endpoint.address());
-    }
+    let _endpoint = metrics.map(|address| proxy.open_metrics(address)).transpose()?;
     if says_ready {
         let addresses: Vec<String> =
             proxy.listening().iter().map(|address| format!(" listen={address}")).collect();
@@ -147,47 +144,32 @@ async fn relay(
     }
     let losses = tokio::spawn(log.losses().report());
     let view = proxy.view();
-    let (drain, draining) = tokio::sync::oneshot::channel::<()>();
-    let drained = proxy.run(async move { _ = draining.await });
-    tokio::pin!(drained);
-    let mut drain = Some(drain);
-    let in_time = loop {
-        tokio::select! {
-            in_time = &mut drained => break in_time,
-            _ = signals.next() => match drain.take() {
-                Some(first) => {
-                    let open = view.status().connections.open;
-                    tracing::info!("draining {}", format::counted(open, "connection", "connections"));
-                    drop(first);
-                }
-                None => break false, // the second
-            },
-        }
+    let on_signal = || {
+        let open = view.status().counts.connections;
+        tracing::info!("draining {}", format::counted(open, "connection", "connections"));
     };
+    let run = |stopped| proxy.run(async { drop(stopped.await) });
+    let in_time = signals.run_until_drained(run, on_signal).await;
     losses.abort();
     Ok(Some((view.status().at_end(), in_time)))
 }
 
 /// Summary in one line.
 fn summary(status: &ProxyStatus) -> String {
-    let connections = &status.connections;
+    let (to_backends, to_clients) = status.bytes();
     let mut words = format!(
         "{}, {} to backends, {} to clients in {}",
-        format::counted(connections.total, "connection", "connections"),
-        format::size(status.bytes_to_backends),
-        format::size(status.bytes_to_clients),
+        format::counted(status.counts.accepted, "connection", "connections"),
+        format::size(to_backends),
+        format::size(to_clients),
         format::clock(status.seconds)
     );
-    for (count, what) in [
-        (connections.aborted, "aborted"),
-        (connections.timed_out, "timed out"),
-        (connections.refused, "refused"),
-        (connections.malformed, "malformed"),
-        (connections.failed, "failed"),
-        (connections.cut, "reset at the end"),
-    ] {
-        if count > 0 {
-            words += &format!(", {} {what}", format::count(count));
+    for (outcome, count) in status.counts.ended.named() {
+        match outcome {
+            _ if count == 0 => {}
+            "finished" => {}
+            "cut" => words += &format!(", {} reset at the end", format::count(count)),
+            _ => words += &format!(", {} {}", format::count(count), outcome.replace('_', " ")),
         }
     }
     words

@@ -53,7 +53,7 @@ impl Observer for StatusTable {
     fn sample(&mut self, streams: &[StreamSnapshot]) {
         if self.is_terminal {
             let (width, height) = terminal::error_size();
-            let table = rows::render(streams, width, height, terminal::speaks_utf8());
+            let table = rows::render(streams, width, height, terminal::supports_utf8());
             let previous = std::mem::take(&mut self.drawn);
             self.draw(&previous, "", table);
         }

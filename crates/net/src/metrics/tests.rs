@@ -50,12 +50,8 @@ fn text_for_prometheus() {
 /// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 #[test]
 fn rows_are_told_apart_by_their_labels_whatever_is_in_them() {
-    struct Sheep {
-        name: &'static str,
-        legs: u64,
-    }
-    const SHEEP: &[Metric<Sheep>] = &[
-        Metric::new("legs", "Legs", |sheep| Value::Gauge(sheep.legs)),
+    const SHEEP: &[Metric<u64>] = &[
+        Metric::new("legs", "Legs", |legs| Value::Gauge(*legs)),
         Metric::new("wool_bytes", "Wool", |_| Value::Counter(7)),
         Metric::new("slept_seconds", "Sleep", |_| Value::Sum(1.5)),
         Metric::new("sounds", "Sounds by what they were", |_| {
@@ -64,8 +60,8 @@ fn rows_are_told_apart_by_their_labels_whatever_is_in_them() {
     ];
     let text_of = |names: &'static [(&'static str, u64)]| {
         let mut metrics = Metrics::default();
-        let rows = || names.iter().map(|&(name, legs)| Sheep { name, legs }).collect();
-        metrics.register_rows("sheep", SHEEP, |sheep| vec![("name", sheep.name.to_owned())], rows);
+        let rows = || names.iter().map(|&(name, legs)| (vec![("name", name.to_owned())], legs)).collect();
+        metrics.register_rows("sheep", SHEEP, rows);
         assert_eq!(metrics.json(), json!({}));
         metrics.text()
     };

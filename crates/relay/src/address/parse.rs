@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
+
 use super::query::Query;
 use super::{Existing, Kind, Udp};
 use crate::advice::{MAX_SOCKET_PATH, too_long};
@@ -12,9 +14,6 @@ const KINDS: &str =
     "tcp://HOST:PORT, tcp://HOST:PORT?listen, udp://HOST:PORT, udp://@:PORT, unix:PATH, file:PATH or -";
 
 /// Parses an address.
-///
-/// # Errors
-/// What is wrong with it, and what is expected.
 pub(super) fn parse(text: &str) -> Result<Kind, String> {
     if text == "-" {
         return Ok(Kind::Standard);
@@ -51,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Kind, String> {
                 port,
                 interface: query.value("iface")?,
                 ttl: query.number("ttl", 255)?.map(|ttl| ttl as u32),
-                packet_bytes: query.number("packet", 65_507)?.map(|bytes| bytes as usize),
+                packet_bytes: query.number("packet", MAXIMUM_PAYLOAD as u64)?.map(|bytes| bytes as usize),
             };
             // A name is checked when it is resolved.
             match udp.host.parse::<IpAddr>() {

@@ -1,4 +1,4 @@
-//! The store, for tasks: what may wait for storage is done on other threads, and so are files closed.
+//! Access to the store from tasks: other threads wait for storage and close files.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,10 @@ use super::answer::Served;
 use super::entry::Entry;
 use super::fetches::Outdated;
 use super::head::Refusal;
-use super::store::{Kept, Store};
+use super::store::{Store, StoredEntry};
 
 impl Shared {
-    /// Does something with the store.
+    /// Runs `act` where it may wait for storage.
     pub(super) async fn with_store<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Arc<Store>) -> io::Result<T> + Send + 'static,
@@ -25,16 +25,14 @@ impl Shared {
         tokio::task::spawn_blocking(move || act(&store)).await.map_err(io::Error::other).flatten()
     }
 
-    /// An entry with its body, if that is what it was; else the entry is gone.
-    ///
-    /// # Errors
-    /// That it cannot be read now, as for want of descriptors; the entry stays.
-    pub(super) async fn open(&self, kept: &Arc<Kept>) -> Result<Option<Served>, Refusal> {
+    /// Opens the body of an entry; a damaged entry is removed. One that cannot be read now, as for want of
+    /// descriptors, stays and is an error.
+    pub(super) async fn open(&self, kept: &Arc<StoredEntry>) -> Result<Option<Served>, Refusal> {
         let kept = Arc::clone(kept);
         let entry = Arc::clone(&kept.entry);
         let opened = self.with_store(move |store| store.open_body(&kept)).await.map_err(|error| {
-            tracing::warn!(url = entry.url, %error, "an entry of the cache cannot be read now; it stays");
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "what the cache has of this cannot be read now")
+            tracing::warn!(url = entry.url, %error, "cannot read a cache entry; keeping it");
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "cannot read the cache entry; try again later")
         })?;
         Ok(opened.map(|file| self.served(&entry, Arc::new(file), None)))
     }
@@ -44,24 +42,24 @@ impl Shared {
         &self,
         entry: &Arc<Entry>,
         file: Arc<File>,
-        growth: Option<Arc<WriteProgress>>,
+        progress: Option<Arc<WriteProgress>>,
     ) -> Served {
         let file = Arc::new(DropOnPool::new(file, self.engine.pool()));
-        Served { entry: Arc::clone(entry), file, growth }
+        Served { entry: Arc::clone(entry), file, progress }
     }
 
-    /// Drops the entry of a URL, and what is being fetched of it.
-    pub(super) async fn forget(&self, key: &Arc<str>) {
+    /// Removes the entry of a URL; a running fetch of it will not be stored.
+    pub(super) async fn invalidate(&self, key: &Arc<str>) {
         let key = Arc::clone(key);
         let fetch = self.fetches.take(&key);
         let removed = self.with_store(move |store| {
-            // Before the entry goes, for it could be put in its place.
+            // Before the entry is removed: the fetch could put its own in its place.
             fetch.iter().for_each(Outdated::set);
             store.remove(&key);
             Ok(())
         });
         if let Err(error) = removed.await {
-            tracing::error!(%error, "removing an entry failed");
+            tracing::error!(%error, "cannot remove an entry of the cache");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers to clients: heads, and which parts of a body follow.
+//! Responses to clients: heads, and the parts of a body that follow.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use wirepath_http::{
 use wirepath_streams::{self as streams, WriteProgress};
 
 use super::entry::Entry;
-use super::head::{self, ClientRequest, OriginResponse, Refusal};
+use super::head::{self, ClientRequest, OriginResponse};
 
 /// RFC 9211.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// What a 304 has of the fields of the answer that it stands for (RFC 9110 section 15.4.5).
-const OF_NOT_MODIFIED: &[HeaderName] = &[
+/// Fields of a 304 (RFC 9110 section 15.4.5).
+const NOT_MODIFIED_FIELDS: &[HeaderName] = &[
     header::CACHE_CONTROL,
     header::CONTENT_LOCATION,
     header::DATE,
@@ -35,7 +35,8 @@ const OF_NOT_MODIFIED: &[HeaderName] = &[
 pub(super) struct Served {
     pub(super) entry: Arc<Entry>,
     pub(super) file: Arc<DropOnPool<Arc<File>>>,
-    pub(super) growth: Option<Arc<WriteProgress>>,
+    /// Progress of a body that grows.
+    pub(super) progress: Option<Arc<WriteProgress>>,
 }
 
 /// A head, and the parts of a body.
@@ -45,20 +46,20 @@ pub(super) struct Answer {
     pub(super) parts: Vec<streams::ObjectPart>,
 }
 
-/// How an answer came about, as `Cache-Status` says it.
+/// Source of a response, for `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// From the cache.
     Hit,
-    /// From the cache, though not fresh: the origin failed.
+    /// A stale entry, because the origin failed.
     Stale,
-    /// The origin said that what is kept is still good.
+    /// An entry that the origin confirmed.
     Revalidated,
-    /// Fetched, and kept.
+    /// Fetched and stored.
     Miss,
-    /// Fetched for another request, and kept.
+    /// Fetched for another request and stored.
     Shared,
-    /// Passed through, for this reason.
+    /// Passed on, for this reason.
     Passed(&'static str),
 }
 
@@ -77,13 +78,12 @@ impl Source {
 }
 
 impl Served {
-    /// Returns whether all of the body is there.
+    /// Returns whether the body is complete.
     pub(super) fn is_whole(&self) -> bool {
-        self.growth.as_ref().is_none_or(|growth| growth.bytes() == self.entry.bytes)
+        self.progress.as_ref().is_none_or(|progress| progress.bytes() == self.entry.bytes)
     }
 
-    /// The answer to a GET or HEAD request, whose conditions and ranges are ours to answer; `boundary` is a
-    /// random number.
+    /// Response to a GET or HEAD request, with its conditions and ranges; `boundary` is a random number.
     pub(super) fn answer(
         &self,
         request: &ClientRequest,
@@ -99,7 +99,7 @@ impl Served {
         fields.append(CACHE_STATUS, source.field(entry.time_to_live(now).as_secs()));
         if is_ok && conditions.verdict(tag.as_ref(), modified_s) == Verdict::NotModified {
             let kept = |name: &HeaderName| {
-                OF_NOT_MODIFIED.contains(name) || *name == header::AGE || *name == CACHE_STATUS
+                NOT_MODIFIED_FIELDS.contains(name) || *name == header::AGE || *name == CACHE_STATUS
             };
             let fields = fields.iter().filter(|(name, _)| kept(name));
             let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -121,7 +121,7 @@ impl Served {
         self.of(selected, fields, request)
     }
 
-    /// The entry's fields with what a selection of its bytes changes.
+    /// Response with a selection of the entry's bytes, which changes some fields.
     fn of(&self, selected: Response, mut fields: HeaderMap, request: &ClientRequest) -> Answer {
         let status = if selected.status == StatusCode::OK { self.entry.status } else { selected.status };
         let is_error = selected.status == StatusCode::RANGE_NOT_SATISFIABLE;
@@ -131,7 +131,7 @@ impl Served {
                 .for_each(|name| drop(fields.remove(name)));
         }
         for (name, value) in &selected.headers {
-            // The entry's own type is its own business; that of parts and errors is not.
+            // The entry has a type of its own, unless this is of parts or an error.
             let is_changed = *name == header::CONTENT_RANGE
                 || *name == header::ACCEPT_RANGES && self.entry.status == StatusCode::OK
                 || *name == header::CONTENT_TYPE
@@ -147,20 +147,20 @@ impl Served {
 
     fn part(&self, part: BodyPart) -> streams::ObjectPart {
         let file = Arc::clone(&**self.file);
-        match (part, &self.growth) {
+        match (part, &self.progress) {
             (BodyPart::Bytes(bytes), _) => streams::ObjectPart::Bytes(bytes.into()),
             (BodyPart::Extent(extent), None) => {
                 streams::ObjectPart::Extent { file, range: extent.offset..extent.end() }
             }
-            (BodyPart::Extent(extent), Some(growth)) => {
-                let growth = Arc::clone(growth);
-                streams::ObjectPart::Following { file, range: extent.offset..extent.end(), progress: growth }
+            (BodyPart::Extent(extent), Some(progress)) => {
+                let progress = Arc::clone(progress);
+                streams::ObjectPart::Following { file, range: extent.offset..extent.end(), progress }
             }
         }
     }
 }
 
-/// The head of an answer that is passed through.
+/// Head of a response that is passed on.
 pub(super) fn passed(response: &OriginResponse, request: &ClientRequest, why: &'static str) -> Vec<u8> {
     let mut fields = response.fields.clone();
     fields.append(CACHE_STATUS, Source::Passed(why).field(0));
@@ -168,34 +168,6 @@ pub(super) fn passed(response: &OriginResponse, request: &ClientRequest, why: &'
         fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     finish(response.status, fields, request, None)
-}
-
-/// An answer of ours that says in a sentence what is wrong.
-pub(super) fn refusal(
-    refusal: &Refusal,
-    is_head: bool,
-    version: Version,
-    keep_alive: bool,
-    now_s: u64,
-) -> Vec<u8> {
-    own(Response::error(refusal.status, &refusal.words), is_head, version, keep_alive, now_s)
-}
-
-/// An answer of ours.
-pub(super) fn own(
-    response: Response,
-    is_head: bool,
-    version: Version,
-    keep_alive: bool,
-    now_s: u64,
-) -> Vec<u8> {
-    let mut head = response.head(version, keep_alive, now_s);
-    for part in response.body.into_iter().filter(|_| !is_head) {
-        if let BodyPart::Bytes(bytes) = part {
-            head.extend_from_slice(&bytes);
-        }
-    }
-    head
 }
 
 fn finish(
@@ -218,7 +190,7 @@ fn finish(
     write_head(&status_line(status), &fields)
 }
 
-/// The conditions that a cache may judge (RFC 9111 section 4.3.2).
+/// Conditions that a cache may evaluate (RFC 9111 section 4.3.2).
 fn conditions(fields: &HeaderMap) -> Conditions {
     Conditions::of(fields).without_preconditions()
 }
@@ -247,7 +219,7 @@ mod tests {
         let entry = Arc::new(Entry::new("http://o/", &HeaderMap::new(), &response, now()).unwrap());
         let pool = BlockingPool::start("closer", 1, Priority::Normal).unwrap();
         let file = Arc::new(DropOnPool::new(Arc::new(tempfile::tempfile().unwrap()), &pool));
-        let served = Served { entry, file, growth: None };
+        let served = Served { entry, file, progress: None };
         let request = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
         let request = ClientRequest::read(request.as_bytes()).unwrap();
         let answer = served.answer(&request, Source::Hit, now() + Duration::from_secs(10), 7);

@@ -1,43 +1,42 @@
-//! One client: heads in, answers out, one after the other.
+//! Connection of a client: request heads in, responses out, one after the other.
 
 use std::io;
 use std::sync::Arc;
 
-use http::Version;
+use http::{Method, Version};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use wirepath_http::Response;
 use wirepath_net::http::{self as client, Timeouts, now_s};
 use wirepath_streams::{Object, Stream, StreamProgress};
 
 use super::Shared;
-use super::answer;
-use super::flow::{Flow, Moved, Patience};
 use super::head::{ClientRequest, Refusal};
-use super::status::count;
+use super::transfer::{StallLimits, Transfer, TransferResult};
 
 pub(super) struct Connection {
     pub(super) client: client::Connection,
     pub(super) shared: Arc<Shared>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Connection {
     pub(super) fn new(
         stream: TcpStream,
         shared: Arc<Shared>,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         drain: watch::Receiver<bool>,
     ) -> Connection {
-        count(&shared.counters.connections);
+        shared.counters.connections.increment();
         let timeouts =
             Timeouts { write: shared.client_limit, body: shared.client_limit, ..Timeouts::default() };
         let client = client::Connection::new(stream, timeouts, drain);
-        Connection { client, shared, _place: place }
+        Connection { client, shared, _permit: permit }
     }
 
     pub(super) async fn run(mut self) {
         if let Err(error) = self.exchanges().await {
-            tracing::debug!(%error, "a client's connection broke");
+            tracing::debug!(%error, "client connection broke");
         }
     }
 
@@ -50,12 +49,12 @@ impl Connection {
                     }
                 }
                 Ok(Err(refusal)) => {
-                    self.turn_down(&refusal).await?;
+                    self.reject(&refusal).await?;
                     break;
                 }
                 Err(end) => {
                     let Some((status, words)) = end.answer() else { return Ok(()) };
-                    self.turn_down(&Refusal::new(status, words)).await?;
+                    self.reject(&Refusal::new(status, words)).await?;
                     break;
                 }
             }
@@ -63,35 +62,40 @@ impl Connection {
         self.client.linger().await
     }
 
-    /// Says what is wrong with what came, after which nothing that comes can be understood.
-    async fn turn_down(&mut self, refusal: &Refusal) -> io::Result<()> {
-        self.client.write(&answer::refusal(refusal, false, Version::HTTP_11, false, now_s())).await
+    /// Answers a request that cannot be parsed; what follows on the connection cannot be, either.
+    async fn reject(&mut self, refusal: &Refusal) -> io::Result<()> {
+        let response = Response::error(refusal.status, &refusal.words);
+        self.client.write(&response.into_bytes(Version::HTTP_11, false, now_s())).await
     }
 
-    /// Says why a request is not answered as it wishes; answers whether the connection stays.
+    /// Answers a request that failed; says whether the connection stays.
     pub(super) async fn refuse(&mut self, refusal: &Refusal, request: &ClientRequest) -> io::Result<bool> {
-        let is_head = request.method == http::Method::HEAD;
-        let answer = answer::refusal(refusal, is_head, request.version, request.keep_alive, now_s());
-        self.client.write(&answer).await.map(|()| request.keep_alive)
+        self.shared.counters.failed.increment();
+        let response = Response::error(refusal.status, &refusal.words);
+        let bytes = match request.method {
+            Method::HEAD => response.head(request.version, request.keep_alive, now_s()),
+            _ => response.into_bytes(request.version, request.keep_alive, now_s()),
+        };
+        self.client.write(&bytes).await.map(|()| request.keep_alive)
     }
 
-    /// Has the engine move a stream to this connection; `build` gets it as an object. While the one `beside`
-    /// it moves, it may wait.
+    /// Runs a stream to this connection, which `build` gets as an object. It may pause while the one `beside`
+    /// it moves.
     pub(super) async fn relay(
         &mut self,
-        patience: Patience,
+        limits: StallLimits,
         build: impl FnOnce(Object) -> io::Result<Stream>,
         beside: Option<&StreamProgress>,
-    ) -> io::Result<Moved> {
+    ) -> io::Result<TransferResult> {
         let (stream, socket) = self.client.lend()?;
         let relayed = build(Object::stream("the client", socket)?)?;
-        let moved = Flow::start(&self.shared.engine, relayed).end(patience, beside).await;
+        let moved = Transfer::start(&self.shared.engine, relayed).end(limits, beside).await;
         self.client.take_back(stream)?;
         Ok(moved)
     }
 
-    /// Waits for something unless the client leaves, for whom it is.
-    pub(super) async fn unless_gone<T>(&self, wanted: impl Future<Output = T>) -> io::Result<T> {
+    /// Waits for something for the client, unless that leaves.
+    pub(super) async fn or_client_gone<T>(&self, wanted: impl Future<Output = T>) -> io::Result<T> {
         tokio::select! {
             biased;
             done = wanted => Ok(done),

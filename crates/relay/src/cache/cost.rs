@@ -1,22 +1,22 @@
-//! What an entry takes on disk and in memory.
+//! Cost of an entry on disk and in memory.
 
 use super::entry::Entry;
 use super::folder::body_name;
 
-/// What files are counted in, and the names of an entry's two.
+/// Unit of space: for each file, and for the names of an entry's two files.
 pub(super) const BLOCK: u64 = 4096;
 
-/// Memory of an entry besides its text, and of each field: it is in the entry and in what judges it, in
-/// tables that are half empty.
+/// Memory of an entry besides its text, and of each field: both the entry and its policy have them, in tables
+/// that are half empty.
 const ENTRY_MEMORY: u64 = 2048;
 const FIELD_MEMORY: u64 = 256;
 
-/// What entries take, or may take.
+/// Cost of entries, or a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// On disk.
+    /// Bytes on disk.
     pub(super) bytes: u64,
-    /// In memory.
+    /// Bytes in memory.
     pub(super) memory: u64,
 }
 
@@ -30,7 +30,7 @@ impl Cost {
         }
     }
 
-    /// What this is, if of a body of `whole_bytes` only so many are there.
+    /// Cost with only `bytes` of a body of `whole_bytes`.
     pub(super) fn with_less_body(self, whole_bytes: u64, bytes: u64) -> Cost {
         let others = self.bytes.saturating_sub(blocks(whole_bytes));
         Cost { bytes: others.saturating_add(blocks(bytes)), ..self }
@@ -63,6 +63,5 @@ fn blocks(bytes: u64) -> u64 {
 /// Length of an entry's record, whatever the number of its body.
 pub(super) fn record_bytes(entry: &Entry, key: &str) -> u64 {
     let record = entry.record(&body_name(key, u64::MAX), u64::MAX);
-    // What cannot be written is too long.
     serde_json::to_vec(&record).map_or(u64::MAX, |text| text.len() as u64)
 }

@@ -1,4 +1,4 @@
-//! One kept answer: its head, how it may be used (RFC 9111), and how it is written down.
+//! Entry of a cache: the head of a stored response, its use (RFC 9111), and its record on disk.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,51 +10,49 @@ use wirepath_http::fields::joined;
 use wirepath_http::http_date;
 
 use super::head::{OriginResponse, fold};
-use super::rules::{self, can_be_judged, forbids_stale, get, is_for_all};
+use super::rules::{self, forbids_stale, get_request, is_for_all, is_readable};
 
-/// What a record says it is. Another version is another word here, and its entries are dropped.
+/// Schema of records. Those of another one are removed.
 const SCHEMA: &str = "wirepath-cache/1";
 
-/// What a 304 does not change: the body is the old one (RFC 9111 section 3.2).
-const OF_THE_BODY: &[HeaderName] =
+/// Fields of the body, which a 304 does not change (RFC 9111 section 3.2).
+const BODY_FIELDS: &[HeaderName] =
     &[header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_RANGE, header::CONTENT_TYPE];
 
-/// An answer to GET that is kept, or is about to be.
+/// Response to GET that is stored, or is about to be.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) url: String,
     pub(super) status: StatusCode,
-    /// As they came, but for the length.
+    /// Fields as they came, but for the length.
     pub(super) fields: HeaderMap,
     pub(super) bytes: u64,
-    /// The request's fields that `Vary` names.
+    /// Fields of the request that `Vary` names.
     varying: HeaderMap,
     received: SystemTime,
     policy: CachePolicy,
 }
 
-/// What an entry is to a request.
+/// Use of an entry for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// The answer.
+    /// Its response.
     Fresh,
-    /// The answer if the origin says that it still is.
+    /// Its response, if the origin confirms it.
     Stale,
-    /// The answer to another request for the same URL.
+    /// Response to another request for the same URL.
     Other,
 }
 
 impl Entry {
-    /// What an answer to GET with these fields becomes, if it may be kept by a cache that many share, and is
-    /// of use later.
+    /// Entry of the response to GET with these fields, if a shared cache may store it and can use it later.
     pub(super) fn new(
         url: &str,
         request: &HeaderMap,
         response: &OriginResponse,
         now: SystemTime,
     ) -> Option<Entry> {
-        // Of many answers only guesses say how long they are good; those that a cookie chose are likely to be
-        // for one.
+        // The lifetime of many responses is a guess; those to requests with a cookie are probably private.
         if request.contains_key(header::COOKIE) && !is_for_all(&response.fields) {
             return None;
         }
@@ -68,7 +66,7 @@ impl Entry {
         if !fields.contains_key(header::DATE) {
             fields.insert(header::DATE, date(now)); // RFC 9110 section 6.6.1
         }
-        if !can_be_judged(&fields) {
+        if !is_readable(&fields) {
             return None;
         }
         let varies = joined(&fields, &header::VARY).unwrap_or_default();
@@ -97,9 +95,9 @@ impl Entry {
         })
     }
 
-    /// What it is to a GET or HEAD request with these fields.
+    /// Use of the entry for a GET or HEAD request with these fields.
     pub(super) fn use_for(&self, request: &HeaderMap, now: SystemTime) -> Use {
-        match self.policy.before_request(&get(request), now) {
+        match self.policy.before_request(&get_request(request), now) {
             BeforeRequest::Fresh(_) if self.policy.is_stale(now) && forbids_stale(&self.fields) => Use::Stale,
             BeforeRequest::Fresh(_) => Use::Fresh,
             BeforeRequest::Stale { matches: true, .. } => Use::Stale,
@@ -107,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// Adds what asks the origin whether it has changed. Without a tag and a date it is asked for anew.
+    /// Adds the conditions of a revalidation. Without a tag and a date there are none.
     pub(super) fn add_conditions(&self, fields: &mut HeaderMap) {
         if let Some(tag) = self.fields.get(header::ETAG) {
             fields.insert(header::IF_NONE_MATCH, tag.clone());
@@ -117,7 +115,7 @@ impl Entry {
         }
     }
 
-    /// The entry as a 304 renews it; None if that is about another one.
+    /// Entry with the fields of a 304; None if that is about another version.
     pub(super) fn renewed(
         &self,
         request: &HeaderMap,
@@ -128,27 +126,27 @@ impl Entry {
         (*renewal.status_mut(), *renewal.headers_mut()) = (response.status, response.fields.clone());
         let validators = [header::ETAG, header::LAST_MODIFIED];
         if !validators.iter().any(|name| response.fields.contains_key(name)) {
-            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about what they were asked
-            // about.
+            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about this entry.
             let own = validators
                 .into_iter()
                 .filter_map(|name| Some((name.clone(), self.fields.get(name)?.clone())));
             renewal.headers_mut().extend(own);
         }
-        if let AfterResponse::Modified(..) = self.policy.after_response(&get(request), &renewal, now) {
+        if let AfterResponse::Modified(..) = self.policy.after_response(&get_request(request), &renewal, now)
+        {
             return None;
         }
         let mut fields = self.fields.clone();
         fields.remove(header::AGE);
         fields.insert(header::DATE, date(now));
-        for (name, value) in response.fields.iter().filter(|(name, _)| !OF_THE_BODY.contains(name)) {
+        for (name, value) in response.fields.iter().filter(|(name, _)| !BODY_FIELDS.contains(name)) {
             fields.insert(name, value.clone());
         }
         let response = OriginResponse { status: self.status, fields, body_bytes: Some(self.bytes) };
-        Entry::of(&self.url, request, &response, now) // it is what it was, whatever cookie it was asked about with
+        Entry::of(&self.url, request, &response, now) // whatever cookie this request has
     }
 
-    /// Returns whether it may be given out though the origin failed (RFC 5861 section 4).
+    /// Says whether it may be served when the origin fails (RFC 5861 section 4).
     pub(super) fn serves_on_error(&self, now: SystemTime) -> bool {
         let control = joined(&self.fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
         let limit_s = control.split(',').map(str::trim).find_map(|directive| {
@@ -158,12 +156,12 @@ impl Entry {
             && limit_s.is_some_and(|limit_s| self.staleness(now) <= Duration::from_secs(limit_s))
     }
 
-    /// How long it has been kept, here and before.
+    /// Age of the response, here and in caches before.
     pub(super) fn age(&self, now: SystemTime) -> Duration {
         self.policy.age(now)
     }
 
-    /// How long it stays fresh.
+    /// Time for which it stays fresh.
     pub(super) fn time_to_live(&self, now: SystemTime) -> Duration {
         self.policy.time_to_live(now)
     }
@@ -173,7 +171,7 @@ impl Entry {
         self.age(now).saturating_sub(lifetime)
     }
 
-    /// As it is written down, with what is known of the file that has the body.
+    /// Record with the name and time of the body's file.
     pub(super) fn record(&self, body: &str, body_modified_ns: u64) -> Record {
         let received = self.received.duration_since(UNIX_EPOCH).unwrap_or_default();
         Record {
@@ -190,36 +188,35 @@ impl Entry {
     }
 }
 
-/// An entry as JSON, in a file of its own beside that of its body.
+/// Entry as JSON, in a file beside that of its body.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     schema: String,
-    /// Of what it is the answer to GET.
     url: String,
-    /// When, in milliseconds since 1970.
+    /// Milliseconds since 1970.
     received_ms: u64,
-    /// The request's fields that the answer varies with: names and values. A character is a byte.
+    /// Names and values of the request's fields that `Vary` names. A character is a byte.
     varying: Vec<(String, String)>,
     status: u16,
-    /// The answer's fields, likewise.
+    /// Names and values of the response's fields, likewise.
     fields: Vec<(String, String)>,
-    /// Name of the file with the body, its length, and when it was last written, in nanoseconds since 1970.
+    /// File of the body: name, length, and time of its last change in nanoseconds since 1970.
     pub(super) body: String,
     pub(super) bytes: u64,
     pub(super) body_modified_ns: u64,
 }
 
 impl Record {
-    /// Reads one; None if it is damaged or of another version.
+    /// Parses a record; None if it is damaged or has another schema.
     pub(super) fn read(json: &[u8]) -> Option<Record> {
         serde_json::from_slice(json).ok().filter(|record: &Record| record.schema == SCHEMA)
     }
 
-    /// The entry that was written down.
+    /// Entry of the record; None if it is damaged.
     pub(super) fn entry(&self) -> Option<Entry> {
         let (varying, fields) = (fold(from_text(&self.varying)?), from_text(&self.fields)?);
-        if !can_be_judged(&fields) {
+        if !is_readable(&fields) {
             return None;
         }
         let status = StatusCode::from_u16(self.status).ok()?;

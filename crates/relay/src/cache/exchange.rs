@@ -1,4 +1,4 @@
-//! One request: answered from the cache, by a fetch, or by the origin itself.
+//! Answers requests: from the cache, by a fetch, or by the origin itself.
 
 use std::io;
 use std::sync::Arc;
@@ -6,28 +6,27 @@ use std::time::{Instant, SystemTime};
 
 use http::{Method, StatusCode, header};
 use wirepath_http::Response;
-use wirepath_net::http::now_s;
+use wirepath_net::http::{boundary, now_s};
 use wirepath_streams::ObjectPart;
 
-use super::answer::{self, Served, Source};
+use super::answer::{Served, Source};
 use super::connection::Connection;
 use super::entry::Use;
 use super::fetch::Fetched;
 use super::head::{ClientRequest, Refusal};
 use super::hops;
 use super::rules::has_directive;
-use super::status::{add, count};
 use super::store;
 
 impl Connection {
     /// Answers one request; says whether the connection stays.
     pub(super) async fn exchange(&mut self, mut request: ClientRequest) -> io::Result<bool> {
-        count(&self.shared.counters.requests);
+        self.shared.counters.requests.increment();
         request.keep_alive &= !self.client.is_draining();
-        if let Some(answer) = hops::answer_to_last(&mut request) {
+        if let Some(answer) = hops::local_response(&mut request) {
             return self.answer_here(answer, &request).await;
         }
-        if let Some(why) = passes(&request) {
+        if let Some(why) = bypass(&request) {
             return self.pass(request, why).await;
         }
         let shared = Arc::clone(&self.shared);
@@ -40,59 +39,53 @@ impl Connection {
             {
                 match shared.open(kept).await {
                     Ok(Some(served)) => return self.serve(&request, served, Source::Hit).await,
-                    Ok(None) => continue, // it is gone now
-                    Err(refusal) => {
-                        count(&shared.counters.failed);
-                        return self.refuse(&refusal, &request).await;
-                    }
+                    Ok(None) => continue, // it was evicted meanwhile
+                    Err(refusal) => return self.refuse(&refusal, &request).await,
                 }
             }
             if has_directive(&request.fields, &["only-if-cached"]) {
-                count(&shared.counters.failed);
-                let words = "this is not in the cache, and the origin is not to be asked";
+                let words = "not in the cache, and the request forbids asking the origin (only-if-cached)";
                 return self.refuse(&Refusal::new(StatusCode::GATEWAY_TIMEOUT, words), &request).await;
             }
             if request.method == Method::HEAD
-                || request.is_partial() && shared.unkept.has(&key, Instant::now())
+                || request.is_partial() && shared.uncacheable.has(&key, Instant::now())
             {
                 return self.pass(request, "miss").await;
             }
-            let fetched = self.unless_gone(shared.fetch(&request, &key, found)).await;
-            match fetched.inspect_err(|_| count(&shared.counters.failed))? {
+            let fetched = self.or_client_gone(shared.fetch(&request, &key, found)).await;
+            match fetched.inspect_err(|_| shared.counters.failed.increment())? {
                 Fetched::Served(served, source) => return self.serve(&request, served, source).await,
                 Fetched::Reply(reply) => {
-                    count(&shared.counters.passed);
+                    shared.counters.passed.increment();
                     return self.pass_reply(&request, reply, "miss", None).await;
                 }
-                Fetched::NotForThis => return self.pass(request, "miss").await,
-                Fetched::Failed(refusal) => {
-                    count(&shared.counters.failed);
-                    return self.refuse(&refusal, &request).await;
-                }
-                Fetched::Kept => {}
+                Fetched::PassThrough => return self.pass(request, "miss").await,
+                Fetched::Failed(refusal) => return self.refuse(&refusal, &request).await,
+                Fetched::Cached => {}
             }
         }
     }
 
-    /// Sends an answer of ours. A body that came with the request is left where it is.
+    /// Sends a response of the cache itself. The body of the request is not read.
     async fn answer_here(&mut self, response: Response, request: &ClientRequest) -> io::Result<bool> {
         let counters = &self.shared.counters;
-        count(if response.status == StatusCode::BAD_REQUEST { &counters.failed } else { &counters.hits });
+        let is_failed = response.status == StatusCode::BAD_REQUEST;
+        if is_failed { &counters.failed } else { &counters.hits }.increment();
         let stays = request.keep_alive && request.body_bytes == 0;
-        let answer = answer::own(response, false, request.version, stays, now_s());
-        self.client.write(&answer).await.map(|()| stays)
+        self.client.write(&response.into_bytes(request.version, stays, now_s())).await.map(|()| stays)
     }
 
-    /// Sends what an entry has.
+    /// Sends an entry.
     async fn serve(&mut self, request: &ClientRequest, served: Served, source: Source) -> io::Result<bool> {
         let counters = &self.shared.counters;
-        count(match source {
+        let outcome = match source {
             Source::Hit | Source::Revalidated => &counters.hits,
             Source::Stale => &counters.stale,
             Source::Miss => &counters.misses,
             Source::Shared => &counters.shared,
             Source::Passed(_) => &counters.passed,
-        });
+        };
+        outcome.increment();
         let answer = served.answer(request, source, SystemTime::now(), boundary());
         drop(served);
         if answer.parts.is_empty() {
@@ -101,33 +94,21 @@ impl Connection {
         let head_bytes = answer.head.len() as u64;
         let parts = std::iter::once(ObjectPart::Bytes(answer.head.into())).chain(answer.parts).collect();
         let sent = self.client.send(&self.shared.engine, parts).await?;
-        add(&self.shared.counters.bytes_from_cache, sent - head_bytes);
+        self.shared.counters.from_cache_bytes.add(sent - head_bytes);
         Ok(request.keep_alive)
     }
 }
 
-/// Why a request is not answered from the cache whatever is in it, as `Cache-Status` says it (RFC 9211
-/// section 2.2).
-fn passes(request: &ClientRequest) -> Option<&'static str> {
+/// Reason for which a request passes the cache, in the words of `Cache-Status` (RFC 9211 section 2.2).
+fn bypass(request: &ClientRequest) -> Option<&'static str> {
     let has = |name| request.fields.contains_key(name);
     match request.method {
         Method::GET | Method::HEAD => {}
         _ => return Some("method"),
     }
-    // These conditions are for the origin (RFC 9111 section 4.3.2); what only some may see is kept for
-    // nobody.
+    // These conditions are for the origin (RFC 9111 section 4.3.2); private responses are not stored.
     let is_for_origin =
         has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) || has(header::AUTHORIZATION);
     (request.body_bytes > 0 || is_for_origin || has_directive(&request.fields, &["no-store"]))
         .then_some("bypass")
-}
-
-/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any
-/// other file.
-fn boundary() -> u128 {
-    let mut bytes = [0; 16];
-    if let Err(error) = getrandom::fill(&mut bytes) {
-        tracing::warn!(%error, "no random boundary for the parts of a body");
-    }
-    u128::from_ne_bytes(bytes)
 }

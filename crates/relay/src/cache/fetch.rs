@@ -1,9 +1,9 @@
-//! Fetching what is to be kept: once for all who ask meanwhile, and, when the origin has begun to answer, to
-//! its end whoever leaves.
+//! Fetches: one for all requests for a resource that come meanwhile. Once the origin has begun to answer, a
+//! fetch goes on whoever leaves.
 //!
-//! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows.
-//! What turns out not to be kept goes to the one who asked first, unless he wants less than the whole; the
-//! others ask for themselves.
+//! A stream moves the origin's response to a file, and all requests follow the file while it grows. A response
+//! that cannot be stored goes to the first request, unless that is for a part; the others are passed to the
+//! origin.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -19,157 +19,157 @@ use wirepath_streams::WriteProgress;
 use super::Shared;
 use super::answer::{Served, Source};
 use super::entry::{Entry, Use};
-use super::fetches::{Outdated, Running};
-use super::flow;
+use super::fetches::{Outdated, RunningFetch};
 use super::head::{self, ClientRequest, Refusal};
 use super::origin::Reply;
-use super::status::{add, count};
-use super::store::Kept;
+use super::store::StoredEntry;
+use super::transfer;
 
-/// What a fetch came to, as soon as the origin's head is there.
+/// Outcome of a fetch, known with the head of the origin's response.
 #[derive(Clone)]
 pub(super) enum Outcome {
-    /// There is an entry, whose body may still be growing.
+    /// An entry, whose body may still grow.
     Served(Served, Source),
-    /// It is not to be kept.
-    NotKept,
+    /// The response cannot be stored.
+    NotStored,
     /// The origin failed.
     Failed(Refusal),
 }
 
-/// What one who asked gets.
+/// Result of a fetch for one request.
 pub(super) enum Fetched {
     /// An entry.
     Served(Served, Source),
-    /// An answer to be passed through.
+    /// A response to pass on.
     Reply(Reply),
-    /// What came is for others: it has to be asked for again, and not to be kept.
-    NotForThis,
+    /// The response is for others: the request has to be passed to the origin.
+    PassThrough,
     /// The origin failed.
     Failed(Refusal),
-    /// It has been fetched since it was looked for: there is an entry, as a rule.
-    Kept,
+    /// Another fetch has ended meanwhile, most likely with an entry.
+    Cached,
 }
 
-/// One who joins a fetch.
+/// Request that joins a fetch.
 enum Joined {
-    /// It is under way.
-    Other(Outcomes),
-    /// It begins with this one, to whom what is not kept comes by the second channel.
-    First(Outcomes, oneshot::Receiver<Reply>),
-    /// It is over, and there is an entry.
-    Kept,
+    /// The fetch was running.
+    Running(OutcomeReceiver),
+    /// The fetch begins with this request, which gets a response that cannot be stored.
+    Started(OutcomeReceiver, oneshot::Receiver<Reply>),
+    /// The fetch has ended, with an entry.
+    Cached,
 }
 
-/// Where the outcome is told.
-type Outcomes = watch::Receiver<Option<Outcome>>;
+type OutcomeReceiver = watch::Receiver<Option<Outcome>>;
+pub(super) type OutcomeSender = watch::Sender<Option<Outcome>>;
 
-/// By whom.
-pub(super) type Tell = watch::Sender<Option<Outcome>>;
-
-/// Of one fetch: who is told. Whoever waits hears of the end, whatever becomes of it.
-struct Telling {
+/// Task of a fetch.
+struct FetchTask {
     shared: Arc<Shared>,
     key: Arc<str>,
     outdated: Outdated,
-    outcome: Tell,
+    outcome: OutcomeSender,
     first: Option<oneshot::Sender<Reply>>,
 }
 
 impl Shared {
-    /// What the origin has for a request that may be answered from the cache, where `found` is all there is,
-    /// and not fresh.
+    /// Fetches a resource for a request that may be answered from the cache; `found` is its entry, which is not
+    /// fresh.
     pub(super) async fn fetch(
         self: &Arc<Shared>,
         request: &ClientRequest,
         key: &Arc<str>,
-        found: Option<Arc<Kept>>,
+        found: Option<Arc<StoredEntry>>,
     ) -> Fetched {
         let (mut outcome, reply) = match self.join(request, key, found) {
-            Joined::Other(outcome) => (outcome, None),
-            Joined::First(outcome, reply) => (outcome, Some(reply)),
-            Joined::Kept => return Fetched::Kept,
+            Joined::Running(outcome) => (outcome, None),
+            Joined::Started(outcome, reply) => (outcome, Some(reply)),
+            Joined::Cached => return Fetched::Cached,
         };
-        let came_late = outcome.borrow().is_some();
-        // There is none if its task panicked.
+        let joined_late = outcome.borrow().is_some();
+        // There is none if the task panicked.
         let response = outcome.wait_for(Option::is_some).await.map_or(None, |response| response.clone());
         let is_first = reply.is_some();
         match response {
             Some(Outcome::Served(served, source)) => {
                 let use_here = served.entry.use_for(&request.fields, SystemTime::now());
-                // Whoever asked before the origin answered has an answer that is as new as one of his own.
-                if !is_first && (use_here == Use::Other || came_late && use_here != Use::Fresh) {
+                // For a request that came before the response, this is as new as a response of its own.
+                if !is_first && (use_here == Use::Other || joined_late && use_here != Use::Fresh) {
                     if !served.is_whole() {
-                        return Fetched::NotForThis;
+                        return Fetched::PassThrough;
                     }
-                    while outcome.changed().await.is_ok() {} // it is about to be kept, and can be asked about then
-                    return Fetched::Kept;
+                    while outcome.changed().await.is_ok() {} // it is about to be stored, and can be validated then
+                    return Fetched::Cached;
                 }
                 Fetched::Served(served, if is_first { source } else { shared_source(source) })
             }
             Some(Outcome::Failed(refusal)) => Fetched::Failed(refusal),
-            Some(Outcome::NotKept) | None => match reply {
-                Some(reply) => match reply.await {
-                    // A part of it is not to be had from what is passed through. Errors are the same for all.
-                    Ok(reply) if request.is_partial() && reply.response.status.is_success() => {
-                        Fetched::NotForThis
+            Some(Outcome::NotStored) | None => {
+                let Some(reply) = reply else { return Fetched::PassThrough };
+                match reply.await {
+                    // A response that passes cannot be cut to a part. Errors are the same for all.
+                    Ok(reply) if !request.is_partial() || !reply.response.status.is_success() => {
+                        Fetched::Reply(reply)
                     }
-                    Ok(reply) => Fetched::Reply(reply),
-                    Err(_) => Fetched::NotForThis,
-                },
-                None => Fetched::NotForThis,
-            },
+                    Ok(_) | Err(_) => Fetched::PassThrough,
+                }
+            }
         }
     }
 
-    /// Joins the fetch that is under way, or begins one.
-    fn join(self: &Arc<Shared>, request: &ClientRequest, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
+    /// Joins the running fetch, or begins one.
+    fn join(
+        self: &Arc<Shared>,
+        request: &ClientRequest,
+        key: &Arc<str>,
+        found: Option<Arc<StoredEntry>>,
+    ) -> Joined {
         let mut running = self.fetches.lock();
         if let Some(fetch) = running.get(key) {
-            return Joined::Other(fetch.outcome.subscribe());
+            return Joined::Running(fetch.outcome.subscribe());
         }
-        // A fetch leaves the list when what it fetched can be found.
-        let there = self.store.find(key, &self.origin.url(&request.target));
-        if there.is_some_and(|there| !found.as_ref().is_some_and(|found| Arc::ptr_eq(&there, found))) {
-            return Joined::Kept;
+        // A fetch leaves the list when its entry can be found.
+        let stored = self.store.find(key, &self.origin.url(&request.target));
+        if stored.is_some_and(|stored| !found.as_ref().is_some_and(|found| Arc::ptr_eq(&stored, found))) {
+            return Joined::Cached;
         }
         let stale =
             found.filter(|found| found.entry.use_for(&request.fields, SystemTime::now()) != Use::Other);
-        let (tell, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         let outdated = Outdated::default();
-        running.insert(Arc::clone(key), Running { outcome: tell.clone(), outdated: outdated.clone() });
+        running.insert(Arc::clone(key), RunningFetch { outcome: sender.clone(), outdated: outdated.clone() });
         drop(running);
         let (first, reply) = oneshot::channel();
         let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
-        let telling = Telling { shared, key, outdated, outcome: tell, first };
-        // Ranges and conditions are ours to answer.
-        tokio::spawn(telling.run(request.for_the_whole(), stale));
-        Joined::First(outcome, reply)
+        let task = FetchTask { shared, key, outdated, outcome: sender, first };
+        // The cache answers ranges and conditions.
+        tokio::spawn(task.run(request.for_the_whole(), stale));
+        Joined::Started(outcome, reply)
     }
 }
 
-impl Telling {
-    async fn run(mut self, request: ClientRequest, stale: Option<Arc<Kept>>) {
+impl FetchTask {
+    async fn run(mut self, request: ClientRequest, stale: Option<Arc<StoredEntry>>) {
         let shared = Arc::clone(&self.shared);
-        let Ok(_place) = shared.fetch_places.try_acquire() else {
-            let words = "too much is being fetched";
-            return self.tell(Outcome::Failed(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)));
+        let Ok(_permit) = shared.fetch_permits.try_acquire() else {
+            let words = "too many concurrent fetches; try again later";
+            return self.publish(Outcome::Failed(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)));
         };
         let reply = tokio::select! {
             biased;
             reply = shared.ask(&request, stale.as_deref()) => reply,
-            () = self.abandoned() => return,
+            () = self.all_waiters_gone() => return,
         };
         let now = SystemTime::now();
         let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.response.status.is_server_error());
         if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
             && let Ok(Some(served)) = shared.open(kept).await
         {
-            return self.tell(Outcome::Served(served, Source::Stale));
+            return self.publish(Outcome::Served(served, Source::Stale));
         }
         let reply = match reply {
             Ok(reply) => reply,
-            Err(refusal) => return self.tell(Outcome::Failed(refusal)),
+            Err(refusal) => return self.publish(Outcome::Failed(refusal)),
         };
         if reply.response.status == StatusCode::NOT_MODIFIED {
             return self.renew(&request, stale, &reply.response, now).await;
@@ -177,146 +177,142 @@ impl Telling {
         let url = shared.origin.url(&request.target);
         let entry = Entry::new(&url, &request.fields, &reply.response, now);
         match entry {
-            Some(entry) => self.keep(entry, reply).await,
+            Some(entry) => self.store(entry, reply).await,
             None => {
                 if stale.is_some() && !has_failed {
-                    shared.forget(&self.key).await; // what there is now is not what was kept
+                    shared.invalidate(&self.key).await; // the entry is outdated
                 }
-                // Without the cookie it may be another matter.
+                // Without the cookie the response may be another one.
                 if reply.response.status.is_success() && !request.fields.contains_key(header::COOKIE) {
-                    shared.unkept.add(&self.key, Instant::now());
+                    shared.uncacheable.add(&self.key, Instant::now());
                 }
                 self.pass(reply);
             }
         }
     }
 
-    /// The origin says that what is kept is still good.
+    /// Handles a 304: the origin confirms the entry.
     async fn renew(
         &mut self,
         request: &ClientRequest,
-        stale: Option<Arc<Kept>>,
+        stale: Option<Arc<StoredEntry>>,
         response: &head::OriginResponse,
         now: SystemTime,
     ) {
         let Some(kept) = stale else {
-            let words = "the origin says that nothing has changed, of something that it was not asked about";
-            return self.tell(Outcome::Failed(Refusal::new(StatusCode::BAD_GATEWAY, words)));
+            let words = "the origin answered 304 to an unconditional request";
+            return self.publish(Outcome::Failed(Refusal::new(StatusCode::BAD_GATEWAY, words)));
         };
         let served = match kept.entry.renewed(&request.fields, response, now) {
             Some(entry) => match self.shared.with_store(move |store| store.renew(&kept, entry)).await {
                 Ok(kept) => match self.shared.open(&kept).await {
                     Ok(served) => served,
-                    Err(refusal) => return self.tell(Outcome::Failed(refusal)),
+                    Err(refusal) => return self.publish(Outcome::Failed(refusal)),
                 },
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    tracing::debug!("an entry of the cache went while the origin was asked about it");
-                    None
-                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None, // evicted or replaced
                 Err(error) => {
-                    tracing::warn!(%error, "an entry of the cache could not be renewed");
+                    tracing::warn!(%error, "cannot update an entry of the cache");
                     None
                 }
             },
-            None => None, // it is about another version, or not to be kept any more
+            None => None, // another version, or it cannot be stored any more
         };
         match served {
             Some(served) => {
-                count(&self.shared.counters.revalidated);
-                self.tell(Outcome::Served(served, Source::Revalidated));
+                self.shared.counters.revalidated.increment();
+                self.publish(Outcome::Served(served, Source::Revalidated));
             }
             None => {
-                // Everybody asks for all of it.
-                self.shared.forget(&self.key).await;
-                self.tell(Outcome::NotKept);
+                self.shared.invalidate(&self.key).await;
+                self.publish(Outcome::NotStored);
             }
         }
     }
 
-    /// Writes the body to a file, from where it goes to all who want it; keeps it when it is whole.
-    async fn keep(&mut self, entry: Entry, reply: Reply) {
+    /// Writes the body to a file, which clients follow, and stores the entry when it is whole.
+    async fn store(&mut self, entry: Entry, reply: Reply) {
         let (key, entry) = (Arc::clone(&self.key), Arc::new(entry));
         let head = Arc::clone(&entry);
         let reserved = self.shared.with_store(move |store| store.reserve(&key, &head));
         let writing = match reserved.await {
             Ok(Some(writing)) => DropOnPool::new(writing, self.shared.engine.pool()),
             Ok(None) => {
-                self.shared.unkept.add(&self.key, Instant::now());
+                self.shared.uncacheable.add(&self.key, Instant::now());
                 return self.pass(reply);
             }
             Err(error) => {
-                tracing::warn!(%error, "what was fetched cannot be kept");
+                tracing::warn!(%error, "cannot cache the response");
                 return self.pass(reply);
             }
         };
-        self.shared.unkept.remove(&self.key);
-        let growth = Breaking(WriteProgress::new());
-        let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
-        self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
+        self.shared.uncacheable.remove(&self.key);
+        let progress = FailOnDrop(WriteProgress::new());
+        let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&progress.0)));
+        self.publish(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;
-        let written = flow::write_body(&self.shared, reply, &writing, &growth.0).await;
-        add(&self.shared.counters.bytes_from_origin, growth.0.bytes());
+        let written = transfer::write_body(&self.shared, reply, &writing, &progress.0).await;
+        self.shared.counters.from_origin_bytes.add(progress.0.bytes());
         match written {
-            Ok(()) => growth.end(),
-            Err(words) => {
-                self.leave(); // whoever comes now begins anew
-                count(&self.shared.counters.broken_fetches);
-                return tracing::warn!(url, words, "a fetch broke; nothing of it is kept");
+            Ok(()) => progress.finish(),
+            Err(error) => {
+                self.unregister(); // the next request begins another fetch
+                self.shared.counters.broken_fetches.increment();
+                return tracing::warn!(url, error, "fetch failed; nothing is cached");
             }
         }
         let (head, outdated) = (Arc::clone(&entry), self.outdated.clone());
-        let keep = move |_: &_| outdated.unless(|| writing.into_inner().keep(head)).transpose();
+        let keep = move |_: &_| outdated.unless(|| writing.into_inner().commit(head)).transpose();
         if let Err(error) = self.shared.with_store(keep).await {
-            tracing::warn!(url, %error, "what was fetched could not be kept");
+            tracing::warn!(url, %error, "cannot cache the response");
         }
     }
 
-    /// Gives an answer that is not kept to whoever asked first.
+    /// Gives a response that cannot be stored to the first request.
     fn pass(&mut self, reply: Reply) {
-        self.leave();
+        self.unregister();
         if let Some(first) = self.first.take() {
             drop(first.send(reply)); // if that client is gone, nobody wants it
         }
-        self.tell(Outcome::NotKept);
+        self.publish(Outcome::NotStored);
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn publish(&self, outcome: Outcome) {
         self.outcome.send_replace(Some(outcome));
     }
 
-    /// Waits until nobody waits for it. Then nobody can join it any more.
-    async fn abandoned(&self) {
+    /// Completes when no request waits for the fetch; none can join it then.
+    async fn all_waiters_gone(&self) {
         loop {
             self.outcome.closed().await;
             let mut running = self.shared.fetches.lock();
-            // Whoever joins does it while the list is locked.
+            // Requests join while the list is locked.
             if self.outcome.is_closed() {
-                return self.leave_from(&mut running);
+                return self.unregister_from(&mut running);
             }
         }
     }
 
-    /// The next one who asks begins another fetch.
-    fn leave(&self) {
-        self.leave_from(&mut self.shared.fetches.lock());
+    /// Removes the fetch from the list: the next request begins another one.
+    fn unregister(&self) {
+        self.unregister_from(&mut self.shared.fetches.lock());
     }
 
-    fn leave_from(&self, running: &mut HashMap<Arc<str>, Running>) {
-        // There may be another one of the same key already.
+    fn unregister_from(&self, running: &mut HashMap<Arc<str>, RunningFetch>) {
+        // There may be another fetch of the key already.
         if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome)) {
             running.remove(&self.key);
         }
     }
 }
 
-impl Drop for Telling {
+impl Drop for FetchTask {
     fn drop(&mut self) {
-        self.leave();
+        self.unregister();
     }
 }
 
 impl Shared {
-    async fn ask(&self, request: &ClientRequest, stale: Option<&Kept>) -> Result<Reply, Refusal> {
+    async fn ask(&self, request: &ClientRequest, stale: Option<&StoredEntry>) -> Result<Reply, Refusal> {
         let mut fields = request.fields.clone();
         if let Some(kept) = stale {
             kept.entry.add_conditions(&mut fields);
@@ -327,17 +323,16 @@ impl Shared {
     }
 }
 
-/// Breaks off whoever follows when this is dropped before all is written.
-struct Breaking(Arc<WriteProgress>);
+/// Progress that fails if this is dropped before all is written.
+struct FailOnDrop(Arc<WriteProgress>);
 
-impl Breaking {
-    /// All is written.
-    fn end(mut self) {
+impl FailOnDrop {
+    fn finish(mut self) {
         self.0 = WriteProgress::new(); // nobody follows this one
     }
 }
 
-impl Drop for Breaking {
+impl Drop for FailOnDrop {
     fn drop(&mut self) {
         self.0.fail();
     }

@@ -90,10 +90,7 @@ impl From<HeadError> for Refusal {
 }
 
 impl ClientRequest {
-    /// Prepares a request for the origin.
-    ///
-    /// # Errors
-    /// What is refused: targets of tunnels, bodies of unknown length.
+    /// Prepares a request for the origin; refuses CONNECT and bodies of unknown length.
     pub(super) fn new(head: RequestHead) -> Result<ClientRequest, Refusal> {
         let target = target(&head)?;
         head.host()?;
@@ -130,30 +127,36 @@ impl ClientRequest {
 }
 
 impl OriginResponse {
-    /// Reads the head of the response to a request of this method, and returns its length with it; none if it
-    /// is not complete.
-    pub(super) fn read(bytes: &[u8], method: &Method) -> Result<Option<(OriginResponse, usize)>, Refusal> {
-        let invalid = |why: String| {
-            Refusal::new(StatusCode::BAD_GATEWAY, format!("invalid response of the origin: {why}"))
-        };
-        let parsed = ResponseHead::parse(bytes).map_err(|error| invalid(error.to_string()))?;
-        let Some((ResponseHead { status, mut fields }, length)) = parsed else { return Ok(None) };
+    /// Takes the head of the response to a request of this method.
+    pub(super) fn new(head: ResponseHead, method: &Method) -> Result<OriginResponse, Refusal> {
+        let ResponseHead { status, mut fields } = head;
         let has_body = *method != Method::HEAD && !status.is_informational() && !is_bodiless(status);
         if has_body && fields.contains_key(header::TRANSFER_ENCODING) {
-            return Err(invalid("chunked, though the request was HTTP/1.0".to_owned()));
+            return Err(invalid(&"chunked, though the request was HTTP/1.0"));
         }
-        let stated = content_length(&fields).map_err(|error| invalid(error.to_string()))?;
+        let stated = content_length(&fields).map_err(|error| invalid(&error))?;
         let body_bytes = if has_body { stated } else { Some(0) };
         remove_hop_by_hop(&mut fields);
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH); // RFC 9110 section 8.6
         }
-        Ok(Some((OriginResponse { status, fields: fold(fields), body_bytes }, length)))
+        Ok(OriginResponse { status, fields: fold(fields), body_bytes })
+    }
+
+    #[cfg(test)]
+    pub(super) fn read(bytes: &[u8], method: &Method) -> Result<Option<(OriginResponse, usize)>, Refusal> {
+        let parsed = ResponseHead::parse(bytes).map_err(|error| invalid(&error))?;
+        parsed.map(|(head, length)| Ok((OriginResponse::new(head, method)?, length))).transpose()
     }
 }
 
+/// Refusal of an invalid response.
+pub(super) fn invalid(why: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(StatusCode::BAD_GATEWAY, format!("invalid response of the origin: {why}"))
+}
+
 /// Returns whether a response of this status has no body, and states no length (RFC 9110 section 6.4.1).
-pub(super) fn is_bodiless(status: StatusCode) -> bool {
+fn is_bodiless(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 

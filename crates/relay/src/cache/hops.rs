@@ -1,4 +1,4 @@
-//! How far a TRACE or an OPTIONS goes: `Max-Forwards` (RFC 9110 section 7.6.2).
+//! `Max-Forwards` of TRACE and OPTIONS (RFC 9110 section 7.6.2).
 
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode, Version};
@@ -7,12 +7,12 @@ use wirepath_http::{BodyPart, Response, write_head};
 
 use super::head::ClientRequest;
 
-/// What a TRACE does not show to scripts that could not see it otherwise (RFC 9110 section 9.3.8).
+/// Fields that a TRACE must not show (RFC 9110 section 9.3.8).
 const SECRET: &[header::HeaderName] = &[header::AUTHORIZATION, header::COOKIE];
 
-/// Our answer to a request that goes no further, or whose number of hops is none. Of one that goes on, this
-/// hop is taken off.
-pub(super) fn answer_to_last(request: &mut ClientRequest) -> Option<Response> {
+/// Response to a request that goes no further, or whose `Max-Forwards` is invalid. Otherwise its number is
+/// decremented.
+pub(super) fn local_response(request: &mut ClientRequest) -> Option<Response> {
     if request.method != Method::TRACE && request.method != Method::OPTIONS {
         return None; // elsewhere it means nothing
     }
@@ -29,7 +29,7 @@ pub(super) fn answer_to_last(request: &mut ClientRequest) -> Option<Response> {
     }
 }
 
-/// The request as it came here, but for its connection, its host and its secrets.
+/// The request as it was received, without the fields of the connection, host and secrets.
 fn reflection(request: &ClientRequest) -> Response {
     let is_shown = |name: &&header::HeaderName| !SECRET.contains(*name);
     let fields: HeaderMap = request
@@ -66,17 +66,17 @@ mod tests {
             ("GET", "0", None),
             ("GET", "x", None),
         ] {
-            let answer = answer_to_last(&mut request(method, &format!("Max-Forwards: {hops}\r\n")));
+            let answer = local_response(&mut request(method, &format!("Max-Forwards: {hops}\r\n")));
             assert_eq!(answer.map(|answer| answer.status), status, "{method} {hops}");
         }
-        assert_eq!(answer_to_last(&mut request("TRACE", "")), None);
+        assert_eq!(local_response(&mut request("TRACE", "")), None);
     }
 
     #[test]
     fn what_goes_on_has_one_hop_less() {
         for (method, left) in [("TRACE", "6"), ("OPTIONS", "6"), ("GET", "7")] {
             let mut request = request(method, "Max-Forwards: 7\r\n");
-            assert_eq!(answer_to_last(&mut request), None);
+            assert_eq!(local_response(&mut request), None);
             assert_eq!(request.fields[header::MAX_FORWARDS], left, "{method}");
         }
     }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_trace_shows_what_came_and_no_secrets() {
         let lines = "Cookie: a=b\r\nX: y\r\nMax-Forwards: 0\r\nAuthorization: c\r\n";
-        let answer = answer_to_last(&mut request("TRACE", lines)).unwrap();
+        let answer = local_response(&mut request("TRACE", lines)).unwrap();
         let shown = b"TRACE /a HTTP/1.1\r\nX: y\r\nMax-Forwards: 0\r\n\r\n";
         assert_eq!(answer.body, [BodyPart::Bytes(shown.to_vec())]);
     }

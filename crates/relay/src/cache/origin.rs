@@ -1,6 +1,4 @@
-//! The server behind the cache: its address, and one request to it.
-
-mod looked;
+//! Origin of the cache: its address, and requests to it.
 
 use std::fmt;
 use std::io;
@@ -10,52 +8,49 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 use wirepath_http::fields::joined;
-use wirepath_http::write_head;
+use wirepath_http::{HeadReader, write_head};
 
-use super::head::{self, ClientRequest, OriginResponse, Refusal};
-use super::names::Names;
+use super::head::{self, ClientRequest, OriginResponse, Refusal, invalid};
+use super::resolver::ResolverCache;
 use crate::connect::connect_to_any;
 use crate::loop_detection;
-use looked::Looked;
 
-/// Longest head of an answer, with those that are provisional before it.
+/// Maximum length of a response's head, together with provisional ones before it.
 const HEAD_LIMIT: usize = 64 * 1024;
 
-/// Bytes read at a time: the head comes with the beginning of the body, which is copied, so not more than
-/// needed.
+/// Bytes read at a time: few, since the beginning of the body comes with the head and is copied.
 const READ_BYTES: usize = 4096;
 
-/// How long a connection may take to come about.
+/// Time limit of connecting, and of sending a request's head.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Most caches of ours that a request comes through: more are a few in a circle.
-const MOST_CACHES: usize = 8;
+/// Maximum number of our caches that a request passes: more form a loop.
+const MAX_CACHES: usize = 8;
 
-/// A server that is spoken to in plain HTTP.
+/// Origin server, over plain HTTP.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// As `Host` says it.
+    /// Value of `Host`.
     authority: HeaderValue,
     host: String,
     port: u16,
-    /// What goes before each path; no slash at its end.
+    /// Prefix of each path, without a slash at its end.
     prefix: String,
-    /// Its addresses, when they have been asked for, until none of them can be connected to.
-    names: Names,
-    /// Where this cache listens.
-    doors: Arc<OnceLock<Vec<SocketAddr>>>,
-    /// True if it could not be reached the last time, for the log.
-    is_away: Arc<AtomicBool>,
+    resolver: ResolverCache,
+    /// Listeners of this cache.
+    listeners: Arc<OnceLock<Vec<SocketAddr>>>,
+    /// True if the last attempt to connect failed, for the log.
+    is_unreachable: Arc<AtomicBool>,
 }
 
-/// What is wrong with the URL of an origin.
+/// Invalid URL of an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {why}")]
 pub struct OriginError {
@@ -63,12 +58,12 @@ pub struct OriginError {
     why: &'static str,
 }
 
-/// An answer whose body is still to come.
+/// Response whose body is still to come.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) response: OriginResponse,
     pub(super) connection: TcpStream,
-    /// What came of the body with the head, and no more than belongs to it.
+    /// Beginning of the body, which came with the head.
     pub(super) first: BytesMut,
 }
 
@@ -77,32 +72,32 @@ impl FromStr for Origin {
 
     fn from_str(url: &str) -> Result<Origin, OriginError> {
         let wrong = |why| OriginError { url: url.to_owned(), why };
-        let uri: Uri = url.parse().map_err(|_| wrong("this is no URL; write http://HOST[:PORT][/PATH]"))?;
+        let uri: Uri = url.parse().map_err(|_| wrong("invalid URL: expected http://HOST[:PORT][/PATH]"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
-                let why = "TLS is not spoken here; name an http:// address, such as that of a TLS proxy (stunnel, HAProxy) \
+                let why = "TLS is not supported: name an http:// address, such as that of a TLS proxy (stunnel, HAProxy) \
                            in front of the origin";
                 return Err(wrong(why));
             }
-            _ => return Err(wrong("an origin is http://HOST[:PORT][/PATH]")),
+            _ => return Err(wrong("unknown scheme: expected http://HOST[:PORT][/PATH]")),
         }
         let authority = uri.authority().filter(|authority| !authority.host().is_empty());
-        let authority = authority.ok_or_else(|| wrong("it names no host"))?;
+        let authority = authority.ok_or_else(|| wrong("missing host: expected http://HOST[:PORT][/PATH]"))?;
         if authority.as_str().contains('@') {
-            return Err(wrong("user names and passwords do not belong in it"));
+            return Err(wrong("user names and passwords are not supported"));
         }
         if uri.query().is_some() {
-            return Err(wrong("a query does not belong in it"));
+            return Err(wrong("a query is not supported"));
         }
         Ok(Origin {
-            authority: HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("its host is no host"))?,
+            authority: HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("invalid host"))?,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(80),
             prefix: uri.path().trim_end_matches('/').to_owned(),
-            names: Names::default(),
-            doors: Arc::default(),
-            is_away: Arc::default(),
+            resolver: ResolverCache::default(),
+            listeners: Arc::default(),
+            is_unreachable: Arc::default(),
         })
     }
 }
@@ -114,35 +109,35 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// The URL of what a client asks for.
+    /// URL of a request's target.
     pub(super) fn url(&self, target: &str) -> String {
         format!("{self}{target}")
     }
 
-    /// Its address, where its URL says one: no name is looked up.
+    /// The address, if it is known without the resolver.
     pub(super) fn known(&self) -> Option<SocketAddr> {
         let host = if self.host == "localhost" { Ok(Ipv4Addr::LOCALHOST.into()) } else { self.host.parse() };
         host.ok().map(|host| SocketAddr::new(host, self.port))
     }
 
-    /// Has nobody asked who listens there; to be called once.
-    pub(super) fn leave_out(&self, doors: Vec<SocketAddr>) {
-        self.doors.get_or_init(|| doors);
+    /// Sets the listeners of this cache, which it does not connect to; to be called once.
+    pub(super) fn set_listeners(&self, listeners: Vec<SocketAddr>) {
+        self.listeners.get_or_init(|| listeners);
     }
 
-    /// Returns whether this cache itself listens there.
-    pub(super) fn leads_back(&self, address: SocketAddr) -> bool {
-        self.doors.get().is_some_and(|doors| loop_detection::is_reached(address, doors))
+    /// Returns whether this cache listens on the address.
+    pub(super) fn is_this_cache(&self, address: SocketAddr) -> bool {
+        self.listeners.get().is_some_and(|listeners| loop_detection::is_reached(address, listeners))
     }
 
-    /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there
-    /// begin to be none, and when there are some again.
+    /// Connects, for one request: HTTP/1.0 ends the connection with the response. Logs when connecting begins to
+    /// fail, and when it succeeds again.
     pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
         let connected = self.try_connect().await;
         match &connected {
-            Err(refusal) if !self.is_away.swap(true, Relaxed) => tracing::warn!("{refusal}"),
-            Ok(_) if self.is_away.swap(false, Relaxed) => {
-                tracing::info!(origin = %self, "the origin is back")
+            Err(refusal) if !self.is_unreachable.swap(true, Relaxed) => tracing::warn!("{refusal}"),
+            Ok(_) if self.is_unreachable.swap(false, Relaxed) => {
+                tracing::info!(origin = %self, "origin reachable again")
             }
             _ => {}
         }
@@ -151,43 +146,42 @@ impl Origin {
 
     async fn try_connect(&self) -> Result<TcpStream, Refusal> {
         let in_time = |error: io::Error| match error.kind() {
-            io::ErrorKind::TimedOut => self.failed("it did not answer in time", true),
+            io::ErrorKind::TimedOut => self.failed("timed out", true),
             _ => self.failed(&error.to_string(), false),
         };
-        let look_up = || {
-            let place = (self.host.clone(), self.port);
-            async move { lookup_host((place.0.as_str(), place.1)).await.map(Iterator::collect) }
+        let resolve = || {
+            let (host, port) = (self.host.clone(), self.port);
+            async move { lookup_host((host.as_str(), port)).await.map(Iterator::collect) }
         };
-        let mut addresses = self.names.addresses(CONNECT_LIMIT, look_up).await.map_err(in_time)?;
+        let mut addresses = self.resolver.addresses(CONNECT_LIMIT, resolve).await.map_err(in_time)?;
         let has_any = !addresses.is_empty();
-        addresses.retain(|address| !self.leads_back(*address));
+        addresses.retain(|address| !self.is_this_cache(*address));
         if has_any && addresses.is_empty() {
-            self.names.forget(); // it may stand for others by now
+            self.resolver.forget();
             let words = format!("the origin {self} is this cache itself; name the server behind it");
             return Err(Refusal::new(StatusCode::LOOP_DETECTED, words));
         }
         let connected = connect_to_any(&addresses, CONNECT_LIMIT, TcpStream::connect).await;
-        // The name may stand for others by now.
-        let connection = connected.inspect_err(|_| self.names.forget()).map_err(in_time)?;
+        // The name may have other addresses by now.
+        let connection = connected.inspect_err(|_| self.resolver.forget()).map_err(in_time)?;
         connection.set_nodelay(true).map_err(|error| self.failed(&error.to_string(), false))?;
         Ok(connection)
     }
 
-    /// Sends the head of a request with these fields. It is HTTP/1.0, which knows no chunks: a body has a
-    /// length, or ends with the connection, and needs nobody to look at it.
+    /// Sends the head of a request with these fields, as HTTP/1.0, which has no chunks: a body has a length or
+    /// ends with the connection, and need not be parsed.
     pub(super) async fn send_head(
         &self,
         connection: &mut TcpStream,
         request: &ClientRequest,
         fields: &HeaderMap,
     ) -> Result<(), Refusal> {
-        if !self.prefix.is_empty() && climbs(&request.target) {
-            let words = "a path with .. would lead out of the origin's";
+        if !self.prefix.is_empty() && has_parent_segment(&request.target) {
+            let words = "a path with .. leaves the origin's path";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, words));
         }
-        if caches_before(fields) >= MOST_CACHES {
-            let words =
-                format!("the request came through {MOST_CACHES} caches; they ask each other in a circle");
+        if caches_before(fields) >= MAX_CACHES {
+            let words = format!("the request passed {MAX_CACHES} caches: the caches form a loop");
             return Err(Refusal::new(StatusCode::LOOP_DETECTED, words));
         }
         let mut fields = fields.clone();
@@ -200,11 +194,12 @@ impl Origin {
         let prefix = if request.target == "*" { "" } else { &self.prefix };
         let line = format!("{} {prefix}{} HTTP/1.0", request.method, request.target);
         let sent = timeout(CONNECT_LIMIT, connection.write_all(&write_head(&line, &fields))).await;
-        let sent = sent.map_err(|_| self.failed("it does not take requests", true))?;
+        let sent = sent.map_err(|_| self.failed("timed out", true))?;
         sent.map_err(|error| self.failed(&error.to_string(), false))
     }
 
-    /// The answer to a request of this method, which must begin within `limit` of its end: when it is `sent`.
+    /// Reads the head of the response to a request of this method, which must come within `limit` after the request
+    /// is `sent`.
     pub(super) async fn reply(
         &self,
         mut connection: TcpStream,
@@ -219,7 +214,7 @@ impl Origin {
         let (response, mut first) = tokio::select! {
             biased;
             read = self.read_head(&mut connection, method) => read?,
-            () = late => return Err(self.failed("it did not answer in time", true)),
+            () = late => return Err(self.failed("timed out", true)),
         };
         if let Some(body_bytes) = response.body_bytes {
             first.truncate(usize::try_from(body_bytes).unwrap_or(usize::MAX));
@@ -232,54 +227,43 @@ impl Origin {
         connection: &mut TcpStream,
         method: &Method,
     ) -> Result<(OriginResponse, BytesMut), Refusal> {
-        let mut bytes = BytesMut::new();
-        let mut looked = Looked::default();
+        let mut reader = HeadReader::with_limit(HEAD_LIMIT);
+        let mut bytes = vec![0; READ_BYTES];
         let mut room = HEAD_LIMIT;
         loop {
-            skip_empty_lines(&mut bytes);
-            while looked.is_worth_reading(&bytes)
-                && let Some((response, length)) = OriginResponse::read(&bytes, method)?
-            {
-                drop(bytes.split_to(length));
+            while let Some(head) = reader.next_response().map_err(|error| invalid(&error))? {
+                let response = OriginResponse::new(head, method)?;
                 if !response.status.is_informational() {
-                    return Ok((response, bytes));
+                    return Ok((response, BytesMut::from(&reader.take(u64::MAX)[..])));
                 }
-                skip_empty_lines(&mut bytes);
-                looked = Looked::default();
             }
             if room == 0 {
-                return Err(self.failed("the head of its answer is too long", false));
+                return Err(invalid(&"head too long"));
             }
-            match connection.read_buf(&mut (&mut bytes).limit(READ_BYTES.min(room))).await {
-                Ok(0) => return Err(self.failed("it closed the connection before it answered", false)),
-                Ok(length) => room -= length,
+            match connection.read(&mut bytes[..READ_BYTES.min(room)]).await {
+                Ok(0) => return Err(self.failed("connection closed before a response", false)),
+                Ok(length) => room -= reader.feed(&bytes[..length]),
                 Err(error) => return Err(self.failed(&error.to_string(), false)),
             }
         }
     }
 
-    /// Why it cannot be asked; whether that is because it takes too long.
-    pub(super) fn failed(&self, why: &str, in_time: bool) -> Refusal {
-        let status = if in_time { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
-        Refusal::new(status, format!("the origin {self} cannot be asked: {why}"))
+    /// Refusal for a failure of the origin.
+    pub(super) fn failed(&self, why: &str, is_timeout: bool) -> Refusal {
+        let status = if is_timeout { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+        Refusal::new(status, format!("origin {self}: {why}"))
     }
 }
 
-/// How many caches of ours a request came through, as `Via` says it.
+/// Number of our caches that a request passed, by its `Via`.
 fn caches_before(fields: &HeaderMap) -> usize {
     let via = joined(fields, &header::VIA).unwrap_or_default();
     via.split(',').filter(|one| one.split_whitespace().nth(1) == Some("wirepath")).count()
 }
 
-/// Before a head they mean nothing, and there may be as many as an origin likes.
-fn skip_empty_lines(bytes: &mut BytesMut) {
-    let empty = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    drop(bytes.split_to(empty));
-}
-
-/// Returns whether a path has a segment `..`, plain or percent-encoded, which some servers decode before they
-/// look for it, with parameters or without, which some take off first.
-fn climbs(target: &str) -> bool {
+/// Returns whether a path has a segment `..`, plain or percent-encoded, with parameters or without: some servers
+/// decode or remove these first.
+fn has_parent_segment(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
     let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace('\\', "/");
     let path = path.replace("%3b", ";");
@@ -304,10 +288,10 @@ mod tests {
             "/..;a/x",
             "/..%3B",
         ] {
-            assert!(climbs(path), "{path}");
+            assert!(has_parent_segment(path), "{path}");
         }
         for path in ["/", "/a/..b/c", "/...", "/a?b=/../c", "/./a", "*", "/%2e"] {
-            assert!(!climbs(path), "{path}");
+            assert!(!has_parent_segment(path), "{path}");
         }
     }
 

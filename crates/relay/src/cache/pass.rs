@@ -1,5 +1,5 @@
-//! A request that passes to the origin, and its answer that passes back. Bodies go both ways at once: an
-//! origin may answer while it still reads, and may never read what it does not want.
+//! Passes requests to the origin, and its responses back. Bodies go both ways at once: an origin may answer
+//! while it still reads, and may never read a body that it does not want.
 
 use std::future::ready;
 use std::io;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use http::StatusCode;
-use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use wirepath_streams::{Framing, Object, StreamBuilder};
@@ -17,58 +16,52 @@ use wirepath_streams::{Framing, Object, StreamBuilder};
 use super::Shared;
 use super::answer;
 use super::connection::Connection;
-use super::flow::{FlowError, Patience};
 use super::head::{ClientRequest, Refusal};
 use super::origin::Reply;
-use super::status::{add, count};
 use super::store;
+use super::transfer::{StallLimits, TransferError};
 use super::upload::Upload;
 
 impl Connection {
-    /// Has the origin answer.
+    /// Passes a request to the origin.
     pub(super) async fn pass(&mut self, mut request: ClientRequest, why: &'static str) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let stays = request.keep_alive;
         request.keep_alive &= request.body_bytes == 0;
-        let reached = self.unless_gone(shared.reach(&request)).await;
-        let origin = match reached.inspect_err(|_| count(&shared.counters.failed))? {
+        let reached = self.or_client_gone(shared.reach(&request)).await;
+        let origin = match reached.inspect_err(|_| shared.counters.failed.increment())? {
             Ok(origin) => origin,
-            Err(refusal) => {
-                count(&shared.counters.failed);
-                return self.refuse(&refusal, &request).await;
-            }
+            Err(refusal) => return self.refuse(&refusal, &request).await,
         };
         let answered = if request.body_bytes == 0 {
             let reply = shared.origin.reply(origin, &request.method, shared.origin_limit, ready(()));
-            self.unless_gone(reply).await.map(|reply| Ok((reply?, None)))
+            self.or_client_gone(reply).await.map(|reply| Ok((reply?, None)))
         } else {
             self.send_body(origin, &mut request, stays).await
         };
-        // RFC 9111 section 4.4. Where no answer came, it may have changed for all that.
+        // RFC 9111 section 4.4. Without a response, too, the resource may have changed.
         let is_refused = matches!(&answered, Ok(Ok((reply, _))) if is_error(reply.response.status));
         let changes = !request.method.is_safe() && !is_refused;
         let key = store::key(&shared.origin.url(&request.target));
         if changes {
-            shared.forget(&key).await;
+            shared.invalidate(&key).await;
         }
-        let (reply, upload) = match answered.inspect_err(|_| count(&shared.counters.failed))? {
+        let (reply, upload) = match answered.inspect_err(|_| shared.counters.failed.increment())? {
             Ok(answered) => answered,
-            Err(refusal) => {
-                count(&shared.counters.failed);
-                return self.refuse(&refusal, &request).await;
-            }
+            Err(refusal) => return self.refuse(&refusal, &request).await,
         };
-        count(&shared.counters.passed);
+        shared.counters.passed.increment();
         let Some(upload) = upload else { return self.pass_reply(&request, reply, why, None).await };
         let passed = self.pass_both(&request, reply, &upload, why).await;
         if changes {
-            shared.forget(&key).await; // the change may have come about since
+            shared.invalidate(&key).await; // the resource may have changed since
         }
         passed
     }
 
-    /// Sends the body of a request whose head the origin has. Answers what comes back, and what still goes
-    /// there, perhaps; the client's connection, which `stays` if it may, does so if all has gone.
+    /// Sends the body of a request whose head the origin has. Answers the origin's reply, and the upload, which
+    /// may still run. The client's connection is kept if that is allowed (`stays`) and all of the body has
+    /// gone.
     async fn send_body(
         &mut self,
         origin: TcpStream,
@@ -82,37 +75,36 @@ impl Connection {
         let (lent, upload) = match self.begin_upload(&origin, request.body_bytes) {
             Ok(begun) => begun,
             Err(error) => {
-                tracing::warn!(%error, "the body of a request cannot be passed on now");
-                let words = "the body of the request cannot be passed on now";
+                let words = "cannot forward the request body";
+                tracing::warn!(%error, "{words}");
                 return Ok(Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)));
             }
         };
         let (sent, is_sent) = oneshot::channel::<()>();
-        // OriginResponse, or dropped: that is all the same.
-        let is_sent = async { drop(is_sent.await) };
+        let is_sent = async { drop(is_sent.await) }; // it is only ever dropped
         let mut reply = pin!(shared.origin.reply(origin, &request.method, shared.origin_limit, is_sent));
         let early = tokio::select! {
             biased;
-            moved = upload.over(shared.upload_patience()) => Err(moved),
+            moved = upload.end(shared.upload_limits()) => Err(moved),
             reply = &mut reply => Ok(reply),
         };
         self.client.take_back(lent)?;
         let reply = match early {
             Ok(reply) => reply,
-            Err(moved) if let Some(why) = upload.cut_short(&moved) => return Err(self.client.cut(why)),
-            Err((_, Err(FlowError::Stuck(_)))) => {
-                return Ok(Err(shared.origin.failed("it does not take the body of the request", true)));
+            Err(moved) if let Some(why) = upload.client_error(&moved) => return Err(self.client.cut(why)),
+            Err((_, Err(TransferError::SinkStalled(_)))) => {
+                return Ok(Err(shared.origin.failed("it does not read the body of the request", true)));
             }
             Err(_) => {
                 drop(sent);
-                self.unless_gone(reply).await?
+                self.or_client_gone(reply).await?
             }
         };
         request.keep_alive = stays && upload.is_settled().await && upload.is_whole();
         Ok(reply.map(|reply| (reply, Some(upload))))
     }
 
-    /// Has the engine move a request's body to the origin. The client's connection is lent for that.
+    /// Starts moving a request's body to the origin, for which the client's connection is lent.
     fn begin_upload(&mut self, origin: &TcpStream, bytes: u64) -> io::Result<(BlockingStream, Upload)> {
         let (lent, socket) = self.client.lend()?;
         let first = self.client.take_read(bytes);
@@ -122,8 +114,8 @@ impl Connection {
         }
     }
 
-    /// Moves the origin's answer to the client, and what is left of its body to the origin. If something is,
-    /// the connection ends with that.
+    /// Moves the origin's response to the client, and the rest of the request's body to the origin. If there is
+    /// a rest, the connection ends with it.
     async fn pass_both(
         &mut self,
         request: &ClientRequest,
@@ -137,7 +129,7 @@ impl Connection {
             tokio::select! {
                 passed = &mut passing => passed,
                 () = upload.ended() => {
-                    upload.pass_on_a_short_end();
+                    upload.end_early();
                     passing.await
                 }
             }?
@@ -146,18 +138,18 @@ impl Connection {
             return Ok(stays);
         }
         if is_error {
-            upload.stop(); // nobody wants it
+            upload.stop(); // the origin does not want it
         } else {
-            // The client may wait for the end of the answer before it goes on.
+            // The client may wait for the end of the response before it goes on.
             self.client.finish().await?;
         }
         tokio::select! {
-            _ = upload.over(self.shared.upload_patience()) => Ok(false),
+            _ = upload.end(self.shared.upload_limits()) => Ok(false),
             ended = upload.origin_ended() => ended.map(|()| false),
         }
     }
 
-    /// Moves the origin's answer to the client. While an upload to the same origin moves, it may wait.
+    /// Moves the origin's response to the client. It may pause while an upload to the same origin moves.
     pub(super) async fn pass_reply(
         &mut self,
         request: &ClientRequest,
@@ -170,15 +162,15 @@ impl Connection {
         if response.body_bytes == Some(0) {
             return self.client.write(&head).await.map(|()| request.keep_alive);
         }
-        // The end of the connection is that of such a body: until all is sent, any other end, even of this
-        // process, is a reset.
+        // Such a body ends with the connection: until all is sent, any other end, even of this process, must
+        // be a reset.
         let ends_with_connection = response.body_bytes.is_none();
         if ends_with_connection {
             self.client.reset_when_closed(true)?;
         }
         let head_bytes = head.len() as u64;
         let rest = response.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
-        let patience = Patience { source: self.shared.origin_limit, sink: self.shared.client_limit };
+        let limits = StallLimits { source: self.shared.origin_limit, sink: self.shared.client_limit };
         let build = |client| {
             let before = BytesMut::from(&[&head[..], &first[..]].concat()[..]);
             let source =
@@ -186,38 +178,34 @@ impl Connection {
             Ok(StreamBuilder::default().input(source, Framing::Whole).output(client).build())
         };
         let beside = upload.map(|upload| &**upload.progress());
-        let (sent, result) = self.relay(patience, build, beside).await?;
-        add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
+        let (sent, result) = self.relay(limits, build, beside).await?;
+        self.shared.counters.from_origin_bytes.add(sent.saturating_sub(head_bytes));
         let is_whole = response.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
         match result {
-            Ok(()) if ends_with_connection => match broke_origin(upload).await {
-                Some(errno) => Err(self.client.cut(format!("the origin's connection broke: {errno}"))),
-                None => self.client.reset_when_closed(false).map(|()| false),
-            },
+            Ok(()) if ends_with_connection => {
+                let error = if let Some(upload) = upload { upload.origin_error().await } else { None };
+                match error {
+                    Some(errno) => Err(self.client.cut(format!("origin connection failed: {errno}"))),
+                    None => self.client.reset_when_closed(false).map(|()| false),
+                }
+            }
             Ok(()) if is_whole => Ok(request.keep_alive),
-            Ok(()) => Err(self.client.cut("the origin's answer ended early".to_owned())),
+            Ok(()) => Err(self.client.cut("origin response ended early".to_owned())),
             Err(error) => Err(self.client.cut(error.to_string())),
         }
     }
 }
 
 impl Shared {
-    /// A connection to the origin on which it has got the head of a request.
+    /// Connects to the origin and sends the head of a request.
     async fn reach(&self, request: &ClientRequest) -> Result<TcpStream, Refusal> {
         let mut origin = self.origin.connect().await?;
         self.origin.send_head(&mut origin, request, &request.fields).await.map(|()| origin)
     }
 
-    /// How long client and origin may pause within the body of a request.
-    fn upload_patience(&self) -> Patience {
-        Patience { source: self.client_limit, sink: self.origin_limit }
-    }
-}
-
-async fn broke_origin(upload: Option<&Upload>) -> Option<Errno> {
-    match upload {
-        Some(upload) => upload.broke_origin().await,
-        None => None,
+    /// Limits of pauses within the body of a request.
+    fn upload_limits(&self) -> StallLimits {
+        StallLimits { source: self.client_limit, sink: self.origin_limit }
     }
 }
 

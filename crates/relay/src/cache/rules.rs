@@ -1,4 +1,4 @@
-//! What may be kept and given out (RFC 9111), where the library that knows most of it has to be helped.
+//! Rules of storing and reusing responses (RFC 9111), where the library does not have them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,22 +7,21 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_cache_semantics::{CacheOptions, CachePolicy};
 use wirepath_http::fields::{date_s, joined};
 
-/// What is to be understood whole, or the answer is kept for nobody: the library leaves out lines with other
-/// bytes than ASCII.
-const RULES: &[HeaderName] = &[header::AGE, header::CACHE_CONTROL, header::EXPIRES, header::VARY];
+/// Fields that must be readable: the library ignores lines with other bytes than ASCII.
+const READABLE: &[HeaderName] = &[header::AGE, header::CACHE_CONTROL, header::EXPIRES, header::VARY];
 
-/// What stands for any age that is greater (RFC 9111 section 1.2.2).
-const GREATEST_AGE_S: u64 = 1 << 31;
+/// Maximum age, which stands for any greater one (RFC 9111 section 1.2.2).
+const MAX_AGE_S: u64 = 1 << 31;
 
-/// What forbids to give out what is not fresh, whatever a client or a failing origin makes of it (RFC 9111
-/// section 4.2.4).
-const AGAINST_STALE: &[&str] = &["must-revalidate", "no-cache", "proxy-revalidate", "s-maxage"];
+/// Directives that forbid stale responses, whatever a client allows and if the origin fails (RFC 9111 section
+/// 4.2.4).
+const FORBID_STALE: &[&str] = &["must-revalidate", "no-cache", "proxy-revalidate", "s-maxage"];
 
-/// What says that an answer is for all, though it was asked for with a cookie.
+/// Directives of responses that are for all, though the request had a cookie.
 const FOR_ALL: &[&str] = &["max-age", "public", "s-maxage"];
 
-/// The rules. Directives are told apart without case (RFC 9111 section 5.2), and an answer is as old as it or
-/// its date says (section 4.2.3): both the library leaves to us.
+/// Policy of a response. The library ignores neither the case of directives (RFC 9111 section 5.2), nor takes
+/// the age from the date (section 4.2.3).
 pub(super) fn policy(
     request: &HeaderMap,
     status: StatusCode,
@@ -32,14 +31,14 @@ pub(super) fn policy(
     policy_of_age(request, status, fields, received, age_s(fields, received))
 }
 
-/// For how long an answer is fresh, counted from when the origin made it.
+/// Time for which a response is fresh after the origin made it.
 pub(super) fn lifetime(
     request: &HeaderMap,
     status: StatusCode,
     fields: &HeaderMap,
     received: SystemTime,
 ) -> Duration {
-    // What would be left of that when it came, had it no age then.
+    // Time left on receipt, with an age of 0.
     policy_of_age(request, status, fields, received, 0).time_to_live(received)
 }
 
@@ -54,12 +53,11 @@ fn policy_of_age(
     (*response.status_mut(), *response.headers_mut()) = (status, with_lower_directives(fields));
     response.headers_mut().insert(header::AGE, age_s.into());
     let options = CacheOptions { shared: true, ..CacheOptions::default() };
-    CachePolicy::new_options(&get(request), &response, received, options)
+    CachePolicy::new_options(&get_request(request), &response, received, options)
 }
 
-/// A GET request with these fields. Its URL is always the same here: entries of others are found under other
-/// names.
-pub(super) fn get(fields: &HeaderMap) -> Request<()> {
+/// GET request with these fields. Its URL does not matter: entries are found by it.
+pub(super) fn get_request(fields: &HeaderMap) -> Request<()> {
     let mut request = Request::new(());
     *request.headers_mut() = with_lower_directives(fields);
     request
@@ -75,33 +73,32 @@ fn with_lower_directives(fields: &HeaderMap) -> HeaderMap {
     fields
 }
 
-/// How old an answer was when it came: as it says, or by its date if that is more. With a greater age than
-/// the greatest the library's sums overflow; what is no age is taken for the greatest.
+/// Age of a response on receipt: as it states, or by its date if that is more. An invalid age counts as the
+/// maximum, beyond which the library's sums overflow.
 fn age_s(fields: &HeaderMap, received: SystemTime) -> u64 {
     let read = |age: &HeaderValue| age.to_str().ok().and_then(|age| age.parse().ok());
-    let stated_s = fields.get(header::AGE).map_or(0, |age| read(age).unwrap_or(GREATEST_AGE_S));
+    let stated_s = fields.get(header::AGE).map_or(0, |age| read(age).unwrap_or(MAX_AGE_S));
     let received_s = received.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let made_s = date_s(fields, &header::DATE).unwrap_or(received_s);
-    stated_s.max(received_s.saturating_sub(made_s)).min(GREATEST_AGE_S)
+    stated_s.max(received_s.saturating_sub(made_s)).min(MAX_AGE_S)
 }
 
-/// Returns whether what decides about an answer can be read.
-pub(super) fn can_be_judged(fields: &HeaderMap) -> bool {
-    RULES.iter().flat_map(|name| fields.get_all(name)).all(|value| value.to_str().is_ok())
+/// Says whether the fields that decide about storing can be read.
+pub(super) fn is_readable(fields: &HeaderMap) -> bool {
+    READABLE.iter().flat_map(|name| fields.get_all(name)).all(|value| value.to_str().is_ok())
 }
 
-/// Returns whether the origin forbids to give it out when it is not fresh. Of all that does, the library
-/// knows one directive.
+/// Says whether the origin forbids stale responses; the library knows only one of these directives.
 pub(super) fn forbids_stale(fields: &HeaderMap) -> bool {
-    has_directive(fields, AGAINST_STALE)
+    has_directive(fields, FORBID_STALE)
 }
 
-/// Returns whether the origin says that an answer is for all, or for how long it is good.
+/// Says whether the response is for all, or states its lifetime.
 pub(super) fn is_for_all(fields: &HeaderMap) -> bool {
     has_directive(fields, FOR_ALL) || fields.contains_key(header::EXPIRES)
 }
 
-/// Returns whether `Cache-Control` has one of these, with a value or without.
+/// Says whether `Cache-Control` has one of these directives, with a value or without.
 pub(super) fn has_directive(fields: &HeaderMap, names: &[&str]) -> bool {
     let control = joined(fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
     let name = |directive: &str| directive.split('=').next().unwrap_or_default().trim().to_owned();

@@ -1,6 +1,6 @@
-//! What is kept: within a budget, least recently used go first.
+//! Entries of a cache, within a budget; the least recently used are evicted first.
 
-mod claims;
+mod reservations;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,46 +8,44 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 use ring::digest;
 
 use super::cost::{Cost, record_bytes};
 use super::entry::Entry;
-use super::folder::{Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, Written, body_number, is_damage};
+use super::folder::{Folder, FolderError, MAX_BODY_NUMBER, MAX_RECORD_BYTES, body_number, is_damage};
 use super::status::Counters;
-use claims::Claims;
-pub(super) use writing::{Room, Writing};
+use reservations::Reservations;
+pub(super) use writing::{BodyWriter, Space};
 
-/// Entries of one cache. All but [`find`](Store::find) may wait for storage.
+/// Entries of a cache. All functions but [`find`](Store::find) may wait for storage.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: Folder,
     budget: Cost,
     index: Mutex<Index>,
-    /// Held while an entry comes or goes in the index and in the folder, so that both say the same of it.
-    /// Taken before the index.
+    /// Held while index and folder change, so that they agree. Locked before the index.
     changing: Mutex<()>,
     counters: Arc<Counters>,
 }
 
 #[derive(Debug, Default)]
 struct Index {
-    kept: HashMap<Arc<str>, (u64, Arc<Kept>)>,
+    entries: HashMap<Arc<str>, (u64, Arc<StoredEntry>)>,
     /// Keys by the last use.
     order: BTreeMap<u64, Arc<str>>,
     uses: u64,
-    /// What entries take.
+    /// Cost of all entries.
     cost: Cost,
-    /// What those take that are being written.
-    claims: Claims,
+    /// Space of bodies that are being written.
+    reservations: Reservations,
     bodies: u64,
 }
 
-/// An entry and where its body is.
+/// An entry with the file of its body.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredEntry {
     pub(super) key: Arc<str>,
     pub(super) entry: Arc<Entry>,
     body: String,
@@ -55,89 +53,81 @@ pub(super) struct Kept {
     cost: Cost,
 }
 
-/// The key of a URL.
+/// Key of a URL.
 pub(super) fn key(url: &str) -> Arc<str> {
     let digest = digest::digest(&digest::SHA256, url.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
 impl Store {
-    /// Opens the folder, which nobody else has open, with what is in it as far as `budget` goes.
+    /// Opens the folder, with its entries as far as `budget` goes.
     pub(super) fn open(folder: &Path, budget: Cost, counters: Arc<Counters>) -> Result<Store, FolderError> {
         let folder = Folder::open(folder)?;
-        let (found, damaged) = folder.sweep()?;
-        counters.damaged.fetch_add(damaged, Relaxed);
+        let (found, damaged) = folder.scan()?;
+        counters.damaged.add(damaged);
         let store = Store { folder, budget, index: Mutex::default(), changing: Mutex::default(), counters };
         for found in found {
             let (key, entry) = (Arc::from(found.key), Arc::new(found.entry));
             let cost = Cost::of(&entry, &key);
-            let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns, cost };
+            let (body, body_modified_ns) = (found.body, found.body_modified_ns);
             let mut index = store.index.lock();
-            index.bodies = index.bodies.max(body_number(&kept.body).unwrap_or(0));
-            index.put(kept);
+            index.bodies = index.bodies.max(body_number(&body).unwrap_or(0));
+            index.put(StoredEntry { key, entry, body, body_modified_ns, cost });
         }
         store.keep_to_budget();
         Ok(store)
     }
 
-    /// The entry of a URL, which is used now.
-    pub(super) fn find(&self, key: &str, url: &str) -> Option<Arc<Kept>> {
+    /// Finds the entry of a URL and marks it as used.
+    pub(super) fn find(&self, key: &str, url: &str) -> Option<Arc<StoredEntry>> {
         let mut index = self.index.lock();
-        let kept =
-            index.kept.get(key).map(|(_, kept)| Arc::clone(kept)).filter(|kept| kept.entry.url == url)?;
-        index.used(&kept.key);
-        Some(kept)
+        let stored = Arc::clone(&index.entries.get(key).filter(|(_, stored)| stored.entry.url == url)?.1);
+        index.touch(&stored.key);
+        Some(stored)
     }
 
-    /// The body of an entry; None if it is not what it was: then the entry is gone.
-    ///
-    /// # Errors
-    /// What the system says, if that is not about the file; the entry stays.
-    pub(super) fn open_body(&self, kept: &Kept) -> io::Result<Option<File>> {
-        match self.folder.open_body(&kept.body, kept.entry.bytes, kept.body_modified_ns) {
+    /// Opens the body of an entry; None if it is damaged: then the entry is removed. After other errors it stays.
+    pub(super) fn open_body(&self, stored: &StoredEntry) -> io::Result<Option<File>> {
+        match self.folder.open_body(&stored.body, stored.entry.bytes, stored.body_modified_ns) {
             Ok(file) => Ok(Some(file)),
             Err(error) if !is_damage(&error) => Err(error),
             Err(error) => {
                 let _changing = self.changing.lock();
-                // One that was replaced or evicted since it was found is not damaged.
-                if self.index.lock().take_if_same(kept) {
-                    tracing::warn!(url = kept.entry.url, %error, "an entry of the cache is damaged; it is dropped");
-                    self.counters.damaged.fetch_add(1, Relaxed);
-                    self.folder.remove_entry(&kept.key, &kept.body);
+                // An entry that was replaced or evicted since it was found is not damaged.
+                if self.index.lock().take_if_same(stored) {
+                    tracing::warn!(url = stored.entry.url, %error, "damaged cache entry removed");
+                    self.counters.damaged.increment();
+                    self.folder.remove_entry(&stored.key, &stored.body);
                 }
                 Ok(None)
             }
         }
     }
 
-    /// Puts another head in place of an entry's. If it cannot be written down, it is the entry's until this
-    /// process ends, and the next one finds the entry as it was.
-    ///
-    /// # Errors
-    /// `NotFound` if the entry has gone meanwhile, or there is another; what is wrong with the head
-    /// otherwise.
-    pub(super) fn renew(&self, kept: &Kept, entry: Entry) -> io::Result<Arc<Kept>> {
-        if record_bytes(&entry, &kept.key) > LONGEST_RECORD {
+    /// Replaces the head of an entry. If it cannot be written, it holds until the process ends. `NotFound` if
+    /// the entry was evicted or replaced meanwhile.
+    pub(super) fn renew(&self, stored: &StoredEntry, entry: Entry) -> io::Result<Arc<StoredEntry>> {
+        if record_bytes(&entry, &stored.key) > MAX_RECORD_BYTES {
             return Err(io::Error::other("its head is too long now"));
         }
-        let record = entry.record(&kept.body, kept.body_modified_ns);
-        let written = self.making_room(&kept.key, || self.folder.write_record(&kept.key, &record));
-        let renewed = Kept {
-            cost: Cost::of(&entry, &kept.key),
-            key: Arc::clone(&kept.key),
+        let record = entry.record(&stored.body, stored.body_modified_ns);
+        let written = self.with_eviction(&stored.key, || self.folder.write_record(&stored.key, &record));
+        let renewed = StoredEntry {
+            cost: Cost::of(&entry, &stored.key),
+            key: Arc::clone(&stored.key),
             entry: Arc::new(entry),
-            body: kept.body.clone(),
-            body_modified_ns: kept.body_modified_ns,
+            body: stored.body.clone(),
+            body_modified_ns: stored.body_modified_ns,
         };
         let changing = self.changing.lock();
-        if !self.index.lock().has(kept) {
-            return Err(io::ErrorKind::NotFound.into()); // it was evicted meanwhile, or replaced
+        if !self.index.lock().has(stored) {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        if let Err(error) = written.and_then(Written::place) {
-            tracing::warn!(url = kept.entry.url, %error, "a head that was renewed could not be written down; it is used");
+        if let Err(error) = written.and_then(|written| self.folder.place_record(&stored.key, written)) {
+            tracing::warn!(url = stored.entry.url, %error, "cannot write the renewed head; using it from memory");
         }
         let mut index = self.index.lock();
-        index.take(&kept.key);
+        index.take(&stored.key);
         let renewed = index.put(renewed);
         drop((index, changing));
         self.keep_to_budget();
@@ -148,23 +138,18 @@ impl Store {
     pub(super) fn remove(&self, key: &str) {
         let _changing = self.changing.lock();
         let taken = self.index.lock().take(key);
-        if let Some(kept) = taken {
-            self.folder.remove_entry(&kept.key, &kept.body);
+        if let Some(stored) = taken {
+            self.folder.remove_entry(&stored.key, &stored.body);
         }
     }
 
-    /// Number of entries, and what they take in bytes, those that are being written included.
+    /// Number of entries, and their bytes with those that are being written.
     pub(super) fn size(&self) -> (u64, u64) {
         let index = self.index.lock();
-        (index.kept.len() as u64, index.cost.with(index.claims.taken()).bytes)
+        (index.entries.len() as u64, index.cost.with(index.reservations.used()).bytes)
     }
 
-    /// Removes the entry that was not used for longest; answers whether there was one.
-    fn evict(&self) -> bool {
-        self.evict_other("")
-    }
-
-    /// Removes the entry of another key that was not used for longest; answers whether there was one.
+    /// Evicts the least recently used entry of another key; answers whether there was one.
     fn evict_other(&self, than: &str) -> bool {
         let _changing = self.changing.lock();
         let mut index = self.index.lock();
@@ -173,63 +158,63 @@ impl Store {
         };
         let taken = index.take(&key);
         drop(index);
-        let Some(kept) = taken else { return false };
-        self.folder.remove_entry(&kept.key, &kept.body);
-        self.counters.evictions.fetch_add(1, Relaxed);
+        let Some(stored) = taken else { return false };
+        self.folder.remove_entry(&stored.key, &stored.body);
+        self.counters.evictions.increment();
         true
     }
 
-    /// Removes entries until the others are within the budget.
+    /// Evicts entries until the others are within the budget.
     fn keep_to_budget(&self) {
         let is_over = || {
             let index = self.index.lock();
-            !index.cost.with(index.claims.taken()).fits(self.budget)
+            !index.cost.with(index.reservations.used()).fits(self.budget)
         };
-        while is_over() && self.evict() {}
+        while is_over() && self.evict_other("") {}
     }
 }
 
 impl Index {
-    fn put(&mut self, kept: Kept) -> Arc<Kept> {
-        let kept = Arc::new(kept);
+    fn put(&mut self, stored: StoredEntry) -> Arc<StoredEntry> {
+        let stored = Arc::new(stored);
         self.uses += 1;
-        self.cost = self.cost.with(kept.cost);
-        self.order.insert(self.uses, Arc::clone(&kept.key));
-        self.kept.insert(Arc::clone(&kept.key), (self.uses, Arc::clone(&kept)));
-        kept
+        self.cost = self.cost.with(stored.cost);
+        self.order.insert(self.uses, Arc::clone(&stored.key));
+        self.entries.insert(Arc::clone(&stored.key), (self.uses, Arc::clone(&stored)));
+        stored
     }
 
-    /// The number of a new body.
+    /// Number of a new body.
     fn next_body(&mut self) -> u64 {
-        // Who finds the greatest number in the folder begins anew: it was made up.
-        self.bodies = self.bodies % GREATEST_NUMBER + 1;
+        // The greatest number in a folder was invented, so numbers begin again.
+        self.bodies = self.bodies % MAX_BODY_NUMBER + 1;
         self.bodies
     }
 
-    fn used(&mut self, key: &Arc<str>) {
+    fn touch(&mut self, key: &Arc<str>) {
         self.uses += 1;
-        if let Some((last_use, _)) = self.kept.get_mut(key) {
+        if let Some((last_use, _)) = self.entries.get_mut(key) {
             self.order.remove(last_use);
             *last_use = self.uses;
             self.order.insert(self.uses, Arc::clone(key));
         }
     }
 
-    fn take(&mut self, key: &str) -> Option<Arc<Kept>> {
-        let (last_use, kept) = self.kept.remove(key)?;
+    fn take(&mut self, key: &str) -> Option<Arc<StoredEntry>> {
+        let (last_use, stored) = self.entries.remove(key)?;
         self.order.remove(&last_use);
-        self.cost = self.cost.without(kept.cost);
-        Some(kept)
+        self.cost = self.cost.without(stored.cost);
+        Some(stored)
     }
 
-    /// Returns whether an entry is still what there is of its URL; with another head, perhaps.
-    fn has(&self, kept: &Kept) -> bool {
-        self.kept.get(&kept.key).is_some_and(|(_, there)| there.body == kept.body)
+    /// Says whether the index has this body, perhaps with another head.
+    fn has(&self, stored: &StoredEntry) -> bool {
+        self.entries.get(&stored.key).is_some_and(|(_, there)| there.body == stored.body)
     }
 
-    /// Takes an entry out unless there is another of that URL by now, or none; answers whether it did.
-    fn take_if_same(&mut self, kept: &Kept) -> bool {
-        self.has(kept) && self.take(&kept.key).is_some()
+    /// Takes an entry out, if the index has it; answers that.
+    fn take_if_same(&mut self, stored: &StoredEntry) -> bool {
+        self.has(stored) && self.take(&stored.key).is_some()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The body of a request on its way to the origin.
+//! Body of a request on its way to the origin.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,23 +13,20 @@ use tokio::net::TcpStream;
 use wirepath_engine::Engine;
 use wirepath_streams::{Framing, Object, ObjectError, StreamBuilder, StreamEnd, StreamError, StreamProgress};
 
-use super::flow::{Flow, FlowError, Moved, Patience};
+use super::transfer::{StallLimits, Transfer, TransferError, TransferResult};
 
-/// What errors call where it goes.
+/// Name of the sink in errors.
 const ORIGIN: &str = "the origin";
 
-/// One that was begun. It is stopped when this is dropped.
+/// Upload that was begun. Dropping this stops it.
 pub(super) struct Upload {
-    flow: Flow,
+    transfer: Transfer,
     origin: OwnedFd,
     bytes: u64,
 }
 
 impl Upload {
-    /// Has the engine move so many bytes from a client, of whom the first have been read, to the origin.
-    ///
-    /// # Errors
-    /// If no more descriptors can be had.
+    /// Starts moving so many bytes from a client, of which the first have been read, to the origin.
     pub(super) fn start(
         engine: &Engine,
         (client, first): (OwnedFd, &[u8]),
@@ -41,59 +38,55 @@ impl Upload {
         let source = Object::stream("the client", client)?.up_to(rest).preceded_by(BytesMut::from(first));
         let sink = Object::stream(ORIGIN, origin)?;
         let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
-        Ok(Upload { flow: Flow::start(engine, stream), origin: kept, bytes })
+        Ok(Upload { transfer: Transfer::start(engine, stream), origin: kept, bytes })
     }
 
-    /// What it moved so far.
     pub(super) fn progress(&self) -> &Arc<StreamProgress> {
-        self.flow.progress()
+        self.transfer.progress()
     }
 
-    /// Waits for its end, and brings it about when one of its ends pauses for too long.
-    pub(super) async fn over(&self, patience: Patience) -> Moved {
-        self.flow.end(patience, None).await
+    /// Waits for its end; stops it when a pause exceeds its limit.
+    pub(super) async fn end(&self, limits: StallLimits) -> TransferResult {
+        self.transfer.end(limits, None).await
     }
 
-    /// Waits for its end, however long that takes.
+    /// Waits for its end without limits.
     pub(super) async fn ended(&self) {
-        // How it ended can be asked later.
-        _ = self.over(Patience::ENDLESS).await;
+        _ = self.end(StallLimits::NONE).await;
     }
 
-    /// Returns whether it is over, or has nothing to do any more: then it is over in a moment, for which this
-    /// waits. The origin may have answered before the engine has said that all has left.
+    /// Returns whether it has ended, or has moved all bytes: then this waits for its end. The origin may have
+    /// answered before the engine reports that.
     pub(super) async fn is_settled(&self) -> bool {
-        let is_settled = self.flow.state().await.is_none_or(|state| state.bytes_out == self.bytes);
+        let is_settled = self.transfer.state().await.is_none_or(|state| state.bytes_out == self.bytes);
         if is_settled {
             self.ended().await;
         }
         is_settled
     }
 
-    /// Returns whether all of it has left, and it is over.
+    /// Returns whether it has ended and all bytes have gone.
     pub(super) fn is_whole(&self) -> bool {
-        self.flow.ended().is_some_and(|end| end.status.bytes_out == self.bytes)
+        self.transfer.ended().is_some_and(|end| end.status.bytes_out == self.bytes)
     }
 
-    /// What is wrong with the client's body if it came to this end: it ended too early, or for too long
-    /// nothing came of it.
-    pub(super) fn cut_short(&self, moved: &Moved) -> Option<String> {
-        let about = |sent| format!("after {sent} of {} bytes of a request's body", self.bytes);
-        match moved {
-            (sent, Ok(())) if *sent < self.bytes => Some(format!("{} it ended", about(sent))),
-            (sent, Err(error @ FlowError::Silent(_))) => Some(format!("{} {error}", about(sent))),
+    /// Error of the client with this end of the upload: the body ended too early, or the client stalled.
+    pub(super) fn client_error(&self, end: &TransferResult) -> Option<String> {
+        let after = |sent| format!("after {sent} of {} bytes of the request's body", self.bytes);
+        match end {
+            (sent, Ok(())) if *sent < self.bytes => Some(format!("{}: it ended", after(sent))),
+            (sent, Err(error @ TransferError::SourceStalled(_))) => Some(format!("{}: {error}", after(sent))),
             _ => None,
         }
     }
 
-    /// What broke the connection to the origin, if this was told. The kernel tells once, and whoever reads
-    /// there finds an end in order then. That nobody takes anything after the origin's own end (`EPIPE`)
-    /// breaks nothing.
-    pub(super) async fn broke_origin(&self) -> Option<Errno> {
-        if self.flow.state().await.is_none() {
+    /// Error of the connection to the origin that the upload met. The kernel reports it once, and a read then
+    /// finds an orderly end. `EPIPE` after the origin's own end is no such error.
+    pub(super) async fn origin_error(&self) -> Option<Errno> {
+        if self.transfer.state().await.is_none() {
             self.ended().await;
         }
-        match self.flow.ended() {
+        match self.transfer.ended() {
             Some(StreamEnd { result: Err(StreamError::Object(ObjectError { name, errno, .. })), .. }) => {
                 (name == ORIGIN && errno != Errno::PIPE).then_some(errno)
             }
@@ -101,32 +94,27 @@ impl Upload {
         }
     }
 
-    /// Waits until the origin sends nothing more: then it wants nothing more either (RFC 9112 section 9.6).
-    ///
-    /// # Errors
-    /// What `dup` and `epoll_ctl` say.
+    /// Waits until the origin ends its side: then it reads nothing more, either (RFC 9112 section 9.6).
     pub(super) async fn origin_ended(&self) -> io::Result<()> {
         let origin = TcpStream::from_std(self.origin.try_clone()?.into())?;
         let look = || if has_ended(&origin) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
         origin.async_io(Interest::READABLE, look).await
     }
 
-    /// Tells the origin that no more comes, if it waits for more.
-    pub(super) fn pass_on_a_short_end(&self) {
+    /// Ends the sending side of a body that is not whole.
+    pub(super) fn end_early(&self) {
         if !self.is_whole() {
-            // If the origin is gone, it needs not be told.
+            // It fails if the origin is gone.
             _ = shutdown(&self.origin, Shutdown::Write);
         }
     }
 
-    /// Has it end.
     pub(super) fn stop(&self) {
-        self.flow.stop();
+        self.transfer.stop();
     }
 }
 
-/// Returns whether what comes of a connection has an end, in order or not, though there may be some to read
-/// before that.
+/// Returns whether the peer ended or reset the connection, though there may be bytes to read before that.
 fn has_ended(connection: &impl AsFd) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(connection, PollFlags::RDHUP)];
@@ -159,7 +147,7 @@ mod tests {
         (near, far)
     }
 
-    /// What broke the connection to an origin that ends it so, while it takes nothing.
+    /// Error of the connection to an origin that ends it so, while it reads nothing.
     fn broken_by(end: impl FnOnce(BlockingStream)) -> Option<Errno> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (engine, (client, _sender), (near, far)) = (engine(), connection(), connection());
@@ -168,10 +156,10 @@ mod tests {
             let sent = vec![7; LONG];
             let upload = Upload::start(&engine, (client.into(), &sent), &origin, LONG as u64 + 1).unwrap();
             assert_eq!(far.peek(&mut [0]).unwrap(), 1);
-            assert_eq!(upload.broke_origin().await, None);
+            assert_eq!(upload.origin_error().await, None);
             end(far);
             upload.ended().await;
-            upload.broke_origin().await
+            upload.origin_error().await
         })
     }
 

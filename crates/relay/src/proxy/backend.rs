@@ -3,19 +3,20 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::Notify;
+use wirepath_counters::Counter;
 use wirepath_streams::StreamProgress;
 
 use super::balance::Load;
 use super::health::{Change, Health, HealthOptions};
 use super::listener::Listener;
 use super::peer::PeerSocket;
-use super::status::BackendStatus;
+use super::status::{BackendCounters, BackendStatus};
 use crate::connect::{connect_to_any, is_local_exhaustion};
 use crate::endpoint::{Endpoint, Target};
 
@@ -28,25 +29,16 @@ pub(super) struct Backend {
     /// The last resolution had nothing but listeners of this proxy; logged once.
     resolves_here: AtomicBool,
     health: Mutex<Health>,
-    open: AtomicU64,
-    total: AtomicU64,
-    failures: AtomicU64,
-    checks_passed: AtomicU64,
-    checks_failed: AtomicU64,
-    traffic: Mutex<Traffic>,
+    /// Counters; the bytes are those of ended connections.
+    counters: BackendCounters,
+    /// Byte counts of open connections.
+    traffic: Mutex<Slab<Traffic>>,
     unreachable: Notify,
-}
-
-/// Bytes each way, of ended and of open connections.
-#[derive(Debug, Default)]
-struct Traffic {
-    ended: (u64, u64),
-    open: Slab<Flow>,
 }
 
 /// Byte counts of a connection.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct Traffic {
     pub(super) to_backend: Arc<StreamProgress>,
     pub(super) to_client: Arc<StreamProgress>,
     /// Bytes that went to the backend before the streams.
@@ -57,14 +49,11 @@ pub(super) struct Flow {
 #[derive(Debug)]
 pub(super) struct BackendSlot {
     backend: Arc<Backend>,
-    flow: Option<usize>,
+    traffic: Option<usize>,
 }
 
 impl Backend {
     /// Resolves a backend.
-    ///
-    /// # Errors
-    /// Errors of the resolver.
     pub(super) async fn new(endpoint: Endpoint, health: HealthOptions) -> io::Result<Backend> {
         let targets = endpoint.resolve().await?;
         Ok(Backend {
@@ -73,11 +62,7 @@ impl Backend {
             targets: Mutex::new(targets.into()),
             resolves_here: AtomicBool::new(false),
             health: Mutex::new(Health::new(health, Instant::now())),
-            open: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-            checks_passed: AtomicU64::new(0),
-            checks_failed: AtomicU64::new(0),
+            counters: BackendCounters::default(),
             traffic: Mutex::default(),
             unreachable: Notify::new(),
         })
@@ -97,36 +82,30 @@ impl Backend {
     }
 
     pub(super) fn load(&self) -> Load {
-        Load { up: self.health.lock().is_up(), open: self.open.load(Relaxed) as usize }
+        Load { up: self.health.lock().is_up(), open: self.counters.connections.value() as usize }
     }
 
     /// Connects for a client, to any of its addresses, within `limit`.
-    ///
-    /// # Errors
-    /// The error of the last address, or a timeout.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<PeerSocket> {
         let connected = self.try_targets(limit).await;
-        self.count(&connected, &self.total, &self.failures);
+        self.count(&connected, &self.counters.connected, &self.counters.failures);
         connected
     }
 
     /// Connects, writes `header` and closes.
-    ///
-    /// # Errors
-    /// As [`Backend::connect`], or an error of writing.
     pub(super) async fn check(&self, limit: Duration, header: &[u8]) -> io::Result<()> {
         let check = async { self.try_targets(limit).await?.write(header).await };
         let result = check.await;
-        self.count(&result, &self.checks_passed, &self.checks_failed);
+        self.count(&result, &self.counters.checks_passed, &self.counters.checks_failed);
         result
     }
 
     /// Counts an attempt to connect, unless it failed locally.
-    fn count<T>(&self, result: &io::Result<T>, successes: &AtomicU64, failures: &AtomicU64) {
+    fn count<T>(&self, result: &io::Result<T>, successes: &Counter, failures: &Counter) {
         match result {
-            Ok(_) => _ = successes.fetch_add(1, Relaxed),
+            Ok(_) => successes.increment(),
             Err(error) if is_local_exhaustion(error) => return,
-            Err(_) => _ = failures.fetch_add(1, Relaxed),
+            Err(_) => failures.increment(),
         }
         self.note(result.as_ref().map(|_| ()));
     }
@@ -185,55 +164,44 @@ impl Backend {
             let health = self.health.lock();
             (health.is_up(), health.lasted(Instant::now()))
         };
-        let (bytes_to_backend, bytes_to_client) = self.traffic.lock().bytes();
-        BackendStatus {
-            name: self.name.clone(),
-            up,
-            since_seconds: lasted.as_secs(),
-            open: self.open.load(Relaxed),
-            total: self.total.load(Relaxed),
-            bytes_to_backend,
-            bytes_to_client,
-            failures: self.failures.load(Relaxed),
-            checks_passed: self.checks_passed.load(Relaxed),
-            checks_failed: self.checks_failed.load(Relaxed),
+        self.counters.up.set(up.into());
+        let traffic = self.traffic.lock();
+        let mut counts = self.counters.snapshot();
+        for (_, open) in traffic.iter() {
+            counts.to_backend_bytes += open.bytes().0;
+            counts.to_client_bytes += open.bytes().1;
         }
+        BackendStatus { name: self.name.clone(), since_seconds: lasted.as_secs(), counts }
     }
 }
 
 impl BackendSlot {
     /// Takes a slot before connecting, so that the load counts at once.
     pub(super) fn take(backend: &Arc<Backend>) -> BackendSlot {
-        backend.open.fetch_add(1, Relaxed);
-        BackendSlot { backend: Arc::clone(backend), flow: None }
+        backend.counters.connections.increment();
+        BackendSlot { backend: Arc::clone(backend), traffic: None }
     }
 
     /// Counts the bytes of the connection.
-    pub(super) fn count(&mut self, flow: Flow) {
-        self.flow = Some(self.backend.traffic.lock().open.insert(flow));
+    pub(super) fn count(&mut self, traffic: Traffic) {
+        self.traffic = Some(self.backend.traffic.lock().insert(traffic));
     }
 }
 
 impl Drop for BackendSlot {
     fn drop(&mut self) {
-        self.backend.open.fetch_sub(1, Relaxed);
+        let counters = &self.backend.counters;
+        counters.connections.decrement();
         let mut traffic = self.backend.traffic.lock();
-        if let Some(flow) = self.flow.and_then(|flow| traffic.open.try_remove(flow)) {
-            let (to_backend, to_client) = flow.bytes();
-            traffic.ended.0 += to_backend;
-            traffic.ended.1 += to_client;
+        if let Some(ended) = self.traffic.and_then(|index| traffic.try_remove(index)) {
+            counters.to_backend_bytes.add(ended.bytes().0);
+            counters.to_client_bytes.add(ended.bytes().1);
         }
     }
 }
 
 impl Traffic {
-    fn bytes(&self) -> (u64, u64) {
-        let add = |sum: (u64, u64), more: (u64, u64)| (sum.0 + more.0, sum.1 + more.1);
-        self.open.iter().map(|(_, flow)| flow.bytes()).fold(self.ended, add)
-    }
-}
-
-impl Flow {
+    /// Bytes to the backend and to the client.
     fn bytes(&self) -> (u64, u64) {
         (self.before + self.to_backend.bytes_out(), self.to_client.bytes_out())
     }

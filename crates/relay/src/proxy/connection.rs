@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -12,12 +12,12 @@ use wirepath_engine::{Engine, STALL_SAMPLES, StallDetector, now_us};
 use wirepath_streams::{Framing, Object, RunningStream, StreamBuilder, StreamOptions};
 
 use super::ProxyOptions;
-use super::backend::{Backend, BackendSlot, Flow};
+use super::backend::{Backend, BackendSlot, Traffic};
 use super::balance::Balancer;
 use super::peer::PeerSocket;
 use super::proxy_protocol::{self, MAX_HEADER, Origin, Parsed};
 use super::shutdown::{Direction, DirectionEnd, SocketPair};
-use super::status::{Outcome, Totals};
+use super::status::{Outcome, ProxyCounters};
 use crate::connect::is_local_exhaustion;
 
 /// Time limit of a PROXY protocol header, from a client or to a backend.
@@ -29,21 +29,26 @@ pub(super) struct Shared {
     pub(super) backends: Vec<Arc<Backend>>,
     pub(super) balancer: Mutex<Balancer>,
     pub(super) engine: Arc<Engine>,
-    pub(super) totals: Totals,
+    pub(super) counters: ProxyCounters,
     /// Becomes true when open connections are to be reset.
     pub(super) cut: watch::Receiver<bool>,
+    /// Addresses of the listeners.
+    pub(super) listening: Vec<String>,
+    pub(super) begun: Instant,
 }
 
 /// Relays a client's connection until its end, and counts it.
 pub(super) async fn run(client: PeerSocket, shared: &Shared) {
-    shared.totals.accepted();
+    shared.counters.accepted.increment();
+    shared.counters.connections.increment();
     let mut cut = shared.cut.clone();
     let outcome = tokio::select! {
         outcome = relay(client, shared) => outcome.unwrap_or_else(|outcome| outcome),
         // Also when the sender is gone. The sockets that are dropped here are reset.
         _ = cut.wait_for(|&cut| cut) => Outcome::Cut,
     };
-    shared.totals.ended(outcome);
+    shared.counters.ended.increment(outcome);
+    shared.counters.connections.decrement();
 }
 
 async fn relay(mut client: PeerSocket, shared: &Shared) -> Result<Outcome, Outcome> {
@@ -65,7 +70,7 @@ async fn relay(mut client: PeerSocket, shared: &Shared) -> Result<Outcome, Outco
     };
     let before = first.len() as u64;
     let pair = RelayedPair::start(client, backend, shared).map_err(|error| failed(&error))?;
-    slot.count(pair.flow(before));
+    slot.count(pair.traffic(before));
     Ok(pair.run(shared.options.idle_timeout).await)
 }
 
@@ -156,7 +161,6 @@ struct Progress {
 struct DirectionStream {
     stream: RunningStream,
     ended: oneshot::Receiver<DirectionEnd>,
-    has_finished: bool,
 }
 
 impl RelayedPair {
@@ -174,8 +178,8 @@ impl RelayedPair {
         })
     }
 
-    fn flow(&self, before: u64) -> Flow {
-        Flow {
+    fn traffic(&self, before: u64) -> Traffic {
+        Traffic {
             to_backend: Arc::clone(self.to_backend.stream.progress()),
             to_client: Arc::clone(self.to_client.stream.progress()),
             before,
@@ -183,36 +187,42 @@ impl RelayedPair {
     }
 
     /// Waits for the end of both directions, an abort, or a stall of both.
-    async fn run(mut self, idle_timeout: Option<Duration>) -> Outcome {
-        let limit = idle_timeout.unwrap_or_default();
-        let mut stall_detector = StallDetector::default();
-        let mut look = std::pin::pin!(sleep(Duration::ZERO));
-        while !(self.to_backend.has_finished && self.to_client.has_finished) {
-            let end = tokio::select! {
-                end = self.to_backend.end(), if !self.to_backend.has_finished => end,
-                end = self.to_client.end(), if !self.to_client.has_finished => end,
-                () = &mut look, if idle_timeout.is_some() => {
-                    if Duration::from_micros(stall_detector.sample(self.progress(), now_us())) >= limit {
-                        return Outcome::TimedOut;
-                    }
-                    look.set(sleep(limit / STALL_SAMPLES));
-                    continue;
+    async fn run(self, idle_timeout: Option<Duration>) -> Outcome {
+        let RelayedPair { sockets, to_backend, to_client } = self;
+        let streams = (to_backend.stream, to_client.stream);
+        let progress = || Progress {
+            moved_us: (streams.0.progress().moved_us(), streams.1.progress().moved_us()),
+            unacknowledged: sockets.unacknowledged(),
+        };
+        let ends = async { tokio::try_join!(finished(to_backend.ended), finished(to_client.ended)) };
+        tokio::select! {
+            ended = ends => match ended {
+                Ok(_) => {
+                    sockets.close_gracefully();
+                    Outcome::Finished
                 }
-            };
-            if end == DirectionEnd::Aborted {
-                return Outcome::Aborted;
-            }
+                Err(outcome) => outcome,
+            },
+            () = stalled(idle_timeout, progress) => Outcome::TimedOut,
         }
-        self.sockets.close_gracefully();
-        Outcome::Finished
     }
+}
 
-    fn progress(&self) -> Progress {
-        let moved_us = |direction: &DirectionStream| direction.stream.progress().moved_us();
-        Progress {
-            moved_us: (moved_us(&self.to_backend), moved_us(&self.to_client)),
-            unacknowledged: self.sockets.unacknowledged(),
-        }
+/// Waits for the graceful end of a direction.
+async fn finished(ended: oneshot::Receiver<DirectionEnd>) -> Result<(), Outcome> {
+    // The sender is dropped only if the engine ends.
+    match ended.await {
+        Ok(DirectionEnd::Finished) => Ok(()),
+        Ok(DirectionEnd::Aborted) | Err(_) => Err(Outcome::Aborted),
+    }
+}
+
+/// Completes when there was no progress for so long; never without a limit.
+async fn stalled(limit: Option<Duration>, progress: impl Fn() -> Progress) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    let mut stall_detector = StallDetector::default();
+    while Duration::from_micros(stall_detector.sample(progress(), now_us())) < limit {
+        sleep(limit / STALL_SAMPLES).await;
     }
 }
 
@@ -243,14 +253,6 @@ impl DirectionStream {
             _ = sender.send(sockets.end(direction, end.result.is_ok()));
         };
         let options = StreamOptions { on_end: Some(Box::new(on_end)), ..StreamOptions::default() };
-        Ok(DirectionStream { stream: stream.start(engine, options), ended, has_finished: false })
-    }
-
-    /// Waits for its end.
-    async fn end(&mut self) -> DirectionEnd {
-        // The sender is dropped only if the engine ends.
-        let end = (&mut self.ended).await.unwrap_or(DirectionEnd::Aborted);
-        self.has_finished = end == DirectionEnd::Finished;
-        end
+        Ok(DirectionStream { stream: stream.start(engine, options), ended })
     }
 }

@@ -30,9 +30,6 @@ enum ListenerSocket {
 
 impl Listener {
     /// Listens on every address of the endpoint.
-    ///
-    /// # Errors
-    /// Errors of the resolver or the system.
     pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Vec<Listener>> {
         if let EndpointKind::Unix(path) = &endpoint.0 {
             return Ok(vec![Listener::on_path(path)?]);

@@ -28,9 +28,6 @@ pub(super) enum PeerSocket {
 
 impl PeerSocket {
     /// Connects.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub(super) async fn connect(target: &Target) -> io::Result<PeerSocket> {
         match target {
             Target::Tcp(address) => PeerSocket::tcp(TcpStream::connect(address).await?, *address),
@@ -40,9 +37,6 @@ impl PeerSocket {
 
     /// Takes an established connection. Closing resets it, until
     /// [`SocketPair::close_gracefully`](super::shutdown::SocketPair::close_gracefully).
-    ///
-    /// # Errors
-    /// Errors of `setsockopt`.
     pub(super) fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<PeerSocket> {
         keepalive::set_up(&stream)?;
         // Whatever fails from here on, the peer must not take it for a graceful end.
@@ -56,9 +50,6 @@ impl PeerSocket {
 
     /// Source and destination of the connection; none for a Unix socket. IPv4 over an IPv6 socket is shown as
     /// IPv4.
-    ///
-    /// # Errors
-    /// Errors of `getsockname`.
     pub(super) fn origin(&self) -> io::Result<Option<Origin>> {
         let PeerSocket::Tcp(stream, peer) = self else { return Ok(None) };
         let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -74,9 +65,6 @@ impl PeerSocket {
     }
 
     /// Reads some bytes to the end of `bytes`; 0 at the end of the stream.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub(super) async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             PeerSocket::Tcp(stream, _) => stream.read_buf(bytes).await,
@@ -85,9 +73,6 @@ impl PeerSocket {
     }
 
     /// Writes all of `bytes`.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             PeerSocket::Tcp(stream, _) => stream.write_all(bytes).await,
@@ -96,9 +81,6 @@ impl PeerSocket {
     }
 
     /// Takes the non-blocking socket out of the runtime.
-    ///
-    /// # Errors
-    /// Errors of `epoll_ctl`.
     pub(super) fn into_socket(self) -> io::Result<OwnedFd> {
         match self {
             PeerSocket::Tcp(stream, _) => Ok(stream.into_std()?.into()),

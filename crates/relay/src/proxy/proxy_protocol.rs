@@ -33,9 +33,6 @@ pub(super) enum Parsed {
 }
 
 /// Parses a header of version 1 or 2.
-///
-/// # Errors
-/// What is wrong with it.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     let is_text = bytes.first().is_some_and(|first| *first == b'P');
     if is_text && !bytes.contains(&b'\n') && bytes.len() < MAX_HEADER_V1 {
@@ -55,33 +52,40 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
         let is_too_long = needed > MAX_HEADER || is_text;
         return if is_too_long { Err(TOO_LONG.to_owned()) } else { Ok(Parsed::Incomplete) };
     }
-    match result {
-        HeaderResult::V1(Ok(header)) => {
+    // Addresses of IPv4 and IPv6 are different types with the same fields.
+    macro_rules! origin {
+        ($ip:ident) => {
+            Some(Origin {
+                source: ($ip.source_address, $ip.source_port).into(),
+                destination: ($ip.destination_address, $ip.destination_port).into(),
+            })
+        };
+    }
+    let (origin, bytes) = match result {
+        HeaderResult::V1(header) => {
+            let header = header.map_err(|error| error.to_string())?;
             let origin = match header.addresses {
-                v1::Addresses::Tcp4(ip) => Some(of_v4(&ip)),
-                v1::Addresses::Tcp6(ip) => Some(of_v6(&ip)),
+                v1::Addresses::Tcp4(ip) => origin!(ip),
+                v1::Addresses::Tcp6(ip) => origin!(ip),
                 v1::Addresses::Unknown => None,
             };
-            Ok(Parsed::Header { origin, bytes: header.header.len() })
+            (origin, header.header.len())
         }
-        HeaderResult::V2(Ok(header)) => {
+        HeaderResult::V2(header) => {
+            let header = header.map_err(|error| error.to_string())?;
             let origin = match header.addresses {
                 _ if header.command == Command::Local => None,
-                v2::Addresses::IPv4(ip) => Some(of_v4(&ip)),
-                v2::Addresses::IPv6(ip) => Some(of_v6(&ip)),
+                v2::Addresses::IPv4(ip) => origin!(ip),
+                v2::Addresses::IPv6(ip) => origin!(ip),
                 v2::Addresses::Unix(_) | v2::Addresses::Unspecified => None,
             };
-            Ok(Parsed::Header { origin, bytes: header.header.len() })
+            (origin, header.header.len())
         }
-        HeaderResult::V1(Err(error)) => Err(error.to_string()),
-        HeaderResult::V2(Err(error)) => Err(error.to_string()),
-    }
+    };
+    Ok(Parsed::Header { origin, bytes })
 }
 
 /// Writes a header of version 2 for a client's connection, or for the proxy's own (LOCAL) without an origin.
-///
-/// # Errors
-/// None in practice: addresses always fit.
 pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     let Some(Origin { source, destination }) = origin else {
         let none = v2::Addresses::Unspecified;
@@ -104,20 +108,6 @@ fn is_local(bytes: &[u8]) -> bool {
 fn header_length(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(14..16)?;
     Some(16 + usize::from(u16::from_be_bytes([length[0], length[1]])))
-}
-
-fn of_v4(ip: &v2::IPv4) -> Origin {
-    Origin {
-        source: (ip.source_address, ip.source_port).into(),
-        destination: (ip.destination_address, ip.destination_port).into(),
-    }
-}
-
-fn of_v6(ip: &v2::IPv6) -> Origin {
-    Origin {
-        source: (ip.source_address, ip.source_port).into(),
-        destination: (ip.destination_address, ip.destination_port).into(),
-    }
 }
 
 /// Maps IPv4 to IPv6: a header has addresses of one family.

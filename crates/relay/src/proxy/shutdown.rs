@@ -45,9 +45,6 @@ struct Side {
 
 impl SocketPair {
     /// Takes both connections and whether each is a TCP connection.
-    ///
-    /// # Errors
-    /// No descriptors left.
     pub(super) fn new(
         (client, client_is_tcp): (BorrowedFd<'_>, bool),
         (backend, backend_is_tcp): (BorrowedFd<'_>, bool),

@@ -1,162 +1,157 @@
-//! Status of a proxy.
+//! Counters of a proxy, its metrics and its status.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use serde_json::{Value as Json, json};
+use wirepath_counters::{Counter, Family, Gauge, counters, label};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
 
-use serde::Serialize;
+use super::ProxyView;
+
+label! {
+    /// Outcome of a client connection.
+    pub enum Outcome: "how" {
+        /// Ended gracefully in both directions.
+        Finished = "finished",
+        /// Reset by client or backend, and reset on the other side.
+        Aborted = "aborted",
+        /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the
+        /// PROXY protocol header and what the client sent with its own.
+        TimedOut = "timed_out",
+        /// Reset because no backend accepted.
+        Refused = "refused",
+        /// Reset because of an invalid PROXY protocol header.
+        Malformed = "malformed",
+        /// Reset because the proxy ended.
+        Cut = "cut",
+        /// Reset for want of descriptors or memory.
+        Failed = "failed",
+    }
+}
+
+counters! {
+    /// Counters of a proxy.
+    pub(super) struct ProxyCounters;
+    /// Counters of a proxy at one time. Each accepted connection is open or has one outcome.
+    pub struct ProxyCounts;
+
+    /// Client connections that are open or wait for a backend.
+    connections: Gauge,
+    /// Client connections accepted.
+    accepted: Counter,
+    /// Client connections ended, by outcome.
+    ended: Family<Outcome>,
+    /// 1 while the proxy drains.
+    draining: Gauge,
+}
+
+counters! {
+    /// Counters of a backend.
+    pub(super) struct BackendCounters;
+    /// Counters of a backend at one time.
+    pub struct BackendCounts;
+
+    /// 1 for a backend that is up.
+    up: Gauge,
+    /// Connections to a backend that are open or being made.
+    connections: Gauge,
+    /// Client connections made to a backend.
+    connected: Counter,
+    /// Bytes sent to a backend.
+    to_backend_bytes: Counter,
+    /// Bytes sent to clients of a backend.
+    to_client_bytes: Counter,
+    /// Client connections to a backend that failed.
+    failures: Counter,
+    /// Health checks of a backend that succeeded.
+    checks_passed: Counter,
+    /// Health checks of a backend that failed.
+    checks_failed: Counter,
+}
 
 /// Status of a proxy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct ProxyStatus {
-    /// Name and version of the JSON schema.
-    pub schema: &'static str,
     /// Addresses of its listeners.
     pub listening: Vec<String>,
-    /// Says that it drains.
-    pub draining: bool,
     /// Seconds since its start.
     pub seconds: u64,
-    /// Client connections.
-    pub connections: ConnectionCounts,
-    /// Bytes from clients to backends.
-    pub bytes_to_backends: u64,
-    /// Bytes from backends to clients.
-    pub bytes_to_clients: u64,
+    /// Counters of client connections.
+    pub counts: ProxyCounts,
     /// Backends, in the order of the options.
     pub backends: Vec<BackendStatus>,
+}
+
+/// Status of a backend.
+#[derive(Clone, Debug)]
+pub struct BackendStatus {
+    /// Endpoint, as in the options.
+    pub name: String,
+    /// Seconds since it came up or went down.
+    pub since_seconds: u64,
+    /// Counters of the backend.
+    pub counts: BackendCounts,
 }
 
 impl ProxyStatus {
     /// Status at the end of the process, which resets the open connections.
     #[must_use]
     pub fn at_end(mut self) -> ProxyStatus {
-        self.connections.cut += std::mem::take(&mut self.connections.open);
-        self.backends.iter_mut().for_each(|backend| backend.open = 0);
+        self.counts.ended.add(Outcome::Cut, std::mem::take(&mut self.counts.connections));
+        self.backends.iter_mut().for_each(|backend| backend.counts.connections = 0);
         self
     }
-}
 
-/// Client connections: each is open or has ended in one of these ways.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ConnectionCounts {
-    /// Open, including those that wait for a backend.
-    pub open: u64,
-    /// Accepted in total.
-    pub total: u64,
-    /// Ended gracefully in both directions.
-    pub finished: u64,
-    /// Reset by client or backend, and reset on the other side.
-    pub aborted: u64,
-    /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the PROXY
-    /// protocol header and what the client sent with its own.
-    pub timed_out: u64,
-    /// Reset because no backend accepted.
-    pub refused: u64,
-    /// Reset because of an invalid PROXY protocol header.
-    pub malformed: u64,
-    /// Reset because the proxy ended.
-    pub cut: u64,
-    /// Reset for want of descriptors or memory.
-    pub failed: u64,
-}
-
-/// Status of a backend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BackendStatus {
-    /// Endpoint, as in the options.
-    pub name: String,
-    /// Says that it is up.
-    pub up: bool,
-    /// Seconds since the last change of `up`.
-    pub since_seconds: u64,
-    /// Open connections, including those being made.
-    pub open: u64,
-    /// Client connections in total.
-    pub total: u64,
-    /// Bytes to the backend.
-    pub bytes_to_backend: u64,
-    /// Bytes from the backend to clients.
-    pub bytes_to_client: u64,
-    /// Failed connections for clients.
-    pub failures: u64,
-    /// Successful health checks.
-    pub checks_passed: u64,
-    /// Failed health checks.
-    pub checks_failed: u64,
-}
-
-/// Schema of the JSON.
-pub(super) const SCHEMA: &str = "wirepath-relay-proxy/1";
-
-/// Outcome of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Finished,
-    Aborted,
-    TimedOut,
-    Refused,
-    Malformed,
-    Cut,
-    Failed,
-}
-
-/// Counters of connections.
-#[derive(Debug, Default)]
-pub(super) struct Totals {
-    accepted: AtomicU64,
-    /// Indexed by outcome.
-    ended: [AtomicU64; 7],
-}
-
-impl Totals {
-    pub(super) fn accepted(&self) {
-        self.accepted.fetch_add(1, Relaxed);
+    /// Bytes from clients to backends, and from backends to clients.
+    pub fn bytes(&self) -> (u64, u64) {
+        let sum = |bytes: fn(&BackendCounts) -> u64| self.backends.iter().map(|one| bytes(&one.counts)).sum();
+        (sum(|counts| counts.to_backend_bytes), sum(|counts| counts.to_client_bytes))
     }
 
-    pub(super) fn ended(&self, outcome: Outcome) {
-        self.ended[outcome as usize].fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn counts(&self) -> ConnectionCounts {
-        // Ended ones are read first, so that they never exceed the accepted ones.
-        let [finished, aborted, timed_out, refused, malformed, cut, failed] =
-            self.ended.each_ref().map(|count| count.load(Relaxed));
-        let total = self.accepted.load(Relaxed);
-        let ended = finished + aborted + timed_out + refused + malformed + cut + failed;
-        let open = total.saturating_sub(ended);
-        ConnectionCounts { open, total, finished, aborted, timed_out, refused, malformed, cut, failed }
+    /// Report as JSON.
+    pub fn json(&self) -> Json {
+        let ProxyCounts { connections: open, accepted, ended, draining } = &self.counts;
+        let mut connections = json!({"open": open, "total": accepted});
+        ended.named().for_each(|(outcome, count)| connections[outcome] = json!(count));
+        let (to_backends, to_clients) = self.bytes();
+        json!({
+            "schema": "wirepath-relay-proxy/1",
+            "listening": self.listening,
+            "draining": *draining > 0,
+            "seconds": self.seconds,
+            "connections": connections,
+            "bytes_to_backends": to_backends,
+            "bytes_to_clients": to_clients,
+            "backends": self.backends.iter().map(BackendStatus::json).collect::<Vec<_>>(),
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_connection_is_open_or_has_one_outcome() {
-        let totals = Totals::default();
-        (0..10).for_each(|_| totals.accepted());
-        let outcomes = [
-            Outcome::Finished,
-            Outcome::Aborted,
-            Outcome::TimedOut,
-            Outcome::Refused,
-            Outcome::Malformed,
-            Outcome::Cut,
-            Outcome::Failed,
-        ];
-        outcomes.into_iter().for_each(|outcome| totals.ended(outcome));
-        totals.ended(Outcome::Aborted);
-        let expected = ConnectionCounts {
-            open: 2,
-            total: 10,
-            finished: 1,
-            aborted: 2,
-            timed_out: 1,
-            refused: 1,
-            malformed: 1,
-            cut: 1,
-            failed: 1,
-        };
-        assert_eq!(totals.counts(), expected);
+impl BackendStatus {
+    fn json(&self) -> Json {
+        let counts = &self.counts;
+        json!({
+            "name": self.name,
+            "up": counts.up > 0,
+            "since_seconds": self.since_seconds,
+            "open": counts.connections,
+            "total": counts.connected,
+            "bytes_to_backend": counts.to_backend_bytes,
+            "bytes_to_client": counts.to_client_bytes,
+            "failures": counts.failures,
+            "checks_passed": counts.checks_passed,
+            "checks_failed": counts.checks_failed,
+        })
     }
+}
+
+/// Adds a proxy to metrics and status.
+pub(super) fn register(view: &ProxyView, metrics: &mut Metrics, status: &mut Status) {
+    let proxy = view.clone();
+    metrics.register("proxy", ProxyCounts::METRICS, move || proxy.status().counts);
+    let proxy = view.clone();
+    let row = |backend: BackendStatus| (vec![("backend", backend.name)], backend.counts);
+    let rows = move || proxy.status().backends.into_iter().map(row).collect();
+    metrics.register_rows("backend", BackendCounts::METRICS, rows);
+    let proxy = view.clone();
+    status.add("relay", move || proxy.status().json());
 }

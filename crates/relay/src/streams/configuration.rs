@@ -52,23 +52,11 @@ pub struct StreamPlan {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// The file cannot be read.
-    #[error("cannot read the configuration file {}: {source}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// A value is invalid.
-    #[error("in the configuration file {}, line {line}: {what}", path.display())]
-    Invalid {
-        /// Path of the file.
-        path: PathBuf,
-        /// Line, counted from 1.
-        line: usize,
-        /// What is wrong, and what is expected.
-        what: String,
-    },
+    #[error("cannot read the configuration file {path}: {1}", path = .0.display())]
+    Read(PathBuf, #[source] io::Error),
+    /// A value in this line, counted from 1, is invalid.
+    #[error("in the configuration file {path}, line {1}: {2}", path = .0.display())]
+    Invalid(PathBuf, usize, String),
 }
 
 /// Maximum size of a file.
@@ -95,12 +83,12 @@ impl Configuration {
     /// # Errors
     /// The first error, with its line.
     pub fn from_file(path: &Path) -> Result<Configuration, ConfigurationError> {
-        let text = read(path).map_err(|source| ConfigurationError::Read { path: path.to_owned(), source })?;
+        let text = read(path).map_err(|error| ConfigurationError::Read(path.to_owned(), error))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let configuration = Configuration::from_text(&text, folder).map_err(|Invalid { at, what }| {
             let before = text.get(..at.start).unwrap_or(&text);
             let line = before.matches('\n').count() + 1;
-            ConfigurationError::Invalid { path: path.to_owned(), line, what }
+            ConfigurationError::Invalid(path.to_owned(), line, what)
         })?;
         Ok(Configuration { file: Some(path.to_owned()), ..configuration })
     }

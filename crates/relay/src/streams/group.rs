@@ -179,13 +179,12 @@ impl StreamGroup {
         }
     }
 
-    /// Says whether every stream has ended.
-    pub fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.members.iter().all(|member| matches!(member.stage, Stage::Ended))
     }
 
     /// Waits for events of streams, at most for `limit`, and answers them with the indices of their streams.
-    pub fn wait(&mut self, limit: Duration) -> Vec<(usize, GroupEvent)> {
+    fn wait(&mut self, limit: Duration) -> Vec<(usize, GroupEvent)> {
         let first = self.messages.recv_timeout(limit).ok();
         let messages: Vec<Message> = first.into_iter().chain(self.messages.try_iter()).collect();
         let events = messages.into_iter().filter_map(|message| Some((message.stream, self.handle(message)?)));
@@ -193,14 +192,14 @@ impl StreamGroup {
     }
 
     /// Stops all streams; their ends are events.
-    pub fn stop(&self) {
+    fn stop(&self) {
         for stream in 0..self.members.len() {
             send(&self.sender, stream, Content::Stop);
         }
     }
 
     /// Updates the status and the rates of all running streams.
-    pub fn sample(&mut self) {
+    fn sample(&mut self) {
         let time = self.sampled.elapsed();
         self.sampled = Instant::now();
         for members in self.members.chunks_mut(SAMPLED_TOGETHER) {
@@ -223,14 +222,11 @@ impl StreamGroup {
     }
 
     /// The streams as they were when they were sampled last, or ended.
-    pub fn snapshots(&self) -> Vec<StreamSnapshot> {
+    fn snapshots(&self) -> Vec<StreamSnapshot> {
         self.members.iter().map(|member| member.snapshot.clone()).collect()
     }
 
     /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
         MetricsEndpoint::open(address, Arc::clone(&self.engine), |all, status| {
             metrics::register(&self.latest, &self.sharing, all, status);

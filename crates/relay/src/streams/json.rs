@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wirepath_streams::Dropped;
+use wirepath_streams::OutputStatus;
 
 use super::snapshot::StreamSnapshot;
 
@@ -26,15 +26,13 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         })
     });
     let outputs = status.outputs.iter().map(|output| {
-        let mut json = output_report(&output.name, output.bytes, output.dropped, output.lost_bytes);
+        let mut json = output_report(output);
         json["waiting_bytes"] = json!(output.waiting_bytes);
-        json["icmp_errors"] = json!(output.icmp_errors);
         json["reports"] = handler_reports(&output.reports);
         json
     });
     let ended_outputs = status.ended_outputs.iter().map(|output| {
-        let mut json = output_report(&output.name, output.bytes, output.dropped, output.lost_bytes);
-        json["icmp_errors"] = json!(output.icmp_errors);
+        let mut json = output_report(output);
         json["why"] = json!(output.why_gone);
         json
     });
@@ -71,13 +69,14 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
     })
 }
 
-fn output_report(name: &str, bytes: u64, dropped: Dropped, lost_bytes: u64) -> Value {
+fn output_report(output: &OutputStatus) -> Value {
     json!({
-        "name": name,
-        "bytes": bytes,
-        "dropped_records": dropped.records,
-        "dropped_bytes": dropped.bytes,
-        "lost_bytes": lost_bytes,
+        "name": output.name,
+        "bytes": output.bytes,
+        "dropped_records": output.dropped.records,
+        "dropped_bytes": output.dropped.bytes,
+        "lost_bytes": output.lost_bytes,
+        "icmp_errors": output.icmp_errors,
     })
 }
 
@@ -87,6 +86,6 @@ fn handler_reports(reports: &[(&str, &str, u64)]) -> Value {
 }
 
 /// Seconds, to the microsecond.
-pub(crate) fn seconds(time: Duration) -> f64 {
+fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }

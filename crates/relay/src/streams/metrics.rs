@@ -1,10 +1,11 @@
 //! Metrics and status of streams.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use wirepath_counters::Metric;
 use wirepath_counters::Value::{Counter, Counters, Gauge, Sum};
+use wirepath_counters::{FamilyCounts, Metric};
 use wirepath_engine::Sharing;
 use wirepath_net::metrics::{Labels, Metrics};
 use wirepath_net::status::Status;
@@ -14,26 +15,12 @@ use super::json::stream_report;
 use super::snapshot::{LatestSnapshots, StreamSnapshot, StreamState};
 use crate::metrics::metrics;
 
-/// Number of streams in each state, in the order of [`StreamState::ALL`].
-struct Totals([u64; 5]);
-
-/// Output with the labels of its stream.
-struct OutputRow {
-    stream: Labels,
-    output: OutputStatus,
-    is_gone: bool,
-}
-
-/// Report of a handler, or of an order that merges records or shares.
-struct ReportRow {
-    labels: Labels,
-    value: u64,
-}
+/// Number of streams in each state.
+type Totals = FamilyCounts<StreamState>;
 
 /// Sum of the streams of a class.
 #[derive(Default)]
-struct ClassRow {
-    name: String,
+struct ClassSum {
     running: u64,
     bytes_in: u64,
     bytes_out: u64,
@@ -43,7 +30,7 @@ struct ClassRow {
 const RELAY: &[Metric<Totals>] = metrics! {
     "streams_opening", "Streams that open their addresses.", |totals| Gauge(totals.of(StreamState::Opening));
     "streams", "Streams that run.", |totals| Gauge(totals.of(StreamState::Running));
-    "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", totals.ended());
+    "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", ended(totals));
 };
 
 const STREAM: &[Metric<StreamSnapshot>] = metrics! {
@@ -59,22 +46,26 @@ const STREAM: &[Metric<StreamSnapshot>] = metrics! {
     "running", "1 for a stream that runs.", |stream| Gauge(u64::from(stream.state == StreamState::Running));
 };
 
-const OUTPUT: &[Metric<OutputRow>] = metrics! {
-    "out_bytes", "Bytes written to an output.", |row| Counter(row.output.bytes);
-    "waiting_bytes", "Bytes that wait for an output.", |row| Gauge(row.output.waiting_bytes);
-    "dropped_bytes", "Bytes dropped for an output that fell behind or ended.", |row| Counter(row.output.dropped.bytes);
+const OUTPUT: &[Metric<OutputStatus>] = metrics! {
+    "out_bytes", "Bytes written to an output.", |output| Counter(output.bytes);
+    "waiting_bytes", "Bytes that wait for an output.", |output| Gauge(output.waiting_bytes);
+    "dropped_bytes", "Bytes dropped for an output that fell behind or ended.",
+        |output| Counter(output.dropped.bytes);
     "dropped_records", "Records dropped for an output that fell behind or ended.",
-        |row| Counter(row.output.dropped.records);
-    "lost_bytes", "Bytes of datagrams without a route, filtered or too long.", |row| Counter(row.output.lost_bytes);
-    "icmp_errors", "ICMP errors about datagrams: destination unreachable.", |row| Counter(row.output.icmp_errors);
-    "gone", "1 for an ended output; the last 64 are shown.", |row| Gauge(u64::from(row.is_gone));
+        |output| Counter(output.dropped.records);
+    "lost_bytes", "Bytes of datagrams without a route, filtered or too long.",
+        |output| Counter(output.lost_bytes);
+    "icmp_errors", "ICMP errors about datagrams: destination unreachable.",
+        |output| Counter(output.icmp_errors);
+    "gone", "1 for an ended output; the last 64 are shown.", |output| Gauge(u64::from(output.why_gone.is_some()));
 };
 
-const REPORT: &[Metric<ReportRow>] = metrics! {
-    "value", "Value that a handler or an order reports.", |row| Gauge(row.value);
+/// Report of a handler, or of an order that merges records or shares.
+const REPORT: &[Metric<u64>] = metrics! {
+    "value", "Value that a handler or an order reports.", |value| Gauge(*value);
 };
 
-const CLASS: &[Metric<ClassRow>] = metrics! {
+const CLASS: &[Metric<ClassSum>] = metrics! {
     "streams", "Streams of a class that run.", |class| Gauge(class.running);
     "in_bytes", "Bytes read by the streams of a class.", |class| Counter(class.bytes_in);
     "out_bytes", "Bytes written by the streams of a class.", |class| Counter(class.bytes_out);
@@ -87,7 +78,7 @@ const STREAM_TIME: &[Metric<StreamSnapshot>] = metrics! {
 };
 
 /// Shown where classes share processor time.
-const CLASS_TIME: &[Metric<ClassRow>] = metrics! {
+const CLASS_TIME: &[Metric<ClassSum>] = metrics! {
     "cpu_seconds", "Processor time of a class's streams.", |class| Sum(class.processor_time.as_secs_f64());
 };
 
@@ -99,32 +90,35 @@ pub(super) fn register(
     metrics: &mut Metrics,
     status: &mut Status,
 ) {
-    let streams = |latest: &LatestSnapshots| {
-        let latest = latest.clone();
-        move || latest.load()
-    };
-    let load = streams(latest);
-    metrics.register("relay", RELAY, move || Totals::new(&load()));
-    let load = streams(latest);
+    let load = loader(latest);
+    metrics.register("relay", RELAY, move || totals(&load()));
+    let load = loader(latest);
     let names: Vec<String> = sharing.classes.iter().map(|class| class.name.clone()).collect();
-    let classes = move || names.iter().map(|name| ClassRow::new(name, &load())).collect();
-    metrics.register_rows("class", CLASS, ClassRow::labels, classes.clone());
-    let load = streams(latest);
-    let all = move || load().to_vec();
-    metrics.register_rows("stream", STREAM, labels, all.clone());
+    let classes = move || {
+        let streams = load();
+        names.iter().map(|name| (vec![("class", name.clone())], ClassSum::of(name, &streams))).collect()
+    };
+    metrics.register_rows("class", CLASS, classes.clone());
+    let load = loader(latest);
+    let all = move || load().iter().map(|stream| (labels(stream), stream.clone())).collect();
+    metrics.register_rows("stream", STREAM, all.clone());
     if sharing.is_of_processor_time() {
-        metrics.register_rows("class", CLASS_TIME, ClassRow::labels, classes);
-        metrics.register_rows("stream", STREAM_TIME, labels, all);
+        metrics.register_rows("class", CLASS_TIME, classes);
+        metrics.register_rows("stream", STREAM_TIME, all);
     }
-    let load = streams(latest);
-    let outputs = move || load().iter().flat_map(OutputRow::of).collect();
-    metrics.register_rows("stream_output", OUTPUT, OutputRow::labels, outputs);
-    let load = streams(latest);
-    let reports = move || load().iter().flat_map(ReportRow::of).collect();
-    metrics.register_rows("stream_report", REPORT, |row| row.labels.clone(), reports);
+    let load = loader(latest);
+    metrics.register_rows("stream_output", OUTPUT, move || load().iter().flat_map(outputs).collect());
+    let load = loader(latest);
+    metrics.register_rows("stream_report", REPORT, move || load().iter().flat_map(reports).collect());
     status.add("schema", || json!("wirepath-relay-status/1"));
-    let load = streams(latest);
+    let load = loader(latest);
     status.add("streams", move || load().iter().map(status_json).collect());
+}
+
+/// Reader of the snapshots stored last.
+fn loader(latest: &LatestSnapshots) -> impl Fn() -> Arc<Vec<StreamSnapshot>> + Clone + 'static {
+    let latest = latest.clone();
+    move || latest.load()
 }
 
 /// Report of a stream with its rates.
@@ -141,78 +135,60 @@ fn labels(stream: &StreamSnapshot) -> Labels {
     vec![("stream", stream.name.clone()), ("class", stream.class.clone())]
 }
 
-impl Totals {
-    fn new(streams: &[StreamSnapshot]) -> Totals {
-        let count = |state| streams.iter().filter(|stream| stream.state == state).count() as u64;
-        Totals(StreamState::ALL.map(count))
-    }
-
-    fn of(&self, state: StreamState) -> u64 {
-        self.0[state as usize]
-    }
-
-    fn ended(&self) -> Vec<(&'static str, u64)> {
-        let states = [StreamState::Ended, StreamState::Failed, StreamState::Stopped];
-        states.map(|state| (state.name(), self.of(state))).into()
-    }
+fn totals(streams: &[StreamSnapshot]) -> Totals {
+    let mut totals = Totals::default();
+    streams.iter().for_each(|stream| totals.add(stream.state, 1));
+    totals
 }
 
-impl OutputRow {
-    fn of(stream: &StreamSnapshot) -> impl Iterator<Item = OutputRow> {
-        let row = |is_gone| move |output| OutputRow { stream: labels(stream), output, is_gone };
-        let open = stream.status.outputs.iter().cloned().map(row(false));
-        // The counters of those that are gone stay, so that drops do not vanish.
-        open.chain(stream.status.ended_outputs.iter().cloned().map(row(true)))
-    }
-
-    /// Labels of the output; its port tells it from others of the same name.
-    fn labels(&self) -> Labels {
-        let own = [("port", self.output.port.to_string()), ("output", self.output.name.clone())];
-        self.stream.iter().cloned().chain(own).collect()
-    }
+fn ended(totals: &Totals) -> Vec<(&'static str, u64)> {
+    let states = [StreamState::Ended, StreamState::Failed, StreamState::Stopped];
+    states.map(|state| (state.name(), totals.of(state))).into()
 }
 
-impl ReportRow {
-    /// Reports of the stream's handlers, its order, and the handlers of each output. A number tells handlers
-    /// of one name apart.
-    fn of(stream: &StreamSnapshot) -> Vec<ReportRow> {
-        let status = &stream.status;
-        let merge = status.merge.iter().flat_map(|merge| {
-            [("late", merge.late), ("untagged", merge.untagged), ("unawaited", merge.unawaited)]
-                .map(|(what, value)| ("merge", what, value))
-        });
-        let shares = status.shares.iter().flat_map(|shares| {
-            [("lost", shares.lost), ("spare", shares.spare)].map(|(what, value)| ("shares", what, value))
-        });
-        let of_stream = status.reports.iter().copied().chain(merge).chain(shares);
-        let of_outputs = status
-            .outputs
-            .iter()
-            .flat_map(|output| output.reports.iter().map(|report| (output.port.to_string(), *report)));
-        let all = of_stream.map(|report| (String::new(), report)).chain(of_outputs);
-        let report = |(place, (port, (handler, what, value))): (usize, (String, (&str, &str, u64)))| {
-            let own = [("port", port), ("handler", handler.to_owned()), ("what", what.to_owned())];
-            let place = [("place", place.to_string())];
-            ReportRow { labels: labels(stream).into_iter().chain(own).chain(place).collect(), value }
-        };
-        all.enumerate().map(report).collect()
-    }
+/// Outputs of a stream, those that are gone included; the port tells those of one name apart.
+fn outputs(stream: &StreamSnapshot) -> impl Iterator<Item = (Labels, OutputStatus)> {
+    let all = stream.status.outputs.iter().chain(&stream.status.ended_outputs);
+    all.map(|output| {
+        let own = [("port", output.port.to_string()), ("output", output.name.clone())];
+        (labels(stream).into_iter().chain(own).collect(), output.clone())
+    })
 }
 
-impl ClassRow {
-    fn new(name: &str, streams: &[StreamSnapshot]) -> ClassRow {
-        let none = ClassRow { name: name.to_owned(), ..ClassRow::default() };
-        streams.iter().filter(|stream| stream.class == name).fold(none, |sum, stream| ClassRow {
+/// Reports of a stream's handlers, its order, and the handlers of each output. A number tells handlers of one
+/// name apart.
+fn reports(stream: &StreamSnapshot) -> Vec<(Labels, u64)> {
+    let status = &stream.status;
+    let merge = status.merge.iter().flat_map(|merge| {
+        [("late", merge.late), ("untagged", merge.untagged), ("unawaited", merge.unawaited)]
+            .map(|(what, value)| ("merge", what, value))
+    });
+    let shares = status.shares.iter().flat_map(|shares| {
+        [("lost", shares.lost), ("spare", shares.spare)].map(|(what, value)| ("shares", what, value))
+    });
+    let of_stream = status.reports.iter().copied().chain(merge).chain(shares);
+    let of_outputs = status
+        .outputs
+        .iter()
+        .flat_map(|output| output.reports.iter().map(|report| (output.port.to_string(), *report)));
+    let all = of_stream.map(|report| (String::new(), report)).chain(of_outputs);
+    let row = |(place, (port, (handler, what, value))): (usize, (String, (&str, &str, u64)))| {
+        let (handler, what, place) = (handler.to_owned(), what.to_owned(), place.to_string());
+        let own = [("port", port), ("handler", handler), ("what", what), ("place", place)];
+        (labels(stream).into_iter().chain(own).collect(), value)
+    };
+    all.enumerate().map(row).collect()
+}
+
+impl ClassSum {
+    fn of(name: &str, streams: &[StreamSnapshot]) -> ClassSum {
+        let members = streams.iter().filter(|stream| stream.class == name);
+        members.fold(ClassSum::default(), |sum, stream| ClassSum {
             running: sum.running + u64::from(stream.state == StreamState::Running),
             bytes_in: sum.bytes_in + stream.status.bytes_in,
             bytes_out: sum.bytes_out + stream.status.bytes_out,
             processor_time: sum.processor_time + stream.status.processor_time.unwrap_or_default(),
-            ..sum
         })
-    }
-
-    fn labels(&self) -> Labels {
-        vec![("class", self.name.clone())]
     }
 }
 

@@ -53,9 +53,6 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 impl Address {
     /// Opens a listener, if the address listens. Listeners open before all else, so that peers can connect in
     /// any order.
-    ///
-    /// # Errors
-    /// The step that failed.
     pub(crate) fn listen(&self) -> Result<Option<Object>, OpenError> {
         let listening = match &self.kind {
             Kind::Tcp { host, port, listen: true } => TcpListener::bind((host_or_any(host), *port))
@@ -80,9 +77,6 @@ impl Address {
     }
 
     /// Opens an address that does not [listen](Address::listen), for reading.
-    ///
-    /// # Errors
-    /// The step that failed.
     pub(crate) fn open_input(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdin().as_fd().try_clone_to_owned()),
@@ -98,9 +92,6 @@ impl Address {
     }
 
     /// Opens an address that does not [listen](Address::listen), for writing.
-    ///
-    /// # Errors
-    /// The step that failed.
     pub(crate) fn open_output(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),

@@ -1,10 +1,10 @@
 //! Snapshots of streams, for status tables, metrics and reports.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use wirepath_counters::{Label, label};
 use wirepath_streams::{OutputStatus, StreamStatus};
 
 /// A stream at one moment.
@@ -30,20 +30,29 @@ pub struct StreamSnapshot {
     pub rates: Rates,
 }
 
-/// State of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamState {
-    /// Its addresses are being opened, or a connection is awaited.
-    #[default]
-    Opening,
-    /// It runs.
-    Running,
-    /// All inputs ended and all was delivered.
-    Ended,
-    /// An error ended it.
-    Failed,
-    /// It was stopped.
-    Stopped,
+label! {
+    /// State of a stream.
+    #[derive(Default)]
+    pub enum StreamState: "state" {
+        /// Its addresses are being opened, or a connection is awaited.
+        #[default]
+        Opening = "opening",
+        /// The stream runs.
+        Running = "running",
+        /// All inputs ended and all was delivered.
+        Ended = "ended",
+        /// An error ended the stream.
+        Failed = "failed",
+        /// The stream was stopped.
+        Stopped = "stopped",
+    }
+}
+
+impl StreamState {
+    /// Name of the state, in metrics, tables and JSON.
+    pub fn name(self) -> &'static str {
+        Label::name(self)
+    }
 }
 
 /// Rates of a stream between two samples.
@@ -106,47 +115,18 @@ impl StreamSnapshot {
     /// Bytes that wait, were dropped and were lost, of the stream and all its outputs, ended ones included.
     pub fn undelivered(&self) -> [u64; 3] {
         let status = &self.status;
-        let open = status
-            .outputs
-            .iter()
-            .map(|output| [output.waiting_bytes, output.dropped.bytes, output.lost_bytes]);
-        let ended = status.ended_outputs.iter().map(|output| [0, output.dropped.bytes, output.lost_bytes]);
-        let own = [status.bytes_pending, status.bytes_dropped, 0];
-        open.chain(ended).fold(own, |sum, output| [0, 1, 2].map(|which| sum[which] + output[which]))
+        status.outputs.iter().chain(&status.ended_outputs).fold(
+            [status.bytes_pending, status.bytes_dropped, 0],
+            |[waiting, dropped, lost], output| {
+                [waiting + output.waiting_bytes, dropped + output.dropped.bytes, lost + output.lost_bytes]
+            },
+        )
     }
 
     /// Says whether all that was read was delivered, but for what was to be dropped: by `--when-full`, an
     /// order or a handler.
     pub fn is_complete(&self) -> bool {
         self.status.gone_outputs.failed == 0 && self.status.shares.is_none_or(|shares| shares.lost == 0)
-    }
-}
-
-impl StreamState {
-    /// All states.
-    pub const ALL: [StreamState; 5] = [
-        StreamState::Opening,
-        StreamState::Running,
-        StreamState::Ended,
-        StreamState::Failed,
-        StreamState::Stopped,
-    ];
-
-    /// Name of the state, in metrics, tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            StreamState::Opening => "opening",
-            StreamState::Running => "running",
-            StreamState::Ended => "ended",
-            StreamState::Failed => "failed",
-            StreamState::Stopped => "stopped",
-        }
-    }
-}
-
-impl fmt::Display for StreamState {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Configuration of one stream, and opening it.
 
+use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
 use wirepath_streams::{
     InputOrder, MOST_SHARES, Object, OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder,
     StreamEvent, WhenFull,
@@ -48,9 +49,6 @@ impl Default for StreamConfig {
     }
 }
 
-/// Maximum payload of a UDP datagram over IPv4.
-const MAX_DATAGRAM: usize = 65_507;
-
 /// Error in the configuration of a stream, or from opening it.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamConfigError {
@@ -64,55 +62,29 @@ pub enum StreamConfigError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// An input would be overwritten while it is read, or never end.
-    #[error("{output} is the same file as {input}; write to another file")]
-    SameFile {
-        /// Input.
-        input: Box<Address>,
-        /// Output.
-        output: Box<Address>,
-    },
-    /// Too few outputs for shares.
-    #[error("shares:{threshold} needs at least {threshold} outputs: {outputs} configured")]
-    TooFewOutputs {
-        /// Outputs needed.
-        threshold: u8,
-        /// Outputs configured.
-        outputs: usize,
-    },
+    #[error("{0} is the same file as {1}; write to another file")]
+    SameFile(Box<Address>, Box<Address>),
+    /// Fewer outputs than the threshold of shares.
+    #[error("shares:{0} needs at least {0} outputs: {1} configured")]
+    TooFewOutputs(u8, usize),
+    /// More outputs than shares allow.
+    #[error("shares allow at most {MOST_SHARES} outputs: {0} configured")]
+    TooManyOutputs(usize),
     /// Shares over a stream of bytes have no boundaries.
     #[error(
-        "{input}: shares over a stream of bytes need --framing fixed:BYTES, where BYTES is the sender's record \
+        "{0}: shares over a stream of bytes need --framing fixed:BYTES, where BYTES is the sender's record \
          size plus {SHARE_HEADER}: fixed:65548 for fixed:64KiB"
     )]
-    SharesWithoutBounds {
-        /// Input.
-        input: Box<Address>,
-    },
+    SharesWithoutBounds(Box<Address>),
     /// A handler needs records that the framing does not give.
-    #[error("handler {handler} needs records of its own format; add --framing {framing}")]
-    Framing {
-        /// Handler.
-        handler: &'static str,
-        /// Framing that it needs.
-        framing: &'static str,
-    },
+    #[error("handler {0} needs records of its own format; add --framing {1}")]
+    Framing(&'static str, &'static str),
     /// Records, stripes or shares exceed a datagram.
     #[error(
-        "{output}: datagrams of {bytes} bytes exceed the maximum of {MAX_DATAGRAM}; choose shorter records or \
+        "{0}: datagrams of {1} bytes exceed the maximum of {MAXIMUM_PAYLOAD}; choose shorter records or \
          stripes, such as --framing fixed:1316"
     )]
-    TooLongForDatagrams {
-        /// Output.
-        output: Box<Address>,
-        /// Bytes of each datagram.
-        bytes: usize,
-    },
-    /// Too many outputs for shares.
-    #[error("shares allow at most {MOST_SHARES} outputs: {outputs} configured")]
-    TooManyOutputs {
-        /// Outputs configured.
-        outputs: usize,
-    },
+    TooLongForDatagrams(Box<Address>, usize),
 }
 
 impl StreamConfig {
@@ -125,21 +97,21 @@ impl StreamConfig {
         if let (OrderSpec::Shares { .. }, FramingSpec::Whole) = (&self.order, &self.framing)
             && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
         {
-            return Err(StreamConfigError::SharesWithoutBounds { input: Box::new(input.clone()) });
+            return Err(StreamConfigError::SharesWithoutBounds(Box::new(input.clone())));
         }
         if let Some(bytes) = self.sent_bytes()
-            && bytes > MAX_DATAGRAM
+            && bytes > MAXIMUM_PAYLOAD
             && let Some(output) = self.outputs.iter().find(|output| output.has_datagrams())
         {
-            return Err(StreamConfigError::TooLongForDatagrams { output: Box::new(output.clone()), bytes });
+            return Err(StreamConfigError::TooLongForDatagrams(Box::new(output.clone()), bytes));
         }
         let OutputPattern::Shares { threshold } = self.pattern.0 else { return Ok(()) };
         let outputs = self.outputs.len();
         if outputs < usize::from(threshold) {
-            return Err(StreamConfigError::TooFewOutputs { threshold, outputs });
+            return Err(StreamConfigError::TooFewOutputs(threshold, outputs));
         }
         if outputs > MOST_SHARES {
-            return Err(StreamConfigError::TooManyOutputs { outputs });
+            return Err(StreamConfigError::TooManyOutputs(outputs));
         }
         Ok(())
     }
@@ -151,7 +123,7 @@ impl StreamConfig {
             return Ok(());
         }
         let needs = self.handlers.first().and_then(|handler| handler.framing_other_than(&self.framing));
-        needs.map_or(Ok(()), |(handler, framing)| Err(StreamConfigError::Framing { handler, framing }))
+        needs.map_or(Ok(()), |(handler, framing)| Err(StreamConfigError::Framing(handler, framing)))
     }
 
     /// Bytes of each write to an output, where known: a stripe, a record or a share.
@@ -258,10 +230,9 @@ impl StreamConfig {
 
     fn open_output(&self, output: &Address) -> Result<Object, StreamConfigError> {
         match self.inputs.iter().find(|input| input.is_same_file(output)) {
-            Some(input) => Err(StreamConfigError::SameFile {
-                input: Box::new(input.clone()),
-                output: Box::new(output.clone()),
-            }),
+            Some(input) => {
+                Err(StreamConfigError::SameFile(Box::new(output.clone()), Box::new(input.clone())))
+            }
             None => Ok(output.open_output()?),
         }
     }
@@ -321,7 +292,7 @@ mod tests {
         ] {
             let refused = checked(framing, pattern, outputs);
             assert!(
-                matches!(refused, Err(StreamConfigError::TooLongForDatagrams { bytes: 65_508, .. })),
+                matches!(refused, Err(StreamConfigError::TooLongForDatagrams(_, 65_508))),
                 "{framing} {pattern}: {refused:?}"
             );
         }

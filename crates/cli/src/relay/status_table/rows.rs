@@ -5,9 +5,10 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Row as TableRow, Width};
 use wirepath_relay::StreamSnapshot;
+use wirepath_report::terminal::Terminal;
 use wirepath_streams::OutputStatus;
 
-use crate::{format, table};
+use crate::format;
 
 /// Column of the table.
 struct Column {
@@ -91,7 +92,7 @@ pub(super) fn render(streams: &[StreamSnapshot], width: usize, height: usize, ut
     let rows: Vec<Row<'_>> = classes.iter().map(Row::Class).chain(stream_rows).collect();
     let shown = choose_columns(&rows, width);
 
-    let mut drawn = table::new_table(width, utf8);
+    let mut drawn = Terminal { width, utf8 }.grid();
     drawn.set_header(shown.iter().map(|(column, _)| column.head));
     for row in &rows {
         let cells = shown.iter().map(|(column, width)| shorten((column.cell)(row), *width, utf8));
@@ -252,7 +253,7 @@ fn moved(row: &Row<'_>) -> String {
 }
 
 fn state(row: &Row<'_>) -> String {
-    for_stream(row, |stream| stream.state.to_string())
+    for_stream(row, |stream| stream.state.name().to_owned())
 }
 
 fn for_stream(row: &Row<'_>, cell: impl Fn(&StreamSnapshot) -> String) -> String {

@@ -2,9 +2,7 @@ use std::time::Instant;
 
 use wirepath_engine::{Class, Policy, Round};
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{
-    Dropped, Framing, GoneOutputs, Handler, Object, OutputStatus, StreamBuilder, StreamStatus,
-};
+use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, StreamBuilder, StreamStatus};
 
 use super::*;
 
@@ -27,16 +25,9 @@ fn snapshot() -> LatestSnapshots {
     let mut cut = copy.clone();
     cut.name = "cut".to_owned();
     let output = cut.status.outputs.remove(0);
-    cut.status.ended_outputs.push(OutputStatus {
-        bytes: 10,
-        waiting_bytes: 0,
-        dropped: Dropped { records: 1, bytes: 4 },
-        lost_bytes: 0,
-        icmp_errors: 7,
-        reports: Vec::new(),
-        why_gone: Some("it failed".to_owned()),
-        ..output
-    });
+    let dropped = Dropped { records: 1, bytes: 4 };
+    let why_gone = Some("it failed".to_owned());
+    cut.status.ended_outputs.push(OutputStatus { bytes: 10, dropped, icmp_errors: 7, why_gone, ..output });
     cut.status.gone_outputs = GoneOutputs { failed: 1, disconnected: 2, detached: 3 };
     cut.status.malformed = Dropped { records: 5, bytes: 50 };
     let waiting = StreamSnapshot { name: "waiting".to_owned(), class, ..StreamSnapshot::default() };

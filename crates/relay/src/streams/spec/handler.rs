@@ -90,9 +90,6 @@ impl HandlerSpec {
     }
 
     /// Checks the key, if the handler has one.
-    ///
-    /// # Errors
-    /// A key that cannot be used.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         self.key_file().map_or(Ok(()), |file| read_key(file).map(drop))
     }

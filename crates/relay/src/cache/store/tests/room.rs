@@ -6,11 +6,11 @@ use crate::cache::store::writing::is_full;
 use wirepath_testkit::SmallDisk;
 
 /// A store on a disk of 1 MiB, if such a disk can be made here.
-fn small_stage() -> Option<(SmallDisk, Stage)> {
+fn small_bed() -> Option<(SmallDisk, TestBed)> {
     match SmallDisk::new(1 << 20) {
         Ok(disk) => {
             let folder = tempfile::tempdir_in(disk.path()).unwrap();
-            Some((disk, Stage::of(folder, PLENTY)))
+            Some((disk, TestBed::of(folder, PLENTY)))
         }
         Err(error) => {
             println!("SKIP: no disk of its own can be made here: {error}");
@@ -31,7 +31,7 @@ fn fill(disk: &SmallDisk) {
 }
 
 /// The entry's head as a 304 makes it that says `X: new`.
-fn renewed(kept: &Kept) -> Entry {
+fn renewed(kept: &StoredEntry) -> Entry {
     let response = OriginResponse::read(b"HTTP/1.1 304 Not Modified\r\nX: new\r\n\r\n", &Method::GET)
         .unwrap()
         .unwrap()
@@ -39,81 +39,81 @@ fn renewed(kept: &Kept) -> Entry {
     kept.entry.renewed(&HeaderMap::new(), &response, SystemTime::now()).unwrap()
 }
 
-fn is_renewed(stage: &Stage, url: &str) -> bool {
-    stage.store.find(&key(url), url).unwrap().entry.fields.contains_key("x")
+fn is_renewed(bed: &TestBed, url: &str) -> bool {
+    bed.store.find(&key(url), url).unwrap().entry.fields.contains_key("x")
 }
 
 /// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 #[test]
 fn a_record_has_others_go_on_a_full_disk() {
-    let Some((disk, stage)) = small_stage() else { return };
+    let Some((disk, bed)) = small_bed() else { return };
     let (first, urls) = ("http://o/a", ["http://o/b", "http://o/c", "http://o/d"]);
-    let kept = stage.keep(first, b"body");
-    urls.iter().for_each(|url| drop(stage.keep(url, &[1; 100_000])));
-    let writing = stage.reserve("http://o/new", 100_000).unwrap();
+    let kept = bed.keep(first, b"body");
+    urls.iter().for_each(|url| drop(bed.keep(url, &[1; 100_000])));
+    let writing = bed.reserve("http://o/new", 100_000).unwrap();
     writing.file.write_all_at(&[2; 100_000], 0).unwrap();
     fill(&disk);
     // What is renewed was not used for longest, and stays.
-    stage.store.renew(&kept, renewed(&kept)).unwrap();
-    assert_eq!((stage.store.size().0, stage.counters.evictions.load(Relaxed)), (3, 1));
+    bed.store.renew(&kept, renewed(&kept)).unwrap();
+    assert_eq!((bed.store.size().0, bed.counters.evictions.value()), (3, 1));
     drop(fs::remove_file(disk.path().join("fill")));
     fill(&disk);
-    writing.keep(entry("http://o/new", 100_000)).unwrap();
-    assert_eq!((stage.store.size().0, stage.counters.evictions.load(Relaxed)), (3, 2));
-    let stage = stage.again(PLENTY);
-    assert!(is_renewed(&stage, first));
-    assert_eq!(stage.body("http://o/new").unwrap(), [2; 100_000]);
-    assert_eq!(urls.map(|url| stage.body(url).is_some()), [false, false, true]);
+    writing.commit(entry("http://o/new", 100_000)).unwrap();
+    assert_eq!((bed.store.size().0, bed.counters.evictions.value()), (3, 2));
+    let bed = bed.again(PLENTY);
+    assert!(is_renewed(&bed, first));
+    assert_eq!(bed.body("http://o/new").unwrap(), [2; 100_000]);
+    assert_eq!(urls.map(|url| bed.body(url).is_some()), [false, false, true]);
 }
 
 /// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 #[test]
 fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
-    let Some((disk, stage)) = small_stage() else { return };
-    let kept = stage.keep("http://o/a", b"body");
+    let Some((disk, bed)) = small_bed() else { return };
+    let kept = bed.keep("http://o/a", b"body");
     fill(&disk);
-    stage.store.renew(&kept, renewed(&kept)).unwrap();
-    assert!(is_renewed(&stage, "http://o/a"));
-    assert_eq!(stage.body("http://o/a").unwrap(), b"body");
-    assert_eq!(stage.names().len(), 2);
-    let stage = stage.again(PLENTY);
-    assert!(!is_renewed(&stage, "http://o/a"));
-    assert_eq!(stage.body("http://o/a").unwrap(), b"body");
+    bed.store.renew(&kept, renewed(&kept)).unwrap();
+    assert!(is_renewed(&bed, "http://o/a"));
+    assert_eq!(bed.body("http://o/a").unwrap(), b"body");
+    assert_eq!(bed.names().len(), 2);
+    let bed = bed.again(PLENTY);
+    assert!(!is_renewed(&bed, "http://o/a"));
+    assert_eq!(bed.body("http://o/a").unwrap(), b"body");
 }
 
 /// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
 fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
     let budget = 10 * cost(100_000);
-    let stage = Stage::new(budget);
+    let bed = TestBed::new(budget);
     for number in 0..8 {
-        stage.keep(&format!("http://o/{number}"), &[1; 100_000]);
+        bed.keep(&format!("http://o/{number}"), &[1; 100_000]);
     }
-    let writing = stage.reserve("http://o/large", 900_000).unwrap();
-    assert!(stage.reserve("http://o/other", 200_000).is_none(), "all is promised");
-    assert_eq!((stage.store.size().0, stage.counters.evictions.load(Relaxed)), (8, 0));
+    let writing = bed.reserve("http://o/large", 900_000).unwrap();
+    assert!(bed.reserve("http://o/other", 200_000).is_none(), "all is promised");
+    assert_eq!((bed.store.size().0, bed.counters.evictions.value()), (8, 0));
     let (mut come, mut entries) = (0, vec![]);
     while come < 900_000 {
-        come = Room::next(come, 900_000);
-        assert!(writing.room().take(come).unwrap());
-        let (kept, bytes) = stage.store.size();
+        come = Space::next(come, 900_000);
+        assert!(writing.space().take(come).unwrap());
+        let (kept, bytes) = bed.store.size();
         assert!(bytes <= budget, "{bytes}");
         entries.push(kept);
     }
     // 64 KiB, and then twice as much each time.
     assert_eq!((entries, come), (vec![8, 8, 7, 5, 1], 900_000));
     drop(writing);
-    assert_eq!(stage.store.size(), (1, cost(100_000)));
+    assert_eq!(bed.store.size(), (1, cost(100_000)));
 }
 
 /// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
 fn room_is_taken_for_nobody_who_is_gone() {
-    let stage = Stage::new(PLENTY);
-    stage.keep("http://o/a", b"body");
-    let writing = stage.reserve("http://o/b", 100_000).unwrap();
-    let room = writing.room();
+    let bed = TestBed::new(PLENTY);
+    bed.keep("http://o/a", b"body");
+    let writing = bed.reserve("http://o/b", 100_000).unwrap();
+    let room = writing.space();
     drop(writing);
     assert!(!room.take(100_000).unwrap());
-    assert_eq!(stage.store.size(), (1, cost(4)));
+    assert_eq!(bed.store.size(), (1, cost(4)));
 }

@@ -1,4 +1,4 @@
-//! The addresses of a name, asked for once by whoever waits: a resolver that hangs takes one of the threads
+//! Cached addresses of a name. All who wait share one look-up: a resolver that hangs takes one of the threads
 //! that open files, and not all of them.
 
 use std::io;
@@ -10,30 +10,26 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// What was found of one name, or is being asked for.
+/// Addresses of one name, or the look-up that runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(Arc<Mutex<Option<Lookup>>>);
+pub(super) struct ResolverCache(Arc<Mutex<Option<Lookup>>>);
 
-/// Nothing until the resolver has answered.
+/// Result of a look-up; none until the resolver has answered.
 type Lookup = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
 
-impl Names {
-    /// The addresses that are known, or those that `look_up` finds unless that is being asked already. It
-    /// goes on when the caller's `limit` is over, for whoever comes next. May not be called outside of a
-    /// runtime.
-    ///
-    /// # Errors
-    /// What the resolver says, or that it took too long.
+impl ResolverCache {
+    /// The known addresses, or those that `resolve` finds, unless it runs already. It goes on after the caller's
+    /// `limit`. Must be called on a runtime.
     pub(super) async fn addresses<F>(
         &self,
         limit: Duration,
-        look_up: impl FnOnce() -> F,
+        resolve: impl FnOnce() -> F,
     ) -> io::Result<Vec<SocketAddr>>
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        let mut request = self.request(look_up);
-        let answer = timeout(limit, request.wait_for(Option::is_some)).await;
+        let mut lookup = self.lookup(resolve);
+        let answer = timeout(limit, lookup.wait_for(Option::is_some)).await;
         let answer = answer.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
         match answer.as_deref() {
             Ok(Some(Ok(found))) => Ok(found.clone()),
@@ -42,29 +38,29 @@ impl Names {
         }
     }
 
-    /// Has the next caller ask again: the name may stand for others by now.
+    /// Makes the next caller resolve the name again.
     pub(super) fn forget(&self) {
-        self.0.lock().take_if(|request| request.borrow().is_some());
+        self.0.lock().take_if(|lookup| lookup.borrow().is_some());
     }
 
-    /// The question that is under way or was answered well, or a new one.
-    fn request<F>(&self, look_up: impl FnOnce() -> F) -> Lookup
+    /// The look-up that runs or succeeded, or a new one.
+    fn lookup<F>(&self, resolve: impl FnOnce() -> F) -> Lookup
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        let mut request = self.0.lock();
-        let is_of_use = |request: &&Lookup| match &*request.borrow() {
+        let mut last = self.0.lock();
+        let is_usable = |lookup: &&Lookup| match &*lookup.borrow() {
             Some(answer) => answer.is_ok(),
-            None => request.has_changed().is_ok(),
+            None => lookup.has_changed().is_ok(),
         };
-        if let Some(request) = request.as_ref().filter(is_of_use) {
-            return request.clone();
+        if let Some(lookup) = last.as_ref().filter(is_usable) {
+            return lookup.clone();
         }
-        let (tell, response) = watch::channel(None);
-        let looking_up = look_up();
-        tokio::spawn(async move { tell.send_replace(Some(looking_up.await.map_err(Arc::new))) });
-        *request = Some(response.clone());
-        response
+        let (sender, lookup) = watch::channel(None);
+        let resolving = resolve();
+        tokio::spawn(async move { sender.send_replace(Some(resolving.await.map_err(Arc::new))) });
+        *last = Some(lookup.clone());
+        lookup
     }
 }
 
@@ -84,7 +80,7 @@ mod tests {
     fn a_resolver_that_hangs_is_asked_once_and_answers_all_who_still_wait() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let (names, request) = (Names::default(), Arc::new(AtomicUsize::new(0)));
+            let (names, request) = (ResolverCache::default(), Arc::new(AtomicUsize::new(0)));
             let (answer, hangs) = oneshot::channel::<io::Result<Vec<SocketAddr>>>();
             let mut hangs = Some(hangs);
             let mut look_up = || {
@@ -115,7 +111,7 @@ mod tests {
     fn a_name_is_asked_for_again_when_it_was_not_found_or_leads_nowhere() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let names = Names::default();
+            let names = ResolverCache::default();
             let missing = || async { Err(io::ErrorKind::NotFound.into()) };
             let error = names.addresses(PATIENCE, missing).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotFound);
