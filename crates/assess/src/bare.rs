@@ -27,9 +27,6 @@ pub(crate) struct Bare {
 
 impl Bare {
     /// The program that was asked for, if one was.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if it is none, or the sink does not suit it.
     pub(crate) fn wanted(options: &Options, test_bed: &TestBed) -> Result<Option<Bare>, Error> {
         let Some(program) = &options.bare else { return Ok(None) };
         if options.cache == Cache::Cold {
@@ -50,15 +47,11 @@ impl Bare {
     }
 
     /// Returns whether it does the same as this case, and without fragments: it asks for none.
-    pub(crate) fn has(&self, case: &Case, udp_room: u32) -> bool {
+    pub(crate) fn supports(&self, case: &Case, udp_payload_limit: u32) -> bool {
         let named = self.paths.iter().any(|path| path == case.path.name());
-        matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_room)
+        matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_payload_limit)
     }
 
-    /// One run.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] with what the program says.
     pub(crate) fn run(&self, case: &Case, medium: &MappedFile, volume: u64) -> Result<Run, Error> {
         let size = u64::from(case.size.unwrap_or_default());
         let file = format!("/proc/{}/fd/{}", std::process::id(), medium.file().as_raw_fd());
@@ -72,7 +65,9 @@ impl Bare {
             size.to_string(),
         ])?;
         let numbers: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [user_s, system_s, packets, wall_s] = numbers[..] else { return Err(self.nonsense(&printed)) };
+        let [user_s, system_s, packets, wall_s] = numbers[..] else {
+            return Err(self.unexpected_output(&printed));
+        };
         let packets = packets as u64;
         Ok(Run {
             user_s,
@@ -104,7 +99,7 @@ impl Bare {
         }
     }
 
-    fn nonsense(&self, printed: &str) -> Error {
+    fn unexpected_output(&self, printed: &str) -> Error {
         Error::Unable(format!("{} printed {:?}", self.program.display(), printed.trim()))
     }
 }

@@ -28,7 +28,7 @@ const BUDGET: Duration = Duration::from_secs(8);
 /// # Errors
 /// Errors that end an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.
 pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Option<Calibration>, Error> {
-    let Some(device) = device_kind::stood_for(&options.sink, Transport::Udp)? else { return Ok(None) };
+    let Some(device) = device_kind::represented_by(&options.sink, Transport::Udp)? else { return Ok(None) };
     progress.at(0.0, "what the server's paths cost in its own trains");
     if progress.stopped() {
         return Err(Error::Stopped);
@@ -38,7 +38,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     let works = |path: &DataPath| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
     let paths: Vec<DataPath> = DataPath::SERVING.into_iter().filter(is_wanted).filter(works).collect();
     let own: Vec<DataPath> = DataPath::OWN_HEADERS.into_iter().filter(works).collect();
-    let (mtu, measured) = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
+    let (mtu, measured) = test_bed::with_test_bed(&options.sink, options.mtu, options.cpu, |test_bed| {
         Ok((test_bed.mtu, on(test_bed, &paths, &own)?))
     })?;
     for (path, error) in &measured.left_out {

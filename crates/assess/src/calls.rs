@@ -24,9 +24,6 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// A counter, where that is permitted.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] says what is missing.
     pub(crate) fn new() -> Result<Calls, Error> {
         let tracepoint = Tracepoint::with_id(tracepoint()?);
         let counter = Builder::new(tracepoint).include_kernel().build().map_err(|error| {

@@ -3,8 +3,8 @@
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_datapath::{Headers, LoanPolicy, Train};
 
+use crate::packetization::{PacketRange, Packetization};
 use crate::subject::{PathKind, PathVariant, Transport, Variant};
-use crate::walk::{Stretch, Walk};
 
 /// Packets handed to a path at a time, as the server does; how many of them leave in one call is the path's
 /// own affair.
@@ -52,7 +52,6 @@ impl Case {
         Case { path, transport, size, loans: LoanPolicy::default(), variant: Variant::Plain }
     }
 
-    /// The path and its variant.
     pub(crate) fn path_variant(&self) -> PathVariant {
         PathVariant { kind: self.path, variant: self.variant }
     }
@@ -70,13 +69,13 @@ impl Case {
 
     /// Returns whether the network has to fragment its datagrams, where a packet has room for so much payload
     /// of UDP.
-    pub(crate) fn is_fragmented(&self, udp_room: u32) -> bool {
-        self.transport == Transport::Udp && u32::from(self.packet_size()) > udp_room
+    pub(crate) fn is_fragmented(&self, udp_payload_limit: u32) -> bool {
+        self.transport == Transport::Udp && u32::from(self.packet_size()) > udp_payload_limit
     }
 
     /// Returns whether the route can do it: what segments is not fragmented.
-    pub(crate) fn is_possible(&self, udp_room: u32) -> bool {
-        !(self.path.segments() && self.is_fragmented(udp_room))
+    pub(crate) fn is_possible(&self, udp_payload_limit: u32) -> bool {
+        !(self.path.segments() && self.is_fragmented(udp_payload_limit))
             && self.size.is_none_or(|_| u32::from(self.packet_size()) <= MOST_OF_DATAGRAM)
     }
 
@@ -118,7 +117,7 @@ impl Case {
 
     /// A stretch of payload as a train of packets in a file with such headers that begins at `start`.
     #[inline]
-    pub(crate) fn train(&self, stretch: Stretch, start: u64, headers: Headers) -> Train {
+    pub(crate) fn train(&self, stretch: PacketRange, start: u64, headers: Headers) -> Train {
         let header = if headers == Headers::Generated { 0 } else { HEADER_LENGTH as u64 };
         let packet = u64::from(self.size.unwrap_or(1)) + header;
         Train {
@@ -132,8 +131,8 @@ impl Case {
     }
 
     /// The packets of so many bytes of a file of this length.
-    pub(crate) fn walk(&self, file: u64, volume: u64) -> Walk {
-        Walk::new(file, self.size.map_or(file, u64::from), volume)
+    pub(crate) fn walk(&self, file: u64, volume: u64) -> Packetization {
+        Packetization::new(file, self.size.map_or(file, u64::from), volume)
     }
 
     /// Label: `wire_sendfile, 1460 bytes, UDP`.

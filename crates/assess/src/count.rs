@@ -62,7 +62,7 @@ fn on(
     probes: &Probes,
     found: &mut Findings<'_>,
 ) -> Result<(), Error> {
-    let room = test_bed.udp_room(options.mtu);
+    let room = test_bed.udp_payload_limit(options.mtu);
     let cases = found.without_missing_module(LINES.iter().map(|line| line.case(room)).collect());
     let mut media = Media::open_for(&cases, options, found)?;
     let mut runs = Runs::new(options, test_bed, &mut media, found);
@@ -100,9 +100,9 @@ fn of_case(runs: &mut Runs<'_>, case: &Case, calls: &mut Calls, probes: &Probes)
 
 impl Line {
     /// Case of the line, where a packet has room for so much of UDP's payload.
-    fn case(&self, udp_room: u32) -> Case {
+    fn case(&self, udp_payload_limit: u32) -> Case {
         let size = match self.transport {
-            Transport::Udp => crate::path_experiment::full_size(self.path, udp_room),
+            Transport::Udp => crate::path_experiment::full_size(self.path, udp_payload_limit),
             Transport::Tcp => None,
         };
         Case::new(self.path, self.transport, size)

@@ -13,10 +13,7 @@ use crate::result::Transport;
 /// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on
 /// the way for another host. Nothing where a receiver on this machine is charged to the sender, as it is for
 /// connections whatever the sink.
-///
-/// # Errors
-/// [`Error::Input`] if there is no such host.
-pub(crate) fn stood_for(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
+pub(crate) fn represented_by(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
     Ok(match (sink, transport) {
         (Sink::Drop, Transport::Udp) => Some(DeviceKind::WithChecksums),
         (Sink::DropNoOffload, Transport::Udp) => Some(DeviceKind::WithoutChecksums),
@@ -26,9 +23,6 @@ pub(crate) fn stood_for(sink: &Sink, transport: Transport) -> Result<Option<Devi
 }
 
 /// The devices whose figures hold for what is sent to a sink, those that say most of it first.
-///
-/// # Errors
-/// As [`stood_for`].
 pub(crate) fn of(sink: &Sink) -> Result<Vec<DeviceKind>, Error> {
     let Sink::Host(host) = sink else {
         let computes = *sink != Sink::DropNoOffload;
@@ -74,7 +68,7 @@ mod tests {
             (here.clone(), Udp, lo()),
             (here.clone(), Tcp, lo()),
         ] {
-            assert_eq!(stood_for(&sink, transport).unwrap(), expected, "{sink} {transport}");
+            assert_eq!(represented_by(&sink, transport).unwrap(), expected, "{sink} {transport}");
         }
         assert_eq!(of(&here).unwrap(), [DeviceKind::Named("lo".to_owned()), DeviceKind::WithChecksums]);
         assert_eq!(of(&Sink::DropNoOffload).unwrap(), [DeviceKind::WithoutChecksums]);

@@ -55,7 +55,7 @@ impl<'a> Findings<'a> {
         mtu: u32,
         act: impl FnOnce(&TestBed, &mut Findings<'a>) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
-        test_bed::within(&options.sink, mtu, options.cpu, |test_bed| {
+        test_bed::with_test_bed(&options.sink, mtu, options.cpu, |test_bed| {
             self.result.settings.cpu = Some(test_bed.cpu);
             act(test_bed, self)
         })

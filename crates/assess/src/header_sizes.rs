@@ -12,7 +12,7 @@ pub(crate) const UDP_OVER_IPV6: u32 = 40 + 8;
 pub(crate) const RTP: u32 = wirepath_datapath::rtp::HEADER_LENGTH as u32;
 
 /// Payload of UDP that fills a packet to this address.
-pub(crate) fn udp_room(mtu: u32, to: SocketAddr) -> u32 {
+pub(crate) fn udp_payload_limit(mtu: u32, to: SocketAddr) -> u32 {
     mtu.saturating_sub(if to.is_ipv4() { UDP_OVER_IPV4 } else { UDP_OVER_IPV6 })
 }
 
@@ -23,7 +23,7 @@ mod tests {
     /// Promise: Packets to an IPv6 sink fill its MTU with the headers that they have.
     #[test]
     fn a_packet_over_ipv6_has_room_for_less() {
-        assert_eq!(udp_room(1500, "192.0.2.1:5000".parse().unwrap()), 1472);
-        assert_eq!(udp_room(1500, "[2001:db8::1]:5000".parse().unwrap()), 1452);
+        assert_eq!(udp_payload_limit(1500, "192.0.2.1:5000".parse().unwrap()), 1472);
+        assert_eq!(udp_payload_limit(1500, "[2001:db8::1]:5000".parse().unwrap()), 1452);
     }
 }

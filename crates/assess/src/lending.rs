@@ -29,9 +29,6 @@ struct Rule {
 impl Lending {
     /// Policies of the calibration file for the sink's device with this MTU; the default if it has none;
     /// always or never if that was asked for.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if the file is something else, or the sink is no host.
     pub(crate) fn of(options: &Options, mtu: u32) -> Result<Lending, Error> {
         let calibrations = read(&options.calibration)?;
         let (host, devices) = (Host::this(), device_kind::of(&options.sink)?);
@@ -52,7 +49,7 @@ impl Lending {
     /// Notes the policies.
     pub(crate) fn explain(&self, progress: &mut dyn Progress) {
         for transport in [Transport::Udp, Transport::Tcp] {
-            progress.note(&format!("`loan` over {transport} {}", self.rule(transport).in_words()));
+            progress.note(&format!("`loan` over {transport} {}", self.rule(transport).describe()));
         }
     }
 
@@ -62,7 +59,7 @@ impl Lending {
 }
 
 impl Rule {
-    fn in_words(self) -> String {
+    fn describe(self) -> String {
         let from =
             |bytes: Option<usize>| bytes.map_or("never".to_owned(), |bytes| format!("from {bytes} bytes on"));
         match self.policy.forced {

@@ -48,8 +48,8 @@ impl PathExperiment {
             lending.explain(found);
         }
         let bare = if self == PathExperiment::Stream { Bare::wanted(options, test_bed)? } else { None };
-        let room = test_bed.udp_room(test_bed.mtu);
-        let cases = found.without_missing_module(self.cases(test_bed.udp_room(options.mtu)));
+        let room = test_bed.udp_payload_limit(test_bed.mtu);
+        let cases = found.without_missing_module(self.cases(test_bed.udp_payload_limit(options.mtu)));
         let (cases, too_large): (Vec<Case>, Vec<Case>) =
             lending.applied(cases).into_iter().partition(|case| case.is_possible(room));
         self.explain(options, test_bed, &too_large, found);
@@ -59,23 +59,23 @@ impl PathExperiment {
     }
 
     /// Everything that it measures; what the route cannot do included.
-    fn cases(self, udp_room: u32) -> Vec<Case> {
-        let mut cases = self.cases_of_every_size(udp_room);
+    fn cases(self, udp_payload_limit: u32) -> Vec<Case> {
+        let mut cases = self.cases_of_every_size(udp_payload_limit);
         // What trains save those that take runs, where packets fill the MTU.
-        let takes_runs = |case: &&Case| case.path.takes_runs() && Self::fills(case, udp_room);
+        let takes_runs = |case: &&Case| case.path.takes_runs() && Self::fills(case, udp_payload_limit);
         let single: Vec<Case> =
             cases.iter().filter(takes_runs).map(|case| Case { variant: Variant::Single, ..*case }).collect();
         cases.extend(single);
         cases
     }
 
-    fn cases_of_every_size(self, udp_room: u32) -> Vec<Case> {
+    fn cases_of_every_size(self, udp_payload_limit: u32) -> Vec<Case> {
         let udp = move |path: PathKind| {
-            let sizes = sizes(full_size(path, udp_room)).into_iter();
+            let sizes = sizes(full_size(path, udp_payload_limit)).into_iter();
             sizes.map(move |size| Case::new(path, Transport::Udp, Some(size)))
         };
         let tcp = move |path: PathKind| {
-            let sizes = sizes(full_size(path, udp_room)).into_iter().map(Some).chain([None]);
+            let sizes = sizes(full_size(path, udp_payload_limit)).into_iter().map(Some).chain([None]);
             sizes.map(move |size| Case::new(path, Transport::Tcp, size))
         };
         match self {
@@ -89,12 +89,15 @@ impl PathExperiment {
     }
 
     /// Every path with the size that fills the MTU and, over TCP, the whole file.
-    pub(crate) fn cases_that_fill(self, udp_room: u32) -> Vec<Case> {
-        self.cases_of_every_size(udp_room).into_iter().filter(|case| Self::fills(case, udp_room)).collect()
+    pub(crate) fn cases_that_fill(self, udp_payload_limit: u32) -> Vec<Case> {
+        self.cases_of_every_size(udp_payload_limit)
+            .into_iter()
+            .filter(|case| Self::fills(case, udp_payload_limit))
+            .collect()
     }
 
-    fn fills(case: &Case, udp_room: u32) -> bool {
-        case.size.is_none_or(|size| full_size(case.path, udp_room) == Some(size))
+    fn fills(case: &Case, udp_payload_limit: u32) -> bool {
+        case.size.is_none_or(|size| full_size(case.path, udp_payload_limit) == Some(size))
     }
 
     /// Records what figures do not contain.
@@ -118,7 +121,7 @@ impl PathExperiment {
                        does for that receiver in soft interrupts is partly charged to the sender; congestion control is reno";
             found.leave_out("TCP on the device that drops", &why);
         }
-        if let Some(why) = test_bed.no_wire() {
+        if let Some(why) = test_bed.why_no_veth() {
             let why =
                 format!("without a veth pair what is verified goes over loopback, which has none: {why}");
             found.leave_out("checksums on the wire", &why);
@@ -133,9 +136,9 @@ impl PathExperiment {
 }
 
 /// The payload that fills a packet that has room for so much of UDP's.
-pub(crate) fn full_size(path: PathKind, udp_room: u32) -> Option<u16> {
+pub(crate) fn full_size(path: PathKind, udp_payload_limit: u32) -> Option<u16> {
     let rtp = if matches!(path, PathKind::Stream(_)) { header_sizes::RTP } else { 0 };
-    u16::try_from(udp_room.saturating_sub(rtp)).ok()
+    u16::try_from(udp_payload_limit.saturating_sub(rtp)).ok()
 }
 
 fn sizes(full: Option<u16>) -> Vec<u16> {

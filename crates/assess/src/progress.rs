@@ -13,9 +13,9 @@ pub trait Progress: Send {
 }
 
 /// No observer.
-pub(crate) struct Unwatched;
+pub(crate) struct NoProgress;
 
-impl Progress for Unwatched {
+impl Progress for NoProgress {
     fn at(&mut self, _: f64, _: &str) {}
 
     fn note(&mut self, _: &str) {}

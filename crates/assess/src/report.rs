@@ -176,7 +176,7 @@ fn counted(assessment: &Assessment) -> Section {
 
 fn references() -> Section {
     let mut section = Section::new("papers", "The papers");
-    PAPERS.iter().for_each(|paper| section.say(*paper));
+    PAPERS.iter().for_each(|paper| section.paragraph(*paper));
     section
 }
 

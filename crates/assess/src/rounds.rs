@@ -11,6 +11,7 @@ use crate::case::Case;
 use crate::error::{Doing, Error};
 use crate::findings::Findings;
 use crate::options::Options;
+use crate::packetization::{PacketRange, Packetization};
 use crate::result::{Measurement, Run};
 use crate::send::Sending;
 use crate::sent::Sent;
@@ -19,7 +20,6 @@ use crate::test_bed::{Target, TestBed};
 use crate::test_files::Media;
 use crate::test_socket::{self, Watch};
 use crate::verify::verify;
-use crate::walk::{Stretch, Walk};
 
 /// The run before those that count has this part of the volume.
 pub(crate) const WARM_UP: u64 = 16;
@@ -90,7 +90,7 @@ pub(crate) struct Runs<'a> {
     pub(crate) test_bed: &'a TestBed,
     pub(crate) media: &'a mut Media,
     /// Send context of all cases, with one ring.
-    pub(crate) scratch: SendContext,
+    pub(crate) context: SendContext,
 }
 
 /// A case that is measured.
@@ -118,17 +118,14 @@ impl<'a> Runs<'a> {
         media: &'a mut Media,
         found: &mut Findings<'_>,
     ) -> Runs<'a> {
-        let mut scratch = SendContext::default();
-        if let Err(error) = scratch.open_ring() {
+        let mut context = SendContext::default();
+        if let Err(error) = context.open_ring() {
             found.leave_out("paths with an io_uring", &error);
         }
-        Runs { options, test_bed, media, scratch }
+        Runs { options, test_bed, media, context }
     }
 
     /// Verifies, warms up, counts and times the cases. Findings before an error stay.
-    ///
-    /// # Errors
-    /// Errors that end the assessment; those of one case are left out.
     pub(crate) fn measure(
         mut self,
         cases: &[Case],
@@ -136,10 +133,10 @@ impl<'a> Runs<'a> {
         found: &mut Findings<'_>,
     ) -> Result<(), Error> {
         let mut calls = Calls::new().map_err(|error| found.leave_out("kernel calls per packet", &error)).ok();
-        let room = self.test_bed.udp_room(self.test_bed.mtu);
+        let room = self.test_bed.udp_payload_limit(self.test_bed.mtu);
         let admitted = found.each((BEFORE, "verifying"), cases, Case::label, |found, case| {
             let candidate = self.admit(*case, calls.as_mut(), found)?;
-            let beside = bare.filter(|bare| bare.has(case, room)).map(|_| candidate.bare());
+            let beside = bare.filter(|bare| bare.supports(case, room)).map(|_| candidate.bare());
             Ok([Some(candidate), beside])
         })?;
         let mut candidates: Vec<PathCandidate> = admitted.into_iter().flatten().flatten().collect();
@@ -155,8 +152,8 @@ impl<'a> Runs<'a> {
 
     /// Makes the file of a case and verifies what its path sends.
     pub(crate) fn verify(&mut self, case: &Case, found: &mut Findings<'_>) -> Result<(), Error> {
-        self.media.want(case.content(), found)?;
-        verify(case, self.test_bed, self.media, &mut self.scratch)
+        self.media.ensure(case.content(), found)?;
+        verify(case, self.test_bed, self.media, &mut self.context)
     }
 
     /// Verifies a case, sends some of it without counting, and counts its kernel calls.
@@ -199,7 +196,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Times one run of these stretches.
-    pub(crate) fn time<S: Iterator<Item = Stretch>>(
+    pub(crate) fn time<S: Iterator<Item = PacketRange>>(
         &mut self,
         case: &Case,
         stretches: impl FnOnce(&Watch) -> S,
@@ -233,9 +230,9 @@ impl<'a> Runs<'a> {
         case: &Case,
         act: impl FnOnce(&mut Sending<'_>, &mut Watch) -> Result<Sent, Error>,
     ) -> Result<Sent, Error> {
-        let medium = self.media.prepared_for(case, &mut self.scratch)?;
+        let medium = self.media.prepared_for(case, &mut self.context)?;
         let (socket, mut watch) = test_socket::open(case, self.test_bed)?;
-        let mut sending = Sending::new(case, medium, 0, &socket, &mut self.scratch, watch.most_at_once());
+        let mut sending = Sending::new(case, medium, 0, &socket, &mut self.context, watch.most_at_once());
         let sent = act(&mut sending, &mut watch)?;
         watch.settle(case, &sent, self.test_bed.mtu)?;
         Ok(sent)
@@ -262,7 +259,7 @@ impl<'a> Runs<'a> {
 /// [`Error::Faulty`] if they are not those of the path's table.
 pub(crate) fn counted(
     case: &Case,
-    walk: Walk,
+    walk: Packetization,
     sending: &mut Sending<'_>,
     watch: &mut Watch,
     calls: &mut Calls,

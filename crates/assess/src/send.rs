@@ -9,10 +9,10 @@ use wirepath_datapath::{Extent, Headers, MappedFile, SendContext, SendError, Sen
 
 use crate::case::Case;
 use crate::error::Error;
+use crate::packetization::PacketRange;
 use crate::sent::Sent;
 use crate::subject::PathKind;
 use crate::test_socket::{PATIENCE, TestSocket, Watch};
-use crate::walk::Stretch;
 
 /// Source and destination of a run.
 pub(crate) struct Sending<'a> {
@@ -22,7 +22,7 @@ pub(crate) struct Sending<'a> {
     start: u64,
     headers: Headers,
     socket: &'a TestSocket,
-    scratch: &'a mut SendContext,
+    context: &'a mut SendContext,
     queue: Queue,
     /// Copies by the kernel of what rings sent, before this; nothing where it does not say.
     copied_before: Option<u64>,
@@ -30,12 +30,12 @@ pub(crate) struct Sending<'a> {
 
 /// Queued stretches of a path, in the order of its tokens.
 struct Queue {
-    stretches: Vec<Stretch>,
+    stretches: Vec<PacketRange>,
     bytes: u64,
     /// Bytes from which on the queue is flushed: a receiver has room for no more at a time.
     most_bytes: u64,
     /// Stretches that the socket had no room for.
-    refused: Vec<Stretch>,
+    refused: Vec<PacketRange>,
 }
 
 /// Trains that are queued at most, and that room is made for.
@@ -49,14 +49,14 @@ impl<'a> Sending<'a> {
         medium: &'a MappedFile,
         start: u64,
         socket: &'a TestSocket,
-        scratch: &'a mut SendContext,
+        context: &'a mut SendContext,
         most_bytes: u64,
     ) -> Sending<'a> {
-        scratch.flush(|_, _| ()); // what one that failed before may have left
+        context.flush(|_, _| ()); // what one that failed before may have left
         let room = || Vec::with_capacity(LONGEST_QUEUE);
         let queue = Queue { stretches: room(), bytes: 0, most_bytes, refused: room() };
-        let copied_before = scratch.copied_by_kernel();
-        Sending { case, medium, start, headers: case.headers(), socket, scratch, queue, copied_before }
+        let copied_before = context.copied_by_kernel();
+        Sending { case, medium, start, headers: case.headers(), socket, context, queue, copied_before }
     }
 
     /// Sends all of these stretches, and waits for what was lent.
@@ -66,7 +66,7 @@ impl<'a> Sending<'a> {
     /// [`Error::SinkStopped`].
     pub(crate) fn all(
         &mut self,
-        stretches: impl Iterator<Item = Stretch>,
+        stretches: impl Iterator<Item = PacketRange>,
         watch: &mut Watch,
     ) -> Result<Sent, Error> {
         let sent = self.walk(stretches, watch)?;
@@ -74,12 +74,9 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends all of these stretches, without waiting for their end.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     pub(crate) fn walk(
         &mut self,
-        stretches: impl Iterator<Item = Stretch>,
+        stretches: impl Iterator<Item = PacketRange>,
         watch: &mut Watch,
     ) -> Result<Sent, Error> {
         let mut sent = Sent::default();
@@ -92,19 +89,16 @@ impl<'a> Sending<'a> {
     }
 
     /// Waits until the network is done with what was sent.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         self.socket.finish()?;
-        if !self.scratch.drain(PATIENCE) {
+        if !self.context.drain(PATIENCE) {
             return Err(Error::Faulty("sends of the ring did not complete".to_owned()));
         }
         sent.loans = self.case.path.lends().then(|| self.socket.loans());
         sent.copied = match (sent.loans, self.case.path) {
             (Some(loans), _) => Some(loans.copied_by_kernel),
             (None, path) if path.needs_hot_memory() => self
-                .scratch
+                .context
                 .copied_by_kernel()
                 .zip(self.copied_before)
                 .map(|(after, before)| after.saturating_sub(before)),
@@ -114,18 +108,15 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends or queues one stretch.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     #[inline]
-    pub(crate) fn stretch(&mut self, stretch: Stretch, sent: &mut Sent) -> Result<(), Error> {
+    pub(crate) fn stretch(&mut self, stretch: PacketRange, sent: &mut Sent) -> Result<(), Error> {
         let header_bytes = match (self.case.path, self.socket) {
             (PathKind::Stream(path), TestSocket::Trains(sink)) => {
                 let mut rest = Some(self.case.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
-                    let path = path.for_train(&train, self.headers, self.medium, self.scratch);
-                    match path.enqueue(sink, self.medium, &train, self.headers, self.scratch, token) {
+                    let path = path.for_train(&train, self.headers, self.medium, self.context);
+                    match path.enqueue(sink, self.medium, &train, self.headers, self.context, token) {
                         Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
                             rest = train.after(packets);
@@ -146,7 +137,7 @@ impl<'a> Sending<'a> {
                 while offset < end {
                     let extent = Extent { offset, length: (end - offset) as usize };
                     let token = self.queue.stretches.len() as u64;
-                    match path.enqueue(sink, self.medium, extent, self.scratch, token) {
+                    match path.enqueue(sink, self.medium, extent, self.context, token) {
                         Ok(SendOutcome::Sent(bytes)) => {
                             sent.takes += 1;
                             offset += bytes as u64;
@@ -170,15 +161,12 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends what is queued, if anything is.
-    ///
-    /// # Errors
-    /// As [`Sending::all`].
     pub(crate) fn flush(&mut self, sent: &mut Sent) -> Result<(), Error> {
         while !self.queue.stretches.is_empty() {
             let Queue { stretches, refused, .. } = &mut self.queue;
             let mut failed = None;
             sent.flushes += 1;
-            self.scratch.flush(|token, result| match result {
+            self.context.flush(|token, result| match result {
                 Ok(_) => {}
                 Err(SendError::Full { .. }) => refused.push(stretches[token as usize]),
                 Err(error) => failed = Some(error),
@@ -220,7 +208,7 @@ impl<'a> Sending<'a> {
 }
 
 impl Queue {
-    fn add(&mut self, stretch: Stretch, bytes: u64) {
+    fn add(&mut self, stretch: PacketRange, bytes: u64) {
         self.stretches.push(stretch);
         self.bytes += bytes;
     }

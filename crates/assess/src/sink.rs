@@ -15,14 +15,13 @@ mod remote;
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use wirepath_sys::socket::set_receive_offload;
 
 use crate::result::Transport;
+use crate::sockets;
 use count::{Source, count};
 use protocol::{Answer, Request};
 
@@ -106,12 +105,7 @@ fn has_left(error: &io::Error) -> bool {
 fn udp(here: IpAddr, sender: SocketAddr, packet: u16) -> io::Result<(UdpSocket, u64)> {
     let socket = UdpSocket::bind((here, 0))?;
     socket.connect(sender)?;
-    socket.set_nonblocking(true)?;
-    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
-        sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?; // without privileges, up to net.core.rmem_max
-    }
-    // An older kernel hands over datagram by datagram, which costs the receiver, whom nobody measures.
-    set_receive_offload(socket.as_fd(), true).ok();
+    sockets::prepare_to_receive(&socket, BUFFER)?;
     let packet = u64::from(packet);
     let window = sockopt::socket_recv_buffer_size(&socket)? as u64 / 2 * packet / (packet + CHARGE);
     Ok((socket, window.max(1)))
@@ -119,15 +113,9 @@ fn udp(here: IpAddr, sender: SocketAddr, packet: u16) -> io::Result<(UdpSocket, 
 
 /// The data connection, from where the control connection comes from.
 fn accept(listener: &TcpListener, peer: IpAddr) -> io::Result<TcpStream> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let patience = Timespec::try_from(REQUEST_WITHIN).map_err(io::Error::other)?;
     loop {
-        if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience))? == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let (stream, from) = listener.accept()?;
+        let (stream, from) = sockets::accept(listener, REQUEST_WITHIN)?;
         if from.ip() == peer {
-            stream.set_nonblocking(true)?;
             return Ok(stream);
         }
     }

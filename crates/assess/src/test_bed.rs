@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::{Doing, Error};
-use crate::header_sizes::udp_room;
+use crate::header_sizes::udp_payload_limit;
 use crate::options::Sink;
 use crate::sink::Remote;
 pub(crate) use device::{Counted, Device};
@@ -77,7 +77,7 @@ pub(crate) enum Target {
 /// # Errors
 /// [`Error::Input`] if a sink needs privileges or a program that are not there, or is a host that is not, or
 /// the processor may not be used; what `act` answers.
-pub fn within<T: Send>(
+pub fn with_test_bed<T: Send>(
     sink: &Sink,
     mtu: u32,
     cpu: Option<u32>,
@@ -85,13 +85,13 @@ pub fn within<T: Send>(
 ) -> Result<T, Error> {
     on_a_thread(|| {
         let processors = Processors::of_thread(cpu)?;
-        processors.leave_ours()?;
+        processors.pin_to_others()?;
         let test_bed = TestBed {
-            cpu: processors.ours(),
+            cpu: processors.measuring(),
             processors: Some(processors.clone()),
             ..TestBed::set(sink, mtu)?
         };
-        processors.keep_to_ours()?;
+        processors.pin_to_measuring()?;
         act(&test_bed)
     })
 }
@@ -134,17 +134,14 @@ fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
 
 /// Calls `act` on a thread of its own that stays on one processor, with its number: for work without a
 /// network.
-///
-/// # Errors
-/// [`Error::Input`] if the processor may not be used; what `act` answers.
 pub(crate) fn without_network<T: Send>(
     cpu: Option<u32>,
     act: impl FnOnce(u32) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     on_a_thread(|| {
         let processors = Processors::of_thread(cpu)?;
-        processors.keep_to_ours()?;
-        act(processors.ours())
+        processors.pin_to_measuring()?;
+        act(processors.measuring())
     })
 }
 
@@ -159,9 +156,9 @@ fn on_a_thread<T: Send>(act: impl FnOnce() -> Result<T, Error> + Send) -> Result
 impl TestBed {
     fn set(sink: &Sink, mtu: u32) -> Result<TestBed, Error> {
         if let Sink::Host(address) = sink {
-            return TestBed::towards(address);
+            return TestBed::to_host(address);
         }
-        match (sink, Namespace::leave()?) {
+        match (sink, Namespace::unshare()?) {
             (Sink::Loopback, None) => TestBed::on_loopback(Err(Error::Unable(
                 "it takes a network namespace, and so root".to_owned(),
             ))),
@@ -178,7 +175,7 @@ impl TestBed {
     }
 
     /// No namespace for what goes to another host: its way leads over the host's devices.
-    fn towards(address: &str) -> Result<TestBed, Error> {
+    fn to_host(address: &str) -> Result<TestBed, Error> {
         let found = addresses(address)?;
         // A name may have an address that nobody listens at: IPv6 and IPv4, or of a device that is down.
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok();
@@ -235,8 +232,8 @@ impl TestBed {
     }
 
     /// Payload of UDP that fills a packet of at most so many bytes on the way to where UDP goes.
-    pub(crate) fn udp_room(&self, mtu: u32) -> u32 {
-        udp_room(mtu.min(self.mtu), self.udp_address())
+    pub(crate) fn udp_payload_limit(&self, mtu: u32) -> u32 {
+        udp_payload_limit(mtu.min(self.mtu), self.udp_address())
     }
 
     /// Reason for an MTU other than the one asked for.
@@ -288,7 +285,10 @@ impl TestBed {
     }
 
     /// Calls `act`, with the address of the other end of the way that TCP goes, where that end is.
-    pub(crate) fn at_ends<T>(&self, act: impl FnOnce(IpAddr) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn in_peer_namespace<T>(
+        &self,
+        act: impl FnOnce(IpAddr) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         match (&self.tcp, &self.pair) {
             (Target::Receives(remote), Ok(pair)) if remote.address.ip() == IpAddr::from(FAR) => {
                 pair.at_far(|| act(FAR.into()))
@@ -299,19 +299,19 @@ impl TestBed {
 
     /// The address at this end of it.
     pub(crate) fn near_address(&self) -> Result<IpAddr, Error> {
-        self.at_ends(|far| Ok(if far == IpAddr::from(FAR) { NEAR.into() } else { far }))
+        self.in_peer_namespace(|far| Ok(if far == IpAddr::from(FAR) { NEAR.into() } else { far }))
     }
 
     /// Calls `act` on a thread of this name, on other processors than the one that is measured, if there are
     /// any.
-    pub(crate) fn beside<T: Send + 'static>(
+    pub(crate) fn spawn_beside<T: Send + 'static>(
         &self,
         name: &str,
         act: impl FnOnce() -> std::io::Result<T> + Send + 'static,
     ) -> Result<JoinHandle<std::io::Result<T>>, Error> {
         let processors = self.processors.clone();
         let act = move || {
-            let moved = processors.map_or(Ok(()), |processors| processors.leave_ours());
+            let moved = processors.map_or(Ok(()), |processors| processors.pin_to_others());
             moved.map_err(std::io::Error::other)?;
             act()
         };
@@ -320,7 +320,7 @@ impl TestBed {
 
     /// Reason for the lack of checksums on the wire, if they lack: verification then goes over loopback only,
     /// which has none.
-    pub(crate) fn no_wire(&self) -> Option<&Error> {
+    pub(crate) fn why_no_veth(&self) -> Option<&Error> {
         self.pair.as_ref().err()
     }
 

@@ -17,16 +17,16 @@ use wirepath_datapath::rtp::HEADER_LENGTH;
 use wirepath_datapath::{Extent, MappedFile, SendContext};
 use wirepath_sys::page_cache::cached_pages;
 
-pub(crate) use make::nameless;
+pub(crate) use make::unnamed_file;
 pub use stale_files::remove_made;
 
 use crate::case::{Case, Content};
 use crate::error::{Doing, Error};
 use crate::findings::Findings;
 use crate::options::Options;
+use crate::packetization::Packetization;
 use crate::progress::Progress;
 use crate::result::Cache;
-use crate::walk::Walk;
 
 /// Share of the memory that is available now that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
@@ -45,7 +45,7 @@ pub(crate) struct Media {
     length: u64,
     cache: Cache,
     scratch: PathBuf,
-    own: bool,
+    is_user_file: bool,
 }
 
 struct Source {
@@ -57,9 +57,6 @@ struct Source {
 
 impl Media {
     /// Opens what these cases send.
-    ///
-    /// # Errors
-    /// As [`Media::open`].
     pub(crate) fn open_for(
         cases: &[Case],
         options: &Options,
@@ -74,7 +71,7 @@ impl Media {
         if self.length >= options.volume {
             return;
         }
-        let why = match self.own {
+        let why = match self.is_user_file {
             true => "the file is no longer",
             false => "memory does not hold all the files that are sent in that length",
         };
@@ -83,9 +80,6 @@ impl Media {
     }
 
     /// Opens the user's file, or the one that is made, which `files` variants will be made of.
-    ///
-    /// # Errors
-    /// [`Error::Input`] for a file that cannot be sent; [`Error::Stopped`].
     pub(crate) fn open(
         options: &Options,
         files: u64,
@@ -110,7 +104,7 @@ impl Media {
             length,
             cache: options.cache,
             scratch: options.scratch.clone(),
-            own: options.file.is_some(),
+            is_user_file: options.file.is_some(),
         })
     }
 
@@ -120,17 +114,14 @@ impl Media {
     }
 
     /// Makes sure that there is a file of this kind.
-    ///
-    /// # Errors
-    /// Errors of reading and writing; [`Error::Stopped`].
-    pub(crate) fn want(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
+    pub(crate) fn ensure(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
         let (Content::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
         let payload = &self.files[&Content::Payload].file;
-        let packets = Walk::new(self.length, packet.into(), self.length).packets_in_file();
+        let packets = Packetization::new(self.length, packet.into(), self.length).packets_in_file();
         let length = self.length + packets * HEADER_LENGTH as u64;
         let content = make::ready(payload, self.length, packet);
-        let file = match self.own {
-            true => make::nameless(&self.scratch, length, progress, content)?,
+        let file = match self.is_user_file {
+            true => make::unnamed_file(&self.scratch, length, progress, content)?,
             false => make::kept(&make::name(&self.scratch, kind, self.length), length, progress, content)?,
         };
         self.files.insert(kind, Source { file, medium: None, hot: false });
@@ -139,9 +130,6 @@ impl Media {
 
     /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that
     /// is what is sent from.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if the page cache cannot be controlled, or there is no ring.
     pub(crate) fn prepared_for(
         &mut self,
         case: &Case,
@@ -170,9 +158,6 @@ impl Media {
     }
 
     /// A file, in the page cache or not, as was asked for.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if the page cache cannot be controlled.
     pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
@@ -181,13 +166,13 @@ impl Media {
             Cache::Warm => {
                 // What was read anew is not mapped any more. What a ring holds is a copy: its medium stays
                 // the same.
-                if warm(&source.file, length)? && !source.hot {
+                if load_into_cache(&source.file, length)? && !source.hot {
                     source.medium = None;
                 }
             }
             Cache::Cold => {
                 source.medium = None; // what is mapped is not dropped
-                chill(&source.file, length)?;
+                evict(&source.file, length)?;
             }
         }
         if source.medium.is_none() {
@@ -253,7 +238,7 @@ fn power_of_two(bytes: u64) -> u64 {
 
 /// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5).
 /// Answers whether it had to be read.
-fn warm(mut file: &File, length: u64) -> Result<bool, Error> {
+fn load_into_cache(mut file: &File, length: u64) -> Result<bool, Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
     let mut room = Vec::new();
@@ -273,7 +258,7 @@ fn warm(mut file: &File, length: u64) -> Result<bool, Error> {
 }
 
 /// Takes a file out of the page cache and sees that it is gone.
-fn chill(file: &File, length: u64) -> Result<(), Error> {
+fn evict(file: &File, length: u64) -> Result<(), Error> {
     rustix::fs::fdatasync(file).doing("writing a file")?; // what is dirty is not dropped
     fadvise(file, 0, None, Advice::DontNeed).doing("dropping a file from the page cache")?;
     match cached_pages(file.as_fd(), 0..length) {

@@ -51,8 +51,17 @@ pub(crate) enum Watch {
     Receiver(Account),
 }
 
+/// Asks a socket of either kind.
+macro_rules! of_either {
+    ($socket:expr, $sink:ident => $ask:expr) => {
+        match $socket {
+            TestSocket::Trains($sink) => $ask,
+            TestSocket::Blocks($sink) => $ask,
+        }
+    };
+}
+
 impl TestSocket {
-    /// Socket for datagrams of this case.
     pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
         let opened = match case.path {
             PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {
@@ -95,11 +104,7 @@ impl TestSocket {
 
     /// Waits until all loans are back, at most so long.
     fn wait_for_loans(&self, limit: Duration) -> Result<bool, Error> {
-        match self {
-            TestSocket::Trains(sink) => sink.wait_for_loans(limit),
-            TestSocket::Blocks(sink) => sink.wait_for_loans(limit),
-        }
-        .doing("waiting for pages that were lent")
+        of_either!(self, sink => sink.wait_for_loans(limit)).doing("waiting for pages that were lent")
     }
 
     /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged
@@ -119,10 +124,7 @@ impl TestSocket {
 
     /// Loans and copies; zeros for paths that do not lend.
     pub(crate) fn loans(&self) -> LoanCounts {
-        match self {
-            TestSocket::Trains(sink) => sink.loans(),
-            TestSocket::Blocks(sink) => sink.loans(),
-        }
+        of_either!(self, sink => sink.loans())
     }
 
     /// Waits until a stream is acknowledged to its end.
@@ -176,10 +178,7 @@ impl TestSocket {
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
-        match self {
-            TestSocket::Trains(sink) => sink.socket(),
-            TestSocket::Blocks(sink) => sink.socket(),
-        }
+        of_either!(self, sink => sink.socket())
     }
 }
 
@@ -211,13 +210,17 @@ pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch
 }
 
 impl Watch {
+    fn account(&self) -> Option<&Account> {
+        match self {
+            Watch::Device(..) => None,
+            Watch::Receiver(account) => Some(account),
+        }
+    }
+
     /// Packets of a case to hand to its path at a time: no more than half of what a receiver has room for,
     /// since they come on top of what is under way.
     pub(crate) fn train_packets(&self, case: &Case) -> u32 {
-        let room = match self {
-            Watch::Device(..) => u64::MAX,
-            Watch::Receiver(account) => account.window() / (2 * u64::from(case.packet_size())),
-        };
+        let room = self.window() / (2 * u64::from(case.packet_size()));
         case.train_packets().min(u32::try_from(room.max(1)).unwrap_or(u32::MAX))
     }
 
@@ -232,26 +235,17 @@ impl Watch {
 
     /// Reports of a receiver that were read until now.
     pub(crate) fn reports(&self) -> u64 {
-        match self {
-            Watch::Device(..) => 0,
-            Watch::Receiver(account) => account.reports(),
-        }
+        self.account().map_or(0, Account::reports)
     }
 
     /// Bytes that may be under way without waiting.
     pub(crate) fn window(&self) -> u64 {
-        match self {
-            Watch::Device(..) => u64::MAX,
-            Watch::Receiver(account) => account.window(),
-        }
+        self.account().map_or(u64::MAX, Account::window)
     }
 
     /// Bytes that may be sent at once without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
-        match self {
-            Watch::Device(..) => u64::MAX,
-            Watch::Receiver(account) => account.window() / 4,
-        }
+        self.window() / 4
     }
 
     /// Checks that all came.

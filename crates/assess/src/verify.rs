@@ -18,6 +18,7 @@ use wirepath_datapath::{Extent, Headers, MappedFile, SendContext};
 
 use crate::case::{Case, Content, RUN};
 use crate::error::{Doing, Error};
+use crate::packetization::PacketRange;
 use crate::result::Transport;
 use crate::send::{Sending, room};
 use crate::sent::Sent;
@@ -25,7 +26,6 @@ use crate::subject::PathKind;
 use crate::test_bed::TestBed;
 use crate::test_files::Media;
 use crate::test_socket::TestSocket;
-use crate::walk::Stretch;
 
 /// Payload that each path sends over each way, in bytes.
 const VOLUME: u64 = 2 << 20;
@@ -46,13 +46,13 @@ pub(crate) fn verify(
     case: &Case,
     test_bed: &TestBed,
     media: &mut Media,
-    scratch: &mut SendContext,
+    context: &mut SendContext,
 ) -> Result<(), Error> {
     let payload = read(media, media.length().min(VOLUME))?;
-    let medium = media.prepared_for(case, scratch)?;
+    let medium = media.prepared_for(case, context)?;
     let sample = Sample { case, medium, payload: &payload, parts: parts(case, payload.len()) };
     let mut verify =
-        || sample.over_all_ways(test_bed, scratch).and_then(|()| sample.at_odd_offsets(test_bed, scratch));
+        || sample.over_all_ways(test_bed, context).and_then(|()| sample.at_odd_offsets(test_bed, context));
     test_bed.compute_checksums(false)?;
     let verified = verify();
     test_bed.compute_checksums(true)?;
@@ -64,22 +64,19 @@ pub(crate) fn verify(
 }
 
 /// Sends these stretches, with checksums computed by the kernel, and compares.
-///
-/// # Errors
-/// As [`verify`].
 pub(crate) fn verify_stretches(
     case: &Case,
-    stretches: Vec<Stretch>,
+    stretches: Vec<PacketRange>,
     test_bed: &TestBed,
     media: &mut Media,
-    scratch: &mut SendContext,
+    context: &mut SendContext,
 ) -> Result<(), Error> {
     let end = stretches.iter().map(|stretch| stretch.start + stretch.bytes).max().unwrap_or_default();
     let payload = read(media, end)?;
-    let medium = media.prepared_for(case, scratch)?;
+    let medium = media.prepared_for(case, context)?;
     test_bed.compute_checksums(false)?;
     let sample = Sample { case, medium, payload: &payload, parts: vec![(0, stretches)] };
-    let verified = sample.over_all_ways(test_bed, scratch);
+    let verified = sample.over_all_ways(test_bed, context);
     test_bed.compute_checksums(true)?;
     verified
 }
@@ -94,7 +91,7 @@ fn read(media: &mut Media, length: u64) -> Result<Vec<u8>, Error> {
 
 /// Parts of so many bytes of payload that a case sends: from each start on, as many packets at a time as a
 /// receiver has room for.
-fn parts(case: &Case, length: usize) -> Vec<(u64, Vec<Stretch>)> {
+fn parts(case: &Case, length: usize) -> Vec<(u64, Vec<PacketRange>)> {
     // `at_odd_offsets` does the odd ones of ready packets.
     let starts = STARTS.into_iter().filter(|start| *start == 0 || case.headers() != Headers::Stored);
     let part = |start| {
@@ -110,13 +107,13 @@ struct Sample<'a> {
     medium: &'a MappedFile,
     payload: &'a [u8],
     /// Places in the file that payload begins at, and what is sent from there on.
-    parts: Vec<(u64, Vec<Stretch>)>,
+    parts: Vec<(u64, Vec<PacketRange>)>,
 }
 
 impl Sample<'_> {
     /// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send
     /// some of an odd size too.
-    fn at_odd_offsets(&self, test_bed: &TestBed, scratch: &mut SendContext) -> Result<(), Error> {
+    fn at_odd_offsets(&self, test_bed: &TestBed, context: &mut SendContext) -> Result<(), Error> {
         let (Headers::Stored, Some(size)) = (self.case.headers(), self.case.size) else { return Ok(()) };
         if size < 2 || size % 2 == 1 {
             return Ok(());
@@ -131,26 +128,26 @@ impl Sample<'_> {
         let parts = parts(&odd, self.payload.len());
         let sample = Sample { case: &odd, medium: &medium, payload: self.payload, parts };
         if !odd.path.needs_hot_memory() {
-            return sample.over_all_ways(test_bed, scratch);
+            return sample.over_all_ways(test_bed, context);
         }
         let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
         medium.set_hot(Some(&region));
-        let held = scratch.register_now(Arc::clone(&region));
+        let held = context.register_now(Arc::clone(&region));
         held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
-        let verified = sample.over_all_ways(test_bed, scratch);
-        scratch.unregister(region.id());
+        let verified = sample.over_all_ways(test_bed, context);
+        context.unregister(region.id());
         verified
     }
 
-    fn over_all_ways(&self, test_bed: &TestBed, scratch: &mut SendContext) -> Result<(), Error> {
+    fn over_all_ways(&self, test_bed: &TestBed, context: &mut SendContext) -> Result<(), Error> {
         match self.case.transport {
             Transport::Udp => test_bed.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
                 receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
-                self.datagrams(&TestSocket::datagrams(self.case, sender)?, &receiver, scratch)
+                self.datagrams(&TestSocket::datagrams(self.case, sender)?, &receiver, context)
             }),
             Transport::Tcp => test_bed.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
                 receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
-                self.stream(&TestSocket::stream(self.case, sender)?, &receiver, scratch)
+                self.stream(&TestSocket::stream(self.case, sender)?, &receiver, context)
             }),
         }
     }
@@ -159,10 +156,10 @@ impl Sample<'_> {
         &self,
         socket: &TestSocket,
         receiver: &UdpSocket,
-        scratch: &mut SendContext,
+        context: &mut SendContext,
     ) -> Result<(), Error> {
         for (start, stretches) in &self.parts {
-            let mut sending = Sending::new(self.case, self.medium, *start, socket, scratch, 0);
+            let mut sending = Sending::new(self.case, self.medium, *start, socket, context, 0);
             for stretch in stretches {
                 sending.stretch(*stretch, &mut Sent::default())?;
                 let payload = &self.payload[(start + stretch.start) as usize..][..stretch.bytes as usize];
@@ -193,7 +190,7 @@ impl Sample<'_> {
         &self,
         socket: &TestSocket,
         mut receiver: &TcpStream,
-        scratch: &mut SendContext,
+        context: &mut SendContext,
     ) -> Result<(), Error> {
         let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, socket) else {
             unreachable!("a socket is made for its case")
@@ -206,7 +203,7 @@ impl Sample<'_> {
             let end = offset + stretch.bytes;
             while offset < end {
                 let extent = Extent { offset, length: (end - offset).min(1 << 20) as usize };
-                match path.send(sink, self.medium, extent, scratch) {
+                match path.send(sink, self.medium, extent, context) {
                     Ok(bytes) => {
                         let came = &mut room_to_read[..bytes];
                         receiver.read_exact(came).map_err(|error| stuck(offset, &error))?;
@@ -223,7 +220,6 @@ impl Sample<'_> {
     }
 }
 
-/// Payload as ready packets.
 fn ready_packets(payload: &[u8], size: u16) -> Vec<u8> {
     let packets = payload.chunks(size.into()).zip(0..);
     packets.flat_map(|(payload, index)| [&RUN.header(index).to_bytes(), payload].concat()).collect()

@@ -26,7 +26,7 @@ use measuring::Measuring;
 Without an experiment, all of them but `count` and `relay` are made. Options of an experiment stand behind its name.
 
 Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
-something wrong, if an experiment measured nothing, or if it ended early; 2 if the arguments make no sense; 130, 143 and 129 if \
+something wrong, if an experiment measured nothing, or if it ended early; 2 for invalid arguments; 130, 143 and 129 if \
 SIGINT, SIGTERM or SIGHUP stopped it: what was measured until then is marked partial. A profile takes a permission of its own: \
 only `wirepath assess profile` fails without it.")]
 pub(crate) struct Assess {

@@ -130,29 +130,29 @@ impl SendContext {
 
     /// Sends in flight, as far as the kernel has told.
     pub fn in_flight(&self) -> usize {
-        self.ring.as_ref().map_or(0, Uring::in_flight)
+        self.ring.as_ref().map_or(0, |uring| uring.ring.in_flight())
     }
 
     /// Sends of the ring that the kernel copied; `None` without a ring, and before Linux 6.2.
     pub fn copied_by_kernel(&self) -> Option<u64> {
-        self.ring.as_ref().and_then(Uring::copied)
+        self.ring.as_ref().and_then(|uring| uring.ring.copied())
     }
 
     /// Waits until nothing is in flight, at most for `limit`; answers whether nothing is.
     pub fn drain(&mut self, limit: Duration) -> bool {
-        self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
+        self.ring.as_mut().is_none_or(|uring| uring.ring.drain(limit))
     }
 
     /// Takes back loans of the ring that are over. Never blocks; a call if anything is in flight.
     pub fn reclaim_loans(&mut self) {
-        if let Some(ring) = &mut self.ring {
-            ring.reap();
+        if let Some(uring) = &mut self.ring {
+            uring.ring.reap_completions();
         }
     }
 
     /// Returns whether there is a ring that sends.
     pub(crate) fn has_ring(&self) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.failure().is_none())
+        self.ring.as_ref().is_some_and(|uring| uring.ring.failure().is_none())
     }
 
     /// The ring, for a path that has found it to hold what it sends.
@@ -163,7 +163,8 @@ impl SendContext {
 
     /// Drops a ring that has failed, once it has answered all: paths that need it step down.
     pub(crate) fn drop_failed_ring(&mut self) {
-        if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::failure) {
+        let idle = self.ring.as_ref().filter(|uring| uring.queued() == 0);
+        if let Some(errno) = idle.and_then(|uring| uring.ring.failure()) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
             self.ring = None;
         }

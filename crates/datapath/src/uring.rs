@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::errno_of;
@@ -34,7 +33,7 @@ const ALONE: u64 = u64::MAX;
 
 /// A ring and what it holds.
 pub(crate) struct Uring {
-    ring: Ring,
+    pub(crate) ring: Ring,
     /// By identity.
     regions: Vec<Held>,
     /// Some regions are to be registered or unregistered.
@@ -213,26 +212,6 @@ impl Uring {
 
     pub(crate) fn room(&self) -> usize {
         self.parked.capacity() - self.queued()
-    }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        self.ring.in_flight()
-    }
-
-    pub(crate) fn copied(&self) -> Option<u64> {
-        self.ring.copied()
-    }
-
-    pub(crate) fn reap(&mut self) {
-        self.ring.reap_completions();
-    }
-
-    pub(crate) fn drain(&mut self, limit: Duration) -> bool {
-        self.ring.drain(limit)
-    }
-
-    pub(crate) fn failure(&self) -> Option<Errno> {
-        self.ring.failure()
     }
 
     fn position(&self, region_id: u64) -> Result<usize, usize> {

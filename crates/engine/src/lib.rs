@@ -29,7 +29,7 @@
 //!         Cost::from(1)
 //!     }
 //!
-//!     fn end(self: Box<Self>, _context: &wirepath_engine::EndContext<'_>) {
+//!     fn end(self: Box<Self>, _pool: &wirepath_engine::BlockingPool) {
 //!         self.ended.send(self.taken).ok();
 //!     }
 //! }
@@ -63,6 +63,6 @@ pub use panic::catch_panic;
 pub use scheduler::{Class, Cost, Policy, Rate, Round};
 pub use sharing::Sharing;
 pub use stall::{STALL_SAMPLES, StallDetector};
-pub use task::{Context, EndContext, Event, Task, Watcher};
+pub use task::{Context, Event, Task, Watcher};
 pub use timer_wheel::{TICK_US, TimerWheel};
 pub use worker::TURN_BYTES;

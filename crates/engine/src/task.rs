@@ -42,8 +42,9 @@ pub trait Task: Any + Send {
         context.end();
     }
 
-    /// The last callback: the task has [ended](Context::end), or its engine has.
-    fn end(self: Box<Self>, context: &EndContext<'_>);
+    /// The last callback: the task has [ended](Context::end), or its engine has. `pool` has the threads that
+    /// may block.
+    fn end(self: Box<Self>, pool: &BlockingPool);
 }
 
 /// Readiness of a descriptor.
@@ -70,7 +71,7 @@ impl Core {
     pub(crate) fn conclude(&self, task: Box<dyn Task>) {
         self.counters.tasks.decrement();
         self.counters.load.decrement();
-        task.end(&EndContext { pool: &self.pool });
+        task.end(&self.pool);
     }
 }
 
@@ -130,18 +131,6 @@ impl Context<'_> {
     /// The threads that may block.
     pub fn pool(&self) -> &BlockingPool {
         &self.core.pool
-    }
-}
-
-/// Requests of a task to its thread, when it has ended.
-pub struct EndContext<'a> {
-    pub(crate) pool: &'a BlockingPool,
-}
-
-impl EndContext<'_> {
-    /// The threads that may block.
-    pub fn pool(&self) -> &BlockingPool {
-        self.pool
     }
 }
 

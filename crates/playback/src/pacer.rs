@@ -8,7 +8,7 @@ use slab::Slab;
 use wirepath_datapath::{
     Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, prefetch,
 };
-use wirepath_engine::{Context, Cost, EndContext, Task, TimerWheel, now_us};
+use wirepath_engine::{BlockingPool, Context, Cost, Task, TimerWheel, now_us};
 
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
@@ -265,7 +265,7 @@ impl Task for Pacer {
         Cost::default()
     }
 
-    fn end(mut self: Box<Self>, _context: &EndContext<'_>) {
+    fn end(mut self: Box<Self>, _pool: &BlockingPool) {
         for (_, Entry { playback, .. }) in &mut self.playbacks {
             playback.fail(PlayError::Over);
         }

@@ -189,7 +189,7 @@ mod tests {
 
     use parking_lot::Mutex;
     use wirepath_datapath::rtp::{Header, Run};
-    use wirepath_engine::{Context, EndContext, Engine, EngineOptions, Placement, Priority, Task};
+    use wirepath_engine::{Context, Engine, EngineOptions, Placement, Priority, Task};
 
     use super::*;
 
@@ -255,7 +255,7 @@ mod tests {
         struct Idle;
         impl Task for Idle {
             fn start(&mut self, _context: &mut Context<'_>) {}
-            fn end(self: Box<Self>, _context: &EndContext<'_>) {}
+            fn end(self: Box<Self>, _pool: &BlockingPool) {}
         }
         let engine = Engine::start(EngineOptions::default()).unwrap();
         engine.spawn(Box::new(Idle), Placement::default()).waker(7)

@@ -45,7 +45,7 @@ mod tests {
 
     const BURST_US: u64 = 20_000;
 
-    /// How many of `playbacks` begin at which place of the burst.
+    /// Number of `playbacks` that begin at each place of the burst.
     fn crowds(playbacks: u64) -> HashMap<u64, u64> {
         let mut slots = Slots::default();
         let mut crowds = HashMap::new();

@@ -67,7 +67,7 @@ impl Section {
     }
 
     /// Adds a paragraph.
-    pub fn say(&mut self, text: impl Into<String>) {
+    pub fn paragraph(&mut self, text: impl Into<String>) {
         self.blocks.push(Block::Paragraph(text.into()));
     }
 

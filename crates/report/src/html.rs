@@ -6,7 +6,6 @@ use crate::document::{Block, Document};
 use crate::inline::spans;
 use crate::number::visible;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page {

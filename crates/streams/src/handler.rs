@@ -10,7 +10,7 @@
 //! [`Reach::Records`].
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
@@ -187,28 +187,16 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl Handler {
-    fn common(&self) -> &dyn Common {
+/// Name, reach and report, which all handlers have.
+impl Deref for Handler {
+    type Target = dyn Common;
+
+    fn deref(&self) -> &(dyn Common + 'static) {
         match self {
             Handler::Read(handler) => handler.as_ref(),
             Handler::Select(handler) => handler.as_ref(),
             Handler::Rewrite(handler) => handler.as_ref(),
         }
-    }
-
-    /// Its name, for errors and tables.
-    pub fn name(&self) -> &'static str {
-        self.common().name()
-    }
-
-    /// Pieces in which it takes records.
-    pub fn reach(&self) -> Reach {
-        self.common().reach()
-    }
-
-    /// Counts and findings so far, by name.
-    pub fn report(&self) -> Vec<(&'static str, u64)> {
-        self.common().report()
     }
 }
 

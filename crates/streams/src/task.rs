@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::epoll::EventFlags;
 use wirepath_engine::{
-    Context, Cost, EndContext, Engine, Event, Handle, Job, Placement, Rate, Task, catch_panic, now_us,
+    BlockingPool, Context, Cost, Engine, Event, Handle, Job, Placement, Rate, Task, catch_panic, now_us,
 };
 
 use crate::error::StreamError;
@@ -241,7 +241,7 @@ impl Task for StreamTask {
         self.end_with(Err(StreamError::Stopped), context);
     }
 
-    fn end(mut self: Box<Self>, context: &EndContext<'_>) {
+    fn end(mut self: Box<Self>, pool: &BlockingPool) {
         self.note_progress(now_us());
         if let Some(taker) = self.taker.take_if(|_| !self.stream.waits_for_storage()) {
             self.stream.unwatch();
@@ -252,7 +252,7 @@ impl Task for StreamTask {
         self.conclude();
         // Peers see the end at once; closing files and dropping handlers may take long.
         self.stream.close_connections();
-        context.pool().discard(self);
+        pool.discard(self);
     }
 }
 

@@ -41,7 +41,7 @@ fn mirror(receivers: &[UdpSocket]) -> (UdpSocket, Stream) {
 
 /// Promise: Waiting datagrams of one size leave in one call; one for many outputs wakes the engine once.
 ///
-/// What the kernel hands over at a time is what was sent at a time: over loopback nothing is cut for a
+/// Trains are received as they were sent: over loopback nothing is cut for a
 /// receiver that takes trains.
 #[test]
 fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {

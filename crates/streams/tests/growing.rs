@@ -23,7 +23,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 251 + at) as u8).collect()
 }
 
-/// What is written to a file, and who may follow.
+/// A file that is written, and its followers.
 struct Written {
     file: Arc<File>,
     progress: Arc<WriteProgress>,

@@ -40,7 +40,7 @@ fn endless(engine: &Engine, class: usize) -> RunningStream {
     )
 }
 
-/// What both got between two looks that are far apart: `of` says of what, and of that they get `enough`
+/// Shares of both between two samples that are far apart, of the quantity `of`, of which they get `enough`
 /// together.
 fn got(engine: &Engine, of: fn(&StreamStatus) -> u64, enough: u64) -> [u64; 2] {
     let running = [endless(engine, 0), endless(engine, 1)];

@@ -6,9 +6,9 @@ use wirepath_datapath::LOANS_FOR_A_READING;
 
 use crate::case::Case;
 use crate::error::Error;
+use crate::packetization::PacketRange;
 use crate::sent::Sent;
 use crate::subject::PathKind;
-use crate::walk::Stretch;
 
 /// Calls that a wait explains, at most: the send that found no room with the read before it, `poll`, what
 /// reads returned loans, and the second half of a train or packet.
@@ -30,7 +30,7 @@ const ONCE: u64 = 2;
 /// [`Error::Faulty`] if not.
 pub(crate) fn check(
     case: &Case,
-    stretches: impl Iterator<Item = Stretch>,
+    stretches: impl Iterator<Item = PacketRange>,
     sent: &Sent,
     reports: u64,
     counted: u64,
@@ -51,7 +51,7 @@ pub(crate) fn check(
 }
 
 /// Range by the table alone.
-fn expected(case: &Case, stretches: impl Iterator<Item = Stretch>, sent: &Sent) -> RangeInclusive<u64> {
+fn expected(case: &Case, stretches: impl Iterator<Item = PacketRange>, sent: &Sent) -> RangeInclusive<u64> {
     let is_stream = case.transport == crate::result::Transport::Tcp;
     let headers = case.headers();
     let each = stretches.map(|stretch| match case.path {

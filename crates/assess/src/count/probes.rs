@@ -28,9 +28,6 @@ pub(super) struct Probes(File);
 
 impl Probes {
     /// Probes that were seen to count.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] says what is missing.
     pub(super) fn new() -> Result<Probes, Error> {
         let device = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|error| {
             Error::Unable(format!(
@@ -44,9 +41,6 @@ impl Probes {
     }
 
     /// Returns the result of `act` and the copies made meanwhile, by function.
-    ///
-    /// # Errors
-    /// Errors of `act`; [`Error::Unable`] if copies were missed.
     pub(super) fn during<T>(
         &self,
         act: impl FnOnce() -> Result<T, Error>,

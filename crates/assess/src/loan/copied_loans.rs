@@ -61,7 +61,7 @@ mod tests {
         let all =
             [turned(Tcp, 4096, [10, 0, 10]), turned(Tcp, 65_536, [20, 0, 20]), turned(Udp, 64, [8, 3, 2])];
         assert!(kernel_copies(&all, Tcp) && !kernel_copies(&all, Udp) && !kernel_copies(&all[..2], Udp));
-        let (mut result, mut progress) = (crate::example::nothing(), crate::progress::Unwatched);
+        let (mut result, mut progress) = (crate::example::nothing(), crate::progress::NoProgress);
         result.left_out.clear();
         let mut found = Findings::new(&mut result, &mut progress);
         explain(&all, 1500, &mut found);

@@ -40,7 +40,7 @@ pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
 
 fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThreshold>, Error> {
     let bytes = |bytes: Option<u64>| bytes.and_then(|bytes| usize::try_from(bytes).ok());
-    let device = device_kind::stood_for(&options.sink, threshold.transport)?;
+    let device = device_kind::represented_by(&options.sink, threshold.transport)?;
     Ok(device.map(|device| LoanThreshold {
         host: Host::this(),
         device,

@@ -4,10 +4,9 @@ use wirepath_datapath::{BlockPath, LoanPolicy};
 
 use crate::case::{Case, MOST_OF_DATAGRAM};
 use crate::header_sizes::UDP_OVER_IPV4;
+use crate::packetization::PacketRange;
 use crate::subject::{PathKind, Transport};
-use crate::walk::Stretch;
 
-/// Kind of send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendKind {
     /// `send` copies it.
@@ -45,7 +44,7 @@ impl Sends {
 
     /// Sends of at least so many bytes in all of a file of this length, which holds one: each begins at a
     /// page of its own, or just before, and they go round and round.
-    pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = Stretch> {
+    pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = PacketRange> {
         let (page, bytes) = (rustix::param::page_size() as u64, u64::from(self.size));
         let behind = if self.aligned { 0 } else { page - 1 };
         let apart = (behind + bytes).next_multiple_of(page);
@@ -53,7 +52,7 @@ impl Sends {
         let packets = if self.transport == Transport::Udp { bytes.div_ceil(self.segment.into()) } else { 1 };
         (0..volume.div_ceil(bytes)).map(move |number| {
             let first = number % places;
-            Stretch { first, start: first * apart + behind, packets, bytes }
+            PacketRange { first, start: first * apart + behind, packets, bytes }
         })
     }
 
@@ -83,7 +82,8 @@ mod tests {
         for (transport, mtu, packets) in
             [(Transport::Udp, 1500, 6), (Transport::Udp, 9000, 1), (Transport::Tcp, 1500, 1)]
         {
-            let sends: Vec<Stretch> = sends(transport, 8192, mtu, true).stretches(20_000, 20_000).collect();
+            let sends: Vec<PacketRange> =
+                sends(transport, 8192, mtu, true).stretches(20_000, 20_000).collect();
             let expected = [(0, 8192, packets), (8192, 8192, packets), (0, 8192, packets)];
             assert_eq!(
                 sends.iter().map(|send| (send.start, send.bytes, send.packets)).collect::<Vec<_>>(),

@@ -60,9 +60,6 @@ struct Timed {
 
 /// Verifies, warms up and times all sizes, and adds points, runs and thresholds to the result. Findings
 /// before an error stay.
-///
-/// # Errors
-/// Errors that end the assessment; those of one size are left out.
 pub(super) fn measure(
     options: &Options,
     test_bed: &TestBed,
@@ -70,7 +67,7 @@ pub(super) fn measure(
     found: &mut Findings<'_>,
 ) -> Result<(), Error> {
     let mut media = Media::open(options, 1, LARGEST.into(), found)?;
-    let runs = Runs { options, test_bed, media: &mut media, scratch: SendContext::default() };
+    let runs = Runs { options, test_bed, media: &mut media, context: SendContext::default() };
     let mut series = Series { runs, copied_loans: Vec::new() };
     found.go_on(0.0, "mapping what is sent")?;
     series.touch()?;
@@ -120,8 +117,8 @@ impl Series<'_> {
     fn admit(&mut self, sends: Sends) -> Result<Option<Timed>, Error> {
         let (volume, file) = (self.volume(&sends), self.runs.media.length());
         let sample = sends.stretches(file, VERIFIED.max(SENDS_VERIFIED * u64::from(sends.size)));
-        let Runs { test_bed, ref mut media, ref mut scratch, .. } = self.runs;
-        verify_stretches(&sends.case(), sample.collect(), test_bed, media, scratch)?;
+        let Runs { test_bed, ref mut media, ref mut context, .. } = self.runs;
+        verify_stretches(&sends.case(), sample.collect(), test_bed, media, context)?;
         let run = self.run(&sends, (volume / WARM_UP).max(u64::from(sends.size)))?;
         let estimate = run.estimate(volume);
         let timed = Timed { sends, mtu: test_bed.mtu, estimate, copy_s: Vec::new(), runs: Vec::new() };

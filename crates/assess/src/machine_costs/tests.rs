@@ -1,7 +1,7 @@
 //! Tests that the timed work really happens.
 
 use super::*;
-use crate::progress::Unwatched;
+use crate::progress::NoProgress;
 
 /// Promise: Measured copies really happen, aligned and unaligned, cached and uncached.
 #[test]
@@ -28,7 +28,7 @@ fn ever_other_blocks_are_really_copied() {
 #[test]
 fn every_point_has_its_runs_and_larger_blocks_take_longer() {
     let mut left_out = Vec::new();
-    let costs = measure_up_to(1 << 20, 3, &mut left_out, &mut Unwatched);
+    let costs = measure_up_to(1 << 20, 3, &mut left_out, &mut NoProgress);
     assert_eq!(left_out, []);
     assert_eq!(costs.kernel_entry_ns.len(), 3);
     assert!(costs.kernel_entry_ns.iter().all(|ns| *ns > 5.0), "{:?}", costs.kernel_entry_ns);

@@ -56,7 +56,7 @@ fn on(
     found: &mut Findings<'_>,
 ) -> Result<(), Error> {
     let lending = Lending::of(options, test_bed.mtu)?;
-    let room = test_bed.udp_room(options.mtu);
+    let room = test_bed.udp_payload_limit(options.mtu);
     let mut cases: Vec<Case> = Vec::new();
     for experiment in [PathExperiment::Stream, PathExperiment::Download] {
         cases.extend(found.without_missing_module(experiment.cases_that_fill(room)));

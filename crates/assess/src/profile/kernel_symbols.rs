@@ -17,9 +17,6 @@ pub(super) struct KernelSymbols(Vec<(u64, Box<str>)>);
 
 impl KernelSymbols {
     /// Reads /proc/kallsyms.
-    ///
-    /// # Errors
-    /// [`ProfileError::Hidden`] if the addresses are withheld, [`ProfileError::NoSymbols`] if there are none.
     pub(super) fn read() -> Result<KernelSymbols, ProfileError> {
         let file = File::open("/proc/kallsyms").map_err(ProfileError::NoSymbols)?;
         let symbols = parse(BufReader::new(file.take(LIMIT))).map_err(ProfileError::NoSymbols)?;

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
+use rustix::net::{RecvFlags, recv};
 use wirepath_sys::datagrams;
-use wirepath_sys::socket::set_receive_offload;
 
 use super::pattern::Pattern;
 use super::source::PATIENCE;
 use super::task::DATAGRAM;
 use crate::error::{Doing, Error};
+use crate::sockets;
 use crate::test_bed::TestBed;
 
 /// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what
@@ -65,7 +65,7 @@ impl Receivers {
         bytes_each: u64,
         keep: bool,
     ) -> Result<Receivers, Error> {
-        let sockets: Vec<UdpSocket> = test_bed.at_ends(|address| {
+        let sockets: Vec<UdpSocket> = test_bed.in_peer_namespace(|address| {
             let sockets =
                 (0..number).map(|_| receiver(SocketAddr::new(address, 0))).collect::<io::Result<_>>();
             sockets.doing("opening receivers")
@@ -74,7 +74,8 @@ impl Receivers {
         let addresses = addresses.doing("asking for the address of a receiver")?;
         let least = Arc::<AtomicU64>::default();
         let told = Arc::clone(&least);
-        let thread = test_bed.beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
+        let thread =
+            test_bed.spawn_beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
         Ok(Receivers { addresses, least, thread })
     }
 
@@ -85,19 +86,13 @@ impl Receivers {
 
     /// Waits until all have what they expect, or no more comes.
     pub(crate) fn finish(self) -> Result<Received, Error> {
-        let received = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        received.map_err(|error| Error::Faulty(format!("a receiver: {error}")))
+        sockets::join(self.thread, "a receiver")
     }
 }
 
 fn receiver(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    if sockopt::set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
-        sockopt::set_socket_recv_buffer_size(&socket, ROOM)?; // without privileges, up to net.core.rmem_max
-    }
-    // An older kernel hands over datagram by datagram, which costs the receiver, whom nobody measures.
-    set_receive_offload(socket.as_fd(), true).ok();
+    sockets::prepare_to_receive(&socket, ROOM)?;
     Ok(socket)
 }
 
@@ -156,7 +151,6 @@ impl Received {
 /// Datagrams of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bursts {
-    /// Datagrams in all.
     pub(crate) datagrams: u64,
     /// Datagrams that are sent together.
     pub(crate) burst: u64,
@@ -171,13 +165,13 @@ pub(crate) fn send(
     (process, to): (u32, SocketAddr),
     least: Option<Arc<AtomicU64>>,
 ) -> Result<JoinHandle<io::Result<()>>, Error> {
-    let socket = test_bed.at_ends(|address| {
+    let socket = test_bed.in_peer_namespace(|address| {
         let socket = UdpSocket::bind((address, 0)).doing("opening a source of datagrams")?;
         socket.connect(to).doing("connecting a source of datagrams")?;
         Ok(socket)
     })?;
     let pattern = Arc::clone(pattern);
-    test_bed.beside("source", move || {
+    test_bed.spawn_beside("source", move || {
         let mut sent = 0;
         while sent < bursts.datagrams {
             let bytes = sent * DATAGRAM as u64;

@@ -23,6 +23,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::task::{Shape, Task, messages};
+use crate::sockets;
 use crate::subject::Method;
 
 /// Connections that may wait to be accepted.
@@ -97,7 +98,7 @@ impl Ends {
         let listener = listener(SocketAddr::new(task.listen, 0))?;
         write_line(&format!("{}{}", messages::LISTENING, listener.local_addr()?.port()))?;
         let outputs = (0..task.outputs).map(|_| Ok(listener.accept()?.0)).collect::<io::Result<_>>()?;
-        let connect = |source: SocketAddr| (0..task.inputs).map(|_| connected(source)).collect();
+        let connect = |source: SocketAddr| (0..task.inputs).map(|_| sockets::connect(source, None)).collect();
         let inputs = task.source.map_or_else(|| Ok(Vec::new()), connect)?;
         Ok(Ends { inputs, outputs, datagrams: None })
     }
@@ -112,14 +113,6 @@ pub(crate) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_congestion(b"reno")?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// A connection.
-pub(crate) fn connected(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_tcp_congestion(b"reno")?;
-    socket.connect(&address.into())?;
     Ok(socket.into())
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::side::Side;
+use super::measured_process::MeasuredProcess;
 use crate::error::{Doing, Error};
 use crate::subject::Program;
 
@@ -15,9 +15,6 @@ const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 impl Program {
     /// Path of the program.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if it is not installed.
     pub(crate) fn find(self) -> Result<PathBuf, Error> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -29,7 +26,12 @@ impl Program {
     }
 
     /// Starts it, to relay connections that come to `listen` to `backend`; its files are in `folder`.
-    pub(crate) fn start(self, listen: IpAddr, backend: SocketAddr, folder: &Path) -> Result<Side, Error> {
+    pub(crate) fn start(
+        self,
+        listen: IpAddr,
+        backend: SocketAddr,
+        folder: &Path,
+    ) -> Result<MeasuredProcess, Error> {
         let mut command = Command::new(self.find()?);
         let port = free_port(listen)?;
         let front = SocketAddr::new(listen, port);
@@ -49,11 +51,10 @@ impl Program {
                 command.args([listen, format!("TCP:{backend}")]);
             }
         }
-        Side::program(self.name(), &command, port)
+        MeasuredProcess::program(self.name(), &command, port)
     }
 }
 
-/// A free port.
 fn free_port(address: IpAddr) -> Result<u16, Error> {
     let listener = TcpListener::bind((address, 0)).doing("looking for a free port")?;
     Ok(listener.local_addr().doing("looking for a free port")?.port())

@@ -24,9 +24,6 @@ const VERIFIED: u64 = 2 << 20;
 const BEFORE: f64 = 0.1;
 
 /// Verifies and times these cases, and adds their costs to the result. Findings before an error stay.
-///
-/// # Errors
-/// Errors that end the assessment; those of one case are left out.
 pub(super) fn measure(
     options: &Options,
     test_bed: &TestBed,
@@ -82,7 +79,7 @@ fn check_possible(case: &RelayCase, test_bed: &TestBed, descriptors: u64) -> Res
         let unable = |error| Error::Unable(format!("no io_uring with {memory} bytes of memory: {error}"));
         Copying::attempt(memory).map_err(unable)?;
     }
-    if case.part == Part::UdpMirror && test_bed.udp_room(test_bed.mtu) < DATAGRAM as u32 {
+    if case.part == Part::UdpMirror && test_bed.udp_payload_limit(test_bed.mtu) < DATAGRAM as u32 {
         return Err(Error::Unable(format!("datagrams of {DATAGRAM} bytes do not fit the MTU")));
     }
     if case.idle > 0 && descriptors < DESCRIPTORS {

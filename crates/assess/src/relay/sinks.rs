@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wirepath_sys::socket::set_receive_low_watermark;
 
-use super::forwarder;
 use super::source::PATIENCE;
 use crate::error::{Doing, Error};
+use crate::sockets;
 use crate::test_bed::TestBed;
 
 /// Bytes that are worth being woken for: a sender on the same machine pays for waking its receiver.
@@ -67,12 +67,13 @@ impl Sinks {
         expected: Expected,
         keep: bool,
     ) -> Result<Sinks, Error> {
-        let connections: Vec<TcpStream> = test_bed.at_ends(|_| {
-            let connections = (0..number).map(|_| forwarder::connected(to)).collect::<io::Result<_>>();
+        let connections: Vec<TcpStream> = test_bed.in_peer_namespace(|_| {
+            let connections = (0..number).map(|_| sockets::connect(to, None)).collect::<io::Result<_>>();
             connections.doing("connecting to what is measured")
         })?;
         let (told_first, first) = channel();
-        let thread = test_bed.beside("sinks", move || take(connections, expected, &told_first, keep))?;
+        let thread =
+            test_bed.spawn_beside("sinks", move || take(connections, expected, &told_first, keep))?;
         Ok(Sinks { first, thread })
     }
 
@@ -85,8 +86,7 @@ impl Sinks {
 
     /// Waits until they have ended.
     pub(crate) fn finish(self) -> Result<Arrived, Error> {
-        let taken = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        taken.map_err(|error| Error::Faulty(format!("a sink: {error}")))
+        sockets::join(self.thread, "a sink")
     }
 }
 

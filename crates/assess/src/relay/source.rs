@@ -2,19 +2,20 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::forwarder;
 use super::pattern::Pattern;
 use crate::error::{Doing, Error};
+use crate::sockets;
 use crate::test_bed::TestBed;
 
 /// Timeout of everything that an experiment waits for.
@@ -45,7 +46,7 @@ pub(crate) struct Volume {
 pub(crate) struct Source {
     pub(crate) address: SocketAddr,
     accepted: Receiver<()>,
-    gate: Sender<()>,
+    start: Sender<()>,
     thread: JoinHandle<io::Result<Vec<TcpStream>>>,
 }
 
@@ -57,15 +58,17 @@ pub(crate) fn start_of(connection: usize) -> u64 {
 impl Source {
     /// Listens, beside the processor that is measured.
     pub(crate) fn start(test_bed: &TestBed, pattern: &Arc<Pattern>, volume: Volume) -> Result<Source, Error> {
-        let listener = test_bed.at_ends(|address| {
+        let listener = test_bed.in_peer_namespace(|address| {
             forwarder::listener(SocketAddr::new(address, 0)).doing("listening for a forwarder")
         })?;
         let address = listener.local_addr().doing("asking for the address")?;
         let (told_accepted, accepted) = channel();
-        let (gate, opened) = channel();
+        let (start, opened) = channel();
         let pattern = Arc::clone(pattern);
-        let thread = test_bed.beside("source", move || {
-            let connections = accept(&listener, volume.connections)?;
+        let thread = test_bed.spawn_beside("source", move || {
+            let accept = |_| Ok(sockets::accept(&listener, PATIENCE)?.0);
+            let connections: Vec<TcpStream> =
+                (0..volume.connections).map(accept).collect::<io::Result<_>>()?;
             let mut sending =
                 Sending { pattern: &pattern, busy: &connections[..volume.busy], sent: vec![0; volume.busy] };
             // Whoever started this may have given up.
@@ -79,7 +82,7 @@ impl Source {
             }
             Ok(connections)
         })?;
-        Ok(Source { address, accepted, gate, thread })
+        Ok(Source { address, accepted, start, thread })
     }
 
     /// Waits until all connections have come.
@@ -92,29 +95,14 @@ impl Source {
     /// Begins to send, or goes on with what is timed.
     pub(crate) fn open(&self) {
         // If it is gone, whoever waits for its data hears of that.
-        self.gate.send(()).ok();
+        self.start.send(()).ok();
     }
 
     /// Waits until everything is sent. The connections are closed when the answer is dropped.
     pub(crate) fn finish(self) -> Result<Vec<TcpStream>, Error> {
-        drop(self.gate);
-        let sent = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.map_err(|error| Error::Faulty(format!("the source could not send: {error}")))
+        drop(self.start);
+        sockets::join(self.thread, "the source could not send")
     }
-}
-
-fn accept(listener: &TcpListener, connections: usize) -> io::Result<Vec<TcpStream>> {
-    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
-    let mut accepted = Vec::with_capacity(connections);
-    while accepted.len() < connections {
-        if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience))? == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let (connection, _) = listener.accept()?;
-        connection.set_nonblocking(true)?;
-        accepted.push(connection);
-    }
-    Ok(accepted)
 }
 
 impl Volume {

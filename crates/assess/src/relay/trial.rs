@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::measured_process::{MeasuredProcess, ProcessorTime};
 use super::pattern::Pattern;
-use super::side::{Side, Spent};
 use super::sinks::{Expected, Sinks};
 use super::source::{Source, Volume};
 use super::task::{Shape, Task};
 use crate::error::{Doing, Error};
-use crate::progress::Unwatched;
+use crate::progress::NoProgress;
 use crate::result::{Method, Part, RelayCase, RelayRun};
 use crate::test_bed::TestBed;
-use crate::test_files::nameless;
+use crate::test_files::unnamed_file;
 
 /// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have
 /// grown.
@@ -67,9 +67,6 @@ impl RelayCase {
 
 impl Trials<'_> {
     /// Moves about so many bytes; `keep` what comes to the sinks or throw it away.
-    ///
-    /// # Errors
-    /// [`Error::Faulty`] if not all of it came; what ends the assessment.
     pub(crate) fn run(&mut self, case: &RelayCase, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
         // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a
@@ -134,7 +131,12 @@ impl Trials<'_> {
     }
 
     /// The process that is measured; it listens.
-    fn side(&self, case: &RelayCase, shape: Shape, source: Option<SocketAddr>) -> Result<Side, Error> {
+    fn side(
+        &self,
+        case: &RelayCase,
+        shape: Shape,
+        source: Option<SocketAddr>,
+    ) -> Result<MeasuredProcess, Error> {
         let listen: IpAddr = self.test_bed.near_address()?;
         if let Method::Program(program) = case.method {
             let backend = source.ok_or_else(|| Error::Unable("it relays connections only".to_owned()))?;
@@ -147,7 +149,16 @@ impl Trials<'_> {
         };
         let (method, touch, block_bytes) = (case.method, case.touch, case.block.unwrap_or(1) as usize);
         let outputs = outputs(case);
-        Side::forwarder(&Task { method, shape, touch, block_bytes, listen, outputs, source, inputs })
+        MeasuredProcess::forwarder(&Task {
+            method,
+            shape,
+            touch,
+            block_bytes,
+            listen,
+            outputs,
+            source,
+            inputs,
+        })
     }
 
     /// The file that is sent, or those that are written.
@@ -155,7 +166,7 @@ impl Trials<'_> {
         match case.part {
             Part::FileToSocket => Ok(vec![self.file(volume.bytes_each)?]),
             Part::SocketToFile => (0..case.links)
-                .map(|_| nameless(&self.scratch, 0, &mut Unwatched, |_: &mut Vec<u8>| Ok(())))
+                .map(|_| unnamed_file(&self.scratch, 0, &mut NoProgress, |_: &mut Vec<u8>| Ok(())))
                 .collect(),
             _ => Ok(Vec::new()),
         }
@@ -171,7 +182,7 @@ impl Trials<'_> {
                 position += 1 << 20;
                 Ok(())
             };
-            self.file = Some((length, nameless(&self.scratch, length, &mut Unwatched, content)?));
+            self.file = Some((length, unnamed_file(&self.scratch, length, &mut NoProgress, content)?));
         }
         let (_, file) = self.file.as_ref().ok_or_else(|| Error::Unable("no file was made".to_owned()))?;
         file.try_clone().doing("opening the file that is sent")
@@ -205,7 +216,7 @@ fn shape(case: &RelayCase, files: &[File]) -> Shape {
     }
 }
 
-fn run(before: Spent, after: Spent, wall: Duration, bytes: u64, delivered: u64) -> RelayRun {
+fn run(before: ProcessorTime, after: ProcessorTime, wall: Duration, bytes: u64, delivered: u64) -> RelayRun {
     let (user_s, system_s) = after.since(before);
     RelayRun { user_s, system_s, wall_s: wall.as_secs_f64(), bytes, delivered }
 }

@@ -49,7 +49,7 @@ pub(super) fn noise(figures: &[Quantity]) -> Section {
     if total == 0 {
         return section;
     }
-    section.say(format!(
+    section.paragraph(format!(
         "The spread is the distance between the quartiles of the runs, as a share of the median. {noisy} of {total} figures \
          that were measured more than once are noisy."
     ));

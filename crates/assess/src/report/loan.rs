@@ -113,7 +113,7 @@ const PLOTS: [Plot; 7] = [
 
 pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
     let mut section = Section::new("loan", "The page loan");
-    section.say(
+    section.paragraph(
         "A send copies its payload into the kernel, or lends its pages until the network is done with them. Small sends \
          are cheaper to copy; from some size on lending is. Unless a figure says otherwise, sends begin where a page does.",
     );

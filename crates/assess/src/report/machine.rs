@@ -36,7 +36,7 @@ pub(super) fn advice(assessment: &Assessment) -> Section {
         ]);
     }
     if table.rows.is_empty() {
-        section.say("Nothing that is known of could be better.");
+        section.paragraph("Nothing that is known of could be better.");
     }
     section.table(table.with_detail(detail(assessment, Detail::Raw)));
     section

@@ -16,7 +16,6 @@ struct Claim {
     path: DataPath,
     /// The path it is better than.
     than: DataPath,
-    /// The gain.
     gain: f64,
 }
 

@@ -9,7 +9,7 @@ use crate::result::{Assessment, Experiment, Loans, Measurement, Transport};
 
 pub(super) fn section(assessment: &Assessment, index: usize, group: &Group<'_>) -> Section {
     let mut section = Section::new(format!("paths-{}", index + 1), title(group));
-    section.say(introduction(group));
+    section.paragraph(introduction(group));
     figure(&mut section, group);
     section.table(by_size(group).with_detail(Detail::Page));
     section.table(explained(assessment, costs(assessment, group, |cost| !cost.is_bare())));

@@ -14,7 +14,7 @@ pub(super) fn section(assessment: &Assessment) -> Section {
     if profiles.is_empty() {
         return section;
     }
-    section.say(
+    section.paragraph(
         "Samples of the processor while a path runs: in functions that copy payload, in entering and leaving the kernel, \
          in the network stack, in user space, and elsewhere in the kernel (the page cache, mostly).",
     );

@@ -12,7 +12,7 @@ pub(super) fn section(costs: &[RelayCost]) -> Section {
     if costs.is_empty() {
         return section;
     }
-    section.say(
+    section.paragraph(
         "Processor time of the process that moves the data, whatever way it does it; those at both ends are other processes. With a \
          sink on the same machine a part of receiving is charged to whoever sends, the same for all ways: the ratios are between \
          what all of it costs.",

@@ -17,14 +17,14 @@ pub(super) fn section(assessment: &Assessment) -> Section {
     let runs = if settings.runs == 1 { "one run".to_owned() } else { format!("{} runs", settings.runs) };
     let volume = number::about_bytes(settings.volume);
     if !assessment.measurements.is_empty() {
-        section.say(format!(
+        section.paragraph(format!(
             "Cost is processor time in user space and in the kernel for each GiB of payload, read from {from} and sent to the \
              sink “{}”. Figures are medians of {runs}; a run moves {volume}. A figure is called noisy, and drawn hollow, if half \
              of its runs are spread over more than a tenth of it.",
             settings.sink,
         ));
     } else if !assessment.relay.is_empty() {
-        section.say(format!(
+        section.paragraph(format!(
             "Cost is processor time of the process that moves data, for each GiB that sources send or for each datagram that \
              is delivered. Figures are medians of {runs}; sources send {volume} in a run, and less where each byte leaves many \
              times."
@@ -32,7 +32,7 @@ pub(super) fn section(assessment: &Assessment) -> Section {
     }
     section.table(cheapest(assessment));
     if let Some((path, why)) = of_server(assessment) {
-        section.say(format!("`wirepath serve` takes {path} {why}."));
+        section.paragraph(format!("`wirepath serve` takes {path} {why}."));
     }
     section
 }

@@ -1,7 +1,7 @@
 use wirepath_datapath::DataPath;
 
 use super::*;
-use crate::progress::Unwatched;
+use crate::progress::NoProgress;
 use crate::subject::{Experiment, PathKind, PathVariant};
 
 fn measured(path: DataPath) -> PathCandidate {
@@ -35,7 +35,7 @@ fn measured(path: DataPath) -> PathCandidate {
 #[test]
 fn a_sink_that_stops_takes_no_earlier_round_with_it() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
-    let (mut result, mut progress) = (crate::example::nothing(), Unwatched);
+    let (mut result, mut progress) = (crate::example::nothing(), NoProgress);
     let mut found = Findings::new(&mut result, &mut progress);
     let outcome = in_turn(&mut found, (0.0, 1), &mut candidates, |_, _| {
         Err(Error::SinkStopped { sink: "a peer".to_owned(), why: "no answer".to_owned() })
@@ -48,7 +48,7 @@ fn a_sink_that_stops_takes_no_earlier_round_with_it() {
 #[test]
 fn a_path_that_fails_leaves_with_its_earlier_rounds() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
-    let (mut result, mut progress) = (crate::example::nothing(), Unwatched);
+    let (mut result, mut progress) = (crate::example::nothing(), NoProgress);
     result.left_out.clear();
     let mut found = Findings::new(&mut result, &mut progress);
     let fails = PathVariant::plain(DataPath::ReadWritev);

@@ -11,6 +11,7 @@ use rustix::net::{RecvFlags, recv};
 use wirepath_sys::socket::set_receive_low_watermark;
 
 use super::protocol::{QUESTION_LENGTH, Report};
+use crate::sockets::is_readable;
 
 /// Timeout for data or a question.
 const IDLE: Duration = Duration::from_secs(60);
@@ -58,13 +59,19 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
             control.read_exact(&mut sent[1..])?;
             let sent = u64::from_be_bytes(sent);
             source.wake_for(1)?;
-            while came.bytes < sent && !drain.ended && wait_for_data(source.socket())? {
+            while came.bytes < sent && !drain.ended && is_readable(source.socket(), GRACE)? {
                 while drain.some(&mut came)? {}
             }
             return control.write_all(&Report { last: true, ..came }.write());
         }
         if drain.ended {
-            wait_for_question(control.as_fd())?; // an ended stream is always readable
+            // An ended stream is always readable.
+            if !is_readable(control, IDLE)? {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "no question from the sender for a minute",
+                ));
+            }
         }
     }
 }
@@ -134,21 +141,7 @@ impl<'a> Drain<'a> {
 /// Waits for data or the question; answers which there is.
 fn wait(data: BorrowedFd<'_>, control: BorrowedFd<'_>, patience: Duration) -> io::Result<(bool, bool)> {
     let mut both = [PollFd::new(&data, PollFlags::IN), PollFd::new(&control, PollFlags::IN)];
-    poll(&mut both, Some(&time(patience)?))?;
+    let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
+    poll(&mut both, Some(&timeout))?;
     Ok((!both[0].revents().is_empty(), !both[1].revents().is_empty()))
-}
-
-fn wait_for_data(data: BorrowedFd<'_>) -> io::Result<bool> {
-    Ok(poll(&mut [PollFd::new(&data, PollFlags::IN)], Some(&time(GRACE)?))? > 0)
-}
-
-fn wait_for_question(control: BorrowedFd<'_>) -> io::Result<()> {
-    match poll(&mut [PollFd::new(&control, PollFlags::IN)], Some(&time(IDLE)?))? {
-        0 => Err(io::Error::new(io::ErrorKind::TimedOut, "no question from the sender for a minute")),
-        _ => Ok(()),
-    }
-}
-
-fn time(duration: Duration) -> io::Result<Timespec> {
-    Timespec::try_from(duration).map_err(io::Error::other)
 }

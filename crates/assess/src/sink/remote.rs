@@ -4,11 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
-
 use super::protocol::{Answer, QUESTION_LENGTH, Report, Request};
 use crate::error::Error;
 use crate::result::Transport;
+use crate::sockets;
 
 /// Timeout for answers of a receiver.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,13 +46,7 @@ impl Remote {
             let request = Request { transport: Transport::Tcp, packet: 0, port: 0 };
             let account = self.ask(self.connect()?, request)?;
             let data = SocketAddr::new(self.address.ip(), account.port);
-            let socket = Socket::new(Domain::for_address(data), Type::STREAM, Some(Protocol::TCP))?;
-            // BBR, where that is the default, paces by timers, which would be what is measured; a connection
-            // that began with it keeps them.
-            socket.set_tcp_congestion(b"reno")?;
-            socket.connect_timeout(&data.into(), PATIENCE)?;
-            socket.set_nonblocking(false)?;
-            Ok((socket.into(), account))
+            Ok((sockets::connect(data, Some(PATIENCE))?, account))
         };
         connect().map_err(|error| self.stopped(&error))
     }
@@ -87,8 +80,12 @@ impl Remote {
         control.write_all(&request.write())?;
         let mut bytes = [0; Answer::LENGTH];
         control.read_exact(&mut bytes)?;
-        let Answer { port, window } = Answer::read(&bytes)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid answer"))?;
+        let Answer { port, window } = Answer::read(&bytes).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "invalid answer: not a `wirepath assess sink` of this version",
+            )
+        })?;
         Ok(Account { remote: self.clone(), control, port, window, reported: 0, reports: 0 })
     }
 

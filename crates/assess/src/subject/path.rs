@@ -18,13 +18,20 @@ pub enum PathKind {
     Block(BlockPath),
 }
 
+/// Asks a path of either kind.
+macro_rules! of_either {
+    ($kind:expr, $method:ident) => {
+        match $kind {
+            PathKind::Stream(path) => path.$method(),
+            PathKind::Block(path) => path.$method(),
+        }
+    };
+}
+
 impl PathKind {
     /// Its name, which no other path of either kind has.
     pub fn name(self) -> &'static str {
-        match self {
-            PathKind::Stream(path) => path.name(),
-            PathKind::Block(path) => path.name(),
-        }
+        of_either!(self, name)
     }
 
     /// The experiment that measures it.
@@ -60,34 +67,22 @@ impl PathKind {
 
     /// Returns whether it lends pages to the kernel.
     pub fn lends(self) -> bool {
-        match self {
-            PathKind::Stream(path) => path.lends(),
-            PathKind::Block(path) => path.lends(),
-        }
+        of_either!(self, lends)
     }
 
     /// Returns whether it sends from memory that a ring holds.
     pub fn needs_hot_memory(self) -> bool {
-        match self {
-            PathKind::Stream(path) => path.needs_hot_memory(),
-            PathKind::Block(path) => path.needs_hot_memory(),
-        }
+        of_either!(self, needs_hot_memory)
     }
 
     /// Returns whether it needs the kernel module.
     pub fn needs_module(self) -> bool {
-        match self {
-            PathKind::Stream(path) => path.needs_module(),
-            PathKind::Block(path) => path.needs_module(),
-        }
+        of_either!(self, needs_module)
     }
 
     /// Returns whether one call takes any number of packets, so that a file is sent by one.
     pub fn takes_runs(self) -> bool {
-        match self {
-            PathKind::Stream(path) => path.takes_runs(),
-            PathKind::Block(path) => path.takes_runs(),
-        }
+        of_either!(self, takes_runs)
     }
 
     /// Kernel calls for each packet or block by the papers, which have no figure for paths of today.

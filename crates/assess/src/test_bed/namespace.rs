@@ -16,13 +16,13 @@ pub(super) struct Namespace(File);
 
 impl Namespace {
     /// Moves the calling thread to a new one; nothing if that is not permitted.
-    pub(super) fn leave() -> Result<Option<Namespace>, Error> {
+    pub(super) fn unshare() -> Result<Option<Namespace>, Error> {
         match wirepath_sys::namespace::leave_network() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             Err(error) => return Err(error).doing("making a network namespace"),
         }
-        be_silent()?;
+        disable_ipv6()?;
         Namespace::here().map(Some)
     }
 
@@ -32,22 +32,22 @@ impl Namespace {
     }
 
     /// Makes another one. The calling thread, which is in this one, stays here.
-    pub(super) fn another(&self) -> Result<Namespace, Error> {
+    pub(super) fn create(&self) -> Result<Namespace, Error> {
         let made = wirepath_sys::namespace::leave_network().doing("making a network namespace");
-        let other = made.and_then(|()| be_silent()).and_then(|()| Namespace::here());
-        self.come()?;
+        let other = made.and_then(|()| disable_ipv6()).and_then(|()| Namespace::here());
+        self.enter()?;
         other
     }
 
     /// Calls `act` in here; the calling thread then goes back `home`.
-    pub(super) fn enter<T>(
+    pub(super) fn run_in<T>(
         &self,
         home: &Namespace,
         act: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.come()?;
+        self.enter()?;
         let result = act();
-        home.come()?;
+        home.enter()?;
         result
     }
 
@@ -57,14 +57,14 @@ impl Namespace {
     }
 
     /// Moves the calling thread to this one.
-    pub(super) fn come(&self) -> Result<(), Error> {
+    pub(super) fn enter(&self) -> Result<(), Error> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("going into a network namespace")
     }
 }
 
 /// Keeps IPv6 from sending packets of its own, which a device would count.
-fn be_silent() -> Result<(), Error> {
+fn disable_ipv6() -> Result<(), Error> {
     for devices in ["all", "default"] {
         match std::fs::write(format!("/proc/sys/net/ipv6/conf/{devices}/disable_ipv6"), "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {} // a kernel without IPv6

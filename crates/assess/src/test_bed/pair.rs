@@ -21,11 +21,11 @@ impl Pair {
 
     /// Between the namespace `here`, where the calling thread is, and a new one.
     pub(super) fn from(here: Namespace, mtu: u32) -> Result<Pair, Error> {
-        let far = here.another()?;
+        let far = here.create()?;
         ip(&format!("link add near mtu {mtu} type veth peer name far mtu {mtu} netns {}", far.path()))?;
         ip(&format!("address add {NEAR}/24 dev near"))?;
         ip("link set near up")?;
-        far.enter(&here, || {
+        far.run_in(&here, || {
             ip("link set lo up")?;
             ip(&format!("address add {FAR}/24 dev far"))?;
             ip("link set far up")
@@ -34,16 +34,13 @@ impl Pair {
     }
 
     /// Between two new namespaces; the calling thread stays where it is.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] without privileges.
     pub(super) fn aside(mtu: u32) -> Result<Pair, Error> {
         let home = Namespace::here()?;
-        let Some(here) = Namespace::leave()? else {
+        let Some(here) = Namespace::unshare()? else {
             return Err(Error::Unable("it takes a network namespace, and so root".to_owned()));
         };
         let pair = Pair::from(here, mtu);
-        home.come()?;
+        home.enter()?;
         pair
     }
 
@@ -54,17 +51,17 @@ impl Pair {
         sender: impl FnOnce(&R) -> Result<S, Error>,
     ) -> Result<(S, R), Error> {
         let receiver = self.at_far(|| receiver(FAR))?;
-        let sender = self.near.enter(&Namespace::here()?, || sender(&receiver))?;
+        let sender = self.near.run_in(&Namespace::here()?, || sender(&receiver))?;
         Ok((sender, receiver))
     }
 
     /// Calls `act` in the far namespace.
     pub(super) fn at_far<T>(&self, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        self.far.enter(&Namespace::here()?, act)
+        self.far.run_in(&Namespace::here()?, act)
     }
 
     /// Chooses whether the device or the kernel computes checksums.
     pub(super) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
-        self.near.enter(&Namespace::here()?, || self.device.set_checksum_offload(by_device))
+        self.near.run_in(&Namespace::here()?, || self.device.set_checksum_offload(by_device))
     }
 }

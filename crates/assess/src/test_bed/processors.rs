@@ -8,7 +8,7 @@ use crate::error::{Doing, Error};
 #[derive(Clone, Debug)]
 pub(super) struct Processors {
     all: Vec<usize>,
-    ours: usize,
+    measuring: usize,
 }
 
 impl Processors {
@@ -18,7 +18,7 @@ impl Processors {
         let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
         let wanted = wanted.map(|cpu| cpu as usize);
         match wanted.or(all.last().copied()) {
-            Some(ours) if all.contains(&ours) => Ok(Processors { all, ours }),
+            Some(measuring) if all.contains(&measuring) => Ok(Processors { all, measuring }),
             _ => Err(Error::Input(format!(
                 "processor {} may not be used; these may: {}",
                 wanted.unwrap_or_default(),
@@ -27,24 +27,24 @@ impl Processors {
         }
     }
 
-    pub(super) fn ours(&self) -> u32 {
-        self.ours as u32
+    pub(super) fn measuring(&self) -> u32 {
+        self.measuring as u32
     }
 
     /// Moves the calling thread, and processes that it starts from now on, to all others; if there are none
     /// it stays.
-    pub(super) fn leave_ours(&self) -> Result<(), Error> {
-        let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.ours).collect();
-        if others.is_empty() { Ok(()) } else { keep_to(&others) }
+    pub(super) fn pin_to_others(&self) -> Result<(), Error> {
+        let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.measuring).collect();
+        if others.is_empty() { Ok(()) } else { pin_to(&others) }
     }
 
-    /// Moves the calling thread to ours.
-    pub(super) fn keep_to_ours(&self) -> Result<(), Error> {
-        keep_to(&[self.ours])
+    /// Moves the calling thread to the measuring processor.
+    pub(super) fn pin_to_measuring(&self) -> Result<(), Error> {
+        pin_to(&[self.measuring])
     }
 }
 
-fn keep_to(processors: &[usize]) -> Result<(), Error> {
+fn pin_to(processors: &[usize]) -> Result<(), Error> {
     let mut set = CpuSet::new();
     processors.iter().for_each(|cpu| set.set(*cpu));
     sched_setaffinity(None, &set).doing("keeping to a processor")
@@ -58,8 +58,8 @@ mod tests {
     fn the_last_processor_is_kept_to() {
         std::thread::spawn(|| {
             let processors = Processors::of_thread(None).unwrap();
-            processors.leave_ours().unwrap();
-            processors.keep_to_ours().unwrap();
+            processors.pin_to_others().unwrap();
+            processors.pin_to_measuring().unwrap();
             assert_eq!(rustix::thread::sched_getcpu(), processors.all[processors.all.len() - 1]);
         })
         .join()

@@ -3,7 +3,7 @@ use super::*;
 /// The parts of a test bed that need no receiver's process, where namespaces can be made; else nothing.
 fn in_namespace(act: impl FnOnce(&Namespace) -> Result<(), Error> + Send) {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| match Namespace::leave().unwrap() {
+        let thread = scope.spawn(|| match Namespace::unshare().unwrap() {
             Some(here) => act(&here).unwrap(),
             None => println!("skipped: network namespaces need root"),
         });
@@ -51,10 +51,10 @@ fn a_thread_comes_home_from_another_namespace() {
     in_namespace(|here| {
         let inode = || std::fs::read_link("/proc/thread-self/ns/net").doing("readlink");
         let home = inode()?;
-        let other = here.another()?;
+        let other = here.create()?;
         assert_eq!(inode()?, home);
-        assert_ne!(other.enter(here, inode)?, home);
-        let failed = other.enter(here, || Err::<(), _>(Error::Stopped));
+        assert_ne!(other.run_in(here, inode)?, home);
+        let failed = other.run_in(here, || Err::<(), _>(Error::Stopped));
         assert!(matches!(failed, Err(Error::Stopped)) && inode()? == home);
         Ok(())
     });
@@ -62,14 +62,14 @@ fn a_thread_comes_home_from_another_namespace() {
 
 #[test]
 fn a_host_that_is_not_there_is_named() {
-    let error =
-        within(&Sink::Host("no-such-host.invalid:9000".to_owned()), 1500, None, |_| Ok(())).unwrap_err();
+    let error = with_test_bed(&Sink::Host("no-such-host.invalid:9000".to_owned()), 1500, None, |_| Ok(()))
+        .unwrap_err();
     assert!(matches!(&error, Error::Input(text) if text.contains("no-such-host.invalid")), "{error}");
 }
 
 #[test]
 fn a_processor_that_is_not_there_is_refused() {
-    let error = within(&Sink::Loopback, 1500, Some(100_000), |_| Ok(())).unwrap_err();
+    let error = with_test_bed(&Sink::Loopback, 1500, Some(100_000), |_| Ok(())).unwrap_err();
     assert!(matches!(&error, Error::Input(text) if text.contains("100000")), "{error}");
 }
 
@@ -95,7 +95,7 @@ fn a_pair_aside_carries_what_is_verified_and_leaves_the_thread_where_it_was() {
             assert_eq!(receiver.recv(&mut room).doing("receive")?, 13);
         }
         // Nothing of it is where the thread is.
-        assert!(here.enter(here, || Device::called(c"near").counted()).is_err());
+        assert!(here.run_in(here, || Device::called(c"near").counted()).is_err());
         Ok(())
     });
 }

@@ -56,7 +56,7 @@ pub(super) fn kept(
 }
 
 /// A file without a name: it is gone when it is closed.
-pub(crate) fn nameless(
+pub(crate) fn unnamed_file(
     folder: &Path,
     length: u64,
     progress: &mut dyn Progress,

@@ -50,7 +50,7 @@ fn is_running(process: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Unwatched;
+    use crate::progress::NoProgress;
 
     /// Promise: Files made to be sent are kept for one length at a time; nothing else is removed.
     #[test]
@@ -77,7 +77,7 @@ mod tests {
             .map(String::as_str)
             .chain(go)
             .for_each(|name| fs::write(folder.path().join(name), "").unwrap());
-        remove(folder.path(), 1 << 20, &mut Unwatched);
+        remove(folder.path(), 1 << 20, &mut NoProgress);
         let mut left: Vec<String> = fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -96,7 +96,7 @@ mod tests {
         for name in ["assess-1-1048576.payload", "assess-1-1048576-512.packets", "film.payload", &making] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        remove_made(folder.path(), &mut Unwatched);
+        remove_made(folder.path(), &mut NoProgress);
         assert!(folder.path().join("film.payload").exists() && folder.path().join(making).exists());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::case::RUN;
-use crate::progress::Unwatched;
+use crate::progress::NoProgress;
 use std::os::unix::fs::FileExt;
 
 fn options(scratch: &Path) -> Options {
@@ -24,8 +24,8 @@ fn options(scratch: &Path) -> Options {
 #[test]
 fn ready_packets_are_headers_and_the_payload() {
     let folder = tempfile::tempdir().unwrap();
-    let mut media = Media::open(&options(folder.path()), 2, 2048, &mut Unwatched).unwrap();
-    media.want(Content::Ready(1000), &mut Unwatched).unwrap();
+    let mut media = Media::open(&options(folder.path()), 2, 2048, &mut NoProgress).unwrap();
+    media.ensure(Content::Ready(1000), &mut NoProgress).unwrap();
     let mut payload = vec![0; media.length() as usize];
     media.prepared(Content::Payload).unwrap().file().read_exact_at(&mut payload, 0).unwrap();
     assert!(payload.chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
@@ -44,13 +44,13 @@ fn files_are_made_once_and_damaged_ones_again() {
     let folder = tempfile::tempdir().unwrap();
     let inode = || {
         use std::os::unix::fs::MetadataExt;
-        drop(Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap());
+        drop(Media::open(&options(folder.path()), 1, 2048, &mut NoProgress).unwrap());
         std::fs::metadata(make::name(folder.path(), Content::Payload, 3 << 20)).unwrap().ino()
     };
     let first = inode();
     assert_eq!(inode(), first);
     std::fs::write(make::name(folder.path(), Content::Payload, 3 << 20), "cut short").unwrap();
-    assert_eq!(Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap().length(), 3 << 20);
+    assert_eq!(Media::open(&options(folder.path()), 1, 2048, &mut NoProgress).unwrap().length(), 3 << 20);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -71,7 +71,7 @@ fn what_cannot_be_sent_is_refused() {
     std::fs::write(&small, [7; 2047]).unwrap();
     let refused = |file: &Path| {
         let options = Options { file: Some(file.to_owned()), ..options(folder.path()) };
-        Media::open(&options, 1, 2048, &mut Unwatched).err().expect("it is refused").to_string()
+        Media::open(&options, 1, 2048, &mut NoProgress).err().expect("it is refused").to_string()
     };
     for (file, why) in [
         (folder.path().join("missing"), "No such file"),
@@ -108,7 +108,7 @@ fn making_stops_when_asked_to_and_leaves_nothing() {
 fn a_warm_file_is_mapped_before_it_is_sent() {
     use wirepath_datapath::{BlockPath, BlockSink};
     let folder = tempfile::tempdir().unwrap();
-    let mut media = Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap();
+    let mut media = Media::open(&options(folder.path()), 1, 2048, &mut NoProgress).unwrap();
     let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(receiver.local_addr().unwrap()).unwrap();
@@ -151,7 +151,7 @@ fn a_file_shorter_than_the_volume_is_told() {
     let file = folder.path().join("own");
     std::fs::write(&file, [7; 10_000]).unwrap();
     let told = |options: &Options| {
-        let (mut result, mut progress) = (crate::example::nothing(), Unwatched);
+        let (mut result, mut progress) = (crate::example::nothing(), NoProgress);
         result.left_out.clear();
         let mut found = Findings::new(&mut result, &mut progress);
         Media::open(options, 1, 2048, &mut found).unwrap().explain(options, &mut found);

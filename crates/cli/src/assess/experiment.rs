@@ -9,7 +9,6 @@ use wirepath_assess::{
     profile, relay,
 };
 
-/// An experiment.
 #[derive(Clone, Copy)]
 pub(crate) struct Experiment {
     /// Subject; its name is that of the sub-command that runs it alone.
@@ -19,18 +18,26 @@ pub(crate) struct Experiment {
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
     /// Returns whether it measured anything.
     measured: fn(&Assessment) -> bool,
-    /// True if it takes a permission that the others do not: where all are made, it may be left out.
-    takes_permission: bool,
     /// Share of the time that all take together, of a hundred, about: that of the kept assessments.
     pub(crate) weight: f64,
-    /// True if it sends to a sink that may be another host.
-    pub(crate) sends: bool,
+}
+
+impl Experiment {
+    /// Returns whether it takes a permission that the others do not: where all are made, it may be left out.
+    fn takes_permission(&self) -> bool {
+        matches!(self.subject, Subject::Profile | Subject::Count)
+    }
+
+    /// Returns whether it sends to a sink that may be another host.
+    pub(crate) fn sends(&self) -> bool {
+        !matches!(self.subject, Subject::Host | Subject::Relay)
+    }
 }
 
 /// The first experiment that was to measure something and did not. One that takes a permission counts if it
 /// alone was asked for.
 pub(crate) fn without_figures(experiments: &[Experiment], result: &Assessment) -> Option<Subject> {
-    let counts = |one: &&Experiment| experiments.len() == 1 || !one.takes_permission;
+    let counts = |one: &&Experiment| experiments.len() == 1 || !one.takes_permission();
     experiments.iter().filter(counts).find(|one| !(one.measured)(result)).map(|one| one.subject)
 }
 
@@ -44,8 +51,6 @@ pub(crate) const HOST: Experiment = Experiment {
     weight: 1.0,
     run: machine_costs::run,
     measured: |result| result.costs.is_some(),
-    takes_permission: false,
-    sends: false,
 };
 
 pub(crate) const DOWNLOAD: Experiment = Experiment {
@@ -53,8 +58,6 @@ pub(crate) const DOWNLOAD: Experiment = Experiment {
     weight: 37.0,
     run: |options, result, progress| PathExperiment::Download.run(options, result, progress),
     measured: |result| has_paths(result, Subject::Download),
-    takes_permission: false,
-    sends: true,
 };
 
 pub(crate) const STREAM: Experiment = Experiment {
@@ -63,13 +66,11 @@ pub(crate) const STREAM: Experiment = Experiment {
     run: |options, result, progress| {
         let soundness = PathExperiment::Stream.run(options, result, progress)?;
         match soundness {
-            Soundness::Sound => tell_the_server(options, result, progress),
+            Soundness::Sound => store_calibration(options, result, progress),
             Soundness::Faulty => Ok(soundness),
         }
     },
     measured: |result| has_paths(result, Subject::Stream),
-    takes_permission: false,
-    sends: true,
 };
 
 pub(crate) const PROFILE: Experiment = Experiment {
@@ -77,8 +78,6 @@ pub(crate) const PROFILE: Experiment = Experiment {
     weight: 3.0,
     run: profile::run,
     measured: |result| !result.profiles.is_empty(),
-    takes_permission: true,
-    sends: true,
 };
 
 pub(crate) const LOAN: Experiment = Experiment {
@@ -97,11 +96,9 @@ pub(crate) const LOAN: Experiment = Experiment {
                 progress.note(&format!("what {file} has of a full measurement stays: this one was quick"));
             }
         }
-        keeping(kept.map(drop), result)
+        note_store_failure(kept.map(drop), result)
     },
     measured: |result| result.loan.is_some(),
-    takes_permission: false,
-    sends: true,
 };
 
 /// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and its counts do not
@@ -111,8 +108,6 @@ pub(crate) const COUNT: Experiment = Experiment {
     weight: 1.0,
     run: count::run,
     measured: |result| !result.counts.is_empty(),
-    takes_permission: true,
-    sends: true,
 };
 
 /// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and
@@ -122,12 +117,10 @@ pub(crate) const RELAY: Experiment = Experiment {
     weight: 1.0,
     run: relay::run,
     measured: |result| !result.relay.is_empty(),
-    takes_permission: false,
-    sends: false,
 };
 
 /// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
-fn tell_the_server(
+fn store_calibration(
     options: &Options,
     result: &mut Assessment,
     progress: &mut dyn Progress,
@@ -140,12 +133,12 @@ fn tell_the_server(
         progress.note(&format!("what the paths of `wirepath serve` cost is kept in {}", file.display()));
     }
     let doing = format!("cannot keep what was measured in {}", file.display());
-    keeping(kept.map_err(|source| Error::System { doing, source }), result)
+    note_store_failure(kept.map_err(|source| Error::System { doing, source }), result)
 }
 
 /// A measurement that cannot be kept stays in the result, which then says why; the exit code says that
 /// something failed.
-fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
+fn note_store_failure(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
     let Err(error) = kept else { return Ok(Soundness::Sound) };
     result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });
     Ok(Soundness::Faulty)

@@ -111,7 +111,7 @@ impl Measuring {
         if !rustix::process::geteuid().is_root() {
             return (Sink::Loopback, None); // experiments say themselves what takes root
         }
-        match test_bed::within(&Sink::Drop, self.mtu(), self.cpu, |_| Ok(())) {
+        match test_bed::with_test_bed(&Sink::Drop, self.mtu(), self.cpu, |_| Ok(())) {
             Ok(()) => (Sink::Drop, None),
             Err(error) => {
                 let what = "sinks drop, drop-nooffload and veth; it was measured over loopback".to_owned();
@@ -164,7 +164,7 @@ fn volume(text: &str) -> Result<ByteSize, String> {
 /// Hides and refuses options of sending, for `host`.
 pub(super) fn without_sending(option: Arg) -> Arg {
     match option.get_id().as_str() {
-        "mtu" => option.hide(true).value_parser(means_nothing::<u32>),
+        "mtu" => option.hide(true).value_parser(refuse::<u32>),
         _ => without_paths(option),
     }
 }
@@ -172,8 +172,8 @@ pub(super) fn without_sending(option: Arg) -> Arg {
 /// Hides and refuses options of data paths, for experiments without any.
 pub(super) fn without_paths(option: Arg) -> Arg {
     match option.get_id().as_str() {
-        "bare" => option.hide(true).value_parser(means_nothing::<PathBuf>),
-        "loan" => option.hide(true).value_parser(means_nothing::<Loan>),
+        "bare" => option.hide(true).value_parser(refuse::<PathBuf>),
+        "loan" => option.hide(true).value_parser(refuse::<Loan>),
         _ => option,
     }
 }
@@ -181,12 +181,12 @@ pub(super) fn without_paths(option: Arg) -> Arg {
 /// Hides and refuses options of timing, for experiments that time nothing.
 pub(super) fn without_timing(option: Arg) -> Arg {
     match option.get_id().as_str() {
-        "volume" => option.hide(true).value_parser(means_nothing::<ByteSize>),
-        "runs" => option.hide(true).value_parser(means_nothing::<u32>),
+        "volume" => option.hide(true).value_parser(refuse::<ByteSize>),
+        "runs" => option.hide(true).value_parser(refuse::<u32>),
         _ => without_paths(option),
     }
 }
 
-fn means_nothing<T>(_: &str) -> Result<T, &'static str> {
+fn refuse<T>(_: &str) -> Result<T, &'static str> {
     Err("not an option of this experiment")
 }

@@ -17,18 +17,18 @@ use crate::output::Output;
 use crate::terminal;
 
 /// Exit code where arguments make no sense, as clap's.
-const NO_SENSE: u8 = 2;
+const INVALID_ARGUMENTS: u8 = 2;
 
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
     if let Err(error) = measuring.check_processor() {
         eprintln!("wirepath: {error}");
-        return Ok(ExitCode::from(NO_SENSE));
+        return Ok(ExitCode::from(INVALID_ARGUMENTS));
     }
     let (options, left_out) = measuring.options()?;
     // Before minutes are spent on what could not be kept, or would end at a sink that is not there.
     read_calibrations(&options.calibration)?;
-    if experiments.iter().any(|experiment| experiment.sends) {
+    if experiments.iter().any(Experiment::sends) {
         test_bed::check_sink(&options.sink)?;
     }
     let output = Output::prepare(measuring.json.as_deref())?;

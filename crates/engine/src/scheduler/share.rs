@@ -2,7 +2,7 @@
 //! its share. […] Unused volume from each class can be partially forwarded to the next round" (KStreams,
 //! section 3.4).
 
-/// What is left to each class in this round.
+/// Rest of each class in this round.
 #[derive(Debug)]
 pub(super) struct Shares {
     classes: Vec<Share>,

@@ -72,51 +72,29 @@ impl Offer {
     fn parse(value: &str) -> Result<Self, Refusal> {
         let mut parts = split_outside_quotes(value, ';');
         let protocol = Protocol::parse(parts.next().unwrap_or_default());
-        let mut draft = Draft::default();
+        let (mut delivery, mut client_port, mut destination, mut mode) = (None, None, None, None);
         for part in parts {
             let (name, argument) = part.split_once('=').unwrap_or((part, ""));
-            draft
-                .take(name.trim(), argument.trim().trim_matches('"'))
-                .map_err(|why| Refusal::new(StatusCode::BadRequest, format!("Transport: {value}: {why}")))?;
+            let argument = argument.trim().trim_matches('"');
+            // Others do not matter for unicast (ttl, layers, append, ssrc, source...).
+            match name.trim().to_ascii_lowercase().as_str() {
+                "unicast" => delivery = Some(Delivery::Unicast),
+                "multicast" => delivery = Some(Delivery::Multicast),
+                "client_port" => {
+                    let refuse = |why| format!("Transport: {value}: {why}");
+                    let ports = PortPair::parse(argument).map_err(refuse);
+                    client_port = Some(ports.map_err(|why| Refusal::new(StatusCode::BadRequest, why))?);
+                }
+                "destination" if !argument.is_empty() => destination = Some(argument.to_owned()),
+                "mode" => mode = Some(argument.to_ascii_uppercase()),
+                _ => {}
+            }
         }
-        Ok(draft.finish(protocol))
-    }
-}
-
-/// An offer while its parameters are read.
-#[derive(Default)]
-struct Draft {
-    delivery: Option<Delivery>,
-    client_port: Option<PortPair>,
-    destination: Option<String>,
-    mode: Option<String>,
-}
-
-impl Draft {
-    /// Ignores parameters that do not matter for unicast (ttl, layers, append, ssrc, source...).
-    fn take(&mut self, name: &str, argument: &str) -> Result<(), String> {
-        match name.to_ascii_lowercase().as_str() {
-            "unicast" => self.delivery = Some(Delivery::Unicast),
-            "multicast" => self.delivery = Some(Delivery::Multicast),
-            "client_port" => self.client_port = Some(PortPair::parse(argument)?),
-            "destination" if !argument.is_empty() => self.destination = Some(argument.to_owned()),
-            "mode" => self.mode = Some(argument.to_ascii_uppercase()),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// The RFC's default is multicast; a client that names its ports and no delivery means unicast.
-    fn finish(self, protocol: Protocol) -> Offer {
-        let guess = if self.client_port.is_some() { Delivery::Unicast } else { Delivery::Multicast };
-        let is_play = |mode: &str| mode.split(',').any(|mode| mode.trim().trim_matches('"') == "PLAY");
-        Offer {
-            protocol,
-            delivery: self.delivery.unwrap_or(guess),
-            client_port: self.client_port,
-            destination: self.destination,
-            is_for_playing: self.mode.is_none_or(|mode| is_play(&mode)),
-        }
+        // The RFC's default is multicast; a client that names its ports and no delivery means unicast.
+        let guess = if client_port.is_some() { Delivery::Unicast } else { Delivery::Multicast };
+        let is_play = |mode: String| mode.split(',').any(|mode| mode.trim().trim_matches('"') == "PLAY");
+        let (delivery, is_for_playing) = (delivery.unwrap_or(guess), mode.is_none_or(is_play));
+        Ok(Offer { protocol, delivery, client_port, destination, is_for_playing })
     }
 }
 

@@ -74,7 +74,7 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
 /// bytes.
 ///
-/// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would
+/// Shares that a stream of bytes may still bring are waited for, and no others: not late ones, nor what would
 /// not suffice.
 #[test]
 fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {

@@ -149,7 +149,7 @@ impl Carrier {
         }
     }
 
-    /// How it ended; it must have.
+    /// The end of the stream; it must have ended.
     pub(crate) fn end(self) -> StreamEnd {
         match self {
             Carrier::Engine { running, shares } => {

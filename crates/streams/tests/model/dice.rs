@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// What was done, and how often.
+/// Operations, and how often each was done.
 #[derive(Default)]
 pub(crate) struct Tally(BTreeMap<&'static str, u64>);
 

@@ -20,7 +20,7 @@ use line::Ends;
 pub(crate) use sink::Sink;
 pub(crate) use source::Source;
 
-/// How often somebody is still to come, once in so many times.
+/// One of so many ports listens first.
 const COMES_LATER: usize = 6;
 
 /// Two ends of a connection or pipe, to write to and to read from; of some, one end waits for the other.

@@ -1,4 +1,4 @@
-//! What comes up in every longer run, or the model would not be looking: every object, operation, fault,
+//! Kinds that come up in every longer run, or the model would not be looking: every object, operation, fault,
 //! handler and ending.
 
 use crate::dice::Tally;

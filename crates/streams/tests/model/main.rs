@@ -33,10 +33,10 @@ const ROUNDS: u64 = 1000;
 /// Rounds that are played at a time, so that streams have others beside them.
 const PLAYERS: usize = 4;
 
-/// How long anything may take that must come: only a hang takes so long.
+/// Time limit of anything that must come: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How often a long run says how far it is.
+/// Interval of progress reports of a long run.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Promise: Whatever is attached, detached, changed, reset or full, nothing is lost unreported, doubled or
@@ -82,7 +82,7 @@ struct State {
     next: u64,
     tally: Tally,
     failed: Option<u64>,
-    /// How often it was said how far the run is.
+    /// Progress reports so far.
     told: u32,
 }
 

@@ -10,7 +10,7 @@ use crate::dice::{Dice, Tally};
 /// Most bytes of a record, for who takes whole ones: all that is ever sent.
 const LONGEST: usize = 16 << 20;
 
-/// What an observer saw.
+/// Records that an observer saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(Arc<Mutex<Pieces>>);
 
@@ -26,7 +26,7 @@ struct Pieces {
 }
 
 impl Seen {
-    /// What it saw.
+    /// The records it saw.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(!pieces.is_torn, "a handler was given parts of records that do not belong together");

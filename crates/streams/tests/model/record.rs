@@ -13,7 +13,7 @@ const FRAME: usize = 2 + 3 * 4 + 4;
 /// Least bytes of records of one size, which streams need not look at.
 const LARGE: usize = 32 * 1024;
 
-/// Where the tag is, which is the number of the record among all.
+/// Offset of the tag, which is the number of the record among all.
 const TAG: usize = 10;
 
 /// A record as it was found.
@@ -39,7 +39,7 @@ pub(crate) fn any_large(dice: &mut Dice) -> usize {
     LARGE + dice.below(20_000)
 }
 
-/// How many of so many bytes follow.
+/// Number of bytes that follow.
 pub(crate) fn that_follow(bytes: usize) -> usize {
     bytes - FRAME
 }

@@ -1,4 +1,4 @@
-//! What must hold of a round, whatever happened: nothing lost, doubled, cut, out of order or unaccounted for.
+//! Invariants of a round: nothing lost, doubled, cut, out of order or unaccounted for.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::record::{Found, assert_in_order, records};
 use crate::web::{Outlet, Web};
 
 impl Web<'_> {
-    /// That all that was read is somewhere.
+    /// Checks that all bytes read are accounted for.
     pub(crate) fn check_account(&self, status: &StreamStatus) {
         assert!(status.bytes_in == 0 || !self.has_to_wait(), "it has begun without somebody: {status:?}");
         let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
@@ -31,7 +31,7 @@ impl Web<'_> {
         }
     }
 
-    /// That what came is what went, in order, and that what did not come was said.
+    /// Checks that records arrived in order, and that missing ones were reported.
     pub(crate) fn verify(&mut self, end: &StreamEnd) {
         let StreamEnd { result, status } = end;
         self.check_account(status);

@@ -26,12 +26,12 @@ pub(crate) struct Weave<'a> {
     dice: Dice,
     tally: Tally,
     engines: &'a Engines,
-    /// Who spreads, and who puts together.
+    /// The stream that spreads, and the one that collects.
     carriers: [Carrier; 2],
     source: Source,
     sink: Sink,
     sent: Vec<u8>,
-    /// How much of it was written.
+    /// Bytes of it that were written.
     written: usize,
     records: u32,
     /// Bytes of each, if all have as many.
@@ -138,7 +138,7 @@ impl<'a> Weave<'a> {
         self.tally.note("operation: write");
     }
 
-    /// How many bytes may be written or read at once: of larger records, more.
+    /// Bytes that may be written or read at once: more of larger records.
     fn some_bytes(&mut self, most: usize) -> usize {
         1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
     }
@@ -172,7 +172,7 @@ impl<'a> Weave<'a> {
         assert!(listens, "nobody is waited for, and nobody has come");
     }
 
-    /// How much waits for one of those that records are spread over.
+    /// Bytes that wait for one of the outputs.
     fn change_options(&mut self) {
         let (place, waiting_bytes) = (self.dice.below(LINKS), 1 + self.dice.below(5000));
         let set = self.carriers[0].ask(move |stream| {

@@ -27,11 +27,11 @@ const STEPS: usize = 300;
 const FEEDS: usize = 6;
 const OUTLETS: usize = 8;
 
-/// Where records come from.
+/// Source of records.
 pub(crate) struct Feed {
     number: u32,
     pub(crate) source: Source,
-    /// Where the stream has it; None while it is detached.
+    /// Its port; None while it is detached.
     port: Option<Port>,
     /// The stream was built with it, and has had it ever since.
     was_first: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Feed {
     pub(crate) was_reset: bool,
 }
 
-/// Where records go.
+/// Sink of records.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     pub(crate) sink: Sink,
@@ -144,7 +144,7 @@ impl<'a> Web<'a> {
         self.record_bytes.map_or_else(Framing::rtp, Framing::Fixed)
     }
 
-    /// How many bytes may be written or read at once: of larger records, more.
+    /// Bytes that may be written or read at once: more of larger records.
     fn some_bytes(&mut self, most: usize) -> usize {
         1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
     }

@@ -28,7 +28,7 @@ pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
 fn merge(inputs: &[TcpStream], output: &mut TcpStream, block: &mut [u8], touch: bool) -> io::Result<()> {
     loop {
         for input in inputs {
-            let read = whole(input, block)?;
+            let read = receive_block(input, block)?;
             if read == 0 {
                 return Ok(());
             }
@@ -50,7 +50,7 @@ fn spread(
 ) -> io::Result<()> {
     let mut random = 1;
     for turn in 0.. {
-        let read = whole(input, block)?;
+        let read = receive_block(input, block)?;
         if read == 0 {
             break;
         }
@@ -79,7 +79,7 @@ fn mirror(input: &TcpStream, outputs: &mut [TcpStream], block: &mut [u8], touch:
 }
 
 /// A whole block, in one call; less only at the end.
-fn whole(input: &TcpStream, block: &mut [u8]) -> io::Result<usize> {
+fn receive_block(input: &TcpStream, block: &mut [u8]) -> io::Result<usize> {
     Ok(recv(input, block, RecvFlags::WAITALL)?.1)
 }
 

@@ -7,10 +7,11 @@ use super::{Outcome, Trials, complete, run};
 use crate::error::Error;
 use crate::header_sizes;
 use crate::relay::datagrams::{Bursts, Receivers, send};
-use crate::relay::side::Side;
+use crate::relay::measured_process::MeasuredProcess;
 use crate::relay::source::Volume;
 use crate::relay::task::{DATAGRAM, Shape};
 use crate::result::RelayCase;
+use crate::sockets;
 use crate::test_bed::{Counted, Device, Target};
 
 /// The header of Ethernet, which a device counts, in bytes.
@@ -77,7 +78,7 @@ impl Trials<'_> {
         &self,
         case: &RelayCase,
         volume: Volume,
-        side: &Side,
+        side: &MeasuredProcess,
         destination: &Destination,
     ) -> Result<(), Error> {
         let bursts = Bursts {
@@ -90,8 +91,7 @@ impl Trials<'_> {
             Destination::Device(..) => None,
         };
         let sending = send(self.test_bed, &self.pattern, bursts, to, least)?;
-        let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.map_err(|error| Error::Faulty(format!("the source of datagrams: {error}")))
+        sockets::join(sending, "the source of datagrams")
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use wirepath_engine::{Context, EndContext, Engine, EngineOptions, Placement, Priority, Task};
+use wirepath_engine::{BlockingPool, Context, Engine, EngineOptions, Placement, Priority, Task};
 use wirepath_media::image::{Identity, Recipe};
 
 const ENTRY: SegmentEntry = SegmentEntry {
@@ -117,7 +117,7 @@ impl Task for Woken {
         self.0.send(token).unwrap();
     }
 
-    fn end(self: Box<Self>, _context: &EndContext<'_>) {}
+    fn end(self: Box<Self>, _pool: &BlockingPool) {}
 }
 
 /// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.

@@ -14,7 +14,7 @@ fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
     bytes.as_chunks::<PACKET_LENGTH>().0.iter().map(|packet| Packet::new(packet).unwrap()).collect()
 }
 
-/// What a filter makes of a stream that comes in datagrams of seven packets.
+/// Packets that a filter keeps of a stream in datagrams of seven packets.
 fn filtered(filter: TransportStreamFilter, input: &[u8]) -> Vec<u8> {
     let mut chain = Chain::default();
     chain.push(Handler::Select(Box::new(filter)));

@@ -79,7 +79,7 @@ fn rest(mut stream: Stream, ends: [UnixStream; 2]) -> (StreamStatus, [Vec<u8>; 2
     (status, readers.map(|reader| reader.join().unwrap()))
 }
 
-/// What came of `bytes` where a handler saw `saw`, the last of them.
+/// The outcome of `bytes` where a handler saw `saw`, the last of them.
 fn expected(bytes: &[u8], saw: &[u8]) -> Vec<u8> {
     let unseen = bytes.len() - saw.len();
     assert!(saw == &bytes[unseen..], "the handler saw something else than the last bytes");
@@ -365,7 +365,7 @@ fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_on
 
 /// Promise: A running stream gets other output options and another rate.
 ///
-/// What is said of it holds when somebody has come.
+/// Options of a port that listens hold when it is connected.
 #[test]
 fn an_output_that_is_still_to_come_gets_handlers_and_options() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -402,7 +402,7 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
 
 /// Promise: A running stream gets other output options and another rate.
 ///
-/// What waits in a pipe goes nowhere any more, and is counted as what waits elsewhere is.
+/// Bytes that wait in a pipe are dropped and counted like those that wait elsewhere.
 #[test]
 fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
     let bytes = some_bytes(3_000_000);

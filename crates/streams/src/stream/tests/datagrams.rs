@@ -1,4 +1,4 @@
-//! What comes and leaves as datagrams.
+//! Inputs and outputs of datagrams.
 
 use super::*;
 use crate::intake::Pulled;
@@ -194,7 +194,7 @@ fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_b
 
 /// Promise: Lost receivers of datagrams are counted and cost no other datagram.
 ///
-/// What the network says of datagrams that left before must not cost those that are to leave now, in a train
+/// An ICMP error for earlier datagrams must not cost those that are to leave now, in a train
 /// or one by one.
 #[test]
 fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
@@ -243,7 +243,7 @@ fn outlet(host: &str) -> (UdpSocket, Object) {
 
 /// Promise: A datagram that is too long is lost and counted, the first is reported, and the output continues.
 ///
-/// Who sends over UDP may lose a datagram, and is not cut off for one.
+/// A sender over UDP may lose a datagram, and is not cut off for one.
 #[test]
 fn a_datagram_that_is_too_long_is_lost_and_the_first_is_told() {
     // Longer than any, and longer than the path takes, which may not cut it.

@@ -30,7 +30,7 @@ fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
 
 /// Promise: A detached output gets what waits for it though the last other output fails.
 ///
-/// Who was detached has failed in nothing: what waits for it leaves, though the last of the others fails
+/// A detached output has not failed: its bytes leave, though the last of the others fails
 /// meanwhile.
 #[test]
 fn the_last_output_that_fails_takes_none_with_it_that_leaves() {

@@ -165,7 +165,7 @@ fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_
 
 /// Promise: Mappings of files and memory are inputs and outputs, sent by reference.
 ///
-/// What was written lies before its place, and behind that there is nothing to bring in.
+/// Written bytes lie before its place, and behind that there is nothing to bring in.
 #[test]
 fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
     for length in [3000, 5000] {
@@ -197,7 +197,7 @@ fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
 
 /// Promise: A file that is cut under its mapping ends the stream, not the process.
 ///
-/// Whoever looked there himself would be killed (SIGBUS).
+/// A reader of the pages themselves would be killed (SIGBUS).
 #[test]
 fn a_file_that_is_cut_under_its_mapping_ends_the_stream_and_nothing_else() {
     for framing in [Framing::Whole, Framing::Fixed(1000)] {

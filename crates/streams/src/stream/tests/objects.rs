@@ -44,7 +44,7 @@ fn files_sockets_and_pipes_are_all_the_same() {
 
 /// Promise: Sinks without zero-copy get every byte, also those under way without a copy.
 ///
-/// What is in a pipe when its sink says that it takes only copies must not be lost.
+/// Bytes in a pipe whose sink takes only copies must not be lost.
 #[test]
 fn sinks_that_take_only_what_is_copied_get_every_byte() {
     let bytes: Vec<u8> = (0..300_000u32).map(|number| (number * 7 / 3) as u8).collect();

@@ -1,4 +1,4 @@
-//! How records are spread and come together again.
+//! Spreading records, and collecting them again.
 
 use super::*;
 use crate::InputOrder;
@@ -36,7 +36,7 @@ pub(super) fn merged(
 proptest! {
     /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
     ///
-    /// What is spread in turn or at random comes together again by the same order: the same records in the
+    /// Records that are spread in turn or at random are collected by the same order: the same records in the
     /// same order.
     #[test]
     fn merging_undoes_striping(
@@ -103,7 +103,7 @@ fn records_with_tags_are_put_in_order() {
 
 /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
 ///
-/// What waits for an input that is silent is bounded in bytes, of long records as of many.
+/// Records that wait for a silent input are bounded in bytes, long ones as well as many.
 #[test]
 fn records_with_tags_that_wait_take_so_much_memory() {
     const BOUND: usize = 400_000;

@@ -1,4 +1,4 @@
-//! What is done where it may block.
+//! Storage jobs.
 
 use super::*;
 use crate::StreamOptions;

@@ -1,4 +1,4 @@
-//! How much a turn moves.
+//! Volume of a turn.
 
 use super::*;
 use crate::InputOrder;

@@ -1,4 +1,4 @@
-//! What a stream that fails still sends, and what it says of its end.
+//! The end of a stream that fails: what it still sends, and its error.
 
 use std::fs::File;
 
@@ -58,7 +58,7 @@ fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
     assert_eq!((status.bytes_in, status.bytes_dropped, status.bytes_pending), (whole.len() as u64 + 5, 5, 0));
 }
 
-/// What comes of a record, a part of another that is cut, and 100,000 bytes of another input.
+/// The outcome of a record, a part of another that is cut, and 100,000 bytes of another input.
 fn beside_a_cut(order: crate::InputOrder, part: &[u8]) -> (Vec<u8>, StreamStatus) {
     let (object, collected) = Object::collect("out", LIMIT);
     let mut stream = StreamBuilder::default()
@@ -83,7 +83,7 @@ fn what_was_read_of_others_before_an_input_failed_goes() {
 
 /// Promise: A record that is too long or cut is an error.
 ///
-/// That records are longer than what is taken whole is said once, and not again of what was asked for before.
+/// Records that are longer than the limit are reported once, and not again for an earlier request.
 #[test]
 fn records_that_are_too_long_to_be_whole_end_the_stream() {
     for survives in [false, true] {
@@ -104,7 +104,7 @@ fn records_that_are_too_long_to_be_whole_end_the_stream() {
 
 /// Promise: What was read before an input or handler failed still leaves, in order.
 ///
-/// What came behind it would be taken for its rest.
+/// Bytes behind it would be taken for its rest.
 #[test]
 fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
     for order in [crate::InputOrder::RoundRobin, crate::InputOrder::Arrival] {
@@ -185,7 +185,7 @@ fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failu
 
 /// Promise: The first failure of a stream is the one that is reported.
 ///
-/// What is wrong first is what the stream ends with, whoever fails meanwhile.
+/// The first error is that of the stream, whatever fails meanwhile.
 #[test]
 fn the_first_failure_is_the_one_that_is_told() {
     let (near, far) = narrow_connection();
@@ -272,7 +272,7 @@ fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
 
 /// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
 ///
-/// Who is told that an output failed may panic. That is the end of the stream, and of nothing else on its
+/// A callback that is told of a failed output may panic, which ends the stream, and nothing else on its
 /// thread.
 #[test]
 fn a_panic_of_who_is_told_ends_no_other_stream() {
@@ -319,7 +319,7 @@ fn unaccounted(status: &StreamStatus) -> i64 {
 
 /// Promise: What was read before an input or handler failed still leaves, in order.
 ///
-/// What was read of a record whose rest is not read any more would go before whole ones of others.
+/// The beginning of a record that is not read to its end would go before whole ones of others.
 #[test]
 fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -462,7 +462,7 @@ fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
 
 /// Promise: A detached output without progress fails after the stall time.
 ///
-/// Who was detached and takes nothing has failed, but the stream ends with what became of the last that
+/// A detached output that takes nothing has failed, but the stream ends with the outcome of the last that
 /// stayed.
 #[test]
 fn a_stream_whose_last_output_did_not_keep_up_ends_with_that() {

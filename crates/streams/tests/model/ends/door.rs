@@ -1,4 +1,4 @@
-//! Where a stream waits for somebody: who comes is the connection, and others come in vain.
+//! Ports that listen: the first connection is accepted, others come in vain.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use wirepath_streams::Object;
 use super::line::{Came, Kind, Line};
 use crate::dice::{Dice, Tally};
 
-/// What comes of nobody who is listened to.
+/// Outcome of connections in vain.
 const NONSENSE: [u8; 100] = [0xff; 100];
 
 #[derive(Debug)]

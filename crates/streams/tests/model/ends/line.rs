@@ -35,7 +35,7 @@ pub(super) struct Line {
     end: File,
 }
 
-/// What came of reading.
+/// Result of reading.
 pub(super) enum Came {
     Bytes(usize),
     /// Nothing now.

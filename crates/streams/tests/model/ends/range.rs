@@ -55,7 +55,7 @@ impl Mapped {
         self.read(self.range.start..self.range.start + count)
     }
 
-    /// That nothing was written but its first bytes.
+    /// Checks that nothing was written but its first bytes.
     pub(super) fn check_rest(&self, name: &str, count: usize) {
         // Of many bytes some are enough: to look at all would give each its memory.
         let written = self.range.start + count;

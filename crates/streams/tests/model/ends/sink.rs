@@ -17,7 +17,7 @@ use crate::dice::{Dice, Tally};
 #[derive(Debug)]
 pub(crate) struct Sink {
     far: Far,
-    /// Where the stream waited for us.
+    /// Address at which the stream listened.
     door: Option<Door>,
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
@@ -29,11 +29,11 @@ pub(crate) struct Sink {
     pub(crate) is_stalled: bool,
     /// It was killed, or had no room: what came may end anywhere.
     pub(crate) is_broken: bool,
-    /// What it took is not all found: it was killed with bytes on the way.
+    /// Bytes that it took may be missing: it was killed with bytes on the way.
     pub(crate) is_lossy: bool,
 }
 
-/// What a stream writes to.
+/// Sink of a stream.
 #[derive(Debug)]
 enum Far {
     Line(Line),
@@ -86,13 +86,13 @@ impl Sink {
         }
     }
 
-    /// What happens from now on when it is full.
+    /// Changes its rule for a full outbox.
     pub(crate) fn note_rule(&mut self, when_full: WhenFull) {
         self.drops |= matches!(when_full, WhenFull::DropNewest | WhenFull::DropOldest);
         self.disconnects |= when_full == WhenFull::Disconnect;
     }
 
-    /// What it is, if it has room for so much and no more.
+    /// A sink with room for this much and no more.
     pub(crate) fn store(&self) -> Option<&'static str> {
         match self.far {
             Far::File(_) => Some("fault: a file with no room left"),

@@ -13,7 +13,7 @@ use crate::dice::{Dice, Tally};
 
 pub(crate) struct Source {
     state: State,
-    /// Where the stream waited for us.
+    /// Address at which the stream listened.
     door: Option<Door>,
     /// It says of all that it writes to a socket that it is urgent.
     is_hasty: bool,
@@ -112,7 +112,7 @@ impl Source {
         true
     }
 
-    /// What must hold of it when the round is over.
+    /// Checks it when the round is over.
     pub(crate) fn check(&mut self) {
         self.door.iter_mut().for_each(Door::check);
     }

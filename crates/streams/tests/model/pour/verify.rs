@@ -1,4 +1,4 @@
-//! What must hold of a mirror of bytes, while it goes on and at its end.
+//! Invariants of a mirror of bytes, while it goes on and at its end.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::dice::Tally;
 /// Bytes whose place is found again.
 const LANDMARK: usize = 32;
 
-/// What one has of all bytes.
+/// The part of all bytes that a sink or handler has.
 struct Part {
     range: Range<usize>,
     /// To the end.
@@ -18,7 +18,7 @@ struct Part {
 }
 
 impl Pour<'_> {
-    /// That all that was read is somewhere, and nothing is read before everybody has come.
+    /// Checks that all bytes read are accounted for, and none are read before the stream begins.
     pub(super) fn audit(&mut self) {
         let Some(status) = self.carrier.status() else { return };
         let mut first = self.outlets.iter().filter(|outlet| outlet.was_first && !outlet.has_left);
@@ -57,7 +57,7 @@ impl Pour<'_> {
         self.tally
     }
 
-    /// What one has of all bytes.
+    /// The part of all bytes that an outlet has.
     fn verify_outlet(&mut self, place: usize, status: &StreamStatus) -> Part {
         let Outlet { sink, port, was_first, has_left, is_gone } = &mut self.outlets[place];
         let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
@@ -85,7 +85,7 @@ impl Pour<'_> {
 }
 
 impl Part {
-    /// That who had this saw what was sent, from some byte on that had been written when its handler came.
+    /// Checks that a handler saw the bytes sent, from one on that had been written when it was added.
     fn check_seen(&self, sent: &[u8], seen: &[u8], before: usize) {
         let latest = before.max(self.range.start);
         let unseen = self.range.len().saturating_sub(seen.len());
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// Where in `all` these bytes begin; of fewer than a landmark, where they may.
+/// Place in `all` where these bytes begin; of fewer than a landmark, where they may.
 fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
     let landmark = &bytes[..LANDMARK.min(bytes.len())];
     if all.starts_with(landmark) {

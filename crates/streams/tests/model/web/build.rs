@@ -1,4 +1,4 @@
-//! How a round of one stream is set up: its pattern and order, what it reads and what it writes.
+//! Building a round of one stream: pattern, order, inputs and outputs.
 
 use wirepath_streams::{InputOrder, Object, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
 

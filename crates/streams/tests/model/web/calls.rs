@@ -1,4 +1,4 @@
-//! Who connects where a stream waits for somebody, and who does not.
+//! Connections to ports that listen, and those that do not come.
 
 use super::{Outlet, Web};
 

@@ -1,4 +1,4 @@
-//! What is changed of a stream that goes on: more handlers, and other options of its outputs.
+//! Changes of a running stream: more handlers, and other options of its outputs.
 
 use wirepath_streams::{Port, WhenFull};
 

@@ -1,4 +1,4 @@
-//! How a round of one stream ends, and whether it ended as it should.
+//! The end of a round of one stream, and its checks.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::Tally;
 
-/// How a round ends.
+/// End of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// All is written, all inputs end, all is read.

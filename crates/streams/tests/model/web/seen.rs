@@ -1,4 +1,4 @@
-//! What handlers saw that came while a stream went on: each record from some on, in order, and from its
+//! Handlers that were added to a running stream saw each record from some on, in order, and from its
 //! beginning.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ impl Web<'_> {
     }
 }
 
-/// What an output got was seen from some record on, in the same order; all that was made behind the handler's
+/// Records of an output were seen from one on, in the same order; all that was made behind the handler's
 /// coming was.
 fn check(watcher: &Watcher, seen: &[Found], got: &[Found], name: &str) {
     let known: BTreeSet<(u32, u32)> = seen.iter().map(|found| (found.feed, found.index)).collect();

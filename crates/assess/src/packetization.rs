@@ -2,7 +2,7 @@
 
 /// Division of a file into packets, and the volume of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Walk {
+pub(crate) struct Packetization {
     /// Bytes of payload in the file.
     file: u64,
     /// Payload of each packet but the file's last, which may be shorter.
@@ -13,7 +13,7 @@ pub(crate) struct Walk {
 
 /// Consecutive packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct PacketRange {
     /// The first, counted from the beginning of the file.
     pub(crate) first: u64,
     /// Offset of its payload in the file's.
@@ -24,16 +24,16 @@ pub(crate) struct Stretch {
     pub(crate) bytes: u64,
 }
 
-impl Walk {
+impl Packetization {
     /// Over the `file` bytes of payload in packets of `packet` bytes, neither of them 0, until `volume` bytes
     /// are sent.
-    pub(crate) fn new(file: u64, packet: u64, volume: u64) -> Walk {
-        Walk { file, packet: packet.min(file), volume }
+    pub(crate) fn new(file: u64, packet: u64, volume: u64) -> Packetization {
+        Packetization { file, packet: packet.min(file), volume }
     }
 
     /// Limits the volume; the last packet may go beyond it.
-    pub(crate) fn up_to(self, volume: u64) -> Walk {
-        Walk { volume: self.volume.min(volume), ..self }
+    pub(crate) fn up_to(self, volume: u64) -> Packetization {
+        Packetization { volume: self.volume.min(volume), ..self }
     }
 
     /// Packets of one time round.
@@ -43,7 +43,7 @@ impl Walk {
 
     /// The run in stretches of at most `most` packets.
     #[inline]
-    pub(crate) fn stretches(self, most: u64) -> impl Iterator<Item = Stretch> + Clone {
+    pub(crate) fn stretches(self, most: u64) -> impl Iterator<Item = PacketRange> + Clone {
         let (mut first, mut left) = (0, self.volume);
         std::iter::from_fn(move || {
             if left == 0 {
@@ -54,7 +54,7 @@ impl Walk {
             }
             let packets = most.min(self.packets_in_file() - first).min(left.div_ceil(self.packet));
             let bytes = (packets * self.packet).min(self.file - first * self.packet);
-            let stretch = Stretch { first, start: first * self.packet, packets, bytes };
+            let stretch = PacketRange { first, start: first * self.packet, packets, bytes };
             first += packets;
             left = left.saturating_sub(bytes);
             Some(stretch)
@@ -67,8 +67,8 @@ mod tests {
     use super::*;
 
     fn walk(file: u64, packet: u64, volume: u64, most: u64) -> Vec<(u64, u64, u64)> {
-        let stretches = Walk::new(file, packet, volume).stretches(most);
-        stretches.map(|Stretch { first, packets, bytes, .. }| (first, packets, bytes)).collect()
+        let stretches = Packetization::new(file, packet, volume).stretches(most);
+        stretches.map(|PacketRange { first, packets, bytes, .. }| (first, packets, bytes)).collect()
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_sys::usage::Usage;
 
 use super::task::{Task, messages};
 use crate::error::{Doing, Error};
+use crate::sockets::is_readable;
 
 /// A program that has not opened its port by then, or not ended its children, does not.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,18 +22,18 @@ const SILENCE: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A process that is measured. It is killed when this is dropped.
-pub(crate) struct Side {
+pub(crate) struct MeasuredProcess {
     name: String,
     child: Child,
     /// Pipes of a forwarder.
-    talk: Option<(ChildStdin, BufReader<ChildStdout>)>,
+    pipes: Option<(ChildStdin, BufReader<ChildStdout>)>,
     /// Listening port.
     pub(crate) port: u16,
 }
 
 /// Processor time until now.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spent {
+pub(crate) struct ProcessorTime {
     /// Processor time, to the nanosecond; of children that have ended, in ticks.
     total: Duration,
     /// The kernel's division of it, in ticks.
@@ -41,32 +41,30 @@ pub(crate) struct Spent {
     system_ticks: u64,
 }
 
-impl Side {
+impl MeasuredProcess {
     /// A forwarder for this task, on the processor and in the namespace of the calling thread; it listens.
-    pub(crate) fn forwarder(task: &Task) -> Result<Side, Error> {
-        let mut command = ourselves();
+    pub(crate) fn forwarder(task: &Task) -> Result<MeasuredProcess, Error> {
+        let mut command = own_command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = started(&mut command)?;
-        let talk = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
-        let mut side = Side { name: "the forwarder".to_owned(), child, talk, port: 0 };
+        let pipes = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
+        let mut side = MeasuredProcess { name: "the forwarder".to_owned(), child, pipes, port: 0 };
         let task =
             serde_json::to_string(task).map_err(std::io::Error::other).doing("telling the forwarder")?;
-        side.tell(&task)?;
-        let line = side.hear()?;
+        side.send(&task)?;
+        let line = side.receive()?;
         let port = line.strip_prefix(messages::LISTENING).and_then(|port| port.parse().ok());
         side.port = port.ok_or_else(|| side.failed(&format!("unexpected output {line:?}")))?;
         Ok(side)
     }
 
     /// Another program with its arguments, which is to listen on `port` of TCP.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if it does not.
-    pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<Side, Error> {
-        let mut command = ourselves();
+    pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<MeasuredProcess, Error> {
+        let mut command = own_command();
         command.arg("--").arg(program.get_program()).args(program.get_args());
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut side = Side { name: name.to_owned(), child: started(&mut command)?, talk: None, port };
+        let mut side =
+            MeasuredProcess { name: name.to_owned(), child: started(&mut command)?, pipes: None, port };
         let deadline = Instant::now() + PATIENCE;
         while !listens(side.id(), port)? {
             if let Some(status) = side.child.try_wait().doing("looking at a program")? {
@@ -86,24 +84,24 @@ impl Side {
 
     /// Waits until a forwarder has all its connections.
     pub(crate) fn wait_ready(&mut self) -> Result<(), Error> {
-        self.expect(messages::READY)
+        self.await_message(messages::READY)
     }
 
     /// Starts a forwarder.
     pub(crate) fn go(&mut self) -> Result<(), Error> {
-        match self.talk {
-            Some(_) => self.tell(messages::GO),
+        match self.pipes {
+            Some(_) => self.send(messages::GO),
             None => Ok(()),
         }
     }
 
     /// Waits until a forwarder has moved everything.
     pub(crate) fn wait_done(&mut self) -> Result<(), Error> {
-        self.expect(messages::DONE)
+        self.await_message(messages::DONE)
     }
 
     /// Processor time until now, with that of its children, ended ones included.
-    pub(crate) fn spent(&self) -> Result<Spent, Error> {
+    pub(crate) fn spent(&self) -> Result<ProcessorTime, Error> {
         let stat = self.read("stat")?;
         let unknown = || self.failed("cannot parse its /proc/PID/stat");
         let [user, system, child_user, child_system] = ticks(&stat).ok_or_else(unknown)?;
@@ -112,7 +110,7 @@ impl Side {
         for process in self.children()?.into_iter().chain([self.id()]) {
             total += Usage::total_of(process).doing("asking for the processor time of a process")?;
         }
-        Ok(Spent { total, user_ticks: user + child_user, system_ticks: system + child_system })
+        Ok(ProcessorTime { total, user_ticks: user + child_user, system_ticks: system + child_system })
     }
 
     /// Waits until its children have ended: what a program that starts a process for each connection has used
@@ -130,7 +128,7 @@ impl Side {
 
     /// A forwarder has none.
     fn children(&self) -> Result<Vec<u32>, Error> {
-        if self.talk.is_some() {
+        if self.pipes.is_some() {
             return Ok(Vec::new());
         }
         let children = self.read(&format!("task/{}/children", self.id()))?;
@@ -142,29 +140,31 @@ impl Side {
             .map_err(|error| self.failed(&format!("it is gone ({error})")))
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), Error> {
-        let told = self.talk.as_mut().map_or(Ok(()), |(input, _)| writeln!(input, "{line}"));
-        told.map_err(|error| self.failed(&error.to_string()))
+    fn send(&mut self, line: &str) -> Result<(), Error> {
+        let sent = self.pipes.as_mut().map_or(Ok(()), |(input, _)| writeln!(input, "{line}"));
+        sent.map_err(|error| self.failed(&error.to_string()))
     }
 
-    fn hear(&mut self) -> Result<String, Error> {
+    fn receive(&mut self) -> Result<String, Error> {
         let mut line = String::new();
-        let heard = self.talk.as_mut().map_or(Ok(0), |(_, output)| {
-            wait_for(output)?;
+        let received = self.pipes.as_mut().map_or(Ok(0), |(_, output)| {
+            if output.buffer().is_empty() && !is_readable(output.get_ref(), SILENCE)? {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no output"));
+            }
             output.read_line(&mut line)
         });
-        match heard {
+        match received {
             Ok(0) => Err(self.failed("it ended; its error is above")),
             Ok(_) => Ok(line.trim_end().to_owned()),
             Err(error) => Err(self.failed(&error.to_string())),
         }
     }
 
-    fn expect(&mut self, word: &str) -> Result<(), Error> {
-        if self.talk.is_none() {
+    fn await_message(&mut self, word: &str) -> Result<(), Error> {
+        if self.pipes.is_none() {
             return Ok(());
         }
-        match self.hear()? {
+        match self.receive()? {
             line if line == word => Ok(()),
             line => Err(self.failed(&format!("unexpected output {line:?}: expected {word:?}"))),
         }
@@ -175,7 +175,7 @@ impl Side {
     }
 }
 
-impl Drop for Side {
+impl Drop for MeasuredProcess {
     fn drop(&mut self) {
         // It keeps nothing that a gentle end would save. It may have ended by itself, which is as good. What
         // it started ends with its process group.
@@ -185,9 +185,9 @@ impl Drop for Side {
     }
 }
 
-impl Spent {
+impl ProcessorTime {
     /// User and system seconds since `earlier`.
-    pub(crate) fn since(self, earlier: Spent) -> (f64, f64) {
+    pub(crate) fn since(self, earlier: ProcessorTime) -> (f64, f64) {
         let total = self.total.saturating_sub(earlier.total).as_secs_f64();
         let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64;
         let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64;
@@ -199,7 +199,7 @@ impl Spent {
 
 /// Command for this program. Its name is that of the link and not of the target: the file may have been
 /// replaced since the start.
-fn ourselves() -> Command {
+fn own_command() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["assess", "forwarder"]);
     command
@@ -209,17 +209,6 @@ fn started(command: &mut Command) -> Result<Child, Error> {
     // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
     let child = command.process_group(0).stderr(Stdio::inherit()).spawn();
     child.doing(&format!("starting {}", command.get_program().display()))
-}
-
-/// Waits for output.
-fn wait_for(output: &BufReader<ChildStdout>) -> io::Result<()> {
-    let patience = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
-    if output.buffer().is_empty()
-        && poll(&mut [PollFd::new(output.get_ref(), PollFlags::IN)], Some(&patience))? == 0
-    {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "no output"));
-    }
-    Ok(())
 }
 
 /// User and system time of a process, and of its children that ended (proc_pid_stat(5), fields 14 to 17).
@@ -260,10 +249,10 @@ mod tests {
 
     #[test]
     fn the_total_is_divided_as_the_ticks_are() {
-        let before = Spent { total: Duration::from_secs(1), user_ticks: 10, system_ticks: 10 };
-        let after = Spent { total: Duration::from_secs(3), user_ticks: 11, system_ticks: 13 };
+        let before = ProcessorTime { total: Duration::from_secs(1), user_ticks: 10, system_ticks: 10 };
+        let after = ProcessorTime { total: Duration::from_secs(3), user_ticks: 11, system_ticks: 13 };
         assert_eq!(after.since(before), (0.5, 1.5));
-        assert_eq!(Spent { total: Duration::from_secs(3), ..before }.since(before), (0.0, 2.0));
+        assert_eq!(ProcessorTime { total: Duration::from_secs(3), ..before }.since(before), (0.0, 2.0));
     }
 
     #[test]
