@@ -19,7 +19,10 @@ pub struct Endpoint(pub(crate) EndpointKind);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointKind {
     /// Host name or address, empty for every local address.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
 }
 
