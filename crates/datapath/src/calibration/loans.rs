@@ -16,9 +16,9 @@ pub struct LoanThreshold {
     pub device: DeviceKind,
     /// MTU in bytes.
     pub mtu: u32,
-    /// What was sent over.
+    /// Transport of the sends.
     pub transport: Transport,
-    /// How it was measured, in words.
+    /// Method of measurement, in words.
     pub origin: String,
     /// When, in seconds since 1970 (UTC).
     pub unix_s: u64,
