@@ -50,7 +50,7 @@ pub enum PlayError {
     #[error("a later request replaced this one")]
     Superseded,
     /// The playback or its engine is over.
-    #[error("the playback is over")]
+    #[error("the playback has ended")]
     Over,
 }
 

@@ -24,7 +24,7 @@ pub enum StreamError {
     #[error(transparent)]
     Share(#[from] ShareError),
     /// There are fewer outputs than the threshold of shares.
-    #[error("{outputs} outputs are fewer than the threshold of {threshold} shares")]
+    #[error("too few outputs for shares: {outputs}, and the threshold is {threshold}")]
     TooFewOutputs {
         /// Number of outputs.
         outputs: usize,
@@ -32,7 +32,7 @@ pub enum StreamError {
         threshold: u8,
     },
     /// There are more outputs than a record can have shares.
-    #[error("{outputs} outputs are more than the {most} shares that a record can have")]
+    #[error("too many outputs for shares: {outputs}, and a record has at most {most}")]
     TooManyOutputs {
         /// Number of outputs.
         outputs: usize,

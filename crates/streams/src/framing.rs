@@ -34,7 +34,7 @@ pub type Measure = dyn FnMut(&[u8], bool) -> Result<Option<usize>, FramingError>
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
     /// A record is longer than its limit.
-    #[error("a record of {bytes} bytes or more, where at most {limit} are allowed")]
+    #[error("record of {bytes} bytes or more: at most {limit} are allowed")]
     TooLong {
         /// Its length, or the part of it that is known.
         bytes: usize,
@@ -42,10 +42,7 @@ pub enum FramingError {
         limit: usize,
     },
     /// The input is not divided, and whole records are needed.
-    #[error(
-        "without framing the input is one record, and longer than the {limit} bytes that are taken whole: divide it, into packets \
-         or lines for instance"
-    )]
+    #[error("input without framing is longer than {limit} bytes: set framing, for example ts or lines")]
     Undivided {
         /// Bytes of the longest record.
         limit: usize,

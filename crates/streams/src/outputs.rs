@@ -269,7 +269,7 @@ impl Outputs {
                 place += 1;
                 continue;
             }
-            let error = output.object.error("sending", Errno::TIMEDOUT);
+            let error = output.object.error("no data accepted for too long", Errno::TIMEDOUT);
             if self.last_gone.is_some() {
                 self.lose(place, &error, shared); // the stream ends with what became of the others
             } else {

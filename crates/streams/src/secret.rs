@@ -22,10 +22,10 @@ pub const MOST_SHARES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// The bytes are not a share.
-    #[error("this is no share of a record: {0}")]
+    #[error("invalid share: {0}")]
     NoShare(&'static str),
     /// Shares of one record do not belong together.
-    #[error("shares of record {0} do not belong together")]
+    #[error("inconsistent shares of record {0}")]
     Mixed(u64),
 }
 

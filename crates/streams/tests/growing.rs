@@ -146,7 +146,7 @@ fn readers_hear_that_the_rest_will_not_come() {
         let error = end.result.unwrap_err().to_string();
         assert_eq!(
             (end.status.bytes_out, &error[..]),
-            (sent, "answer: waiting for the writer: Operation canceled (os error 125)")
+            (sent, "answer: the writer ended too early: Operation canceled (os error 125)")
         );
     }
 }

@@ -128,5 +128,5 @@ fn a_client_that_takes_nothing_ends_the_stream_after_the_output_timeout() {
     let timeout = Duration::from_millis(50);
     let end = send(&server, vec![ObjectPart::Extent { file, range: 0..50_000_000 }], timeout, |_| ());
     let error = end.result.unwrap_err().to_string();
-    assert_eq!(error, "client: sending: Connection timed out (os error 110)");
+    assert_eq!(error, "client: no data accepted for too long: Connection timed out (os error 110)");
 }

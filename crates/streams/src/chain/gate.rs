@@ -46,7 +46,7 @@ impl Gate {
         longest: usize,
         limit: usize,
     ) -> Result<Option<Run>, HandlerError> {
-        let error = format!("a record of {longest} bytes or more, where it takes {limit} at most");
+        let error = format!("record of {longest} bytes or more: at most {limit} are allowed");
         let error = HandlerError::Refused(error);
         let (last, piece) = run.piece(run.records() - 1);
         let fits = piece.begins && piece.ends && last.len() <= limit;

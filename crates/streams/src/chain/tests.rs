@@ -178,7 +178,7 @@ fn a_longer_record_than_a_handler_takes_is_an_error_that_names_it() {
     let mut chain = chain([Handler::Select(Box::new(Halve(Reach::Records { limit: 4 })))]);
     let error =
         chain.apply(Run::single(Bytes::from_static(b"12345"), true, true), &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "handler halve: a record of 5 bytes or more, where it takes 4 at most");
+    assert_eq!(error.to_string(), "handler halve: record of 5 bytes or more: at most 4 are allowed");
 }
 
 #[test]

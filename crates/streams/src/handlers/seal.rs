@@ -115,8 +115,7 @@ impl Rewrite for Seal {
     }
 }
 
-const NOT_OURS: &str =
-    "a record was changed on its way, or sealed with another key, or is none that was sealed";
+const NOT_OURS: &str = "decryption failed: wrong key, changed record, or not an encrypted record";
 
 impl Open {
     /// Sealed records of at most `limit` bytes; a longer one is refused.

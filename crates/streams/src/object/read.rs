@@ -164,7 +164,7 @@ impl StoredFile {
         let mut end = self.end;
         if let Some(progress) = self.follows.as_ref().filter(|_| self.offset < self.end) {
             if progress.has_failed() {
-                return Err(Unread::Failed("waiting for the writer", Errno::CANCELED));
+                return Err(Unread::Failed("the writer ended too early", Errno::CANCELED));
             }
             end = end.min(progress.bytes());
             if end <= self.offset {

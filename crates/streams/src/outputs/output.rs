@@ -282,7 +282,7 @@ impl Output {
     pub(crate) fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.undelivered()?;
         if self.stall_detector.sample(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {
-            return Err(self.object.error("shutdown", rustix::io::Errno::TIMEDOUT));
+            return Err(self.object.error("no acknowledgement for too long", rustix::io::Errno::TIMEDOUT));
         }
         Ok(unacknowledged == 0)
     }

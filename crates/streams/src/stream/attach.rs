@@ -14,7 +14,7 @@ use super::build::longest_whole;
 
 /// The stream has come to its end, or failed, and takes no more inputs. The object is given back.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
+#[error("{}: the stream has ended and takes no more inputs", .0.name())]
 pub struct TooLate(pub Box<Object>);
 
 impl Stream {

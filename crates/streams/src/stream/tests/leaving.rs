@@ -140,7 +140,10 @@ fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
     let status = stream.status();
     assert_eq!(status.gone_outputs.failed, 2);
     let left = status.ended_outputs.iter().find(|output| output.port == Port(0)).unwrap();
-    assert_eq!(left.why_gone.as_deref(), Some("leaves: sending: Connection timed out (os error 110)"));
+    assert_eq!(
+        left.why_gone.as_deref(),
+        Some("leaves: no data accepted for too long: Connection timed out (os error 110)")
+    );
     assert_eq!((left.bytes, left.dropped.bytes), (taken, 200_000 - taken));
     assert_eq!(object.recv().unwrap().name(), "leaves");
 }

@@ -161,6 +161,6 @@ fn more_outputs_than_there_can_be_shares_are_an_error() {
         .input(memory(b"abc"), Framing::Whole);
     let mut stream = objects.into_iter().fold(builder, StreamBuilder::output).build();
     let error = stream.run().unwrap_err();
-    assert_eq!(error.to_string(), "256 outputs are more than the 255 shares that a record can have");
+    assert_eq!(error.to_string(), "too many outputs for shares: 256, and a record has at most 255");
     assert_eq!(stream.status().bytes_in, 0);
 }

@@ -243,7 +243,7 @@ fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_en
     assert!(matches!(stream.act(u64::MAX, 1).0, Acted::Wait));
     assert!(stream.detach_output(Port(0), drop));
     let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
-    assert_eq!(error, "stuck: sending: Connection timed out (os error 110)");
+    assert_eq!(error, "stuck: no data accepted for too long: Connection timed out (os error 110)");
 }
 
 /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
