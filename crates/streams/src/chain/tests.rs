@@ -289,3 +289,18 @@ fn longer_records_than_a_handler_takes_are_refused_and_the_others_pass() {
         assert_eq!(chain.reports(), [("no x", "refused", 5)]);
     }
 }
+
+/// Promise: Every byte read is delivered, pending, returned, filtered or counted as dropped.
+#[test]
+fn bytes_gathered_of_a_refused_record_are_counted_as_dropped() {
+    for handler in refusing(Reach::Records { limit: 10 }) {
+        let (mut chain, mut output) = (chain([handler]), Vec::new());
+        let run = |bytes: &'static [u8], begins, ends| Run::single(Bytes::from_static(bytes), begins, ends);
+        chain.handle(run(b"ab", true, false), &mut output).unwrap();
+        assert_eq!((chain.gathered(), chain.dropped_bytes), (2, 0));
+        chain.handle(run(b"x", false, true), &mut output).unwrap_err();
+        assert_eq!((chain.gathered(), chain.dropped_bytes, output.len()), (0, 3, 0));
+        chain.handle(run(b"cd", true, true), &mut output).unwrap();
+        assert_eq!((chain.dropped_bytes, output.len()), (5, 0));
+    }
+}

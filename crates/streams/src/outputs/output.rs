@@ -1,5 +1,7 @@
 //! One output: its handlers, its outbox and its object.
 
+use std::mem;
+
 use wirepath_datapath::Pipe;
 use wirepath_engine::StallDetector;
 
@@ -183,16 +185,10 @@ impl Output {
         if self.chain.is_empty() {
             return self.outbox.offer(run);
         }
-        if self.chain.has_failed {
-            self.outbox.note_lost(run.bytes.len());
-            return Offered::Done;
-        }
-        let bytes = run.bytes.len() + self.chain.gathered();
-        if let Err(error) = self.chain.apply(run, made) {
-            let made: usize = made.iter().map(|run| run.bytes.len()).sum();
-            self.outbox.note_lost(bytes.saturating_sub(made + self.chain.gathered()));
+        if let Err(error) = self.chain.handle(run, made) {
             shared.fail(error.into());
         }
+        self.outbox.note_lost(mem::take(&mut self.chain.dropped_bytes) as usize);
         let mut offered = Offered::Done;
         for run in made.drain(..) {
             if self.outbox.offer(run) == Offered::Disconnect {
