@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the program is made of, below the workspace.
+/// Sources of the program, below the workspace.
 const SOURCES: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 
 fn main() {
@@ -33,7 +33,7 @@ fn commit(root: &Path) -> Option<String> {
     Some(if changed.is_empty() { commit } else { format!("{commit}-dirty") })
 }
 
-/// What git answers; nothing if it fails or is not there.
+/// Answer of git; None if it fails or is not there.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
     let answer = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;

@@ -52,8 +52,9 @@ fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
     let mut client = UnixStream::connect(socket)?;
     client.write_all(b"some bytes")?;
     let target = folder.path().join("target");
-    Deadline::seconds(10.0)
-        .wait_for("what was sent", || Ok((std::fs::read(&target)? == b"some bytes").then_some(())))?;
+    Deadline::seconds(10.0).wait_for("what was sent", || {
+        Ok(std::fs::read(&target).is_ok_and(|sent| sent == b"some bytes").then_some(()))
+    })?;
     waiting.signal(Signal::HUP)?;
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(129), "{status}: {}", waiting.log());

@@ -132,7 +132,7 @@ impl StreamGroup {
     /// Starts an engine with `threads` threads. Nothing is opened before [`StreamGroup::start`].
     ///
     /// # Errors
-    /// What prevents the engine from starting.
+    /// Errors of starting the engine.
     pub fn new(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
         raise_descriptor_limit();
         let sharing = configuration.sharing.clone();
