@@ -4,7 +4,7 @@
 //! Figures are processor time of the thread, as with data paths: other load on a busy machine does not count.
 //!
 //! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all
-//! runs of one. Each point is repeated until a run of it takes [`RUN`], found once before the first run.
+//! runs of one. Each point is repeated until a run of it takes `RUN`, found once before the first run.
 
 mod arena;
 mod cold;

@@ -3,7 +3,7 @@
 //! A sample belongs to the function of its instruction, not to callers: so the shares of all functions add up
 //! to one, and `copying` is what the copying instructions take. Samples are taken by a timer (`cpu-clock`),
 //! because a virtual machine has no other counter. While interrupts are off, the timer is deferred, so time
-//! there is charged to the first instruction after; [`kernel_exit`] corrects one case of that.
+//! there is charged to the first instruction after; `kernel_exit` corrects one case of that.
 
 mod classes;
 mod experiment;

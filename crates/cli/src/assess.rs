@@ -23,7 +23,7 @@ use measuring::Measuring;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Without an experiment, all of them but `count` and `relay` are made. Options of an experiment stand behind its name.
+Without an experiment, all of them but `count` and `relay` are run. Options of an experiment go after its name.
 
 Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
 something wrong, if an experiment measured nothing, or if it ended early; 2 for invalid arguments; 130, 143 and 129 if \

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// The work ended, but something was cut or lost.
 pub(crate) const INCOMPLETE: u8 = 3;
 
-/// Nobody reads our output any more: as of programs that SIGPIPE ends.
+/// Output closed by its reader: the code of programs that SIGPIPE ends.
 pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
 
 /// Exit codes, for the help.

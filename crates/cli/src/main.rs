@@ -1,5 +1,10 @@
 //! `wirepath`: serves stored media and relays streams with zero-copy data paths.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "doc comments of options are help texts, where brackets mark what may be left out"
+)]
+
 mod advice;
 mod assess;
 mod exit;

@@ -41,8 +41,8 @@ The server finds the images that were made with the same --cache and the same --
 before are left as they are; files that changed are packed again. In folders, files that are not transport streams and \
 symlinks that leave the folder are skipped, with a message on standard error.
 
-Exit code: 0 if all was packed, 1 if some file was not (the others are). SIGINT and SIGTERM stop it and leave no \
-unfinished image.")]
+Exit code: 0 if all was packed, 1 if some file was not (the others are). SIGINT, SIGTERM and SIGHUP stop it and \
+leave no unfinished image.")]
 pub(crate) struct Pack {
     /// Files to pack, and folders to search for transport streams
     #[arg(value_name = "FILE", required = true)]
@@ -233,7 +233,8 @@ fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, Pack
 
 /// Skips files that are not transport streams.
 fn check_head(asset: &File) -> Result<(), PackResult> {
-    let mut head = vec![0; DETECTION_BYTES as usize];
+    // More than is searched: what follows a first packet proves that it is one.
+    let mut head = vec![0; 2 * DETECTION_BYTES as usize];
     let length = asset.read_at(&mut head, 0);
     let length = length.map_err(|error| failed(format!("byte 0: cannot read: {error}")))?;
     ts::check_head(&head[..length], length < head.len())

@@ -151,15 +151,20 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
             }
             DeValue::String(path) if ["cache", "calibration"].contains(&key) => folder.join(&**path).into(),
             DeValue::String(text) => OsString::from(&**text),
-            DeValue::Integer(number) => OsString::from(number.as_str()),
-            _ => bail!("line {line}: {key}: expected a string or a number"),
+            _ if key == "paths" => bail!("line {line}: paths: expected a list of strings"),
+            DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+                .with_context(|| format!("line {line}: {key}: number too large"))?
+                .to_string()
+                .into(),
+            _ => bail!("line {line}: {key}: expected a string or a whole number"),
         };
         let mut argument = OsString::from(format!("--{key}="));
         argument.push(value);
         command.clone().try_get_matches_from([&argument]).map_err(|error| {
             let message = error.to_string();
-            let first = message.lines().next().unwrap_or_default();
-            anyhow!("line {line}: {}", first.trim_start_matches("error: "))
+            let words: Vec<&str> =
+                message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            anyhow!("line {line}: {}", words.join(" ").trim_start_matches("error: "))
         })?;
         arguments.push(argument);
     }
@@ -230,6 +235,8 @@ mod tests {
         assert_eq!(options.images.burst, Some(Duration::from_millis(30)));
         assert_eq!(options.path, Some(PathChoice::Named(wirepath_server::DataPath::Sendmmsg)));
         assert_eq!(options.images.cache_size, Some(bytesize::ByteSize::gb(5)));
+        let options = from_text("threads = 0x10", &[]).unwrap();
+        assert_eq!(options.threads, NonZeroUsize::new(16));
     }
 
     #[test]
@@ -258,6 +265,9 @@ mod tests {
             ("burst = \"2s\"", ["line 1", "expected a time from 1ms to 500ms"]),
             ("\npaths = \"../media\"", ["line 2", "expected a list: write paths = [\"../media\"]"]),
             ("rtsp = \"8554\"", ["line 1", "expected ADDRESS:PORT"]),
+            ("access-log = \"xml\"", ["line 1", "text, json"]),
+            ("paths = 3", ["line 1", "expected a list of strings"]),
+            ("burst = 0.5", ["line 1", "expected a string or a whole number"]),
         ] {
             let error = format!("{:#}", from_text(text, &[]).unwrap_err());
             assert!(words.iter().all(|word| error.contains(word)), "{error}");

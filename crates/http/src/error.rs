@@ -25,8 +25,8 @@ pub enum HeadError {
     /// A version other than 1.0 and 1.1.
     #[error("unsupported version: expected HTTP/1.1 or HTTP/1.0")]
     Version,
-    /// The request line alone is longer than a head may be.
-    #[error("request line too long: more than {0} bytes")]
+    /// The first line alone is longer than a head may be.
+    #[error("first line too long: more than {0} bytes")]
     LineTooLong(usize),
     /// The head is too long.
     #[error("head too long: more than {0} bytes")]

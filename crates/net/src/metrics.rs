@@ -31,10 +31,13 @@ const BUILD: &[Metric<()>] = &[Metric::new("info", "Version of the program.", |(
 /// Labels of one row of a set: names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
+/// Reads a set as JSON.
+type Section = Box<dyn Fn() -> Json + Send + Sync>;
+
 /// All sets of metrics.
 #[derive(Default)]
 pub struct Metrics {
-    sections: Vec<(&'static str, Box<dyn Fn() -> Json + Send + Sync>)>,
+    sections: Vec<(&'static str, Section)>,
     registry: Registry,
 }
 

@@ -191,7 +191,7 @@ impl ProxyView {
         ProxyStatus {
             listening: shared.listening.clone(),
             seconds: shared.begun.elapsed().as_secs(),
-            counts: shared.counters.snapshot(),
+            counts: shared.counters.read(),
             backends: shared.backends.iter().map(|backend| backend.status()).collect(),
         }
     }

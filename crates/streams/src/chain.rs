@@ -102,14 +102,14 @@ impl Chain {
     /// As [`Chain::apply`], and counts what is dropped because a handler failed, now or before: also what was
     /// gathered for it.
     pub(crate) fn handle(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
-        let bytes = self.gathered() + run.bytes.len();
         if self.has_failed {
             self.dropped_bytes += run.bytes.len() as u64;
             return Ok(());
         }
+        let (first, bytes) = (out.len(), self.gathered() + run.bytes.len());
         let applied = self.apply(run, out);
         if applied.is_err() {
-            let made: usize = out.iter().map(|run| run.bytes.len()).sum();
+            let made: usize = out[first..].iter().map(|run| run.bytes.len()).sum();
             self.dropped_bytes += bytes.saturating_sub(made + self.gathered()) as u64;
         }
         applied

@@ -47,7 +47,7 @@ pub(crate) struct Intake {
     /// The error of the last input that failed and was survived.
     last_failure: Option<String>,
     /// An input came to its end, or was detached.
-    has_input_ended: bool,
+    pub(crate) has_input_ended: bool,
     /// The last run is of a stream of bytes without framing.
     pub(crate) last_is_unframed: bool,
     pub(crate) counts: Counts,

@@ -1,7 +1,5 @@
 //! Files that a stream reads are closed on a thread of the pool.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
-
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

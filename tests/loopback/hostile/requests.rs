@@ -44,6 +44,7 @@ pub(super) fn http() -> Vec<Vec<u8>> {
         ("GET", "/clip.ts", "Range: bytes=5-9,100-,-7\r\nIf-Range: \"tag\"\r\n"),
         ("GET", "/clip.ts", "Range: bytes=99999999999-\r\n"),
         ("GET", "/%2e%2e/%2e%2e/etc/passwd", ""),
+        ("GET", "/missing.ts", ""),
         ("GET", "/api/status", ""),
         ("POST", "/clip.ts", "Content-Length: 5\r\n\r\nhello"),
         ("GET", "/metrics", "Connection: keep-alive\r\n"),

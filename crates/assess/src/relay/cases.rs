@@ -2,8 +2,6 @@
 
 use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase};
 
-/// One measurement.
-
 /// Clients, servers and inputs at once, as in the paper.
 pub(crate) const LINKS: u32 = 16;
 

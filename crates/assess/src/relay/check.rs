@@ -125,7 +125,7 @@ mod tests {
     fn right(part: Part, pattern: &Pattern, links: usize) -> (RelayCase, Volume, Vec<Vec<u8>>) {
         let case = cases(part).into_iter().find(|case| case.links as usize == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
-        let bytes_each = case.block.unwrap_or(100) as u64 * 8;
+        let bytes_each = case.block.unwrap_or(100) * 8;
         let volume = Volume { connections: sources, busy: sources, first: 0, bytes_each, ends: true };
         let sent: Vec<Vec<u8>> =
             (0..sources).map(|source| pattern.bytes(start_of(source), bytes_each as usize)).collect();

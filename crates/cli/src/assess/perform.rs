@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::terminal;
 
-/// Exit code where arguments make no sense, as clap's.
+/// Exit code for invalid arguments, as clap's.
 const INVALID_ARGUMENTS: u8 = 2;
 
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.

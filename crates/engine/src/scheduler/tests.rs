@@ -119,7 +119,7 @@ fn a_stream_that_was_removed_is_not_told_to_act_and_its_number_can_be_used_again
     assert_eq!(act(&mut scheduler, false, 0), Next::Act { task: 0, allowance: 10 });
 }
 
-/// Promise: A running task gets other output options and another rate.
+/// Promise: A running task gets another rate.
 #[test]
 fn a_rate_is_changed_while_its_stream_waits_or_not() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 1000);

@@ -41,7 +41,7 @@ fn a_report_says_what_was_sent_and_by_whom() {
 }
 
 #[test]
-fn a_farewell_ends_with_a_bye() {
+fn the_last_report_has_a_bye_behind_it() {
     let bytes = state().bye("wirepath@host");
     let last = Compound::parse(&bytes).expect("valid").last();
     let Some(Ok(Packet::Bye(bye))) = last else { panic!("{last:?}") };

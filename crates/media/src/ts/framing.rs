@@ -67,8 +67,8 @@ pub(super) enum Found {
 /// If no packets are found.
 pub fn check_head(head: &[u8], is_whole: bool) -> Result<(), NotTransportStream> {
     match detect(head, is_whole) {
-        Found::At { .. } => Ok(()),
-        Found::NotBefore { .. } => Err(NotTransportStream { searched: head.len() as u64 }),
+        Found::At { position, .. } if (position as u64) < DETECTION_BYTES => Ok(()),
+        _ => Err(NotTransportStream { searched: DETECTION_BYTES.min(head.len() as u64) }),
     }
 }
 
@@ -190,6 +190,11 @@ mod tests {
         assert!(check_head(&[vec![1; 100], packets(188)].concat(), true).is_ok(), "the first packet is cut");
         assert!(check_head(&packets(188)[..188], true).is_ok(), "one packet");
         assert!(check_head(b"", true).is_err() && check_head(b"G", true).is_err(), "too short for a packet");
+        // What follows the bytes that are searched proves a first packet at their end.
+        let junk = |length: u64| vec![1; length as usize];
+        let long = packets(188).repeat(20);
+        assert!(check_head(&[junk(DETECTION_BYTES - 300), long.clone()].concat(), false).is_ok());
+        assert!(check_head(&[junk(DETECTION_BYTES), long].concat(), false).is_err());
         assert!(check_head(&b"const text = 'Good Golly'; ".repeat(100), false).is_err());
     }
 }

@@ -37,8 +37,8 @@ counters! {
     requests_malformed: Counter,
     /// HTTP responses begun, by class of status.
     responses: Family<Class>,
-    /// HTTP response bodies being sent.
-    bodies: Gauge,
+    /// HTTP responses being sent.
+    responses_sending: Gauge,
     /// Bytes of HTTP response bodies sent.
     body_bytes: Counter,
     /// HTTP response bodies that ended early because the connection or the file failed.

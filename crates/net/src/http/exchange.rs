@@ -144,7 +144,7 @@ impl<S: Site> Exchanges<S> {
         counters.responses.increment(status.into());
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
-        counters.bodies.increment();
+        let sending = Sending::begin(counters);
         let sent = match file {
             // Only the parts hold the file from here on; their owner discards them.
             Some(file) if of_file => {
@@ -159,7 +159,7 @@ impl<S: Site> Exchanges<S> {
                 self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }
         };
-        counters.bodies.decrement();
+        drop(sending);
         match &sent {
             Ok(()) => counters.body_bytes.add(length),
             Err(error) => {
@@ -170,6 +170,22 @@ impl<S: Site> Exchanges<S> {
             }
         }
         sent
+    }
+}
+
+/// A response being sent: counted until it is dropped, also with the task that sends it.
+struct Sending<'a>(&'a Counters);
+
+impl<'a> Sending<'a> {
+    fn begin(counters: &'a Counters) -> Self {
+        counters.responses_sending.increment();
+        Self(counters)
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.responses_sending.decrement();
     }
 }
 

@@ -1,5 +1,5 @@
 //! Fetches: one for all requests for a resource that come meanwhile. Once the origin has begun to answer, a
-//! fetch goes on whoever leaves.
+//! fetch continues even if all its clients leave.
 //!
 //! A stream moves the origin's response to a file, and all requests follow the file while it grows. A response
 //! that cannot be stored goes to the first request, unless that is for a part; the others are passed to the

@@ -20,8 +20,8 @@ const FORBID_STALE: &[&str] = &["must-revalidate", "no-cache", "proxy-revalidate
 /// Directives of responses that are for all, though the request had a cookie.
 const FOR_ALL: &[&str] = &["max-age", "public", "s-maxage"];
 
-/// Policy of a response. The library ignores neither the case of directives (RFC 9111 section 5.2), nor takes
-/// the age from the date (section 4.2.3).
+/// Policy of a response. The library compares directives with their case (but RFC 9111 section 5.2) and does
+/// not take the age from the date (section 4.2.3), so both are prepared here.
 pub(super) fn policy(
     request: &HeaderMap,
     status: StatusCode,

@@ -39,7 +39,6 @@ pub(super) struct Shared {
 /// Relays a client's connection until its end, and counts it.
 pub(super) async fn run(client: PeerSocket, shared: &Shared) {
     shared.counters.accepted.increment();
-    shared.counters.connections.increment();
     let mut cut = shared.cut.clone();
     let outcome = tokio::select! {
         outcome = relay(client, shared) => outcome.unwrap_or_else(|outcome| outcome),
@@ -47,7 +46,6 @@ pub(super) async fn run(client: PeerSocket, shared: &Shared) {
         _ = cut.wait_for(|&cut| cut) => Outcome::Cut,
     };
     shared.counters.ended.increment(outcome);
-    shared.counters.connections.decrement();
 }
 
 async fn relay(mut client: PeerSocket, shared: &Shared) -> Result<Outcome, Outcome> {

@@ -34,14 +34,24 @@ counters! {
     /// Counters of a proxy at one time. Each accepted connection is open or has one outcome.
     pub struct ProxyCounts;
 
-    /// Client connections that are open or wait for a backend.
-    connections: Gauge,
-    /// Client connections accepted.
-    accepted: Counter,
+    // In the order in which they are read: so a snapshot never has more outcomes than connections accepted.
     /// Client connections ended, by outcome.
     ended: Family<Outcome>,
+    /// Client connections accepted.
+    accepted: Counter,
+    /// Client connections that are open or wait for a backend.
+    connections: Gauge,
     /// 1 while the proxy drains.
     draining: Gauge,
+}
+
+impl ProxyCounters {
+    /// Reads all counters; connections that have not ended are open.
+    pub(super) fn read(&self) -> ProxyCounts {
+        let mut counts = self.snapshot();
+        counts.connections = counts.accepted.saturating_sub(counts.ended.total());
+        counts
+    }
 }
 
 counters! {
@@ -153,4 +163,22 @@ pub(super) fn register(view: &ProxyView, metrics: &mut Metrics, status: &mut Sta
     metrics.register_rows("backend", BackendCounts::METRICS, rows);
     let proxy = view.clone();
     status.add("relay", move || proxy.status().json());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connection_is_open_or_has_one_outcome() {
+        let counters = ProxyCounters::default();
+        (0..10).for_each(|_| counters.accepted.increment());
+        let outcomes =
+            [Outcome::Finished, Outcome::Aborted, Outcome::Aborted, Outcome::Refused, Outcome::Cut];
+        outcomes.into_iter().for_each(|outcome| counters.ended.increment(outcome));
+        let counts = counters.read();
+        assert_eq!((counts.accepted, counts.connections, counts.ended.total()), (10, 5, 5));
+        let ended: Vec<_> = counts.ended.named().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(ended, [("finished", 1), ("aborted", 2), ("refused", 1), ("cut", 1)]);
+    }
 }

@@ -82,7 +82,7 @@ enum Copy {
         mapped_file: Arc<MappedFile>,
         region: Arc<Region>,
     },
-    /// It failed, and is not tried again.
+    /// Copying failed; it is not tried again.
     Failed,
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use wirepath_media::image::{self, Header, Table};
 
-/// An image, or a part of one, cannot be read. Where [`ReadImageError::is_damage`], the file is at fault:
+/// An image, or a part of one, cannot be read. Where `is_damage`, the file is at fault:
 /// packing its asset again makes a good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadImageError {

@@ -16,7 +16,7 @@ pub(super) struct Registry {
     sessions: Mutex<HashMap<u64, Arc<SessionInfo>>>,
 }
 
-/// SessionSlot of one session; given back when it is dropped.
+/// Reservation of one session within the limits; released when it is dropped.
 pub(super) struct SessionSlot {
     registry: Arc<Registry>,
     pub(super) key: u64,

@@ -42,7 +42,7 @@ pub(super) struct PlayRange {
 pub(super) enum PlayStep {
     /// This range is to be started.
     Start(PlayRange),
-    /// It waits for the end of the active one.
+    /// The range waits for the end of the active one.
     Queued(PlayRange),
     /// Playing goes on as before.
     Unchanged,

@@ -71,8 +71,8 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it, also for the rest of a record that one of its handlers takes whole, or that it
-    /// failed to take.
+    /// Bytes in its outbox and pipe, gathered for its handlers, being written, or not written because writing
+    /// failed.
     pub waiting_bytes: u64,
     /// Dropped because it was full.
     pub dropped: Dropped,

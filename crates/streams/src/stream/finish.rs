@@ -6,7 +6,8 @@ use wirepath_engine::STALL_SAMPLES;
 use super::{Acted, Stream};
 use crate::error::StreamError;
 
-/// Most time between two samples of an output that may have stalled, in microseconds.
+/// Most time between two samples of an output that may have stalled, in microseconds: a stall is noticed at
+/// most that much late.
 const LONGEST_SAMPLE_US: u64 = 5_000_000;
 
 impl Stream {

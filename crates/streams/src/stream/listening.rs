@@ -184,6 +184,7 @@ impl Stream {
         let Expected { object, role, .. } = self.listening.expected.remove(place);
         match role {
             Role::Input(_) => {
+                self.intake.has_input_ended = true;
                 self.shared.unwatch(&object);
                 self.shared.tell(StreamEvent::InputGone { port, name: object.name.clone() });
                 self.shared.hand_over(object, Some(on_detached));

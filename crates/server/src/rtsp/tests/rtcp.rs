@@ -1,4 +1,4 @@
-//! Reports, farewells and what receivers say.
+//! Reports, BYEs and what receivers say.
 
 use super::client::{Client, SetUp};
 use super::fake::{Asked, SSRC};
@@ -67,7 +67,7 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     while last_packet(&set_up.rtcp).await != BYE {}
     assert_eq!(open.counter("rtcp_byes"), 1);
 
-    // Playing again takes the farewell back; TEARDOWN says it anew.
+    // Playing again takes the BYE back; TEARDOWN says it anew.
     assert_eq!(client.in_session("PLAY", &set_up, &["Range: npt=0-"]).await.status, 200);
     assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
     assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);
@@ -98,7 +98,7 @@ async fn nothing_follows_a_bye() {
 }
 
 #[tokio::test]
-async fn who_never_played_says_no_farewell() {
+async fn who_never_played_says_no_bye() {
     let open = Open::new().await;
     let mut client = open.client().await;
     let set_up = client.set_up("clip.ts").await;

@@ -213,7 +213,7 @@ fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
     }
     let TooLate(object) = stream.attach_input(memory(b"late"), Framing::Whole).unwrap_err();
     assert_eq!((object.name(), stream.status().inputs.len()), ("memory", 0));
-    assert!(TooLate(Box::new(memory(b""))).to_string().starts_with("memory: the stream has come to its end"));
+    assert!(TooLate(Box::new(memory(b""))).to_string().starts_with("memory: the stream has ended"));
     let reading = thread::spawn(move || {
         let mut bytes = Vec::new();
         far.read_to_end(&mut bytes).unwrap();
