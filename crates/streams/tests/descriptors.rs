@@ -24,7 +24,7 @@ fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
     let (output, collected) = Object::collect("out", 100);
     let stream = StreamBuilder::default()
         .on_event(move |event| drop(tell.send(event)))
-        .input(Object::listening("door", listener.into(), None).unwrap(), Framing::lines(100))
+        .input(Object::listening("listener", listener.into(), None).unwrap(), Framing::lines(100))
         .output(output)
         .build();
     (client, stream, collected, told)
@@ -45,7 +45,7 @@ fn who_has_come_waits_until_there_are_descriptors_again() {
     for [waiting, failed] in said {
         assert!(matches!(waiting, Ok(StreamEvent::Listening { .. })), "{waiting:?}");
         let Ok(StreamEvent::ListeningFailed { error, .. }) = failed else { panic!("{failed:?}") };
-        assert!(error.starts_with("door: accept4: "), "{error}");
+        assert!(error.starts_with("listener: accept4: "), "{error}");
     }
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Ok(()));
     assert_eq!(on_this_thread.join().unwrap(), Ok(()));

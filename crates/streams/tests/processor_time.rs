@@ -1,4 +1,4 @@
-//! Classes that share processor time, through the public door: by the engine's own account, since no clock on
+//! Classes that share processor time, through the public interface: by the engine's own account, since no clock on
 //! a wall knows it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]

@@ -1,4 +1,4 @@
-//! Streams on an engine thread, through the public door.
+//! Streams on an engine thread, through the public interface.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 

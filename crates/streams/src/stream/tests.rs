@@ -13,9 +13,9 @@ mod patterns;
 mod shares;
 mod storage;
 mod turns;
-mod unseen;
 mod urgent;
 mod winding_up;
+mod zero_copy;
 
 use super::*;
 use crate::intake::Order;

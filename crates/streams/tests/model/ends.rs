@@ -1,8 +1,8 @@
 //! The far ends of what a stream reads and writes: whose writers stop and reset, who come late or never,
 //! whose readers dawdle, stop, reset or run full.
 
-mod door;
 mod line;
+mod listener;
 mod range;
 mod sink;
 mod source;
@@ -14,8 +14,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use wirepath_streams::Object;
 
 use crate::dice::{Dice, Tally};
-use door::Door;
 use line::Ends;
+use listener::Listener;
 
 pub(crate) use sink::Sink;
 pub(crate) use source::Source;
@@ -26,8 +26,8 @@ const COMES_LATER: usize = 6;
 /// Two ends of a connection or pipe, to write to and to read from; of some, one end waits for the other.
 pub(crate) fn link(dice: &mut Dice, tally: &mut Tally) -> (Object, Object) {
     if dice.one_in(COMES_LATER) {
-        let (mut door, awaited) = Door::any("link", dice, tally);
-        let comes = stream("link", door.call().expect("somebody listens").into());
+        let (mut listener, awaited) = Listener::any("link", dice, tally);
+        let comes = stream("link", listener.call().expect("somebody listens").into());
         tally.note("object: a link of which one end waits for the other");
         return if dice.one_in(2) { (awaited, comes) } else { (comes, awaited) };
     }

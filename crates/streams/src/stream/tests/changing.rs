@@ -374,10 +374,10 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
         .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
         .output(Object::collect("out", LIMIT).0)
         .build();
-    let door = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = door.local_addr().unwrap();
-    let door = Object::listening("door", door.into(), None).unwrap();
-    let port = stream.attach_output(door, OutputOptions::default());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener = Object::listening("listener", listener.into(), None).unwrap();
+    let port = stream.attach_output(listener, OutputOptions::default());
     let (handler, saw) = turned(Reach::Pieces);
     assert!(stream.add_output_handler(port, handler));
     assert!(stream.set_output_options(port, WhenFull::DropNewest, 1));

@@ -7,14 +7,14 @@ use std::thread;
 
 fn listens() -> (std::net::SocketAddr, Object) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    (listener.local_addr().unwrap(), Object::listening("door", listener.into(), None).unwrap())
+    (listener.local_addr().unwrap(), Object::listening("listener", listener.into(), None).unwrap())
 }
 
 /// Promise: A listening socket becomes the connection that it accepts, as an input or an output.
 #[test]
 fn who_connects_is_read_from_and_written_to() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("door");
+    let path = folder.path().join("listener");
     let unix = UnixListener::bind(&path).unwrap();
     let inlet = Object::listening("inlet", unix.into(), Some(path.clone())).unwrap();
     let (address, outlet) = listens();
@@ -324,7 +324,7 @@ fn a_stream_whose_client_never_comes_is_stopped_and_taken_back() {
     assert_eq!(collected.bytes(), b"late");
 
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("door");
+    let path = folder.path().join("listener");
     let unix = UnixListener::bind(&path).unwrap();
     let inlet = Object::listening("inlet", unix.into(), Some(path.clone())).unwrap();
     let (builder, told) = events(StreamBuilder::default());
@@ -344,7 +344,7 @@ fn a_client_that_resets_has_come() {
         StreamBuilder::default().input(inlet, Framing::Whole).output(Object::collect("out", LIMIT).0).build();
     reset(TcpStream::connect(address).unwrap());
     let error = stream.run().unwrap_err().to_string();
-    assert!(error.starts_with("door: ") && error.contains("reset"), "{error}");
+    assert!(error.starts_with("listener: ") && error.contains("reset"), "{error}");
 }
 
 /// Promise: A listening socket is detached at once, as it is.
@@ -371,7 +371,7 @@ fn what_does_not_listen_is_refused() {
     let (near, _far) = UnixStream::pair().unwrap();
     let of_datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     for socket in [near.into(), of_datagrams.into()] {
-        let error = Object::listening("door", socket, None).unwrap_err();
+        let error = Object::listening("listener", socket, None).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::INVAL.raw_os_error()));
     }
 }

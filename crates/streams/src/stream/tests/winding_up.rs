@@ -260,9 +260,9 @@ fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
         .input(memory(&[7; 1500]), Framing::Fixed(300))
         .output(Object::datagrams("udp", sender.into(), None, None).unwrap())
         .build();
-    let door = TcpListener::bind("127.0.0.1:0").unwrap();
-    let door = Object::listening("door", door.into(), None).unwrap();
-    let expected = stream.attach_input(door, Framing::Fixed(300)).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = Object::listening("listener", listener.into(), None).unwrap();
+    let expected = stream.attach_input(listener, Framing::Fixed(300)).unwrap();
     assert!(matches!(stream.act(u64::MAX, 1).0, Acted::Wait), "somebody may come");
     assert!(stream.detach_input(expected, drop));
     let Acted::Ended(Ok(())) = stream.act(u64::MAX, 1).0 else { panic!("nothing will wake it") };

@@ -8,8 +8,8 @@ use rustix::fs::{SealFlags, fcntl_add_seals};
 use wirepath_streams::{Object, WhenFull};
 use wirepath_testkit::SmallDisk;
 
-use super::door::Door;
 use super::line::{Came, Ends, Kind, Line};
+use super::listener::Listener;
 use super::range::Mapped;
 use super::{COMES_LATER, memory_file, stream};
 use crate::dice::{Dice, Tally};
@@ -18,7 +18,7 @@ use crate::dice::{Dice, Tally};
 pub(crate) struct Sink {
     far: Far,
     /// Address at which the stream listened.
-    door: Option<Door>,
+    listener: Option<Listener>,
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     /// Records for it may have been dropped at some time.
@@ -49,9 +49,9 @@ impl Sink {
     /// One of any kind that is read at once, with its near end.
     pub(crate) fn any(name: String, dice: &mut Dice, tally: &mut Tally) -> (Sink, Object) {
         if dice.one_in(COMES_LATER) {
-            let (door, object) = Door::any(&name, dice, tally);
+            let (listener, object) = Listener::any(&name, dice, tally);
             tally.note("object: one that waits for a reader");
-            return (Sink { door: Some(door), ..Sink::new(name, Far::Awaited) }, object);
+            return (Sink { listener: Some(listener), ..Sink::new(name, Far::Awaited) }, object);
         }
         let Ends { kind, from, into } = Ends::any(dice, tally);
         let object = stream(&name, from);
@@ -75,7 +75,7 @@ impl Sink {
     fn new(name: String, far: Far) -> Sink {
         Sink {
             far,
-            door: None,
+            listener: None,
             name,
             bytes: Vec::new(),
             drops: false,
@@ -108,12 +108,12 @@ impl Sink {
     /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens,
     /// and is not.
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
-        let Some(door) = &mut self.door else { return true };
+        let Some(listener) = &mut self.listener else { return true };
         if !matches!(self.far, Far::Awaited) {
-            door.call_in_vain(tally);
+            listener.call_in_vain(tally);
             return true;
         }
-        self.far = door.call().map_or(Far::Gone, Far::Line);
+        self.far = listener.call().map_or(Far::Gone, Far::Line);
         tally.note("operation: connect to read");
         matches!(self.far, Far::Line(_))
     }
@@ -132,7 +132,7 @@ impl Sink {
 
     /// Reads all there will ever be: the stream is over, and says that it took so many bytes.
     pub(crate) fn read_to_end(&mut self, taken: u64) {
-        self.door.iter_mut().for_each(Door::check);
+        self.listener.iter_mut().for_each(Listener::check);
         match &self.far {
             Far::File(file) => {
                 self.bytes = vec![0; file.metadata().unwrap().len() as usize];
@@ -166,7 +166,7 @@ impl Sink {
         };
         if matches!(came, Came::Reset) {
             // Who came was not taken in: the stream had ended, or did not wait any more.
-            assert!(self.door.is_some() && self.bytes.is_empty(), "{} was reset", self.name);
+            assert!(self.listener.is_some() && self.bytes.is_empty(), "{} was reset", self.name);
             self.far = Far::Gone;
         }
         came

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wirepath_streams::Object;
 
-use super::door::Door;
 use super::line::{Ends, Kind, Line};
+use super::listener::Listener;
 use super::range::Mapped;
 use super::{COMES_LATER, memory_file, stream};
 use crate::dice::{Dice, Tally};
@@ -14,7 +14,7 @@ use crate::dice::{Dice, Tally};
 pub(crate) struct Source {
     state: State,
     /// Address at which the stream listened.
-    door: Option<Door>,
+    listener: Option<Listener>,
     /// It says of all that it writes to a socket that it is urgent.
     is_hasty: bool,
 }
@@ -35,12 +35,15 @@ impl Source {
             tally.note("fault: a writer for whom all is urgent");
         }
         if dice.one_in(COMES_LATER) {
-            let (door, object) = Door::any("inlet", dice, tally);
+            let (listener, object) = Listener::any("inlet", dice, tally);
             tally.note("object: one that waits for a writer");
-            return (Source { state: State::Awaited, door: Some(door), is_hasty }, object);
+            return (Source { state: State::Awaited, listener: Some(listener), is_hasty }, object);
         }
         let Ends { kind, from, into } = Ends::any(dice, tally);
-        (Source { state: State::Open(Line::new(kind, from)), door: None, is_hasty }, stream("inlet", into))
+        (
+            Source { state: State::Open(Line::new(kind, from)), listener: None, is_hasty },
+            stream("inlet", into),
+        )
     }
 
     /// A file or mapping of these bytes, all of which are there.
@@ -54,7 +57,7 @@ impl Source {
             file.write_all(bytes).unwrap();
             Object::file("stored", Arc::new(file), 0)
         };
-        (Source { state: State::Closed, door: None, is_hasty: false }, object)
+        (Source { state: State::Closed, listener: None, is_hasty: false }, object)
     }
 
     /// Writes as much as it takes, at most `most` bytes; answers how many.
@@ -91,12 +94,12 @@ impl Source {
     /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens,
     /// and is not.
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
-        let Some(door) = &mut self.door else { return true };
+        let Some(listener) = &mut self.listener else { return true };
         if !matches!(self.state, State::Awaited) {
-            door.call_in_vain(tally);
+            listener.call_in_vain(tally);
             return true;
         }
-        self.state = door.call().map_or(State::Closed, State::Open);
+        self.state = listener.call().map_or(State::Closed, State::Open);
         tally.note("operation: connect to write");
         self.is_open()
     }
@@ -114,6 +117,6 @@ impl Source {
 
     /// Checks it when the round is over.
     pub(crate) fn check(&mut self) {
-        self.door.iter_mut().for_each(Door::check);
+        self.listener.iter_mut().for_each(Listener::check);
     }
 }

@@ -17,7 +17,7 @@ use crate::dice::{Dice, Tally};
 const NONSENSE: [u8; 100] = [0xff; 100];
 
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Listener {
     place: Place,
     /// Those who came when somebody had come.
     strangers: Vec<Line>,
@@ -30,9 +30,9 @@ enum Place {
     Unix(TempDir),
 }
 
-impl Door {
+impl Listener {
     /// One of any kind, with the object that waits there.
-    pub(super) fn any(name: &str, dice: &mut Dice, tally: &mut Tally) -> (Door, Object) {
+    pub(super) fn any(name: &str, dice: &mut Dice, tally: &mut Tally) -> (Listener, Object) {
         let (place, object) = if dice.one_in(2) {
             tally.note("object: a TCP socket that listens");
             let listener = TcpListener::bind((own_address(), 0)).unwrap();
@@ -41,11 +41,11 @@ impl Door {
         } else {
             tally.note("object: a Unix socket that listens");
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("door");
+            let path = folder.path().join("listener");
             let listener = UnixListener::bind(&path).unwrap();
             (Place::Unix(folder), Object::listening(name, listener.into(), Some(path)))
         };
-        (Door { place, strangers: Vec::new() }, object.unwrap())
+        (Listener { place, strangers: Vec::new() }, object.unwrap())
     }
 
     /// Connects; None if nobody listens.
@@ -56,9 +56,8 @@ impl Door {
                 hear_of_lost_ones(&line);
                 Line::new(Kind::Tcp, line.into())
             }),
-            Place::Unix(folder) => {
-                UnixStream::connect(folder.path().join("door")).map(|line| Line::new(Kind::Unix, line.into()))
-            }
+            Place::Unix(folder) => UnixStream::connect(folder.path().join("listener"))
+                .map(|line| Line::new(Kind::Unix, line.into())),
         };
         match called {
             Ok(line) => Some(line),
@@ -109,7 +108,7 @@ fn hear_of_lost_ones(line: &TcpStream) {
     sockopt::set_tcp_keepidle(line, Duration::from_secs(1)).unwrap();
 }
 
-/// An address that no other door has, so that nobody comes to one who meant another that had its port before.
+/// An address that no other listener has, so that nobody comes to one who meant another that had its port before.
 fn own_address() -> Ipv4Addr {
     static DOORS: AtomicU32 = AtomicU32::new(0);
     let own = DOORS.fetch_add(1, Ordering::Relaxed) % (1 << 22);

@@ -284,9 +284,9 @@ fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
         .output(Object::stream("failing", failing.into()).unwrap())
         .build();
     // Keeps the stream from ending with its last output.
-    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let door = Object::listening("door", door.into(), None).unwrap();
-    stream.attach_output(door, OutputOptions::default());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = Object::listening("listener", listener.into(), None).unwrap();
+    stream.attach_output(listener, OutputOptions::default());
     let bytes = some_bytes(2 * RECORD);
     let sent = bytes.clone();
     let writer = thread::spawn(move || feed.write_all(&sent));
