@@ -445,7 +445,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
         (&["--in", "-", "--out", "-", "--metrics", "foo"], 2, "expected ADDRESS:PORT"),
         (&["--in", "-", "--out", "-", "--handler", "seal:/dev/null"], 1, "32 random bytes, found 0"),
         (&["--in", "-", "--framing", "ts", "--out", "-"], 1, "begins with 0x47, this one with 0x78"),
-        (&["--in", "-", "--framing", "length32", "--out", "-"], 1, "a record of 2021161084 bytes or more"),
+        (&["--in", "-", "--framing", "length32", "--out", "-"], 1, "record of 2021161084 bytes or more"),
     ] {
         let output = run_quietly(arguments)?;
         let error = String::from_utf8(output.stderr)?;
