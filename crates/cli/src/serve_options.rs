@@ -207,8 +207,14 @@ impl FromStr for PortRange {
             text.trim().parse::<u16>().map_err(|_| format!("invalid port {text:?}: expected up to 65535"))
         };
         let (first, last) = (port(first)?, port(last)?);
-        if first < 1024 || last <= first {
-            return Err(format!("{first}-{last} has no two ports above 1023"));
+        if first < 1024 {
+            return Err(format!("port {first} is reserved: expected ports from 1024"));
+        }
+        if last < first {
+            return Err(format!("the first port, {first}, is greater than the last, {last}"));
+        }
+        if wirepath_server::port_pairs(&(first..=last)) == 0 {
+            return Err(format!("{first}-{last} has no even port before an odd one, as each session needs"));
         }
         Ok(PortRange { first, last })
     }
@@ -254,6 +260,8 @@ mod tests {
             ("threads = 1\nport = 5", ["port", "line 2"]),
             ("path = \"fastest\"", ["fastest", "line 1"]),
             ("\n\nrtp-ports = \"9-5\"", ["9-5", "line 3"]),
+            ("rtp-ports = \"3000-2000\"", ["line 1", "the first port, 3000, is greater than the last, 2000"]),
+            ("rtp-ports = \"29201-29202\"", ["line 1", "no even port before an odd one"]),
             ("threads = 0", ["line 1", "expected a whole number from 1 to 1024"]),
             ("threads = 1025", ["line 1", "expected a whole number from 1 to 1024"]),
             (

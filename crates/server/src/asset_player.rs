@@ -215,7 +215,8 @@ fn find_error(error: FindError) -> OpenError {
     match error {
         FindError::NotFound => OpenError::NotFound,
         FindError::Exhausted => OpenError::Busy(error.to_string()),
-        FindError::Forbidden | FindError::Io(_) => OpenError::Failed(error.to_string()),
+        FindError::Forbidden => OpenError::Forbidden(error.to_string()),
+        FindError::Io(_) => OpenError::Failed(error.to_string()),
     }
 }
 

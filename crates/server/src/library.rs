@@ -82,7 +82,7 @@ pub enum LibraryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FindError {
     /// Missing, or not served: hidden, special, or behind a link that leaves the served folder.
-    #[error("not found")]
+    #[error("no such file")]
     NotFound,
     /// The server has no permission to read it.
     #[error("the server may not read this file: check its permissions")]

@@ -24,12 +24,17 @@ pub enum Framing {
 
 /// Fault of a file at whose head no packet is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not an MPEG transport stream: no run of sync bytes 0x47 at 188, 192 or 204 bytes in the first {searched} bytes"
-)]
+#[error("not an MPEG transport stream: {}", fault(*.searched))]
 pub struct NotTransportStream {
     /// Bytes that were searched, from the first.
     pub searched: u64,
+}
+
+fn fault(searched: u64) -> String {
+    match searched {
+        0 => "the file is empty".to_owned(),
+        _ => format!("no run of sync bytes 0x47 at 188, 192 or 204 bytes in the first {searched} bytes"),
+    }
 }
 
 impl Framing {

@@ -194,6 +194,7 @@ impl RequestHandler {
     pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {
         match error {
             OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
+            OpenError::Forbidden(why) => refuse(StatusCode::Forbidden, why),
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
             OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
             OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),

@@ -62,9 +62,12 @@ pub(crate) trait SessionPlayback: Send + Sync {
 /// A presentation cannot be played.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// The client's fault.
-    #[error("not found")]
+    /// Missing, or not served.
+    #[error("no such file")]
     NotFound,
+    /// The server has no permission to read it; the text is for clients.
+    #[error("{0}")]
+    Forbidden(String),
     /// The asset's fault, in words for clients.
     #[error("{0}")]
     NotPlayable(String),
