@@ -92,28 +92,12 @@ pub fn read(file: &Path) -> Result<Calibrations, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Sink;
-    use crate::result::Cache;
     use crate::subject::PathKind;
     use wirepath_datapath::BlockPath;
     use wirepath_datapath::calibration::{DeviceKind, LoanThreshold};
 
     fn options(scratch: &Path, loans: Option<bool>) -> Options {
-        Options {
-            volume: 1 << 20,
-            runs: 1,
-            quick: true,
-            cache: Cache::Warm,
-            sink: Sink::Loopback,
-            mtu: 1500,
-            cpu: None,
-            file: None,
-            bare: None,
-            scratch: scratch.to_owned(),
-            calibration: scratch.join("calibration.json"),
-            loans,
-            parts: Vec::new(),
-        }
+        Options { volume: 1 << 20, loans, ..crate::test_files::tests::options(scratch) }
     }
 
     fn cases(options: &Options) -> Result<Vec<Case>, Error> {

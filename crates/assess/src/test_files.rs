@@ -164,8 +164,7 @@ impl Media {
         let length = source.file.metadata().doing("asking for a file's length")?.len();
         match self.cache {
             Cache::Warm => {
-                // What was read anew is not mapped any more. What a ring holds is a copy: its medium stays
-                // the same.
+                // Pages that were read anew are not mapped any more. A ring holds a copy, which stays valid.
                 if load_into_cache(&source.file, length)? && !source.hot {
                     source.medium = None;
                 }
@@ -274,4 +273,4 @@ fn evict(file: &File, length: u64) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -69,8 +69,8 @@ impl Trials<'_> {
     /// Moves about so many bytes; `keep` what comes to the sinks or throw it away.
     pub(crate) fn run(&mut self, case: &RelayCase, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
-        // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a
-        // hundred times as often.
+        // The cost of a crowd is that of running streams: a hundred times as many also begin and end a hundred
+        // times as often, which is not part of it.
         if case.part == Part::Crowd && !keep {
             (volume.first, volume.ends) = (FIRST, false);
         }
@@ -99,8 +99,7 @@ impl Trials<'_> {
             (before, start) = (side.spent()?, Instant::now());
         }
         source.iter().for_each(Source::open);
-        // What arrived keeps its connections open: to see ten thousand of them close is no part of moving
-        // bytes.
+        // The sinks keep their connections open: closing ten thousand of them is no part of moving bytes.
         let arrived = sinks.map(Sinks::finish).transpose()?;
         if arrived.is_none() {
             side.wait_done()?;

@@ -3,7 +3,8 @@ use crate::case::RUN;
 use crate::progress::NoProgress;
 use std::os::unix::fs::FileExt;
 
-fn options(scratch: &Path) -> Options {
+/// Options of a quick run with small files below `scratch`.
+pub(crate) fn options(scratch: &Path) -> Options {
     Options {
         volume: 3 << 20,
         runs: 1,

@@ -29,7 +29,7 @@ fn tasks(scheduler: &mut Scheduler, classes: &[usize]) {
 #[test]
 fn a_scheduler_weighs_classes() {
     let classes = || vec![class(0, 1, None), class(1, 3, None)];
-    // What each class got of so many turns of a byte, if both always have more to do.
+    // Bytes that each class got in so many turns of a byte, if both always have more to do.
     let moved = |policy, turns| {
         let mut scheduler = Scheduler::new(policy, classes(), 1);
         let mut moved = [0_u32; 2];

@@ -195,7 +195,7 @@ mod tests {
         assert!(check_head(&[vec![1; 100], packets(188)].concat(), true).is_ok(), "the first packet is cut");
         assert!(check_head(&packets(188)[..188], true).is_ok(), "one packet");
         assert!(check_head(b"", true).is_err() && check_head(b"G", true).is_err(), "too short for a packet");
-        // What follows the bytes that are searched proves a first packet at their end.
+        // Bytes behind those that are searched prove a first packet at their end.
         let junk = |length: u64| vec![1; length as usize];
         let long = packets(188).repeat(20);
         assert!(check_head(&[junk(DETECTION_BYTES - 300), long.clone()].concat(), false).is_ok());
