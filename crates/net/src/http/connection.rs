@@ -36,10 +36,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For a head, from its first byte to its last.
     pub head: Duration,
-    /// To take an answer that is in memory.
+    /// Between two times at which the client takes bytes of a response.
     pub write: Duration,
-    /// Between two bytes that the client takes of a body.
-    pub body: Duration,
 }
 
 impl Default for Timeouts {
@@ -47,8 +45,7 @@ impl Default for Timeouts {
         Timeouts {
             idle: Duration::from_secs(60),
             head: Duration::from_secs(20),
-            write: Duration::from_secs(30),
-            body: Duration::from_secs(60),
+            write: Duration::from_secs(60),
         }
     }
 }
@@ -149,14 +146,21 @@ impl Connection {
         }
     }
 
-    /// Writes bytes.
+    /// Writes bytes. A connection on which bytes are missing is reset when it is closed.
     ///
     /// # Errors
     /// An error of `write`, or `TimedOut`.
-    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let limit = self.timeouts.write;
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "writing the response timed out");
-        timeout(limit, self.stream()?.write_all(bytes)).await.unwrap_or_else(|_| Err(late()))
+        let stream = self.stream()?;
+        while !bytes.is_empty() {
+            let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "writing the response timed out"));
+            match timeout(limit, stream.write(bytes)).await.unwrap_or_else(late) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) => return Err(self.reset_when_closed(true).err().unwrap_or(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing
@@ -174,7 +178,7 @@ impl Connection {
         let body = StreamBuilder::default()
             .input(Object::parts("answer", parts), Framing::Whole)
             .output(Object::stream("client", socket)?)
-            .output_timeout(self.timeouts.body)
+            .output_timeout(self.timeouts.write)
             .build();
         // Sending fails only if this connection's task was ended, which stops the stream.
         let on_end = Box::new(move |end| drop(on_end.send(end)));

@@ -28,8 +28,7 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Connection {
         shared.counters.connections.increment();
-        let timeouts =
-            Timeouts { write: shared.client_limit, body: shared.client_limit, ..Timeouts::default() };
+        let timeouts = Timeouts { write: shared.client_limit, ..Timeouts::default() };
         let client = client::Connection::new(stream, timeouts, drain);
         Connection { client, shared, _permit: permit }
     }

@@ -54,7 +54,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> A
             let name = path.segments().last().unwrap_or_default();
             let context = ResponseContext { now_s: now_s(), boundary: boundary() };
             let response = respond(request, &asset.representation(name), &context);
-            Answer { response, file: Some(Arc::new(asset.file)) }
+            Answer::of_file(response, asset.file)
         }
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
         Ok(Found::Folder) => match library.list(path) {

@@ -41,20 +41,18 @@ fn files_are_closed_elsewhere() {
             assert!(self.0.recv().is_err(), "it is only ever dropped");
         }
     }
-    for method in ["GET", "HEAD"] {
-        let listener = open();
-        listener.file("a.ts", &content(100_000));
-        let path = listener.path().join("a.ts");
-        let (close, gate) = channel();
-        listener.readers.discard(Gate(gate));
-        let mut client = Client::new(&listener);
-        client.ask(method, "/a.ts", "");
-        assert_eq!(client.ask("GET", "/metrics", "").status, 200, "that one is behind us");
-        assert!(is_open(&path), "{method}: it was closed by whoever serves connections");
-        drop(close);
-        while is_open(&path) {
-            std::thread::yield_now();
-        }
+    let listener = open();
+    listener.file("a.ts", &content(100_000));
+    let path = listener.path().join("a.ts");
+    let (close, gate) = channel();
+    listener.readers.discard(Gate(gate));
+    let mut client = Client::new(&listener);
+    client.ask("GET", "/a.ts", "");
+    assert_eq!(client.ask("GET", "/metrics", "").status, 200, "that one is behind us");
+    assert!(is_open(&path), "a thread that serves connections closed it");
+    drop(close);
+    while is_open(&path) {
+        std::thread::yield_now();
     }
 }
 

@@ -90,7 +90,7 @@ fn run(
 ) {
     let engine = Arc::new(Engine::start_with_pool(EngineOptions::default(), readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    let timeouts = Timeouts { body: Duration::from_secs(2), ..options.timeouts };
+    let timeouts = Timeouts { write: Duration::from_secs(2), ..options.timeouts };
     let http = Listener::new(HttpOptions { timeouts, ..options });
     http.register(&mut metrics, &mut status);
     let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
