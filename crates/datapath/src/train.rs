@@ -36,6 +36,8 @@ pub enum Headers {
         timestamp_offset: u32,
         /// True if the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
+        /// True if the file has the headers too, which are passed over; false if it has payload only.
+        stored: bool,
     },
     /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's
     /// headers are generated in front of them.
@@ -46,8 +48,19 @@ impl Headers {
     /// Bytes in front of each payload in the file.
     pub(crate) fn stored_length(self) -> usize {
         match self {
-            Headers::Stored | Headers::Own { .. } => HEADER_LENGTH,
-            Headers::Generated => 0,
+            Headers::Stored | Headers::Own { stored: true, .. } => HEADER_LENGTH,
+            Headers::Generated | Headers::Own { stored: false, .. } => 0,
+        }
+    }
+
+    /// The same numbers for packets of a file with payload only.
+    #[inline]
+    pub(crate) fn of_payload(self) -> Headers {
+        match self {
+            Headers::Stored | Headers::Generated => Headers::Generated,
+            Headers::Own { sequence_offset, timestamp_offset, marker, .. } => {
+                Headers::Own { sequence_offset, timestamp_offset, marker, stored: false }
+            }
         }
     }
 }
@@ -125,7 +138,7 @@ impl Train {
     #[inline]
     pub(crate) fn header_fields(&self, index: u32, headers: Headers) -> Header {
         let mut header = self.run.header(self.first + index);
-        if let Headers::Own { sequence_offset, timestamp_offset, marker } = headers {
+        if let Headers::Own { sequence_offset, timestamp_offset, marker, .. } = headers {
             header.sequence = header.sequence.wrapping_add(sequence_offset);
             header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
             header.marker |= marker && index == 0;
@@ -174,7 +187,7 @@ pub(crate) mod tests {
     #[test]
     fn own_headers_are_the_stored_ones_moved() {
         let train = example(56);
-        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true };
+        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true };
         let (first, second) = (train.header(0, own), train.header(1, own));
         assert_eq!(first[1], 0x80 | 33);
         assert_eq!(second[1], 33);
@@ -205,5 +218,8 @@ pub(crate) mod tests {
         assert_eq!(train.payload(1, Headers::Generated), Extent { offset: 28, length: 14 });
         assert_eq!(train.payload_length(Headers::Generated), 42);
         assert_eq!(train.header(1, Headers::Generated), train.header(1, Headers::Stored));
+        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true };
+        assert_eq!(own.of_payload().stored_length(), 0);
+        assert_eq!(train.header(0, own.of_payload()), train.header(0, own));
     }
 }

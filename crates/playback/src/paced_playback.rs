@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use wirepath_datapath::{DataPath, Headers, SendError, SendOutcome, Train, UdpSink};
+use wirepath_datapath::{DataPath, Headers, SendError, SendOutcome, Train, UdpSink, errno_of};
 use wirepath_engine::{BlockingPool, Waker};
 
 use crate::numbering::Numbering;
@@ -41,6 +41,8 @@ pub(crate) struct PacedPlayback {
     /// The departure that was queued, and when it was due.
     queued: Option<(Departure, u64)>,
     numbering: Numbering,
+    /// True if the socket is set up for headers that are made, false if for stored ones.
+    makes_headers: bool,
     pub(crate) waits_for_source: bool,
     burst_us: u64,
     /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
@@ -81,6 +83,7 @@ impl PacedPlayback {
             used,
             queued: None,
             numbering: Numbering::default(),
+            makes_headers: false,
             waits_for_source: false,
             burst_us: options.burst_us.max(1),
             origin_us: None,
@@ -139,9 +142,7 @@ impl PacedPlayback {
             if self.origin_us.is_none() {
                 let playbacks = thread.counters.playbacks.value();
                 let begin_us = thread.slots.next_us(now_us, self.burst_us, playbacks);
-                if let Err(error) = self.begin(&departure, begin_us) {
-                    return Step::Fail(PlayError::Source(error.to_string().into()));
-                }
+                self.begin(&departure, begin_us);
             }
             let due_us = self.due_us(&departure);
             if due_us > now_us {
@@ -209,27 +210,34 @@ impl PacedPlayback {
     }
 
     /// Sets the timetable for the first departure after a request to play, and replies.
-    fn begin(&mut self, departure: &Departure, begin_us: u64) -> io::Result<()> {
+    fn begin(&mut self, departure: &Departure, begin_us: u64) {
         let stored = departure.train.run.header(departure.train.first);
-        if self.numbering.begin((stored.sequence, stored.timestamp)) {
-            self.prepare_own()?;
-        }
+        self.numbering.begin((stored.sequence, stored.timestamp));
         self.set_origin(departure, begin_us);
         if let Some(reply) = self.reply.take() {
             let (sequence, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
             reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
         }
+    }
+
+    /// Prepares the socket for packets with headers that are made, or for stored ones. Their paths may need
+    /// different options.
+    fn prepare(&mut self, makes_headers: bool) -> Result<(), SendError> {
+        self.makes_headers = makes_headers;
+        let path = if makes_headers { &mut self.paths.own } else { &mut self.paths.stored };
+        if self.sink.prepare(*path).is_err() {
+            // Works everywhere, packet by packet.
+            *path = DataPath::Sendmmsg;
+            let call = "setsockopt";
+            self.sink.prepare(*path).map_err(|error| SendError::Other { call, errno: errno_of(&error) })?;
+        }
         Ok(())
     }
 
-    /// Prepares the socket for packets with headers of their own, whose path may need more of it.
-    fn prepare_own(&mut self) -> io::Result<()> {
-        if self.sink.prepare(self.paths.own).is_err() {
-            // Works everywhere, packet by packet.
-            self.paths.own = DataPath::Sendmmsg;
-            self.sink.prepare(self.paths.own)?;
-        }
-        Ok(())
+    /// Headers of the next packet: made where the file has none.
+    fn headers(&self) -> Headers {
+        let headers = self.numbering.headers;
+        self.playhead.mapped_file().map_or(headers, |file| file.headers(headers))
     }
 
     /// Sets the timetable such that the burst of `departure` begins at `begin_us`.
@@ -251,10 +259,14 @@ impl PacedPlayback {
     ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
+            let headers = self.headers();
+            let makes_headers = headers != Headers::Stored;
+            if makes_headers != self.makes_headers {
+                self.prepare(makes_headers)?;
+            }
             let Some(file) = self.playhead.mapped_file() else { break };
             let context = &mut thread.context;
-            let headers = self.numbering.headers;
-            let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
+            let path = if makes_headers { self.paths.own } else { self.paths.stored };
             let path = path.for_train(&train, headers, file, context);
             let result = path.enqueue(&self.sink, file, &train, headers, context, token);
             self.note_path(path.path());
@@ -310,7 +322,7 @@ impl PacedPlayback {
     }
 
     fn count(&self, train: &Train, packets: u32, thread: &ThreadState) {
-        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers).into();
+        let payload_bytes = train.up_to(packets).payload_length(self.headers()).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
         self.progress.packets.add(packets.into());

@@ -10,6 +10,7 @@ mod server;
 mod status;
 
 pub use http::LibrarySite;
+pub use images::ImagePolicy;
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};

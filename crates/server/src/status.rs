@@ -63,6 +63,7 @@ fn asset(image: &Image) -> serde_json::Value {
         "name": image.name(),
         "state": state,
         "reason": reason,
+        "sent_from": if image.is_sent_from_asset() { "asset" } else { "image" },
         "duration_s": summary.duration_us.map(|us| us as f64 / 1e6),
         "bits_per_second": summary.bits_per_second(),
         "packet_bytes": image.plan().recipe.packet_size(),
