@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
-use wirepath_media::image::Recipe;
+use wirepath_media::image::{MAX_BURST_US, Recipe};
 use wirepath_media::sdp::Description;
 use wirepath_playback::{
     self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,
@@ -95,7 +95,7 @@ impl Presentation for AssetPresentation {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
                 socket,
                 packet_size: image.plan().recipe.packet_size(),
-                burst_us: image.plan().recipe.burst_us.into(),
+                most_burst_us: MAX_BURST_US.into(),
                 on_event,
             };
             let playback =

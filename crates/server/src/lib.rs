@@ -15,3 +15,4 @@ pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};
 pub use wirepath_datapath::DataPath;
+pub use wirepath_playback::Burst;

@@ -15,7 +15,7 @@ use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{bind, raise_descriptor_limit};
-use wirepath_playback::{PlaybackSettings, Playbacks};
+use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
 use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
@@ -52,8 +52,8 @@ pub struct ServerOptions {
     pub path: Option<DataPath>,
     /// File of the measured costs of data paths; written if it does not say which path is cheapest here.
     pub calibration: PathBuf,
-    /// Most of a stream that leaves at once, as a time.
-    pub burst: Duration,
+    /// Length of bursts.
+    pub burst: Burst,
     /// Options of the RTSP listener.
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
@@ -99,19 +99,18 @@ impl Server {
             pool_threads: options.threads.max(2),
             ..EngineOptions::default()
         })?);
-        let settings = PlaybackSettings { support, ring };
+        let settings = PlaybackSettings { support, ring, burst: options.burst };
         let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
         let hot = match ring {
             true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
         };
-        let burst_us = options.burst.as_micros() as u32;
         let measured = Arc::clone(&playbacks);
         let store_options = StoreOptions {
             images: options.images,
             image_bytes_per_second: options.image_bytes_per_second,
             saved_ns_per_packet: Box::new(move || measured.support().saved_by_stored_headers_ns()),
-            ..StoreOptions::new(burst_us, engine.pool().clone(), options.threads)
+            ..StoreOptions::new(engine.pool().clone(), options.threads)
         };
         let store = Store::start(folder, store_options)?;
 

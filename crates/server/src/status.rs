@@ -100,7 +100,7 @@ mod tests {
         fs::write(&path, Sample { packets: 5000, ..Sample::default() }.stream().bytes).unwrap();
         let cache = ImageFolder::open(&folder.path().join("cache"), 1000).unwrap();
         let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
-        let store = Store::new(cache, 20_000, readers, 1).unwrap();
+        let store = Store::new(cache, readers, 1).unwrap();
         let image =
             store.image(Arc::new(File::open(&path).unwrap()), "clip.ts", store.usual_recipe()).unwrap();
         let failure = loop {

@@ -40,7 +40,7 @@ impl Fixture {
     fn store_with(&self, change: impl FnOnce(&mut StoreOptions)) -> Arc<Store> {
         let cache = ImageFolder::open(&self.folder.path().join("cache"), 1 << 30).unwrap();
         let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
-        let mut options = StoreOptions::new(20_000, readers, 1);
+        let mut options = StoreOptions::new(readers, 1);
         change(&mut options);
         Store::start(cache, options).unwrap()
     }

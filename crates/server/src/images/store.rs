@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
-use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table};
+use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table, USUAL_BURST_US};
 
 use super::error::{StoreError, identity, io_error};
 use super::image::{Damage, Image};
@@ -83,15 +83,10 @@ counters! {
 }
 
 impl Store {
-    /// A store over `folder` that packs an image of each asset it is asked for, in trains of at most
-    /// `burst_us`; `readers` read the segments that are played.
-    pub fn new(
-        folder: ImageFolder,
-        burst_us: u32,
-        readers: BlockingPool,
-        packers: usize,
-    ) -> io::Result<Arc<Store>> {
-        Store::start(folder, StoreOptions::new(burst_us, readers, packers))
+    /// A store over `folder` that packs an image of each asset it is asked for; `readers` read the segments that
+    /// are played.
+    pub fn new(folder: ImageFolder, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
+        Store::start(folder, StoreOptions::new(readers, packers))
     }
 
     /// A store over `folder`.
@@ -123,13 +118,13 @@ impl Store {
     /// The recipe for a path of `mtu` bytes with IP headers of `ip_header` bytes.
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
-        let recipe = Recipe::for_mtu(capped, ip_header, self.options.burst_us).ok_or(StoreError::Mtu(mtu))?;
+        let recipe = Recipe::for_mtu(capped, ip_header, USUAL_BURST_US).ok_or(StoreError::Mtu(mtu))?;
         Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
     }
 
     /// The recipe where nothing is known of the path.
     pub fn usual_recipe(&self) -> Recipe {
-        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: self.options.burst_us }
+        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: USUAL_BURST_US }
     }
 
     /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the folder, or

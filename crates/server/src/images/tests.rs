@@ -32,7 +32,7 @@ fn fixture() -> Fixture {
 
 fn open_store(folder: &tempfile::TempDir, budget: u64) -> Arc<Store> {
     let cache = ImageFolder::open(&folder.path().join("cache"), budget).unwrap();
-    Store::new(cache, 20_000, readers(), 1).unwrap()
+    Store::new(cache, readers(), 1).unwrap()
 }
 
 fn readers() -> BlockingPool {
@@ -359,7 +359,7 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     }
     let cache = ImageFolder::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
     let rest = Duration::from_millis(200);
-    let options = StoreOptions { idle_ttl: rest, ..StoreOptions::new(20_000, readers(), 1) };
+    let options = StoreOptions { idle_ttl: rest, ..StoreOptions::new(readers(), 1) };
     let store = Store::start(cache, options).unwrap();
     let (asset, begun) =
         (Arc::new(File::open(fixture.folder.path().join("clip.ts")).unwrap()), Instant::now());
@@ -385,7 +385,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     let fixture = fixture();
     let cache = ImageFolder::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
     let readers = readers();
-    let options = StoreOptions { idle_ttl: Duration::ZERO, ..StoreOptions::new(20_000, readers.clone(), 1) };
+    let options = StoreOptions { idle_ttl: Duration::ZERO, ..StoreOptions::new(readers.clone(), 1) };
     let store = Store::start(cache, options).unwrap();
     let image = store.image(fixture.asset(), "clip.ts", store.usual_recipe()).unwrap();
     complete(&image);

@@ -108,6 +108,7 @@ impl SessionInfo {
             "packets": progress.packets,
             "payload_bytes": progress.payload_bytes,
             "packets_lost_here": progress.packets_lost,
+            "burst_ms": progress.burst_us as f64 / 1000.0,
             "data_path": progress.path.name(),
             "data_path_reason": playback.reason(),
             "receiver_report": reception,

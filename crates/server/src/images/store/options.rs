@@ -22,8 +22,6 @@ pub enum ImagePolicy {
 
 /// Options of an image store.
 pub struct StoreOptions {
-    /// Most of a stream that leaves at once, in microseconds.
-    pub burst_us: u32,
     /// Threads that read the segments that are played.
     pub readers: BlockingPool,
     /// Number of threads that pack.
@@ -40,9 +38,8 @@ pub struct StoreOptions {
 
 impl StoreOptions {
     /// Options for packing ahead of time.
-    pub fn new(burst_us: u32, readers: BlockingPool, packers: usize) -> StoreOptions {
+    pub fn new(readers: BlockingPool, packers: usize) -> StoreOptions {
         StoreOptions {
-            burst_us,
             readers,
             packers,
             images: ImagePolicy::AtOnce,

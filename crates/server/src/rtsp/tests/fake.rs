@@ -120,6 +120,7 @@ const NO_PROGRESS: Progress = Progress {
     position_us: 0,
     clock: None,
     path: DataPath::Sendmmsg,
+    burst_us: 0,
 };
 
 struct FakePresentation {
