@@ -296,6 +296,7 @@ impl Store {
         }
         drop(damage.mapped_file); // frees its space
         if damage.is_replaced {
+            self.making.decline(image);
             return Ok(());
         }
         if damage.generation > REPAIRS {

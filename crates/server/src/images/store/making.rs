@@ -49,8 +49,15 @@ const USUAL_PLAYS: f64 = 20.0;
 pub(super) struct Making {
     /// Measured cost of making a packet, in nanoseconds.
     cost_ns: Mutex<Option<f64>>,
-    /// Images that could not be made, and when that was.
+    /// Images that could not be made or turned out damaged, and when that was.
     failed: Mutex<Vec<(Weak<Image>, Instant)>>,
+}
+
+impl Making {
+    /// Has no image made for a while.
+    pub(super) fn decline(&self, image: &Arc<Image>) {
+        self.failed.lock().push((Arc::downgrade(image), Instant::now()));
+    }
 }
 
 /// Starts the thread that makes images, for as long as the store is there.
@@ -93,7 +100,7 @@ impl Store {
             Err(error) => {
                 tracing::warn!(asset = image.name(), %error, "cannot make a wire image; the asset is played without");
                 self.counters.failed.increment();
-                self.making.failed.lock().push((Arc::downgrade(&image), Instant::now()));
+                self.making.decline(&image);
             }
         }
         true
