@@ -21,6 +21,7 @@ use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
 use crate::images::{FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions};
 use crate::library::{Library, LibraryError};
+use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
 use crate::{calibrated, status};
 
@@ -116,11 +117,13 @@ impl Server {
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
+        let plays = Arc::<Plays>::default();
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
+            plays: Arc::clone(&plays),
         };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), options.rtsp_options);
         let http_service = http::Listener::new(options.http_options);
@@ -128,8 +131,8 @@ impl Server {
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
-        status::register(&playbacks, &store, hot, &mut metrics, &mut status);
-        let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+        status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
+        let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
         Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })
     }
