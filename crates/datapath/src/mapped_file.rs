@@ -15,7 +15,7 @@ use wirepath_sys::mapping::Mapping;
 use wirepath_sys::page_cache::cached_pages;
 use wirepath_sys::region::Region;
 
-use crate::{Headers, SendError};
+use crate::SendError;
 
 /// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
 #[derive(Debug)]
@@ -60,11 +60,10 @@ impl MappedFile {
         MappedFile { file, mapping, has_payload_only, hot: AtomicU64::new(0) }
     }
 
-    /// Headers of a train in this file whose numbers are those of `headers`, which are for a file with
-    /// headers.
+    /// Returns whether packets have no headers in the file: it is an asset.
     #[inline]
-    pub fn headers(&self, headers: Headers) -> Headers {
-        if self.has_payload_only { headers.of_payload() } else { headers }
+    pub fn has_payload_only(&self) -> bool {
+        self.has_payload_only
     }
 
     /// Reads a range into the page cache and maps it, so that a send soon after does not wait for storage.

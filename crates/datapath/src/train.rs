@@ -4,7 +4,7 @@ use wirepath_media::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS};
 use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Header, Run};
 use wirepath_sys::gather::Datagram;
 
-use crate::Extent;
+use crate::{Extent, MappedFile};
 
 /// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]:
 /// each an RTP header and its payload, or ([`Headers::Generated`]) payload only.
@@ -54,9 +54,15 @@ impl Headers {
         }
     }
 
+    /// The same numbers for packets of this file, which may have payload only.
+    #[inline]
+    pub fn in_file(self, file: &MappedFile) -> Headers {
+        if file.has_payload_only() { self.of_payload() } else { self }
+    }
+
     /// The same numbers for packets of a file with payload only.
     #[inline]
-    pub(crate) fn of_payload(self) -> Headers {
+    fn of_payload(self) -> Headers {
         match self {
             Headers::Stored | Headers::Generated => Headers::Generated,
             Headers::Own { sequence_offset, timestamp_offset, marker, .. } => {

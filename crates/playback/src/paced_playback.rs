@@ -235,7 +235,7 @@ impl PacedPlayback {
     /// Headers of the next packet: made where the file has none.
     fn headers(&self) -> Headers {
         let headers = self.numbering.headers;
-        self.playhead.mapped_file().map_or(headers, |file| file.headers(headers))
+        self.playhead.mapped_file().map_or(headers, |file| headers.in_file(file))
     }
 
     /// Notes the RTP clock by the timetable and a departure.

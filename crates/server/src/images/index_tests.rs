@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wirepath_datapath::Headers;
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::rtp::HEADER_LENGTH;
 use wirepath_media::ts::Framing;
@@ -99,7 +98,7 @@ fn segment(image: &Image, number: u32) -> Result<Option<Arc<Segment>>, String> {
 }
 
 fn is_from_asset(segment: &Segment) -> bool {
-    segment.mapped_file.headers(Headers::Stored) == Headers::Generated
+    segment.mapped_file.has_payload_only()
 }
 
 /// The packets of a segment as a data path sends them.
