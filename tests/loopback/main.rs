@@ -12,6 +12,7 @@ mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
+mod load;
 mod log;
 mod playing;
 mod relay;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
+        load::trials(),
         log::trials(),
         playing::trials(),
         relay::trials(),
