@@ -23,8 +23,8 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
-    At, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings, Playbacks,
-    Segment, TrainSource,
+    At, Burst, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
+    Playbacks, Segment, TrainSource,
 };
 use wirepath_tests::{require, trials};
 
@@ -103,7 +103,8 @@ struct Cost {
 fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
     let engine = Arc::new(Engine::start(EngineOptions::default())?);
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
-    let settings = PlaybackSettings { support, ring: path == DataPath::WireUring };
+    let settings =
+        PlaybackSettings { support, ring: path == DataPath::WireUring, burst: Burst::Fixed(TRAIN_US) };
     let playbacks = Playbacks::start(Arc::clone(&engine), settings);
     let mut calls = system_calls_of("engine-0")?;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
@@ -192,7 +193,7 @@ fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, receiver: &UdpSocket
     });
     let source = Arc::clone(source) as Arc<dyn TrainSource>;
     let options =
-        PlaybackOptions { source, socket, packet_size: PACKET as u16, burst_us: TRAIN_US, on_event };
+        PlaybackOptions { source, socket, packet_size: PACKET as u16, most_burst_us: TRAIN_US, on_event };
     Ok(playbacks.open(options)?)
 }
 

@@ -252,7 +252,7 @@ impl Run {
 fn serving(seconds: u32) -> Result<(tempfile::TempDir, Server)> {
     let clip = clips::constant(seconds)?;
     let folder = clips::folder(&[("clip.ts", Path::new(&clip))])?;
-    let server = Server::of(folder.path()).start()?;
+    let server = Server::of(folder.path()).with(["--burst", "20ms"]).start()?;
     Ok((folder, server))
 }
 

@@ -14,7 +14,9 @@ mod hot_memory;
 mod http;
 mod load;
 mod log;
+mod page;
 mod playing;
+mod reference;
 mod relay;
 mod relay_cache;
 mod relay_cache_care;
@@ -56,7 +58,9 @@ fn main() -> ExitCode {
         http::trials(),
         load::trials(),
         log::trials(),
+        page::trials(),
         playing::trials(),
+        reference::trials(),
         relay::trials(),
         relay_config::trials(),
         relay_descriptors::trials(),

@@ -1,7 +1,6 @@
 //! Options of wire images, for both `serve` and `pack`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
@@ -22,20 +21,12 @@ pub(crate) struct ImageOptions {
     /// Maximum size of all wire images; the least recently used are evicted [default: 20GiB]
     #[arg(long, value_name = "SIZE", value_parser = values::cache_size)]
     pub(crate) cache_size: Option<ByteSize>,
-
-    /// Time of a stream that is sent in one burst, from 1ms to 500ms [default: 20ms]
-    #[arg(long, value_name = "TIME", value_parser = values::burst)]
-    pub(crate) burst: Option<Duration>,
 }
 
 impl ImageOptions {
     /// These options, completed by those of `other`.
     pub(crate) fn or(self, other: ImageOptions) -> ImageOptions {
-        ImageOptions {
-            cache: self.cache.or(other.cache),
-            cache_size: self.cache_size.or(other.cache_size),
-            burst: self.burst.or(other.burst),
-        }
+        ImageOptions { cache: self.cache.or(other.cache), cache_size: self.cache_size.or(other.cache_size) }
     }
 
     pub(crate) fn cache_folder(&self) -> Result<PathBuf> {
@@ -44,10 +35,6 @@ impl ImageOptions {
 
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache_size.unwrap_or(ByteSize::gib(20)).as_u64()
-    }
-
-    pub(crate) fn burst(&self) -> Duration {
-        self.burst.unwrap_or(Duration::from_millis(20))
     }
 }
 

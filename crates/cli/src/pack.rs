@@ -37,7 +37,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[command(after_help = "\
 Example:   wirepath pack --cache /var/cache/wirepath /srv/media
 
-The server finds the images that were made with the same --cache and the same --burst. Files that were packed \
+The server finds the images that were made with the same --cache. Files that were packed \
 before are left as they are; files that changed are packed again. In folders, files that are not transport streams and \
 symlinks that leave the folder are skipped, with a message on standard error.
 
@@ -51,7 +51,7 @@ pub(crate) struct Pack {
     #[command(flatten)]
     images: ImageOptions,
 
-    /// Take --cache, --cache-size and --burst from a server's configuration file; flags take precedence
+    /// Take --cache and --cache-size from a server's configuration file; flags take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -72,7 +72,7 @@ impl Pack {
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
         let folder = ImageFolder::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
-        let store = Store::new(folder, options.burst().as_micros() as u32, readers, 1)?;
+        let store = Store::new(folder, readers, 1)?;
         let interrupt = Interrupt::watch()?;
         let work = Work { store, interrupt, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -8,26 +8,30 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
 use wirepath_net::http::{AccessLog, HttpOptions};
-use wirepath_server::{DataPath, RtspOptions, Server, ServerOptions, StartError, port_pairs};
+use wirepath_server::{Burst, DataPath, RtspOptions, Server, ServerOptions, StartError, port_pairs};
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
 use crate::log::Log;
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
 use crate::signals::Signals;
+use crate::values::BurstOption;
+
+/// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
+const BURST_MAX: Duration = Duration::from_millis(100);
 
 /// Arguments of `wirepath serve`.
 #[derive(Args)]
 #[command(after_help = "\
 Play:      ffplay -rtsp_transport udp rtsp://HOST:8554/folder/clip.ts
 Download:  curl -O http://HOST:8080/folder/clip.ts
-Watch:     curl http://HOST:8080/api/status     (Prometheus: /metrics)
+Watch:     http://HOST:8080/status in a browser (JSON: /api/status, Prometheus: /metrics)
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
@@ -165,7 +169,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         hot_memory_bytes,
         threads,
         path,
-        burst: options.images.burst(),
+        burst: burst(options.burst, options.burst_max)?,
         rtsp_options: RtspOptions {
             session_timeout,
             connections,
@@ -182,4 +186,14 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             ..HttpOptions::default()
         },
     })
+}
+
+/// Length of bursts by `--burst` and `--burst-max`.
+fn burst(burst: Option<BurstOption>, most: Option<Duration>) -> Result<Burst> {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    match (burst.unwrap_or(BurstOption::Auto), most) {
+        (BurstOption::Auto, most) => Ok(Burst::Auto { most_us: us(most.unwrap_or(BURST_MAX)) }),
+        (BurstOption::Time(time), None) => Ok(Burst::Fixed(us(time))),
+        (BurstOption::Time(_), Some(_)) => bail!("--burst-max bounds --burst auto: give one of the two"),
+    }
 }

@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
 
 use crate::image_options::ImageOptions;
-use crate::values;
+use crate::values::{self, BurstOption};
 
 /// Options of the server: each is a flag, and a key of the configuration file.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     pub(crate) rtsp: Option<SocketAddr>,
 
-    /// HTTP listen address, for downloads, /metrics and /api/status [default: 0.0.0.0:8080]
+    /// HTTP listen address, for downloads, /status and /metrics [default: 0.0.0.0:8080]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     pub(crate) http: Option<SocketAddr>,
 
@@ -38,6 +38,15 @@ pub(crate) struct ServeOptions {
     /// Memory for images that are played, for the data path wire_uring: no copy, few calls [default: 0]
     #[arg(long, value_name = "SIZE")]
     pub(crate) hot_memory: Option<ByteSize>,
+
+    /// Time of a stream that is sent in one burst, from 1ms to 500ms; auto: 10ms for few sessions, more as
+    /// their number rises, up to --burst-max [default: auto]
+    #[arg(long, value_name = "TIME", value_parser = values::burst)]
+    pub(crate) burst: Option<BurstOption>,
+
+    /// Longest burst that --burst auto takes, from 1ms to 500ms [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
+    pub(crate) burst_max: Option<Duration>,
 
     /// Engine threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = values::threads)]
@@ -238,7 +247,7 @@ mod tests {
         let options = from_text(file, &["--threads", "1", "b"]).unwrap();
         assert_eq!(options.paths, [Path::new("b")]);
         assert_eq!(options.threads, NonZeroUsize::new(1));
-        assert_eq!(options.images.burst, Some(Duration::from_millis(30)));
+        assert_eq!(options.burst, Some(BurstOption::Time(Duration::from_millis(30))));
         assert_eq!(options.path, Some(PathChoice::Named(wirepath_server::DataPath::Sendmmsg)));
         assert_eq!(options.images.cache_size, Some(bytesize::ByteSize::gb(5)));
         let options = from_text("threads = 0x10", &[]).unwrap();

@@ -54,7 +54,23 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         .map_err(|_| "expected a time with its unit, such as 500ms or 5s".to_owned())
 }
 
-pub(crate) fn burst(text: &str) -> Result<Duration, String> {
+/// Length of bursts, as an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BurstOption {
+    /// By the number of sessions.
+    Auto,
+    /// Always this long.
+    Time(Duration),
+}
+
+pub(crate) fn burst(text: &str) -> Result<BurstOption, String> {
+    match text {
+        "auto" => Ok(BurstOption::Auto),
+        text => burst_time(text).map(BurstOption::Time).map_err(|expected| format!("{expected}, or auto")),
+    }
+}
+
+pub(crate) fn burst_time(text: &str) -> Result<Duration, String> {
     let burst = time(text).ok().filter(|burst| BURSTS.contains(burst));
     burst.ok_or_else(|| "expected a time from 1ms to 500ms".to_owned())
 }
@@ -85,9 +101,11 @@ mod tests {
         assert_eq!(positive_time("20ms"), Ok(Duration::from_millis(20)));
         assert_eq!(positive_time("0s"), Err("expected a time above 0, such as 500ms or 5s".to_owned()));
         assert!(positive_time("soon").is_err());
-        assert_eq!(burst("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(burst("20ms"), Ok(BurstOption::Time(Duration::from_millis(20))));
+        assert_eq!(burst("auto"), Ok(BurstOption::Auto));
         for text in ["2", "2s", "0ms", "soon"] {
-            assert_eq!(burst(text), Err("expected a time from 1ms to 500ms".to_owned()));
+            assert_eq!(burst(text), Err("expected a time from 1ms to 500ms, or auto".to_owned()));
+            assert_eq!(burst_time(text), Err("expected a time from 1ms to 500ms".to_owned()));
         }
         for text in ["0", "many", "1025"] {
             assert_eq!(threads(text), Err("expected a whole number from 1 to 1024".to_owned()));

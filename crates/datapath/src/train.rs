@@ -1,5 +1,6 @@
 //! Trains: consecutive packets of one size, stored back to back.
 
+use wirepath_media::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS};
 use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Header, Run};
 use wirepath_sys::gather::Datagram;
 
@@ -86,6 +87,39 @@ impl Train {
     /// The train's first `packets` only (all if it has fewer).
     pub fn up_to(&self, packets: u32) -> Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
+    }
+
+    /// This train and the one that is stored behind it, as one; none if a call cannot send both.
+    ///
+    /// The timestamps of the second go on by the step of the first. Where headers are not stored, so that they
+    /// are made from that step, trains are joined only if no timestamp moves by more than a millisecond.
+    pub fn join(&self, behind: &Train, headers: Headers) -> Option<Train> {
+        let follows = behind.offset == self.offset + u64::from(self.length)
+            && behind.packet_size == self.packet_size
+            && self.length.is_multiple_of(self.packet_size.into())
+            && (self.skip, behind.skip) == (0, 0);
+        let joined = Train { length: self.length + behind.length, ..*self };
+        let has_room =
+            joined.packets() <= MAX_TRAIN_PACKETS && joined.sent_length(headers) <= MAX_TRAIN_BYTES;
+        let has_times = headers == Headers::Stored || joined.times_fit(behind);
+        (follows && has_room && has_times).then_some(joined)
+    }
+
+    /// Returns whether this train's run has the headers of a train that was joined to its end.
+    fn times_fit(&self, end: &Train) -> bool {
+        const MOST_TICKS: i32 = CLOCK_HZ as i32 / 1000;
+        let first = self.packets() - end.packets();
+        [0, end.packets() - 1].into_iter().all(|index| {
+            let (here, there) =
+                (self.run.header(self.first + first + index), end.run.header(end.first + index));
+            let moved = here.timestamp.wrapping_sub(there.timestamp) as i32;
+            moved.unsigned_abs() <= MOST_TICKS.unsigned_abs() && !there.marker
+        })
+    }
+
+    /// Bytes that are sent, headers of RTP included.
+    fn sent_length(&self, headers: Headers) -> u32 {
+        self.payload_length(headers) + self.packets() * HEADER_LENGTH as u32
     }
 
     /// Delay of the packet `packets` after the first, in microseconds.
@@ -190,6 +224,40 @@ pub(crate) mod tests {
         assert_eq!(within, [1, 1, 2, 3, 4, 4]);
         let together = Train { run: Run { step: 0, ..train.run }, ..train };
         assert_eq!(together.packets_within(0), 4);
+    }
+
+    #[test]
+    fn neighbours_join_while_a_call_can_send_them() {
+        let first = example(4 * 28);
+        let header = first.run.header(4);
+        let behind = Train { offset: 112, run: Run { first: header, ..first.run }, ..first };
+        let joined = first.join(&behind, Headers::Stored).unwrap();
+        assert_eq!((joined.packets(), joined.length), (8, 224));
+        assert_eq!(joined.header(5, Headers::Generated), behind.header(1, Headers::Generated));
+        let generated = |behind: &Train| first.join(behind, Headers::Generated);
+        assert!(generated(&behind).is_some());
+
+        let moved = |ticks: u32| {
+            let timestamp = header.timestamp + ticks;
+            Train { run: Run { first: Header { timestamp, ..header }, ..behind.run }, ..behind }
+        };
+        assert!(generated(&moved(90)).is_some() && generated(&moved(91)).is_none());
+        assert!(first.join(&moved(91), Headers::Stored).is_some(), "it has its timestamps");
+        let marked = Header { marker: true, ..header };
+        assert_eq!(generated(&Train { run: Run { first: marked, ..behind.run }, ..behind }), None);
+
+        let stored = |behind: Train| first.join(&behind, Headers::Stored);
+        assert_eq!(stored(Train { offset: 113, ..behind }), None, "a gap");
+        assert_eq!(stored(Train { packet_size: 27, ..behind }), None, "another size");
+        assert_eq!(stored(Train { skip: 1, ..behind }), None, "a start in a packet");
+        assert!(stored(Train { length: 44 * 28, ..behind }).is_some());
+        assert_eq!(stored(Train { length: 45 * 28, ..behind }), None, "more than 48 packets");
+        let short = Train { length: 4 * 28 - 1, ..first };
+        assert_eq!(
+            short.join(&Train { offset: 111, ..behind }, Headers::Stored),
+            None,
+            "a short last packet"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod table;
 
 pub use error::{Error, Part};
 pub use header::{Header, TableExtent};
-pub use plan::{Identity, MAX_BURST_US, MAX_TS_PER_PACKET, Plan, PlanError, Recipe};
+pub use plan::{Identity, MAX_BURST_US, MAX_TS_PER_PACKET, Plan, PlanError, Recipe, USUAL_BURST_US};
 pub use segment::{SegmentEntry, TRAIN_RECORD_LENGTH, TrainRecord};
 pub use table::{Description, Start, Table};
 

@@ -29,6 +29,8 @@ counters! {
     batches: LocalCounter,
     /// Playbacks that exist, playing or not.
     playbacks: Gauge,
+    /// Playbacks that play.
+    playing: Gauge,
     /// Time between when a train was due and when it left.
     lateness_seconds: Lateness,
 }

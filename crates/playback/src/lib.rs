@@ -17,7 +17,7 @@
 //! use wirepath_datapath::{MappedFile, Support, Train};
 //! use wirepath_engine::{Engine, EngineOptions, Waker};
 //! use wirepath_playback::{
-//!     Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, Playbacks, Segment, TrainSource,
+//!     Burst, Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, Playbacks, Segment, TrainSource,
 //! };
 //!
 //! /// A source of one segment.
@@ -49,7 +49,7 @@
 //!
 //! let engine = Arc::new(Engine::start(EngineOptions::default())?);
 //! let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring: false });
+//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring: false, burst: Burst::Fixed(20_000) });
 //!
 //! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
 //! socket.connect(receiver.local_addr()?)?;
@@ -58,7 +58,7 @@
 //!     source: Arc::new(Source(Arc::new(segment))),
 //!     socket,
 //!     packet_size: packet.len() as u16,
-//!     burst_us: 20_000,
+//!     most_burst_us: 100_000,
 //!     on_event: Box::new(move |event| sender.send(event).unwrap_or_default()),
 //! })?;
 //! playback.play(None, None, |position| assert_eq!(position.map(|position| position.sequence), Ok(7)));
@@ -71,6 +71,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod burst;
 mod counters;
 mod lateness;
 mod numbering;
@@ -83,7 +84,9 @@ mod progress;
 mod slots;
 mod source;
 mod thread_state;
+mod timetable;
 
+pub use burst::Burst;
 pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
 pub use playback::{PlayError, Playback, PlaybackEvent, PlaybackOptions, Position};

@@ -11,7 +11,8 @@ use crate::playback::{PlayError, PlaybackEvent, PlaybackOptions, Position, Reply
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
 use crate::source::{Cursor, Departure};
-use crate::thread_state::{Place, ThreadState};
+use crate::thread_state::{Place, Playing, ThreadState};
+use crate::timetable::Timetable;
 
 /// Next step of a playback.
 pub(crate) enum Step {
@@ -42,9 +43,9 @@ pub(crate) struct PacedPlayback {
     queued: Option<(Departure, u64)>,
     numbering: Numbering,
     pub(crate) waits_for_source: bool,
-    burst_us: u64,
-    /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
-    origin_us: Option<i64>,
+    most_burst_us: u64,
+    /// Known while it plays.
+    playing: Option<Playing>,
     /// Reply to the last request to play, until it is known.
     reply: Option<Reply<Position>>,
     pub(crate) progress: Arc<SharedProgress>,
@@ -82,8 +83,8 @@ impl PacedPlayback {
             queued: None,
             numbering: Numbering::default(),
             waits_for_source: false,
-            burst_us: options.burst_us.max(1),
-            origin_us: None,
+            most_burst_us: options.most_burst_us.max(1),
+            playing: None,
             reply: None,
             progress,
             on_event: options.on_event,
@@ -101,7 +102,7 @@ impl PacedPlayback {
             self.numbering.seek();
         }
         self.playhead.set_end(until_us);
-        self.origin_us = None;
+        self.playing = None;
     }
 
     /// Pauses. Returns the departure of the next packet.
@@ -136,22 +137,26 @@ impl PacedPlayback {
                 Next::End => return self.finish(),
                 Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
             };
-            if self.origin_us.is_none() {
-                let playbacks = thread.counters.playbacks.value();
-                let begin_us = thread.slots.next_us(now_us, self.burst_us, playbacks);
-                if let Err(error) = self.begin(&departure, begin_us) {
-                    return Step::Fail(PlayError::Source(error.to_string().into()));
-                }
+            let burst_us = thread.burst_us.min(self.most_burst_us);
+            if self.playing.is_none()
+                && let Err(error) = self.begin(&departure, thread, now_us, burst_us)
+            {
+                return Step::Fail(PlayError::Source(error.to_string().into()));
             }
-            let due_us = self.due_us(&departure);
+            let Some(Playing { timetable, .. }) = &mut self.playing else { return Step::Wait };
+            let due_us = timetable.due_us(departure.at_us, burst_us);
             if due_us > now_us {
                 return Step::At(due_us);
             }
+            let end_us = timetable.end_us();
+            self.progress.set_burst(timetable.length_us());
             let late_us = now_us - due_us;
             if late_us > LATENESS_LIMIT_US {
                 thread.counters.clock_resyncs.increment();
-                self.set_origin(&departure, now_us);
+                timetable.resync(now_us);
+                self.note_clock(&departure);
             }
+            let departure = self.playhead.departure(departure, end_us, self.numbering.headers);
             match self.send(&departure, thread, token) {
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
                 Ok(SendOutcome::Queued) => {
@@ -198,23 +203,22 @@ impl PacedPlayback {
         self.waits_for_source = true;
     }
 
-    /// Time at which a departure is due: the begin of its burst.
-    fn due_us(&self, departure: &Departure) -> u64 {
-        let origin_us = self.origin_us.unwrap_or_default();
-        origin_us.saturating_add_unsigned(self.burst_begin_us(departure)).try_into().unwrap_or(0)
-    }
-
-    fn burst_begin_us(&self, departure: &Departure) -> u64 {
-        departure.at_us - departure.at_us % self.burst_us
-    }
-
     /// Sets the timetable for the first departure after a request to play, and replies.
-    fn begin(&mut self, departure: &Departure, begin_us: u64) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        departure: &Departure,
+        thread: &mut ThreadState,
+        now_us: u64,
+        burst_us: u64,
+    ) -> io::Result<()> {
         let stored = departure.train.run.header(departure.train.first);
         if self.numbering.begin((stored.sequence, stored.timestamp)) {
             self.prepare_own()?;
         }
-        self.set_origin(departure, begin_us);
+        let begin_us = thread.slots.next_us(now_us, burst_us, thread.counters.playbacks.value());
+        let timetable = Timetable::starting(departure.at_us, begin_us, burst_us);
+        self.playing = Some(Playing::new(timetable, &thread.counters));
+        self.note_clock(departure);
         if let Some(reply) = self.reply.take() {
             let (sequence, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
             reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
@@ -232,13 +236,12 @@ impl PacedPlayback {
         Ok(())
     }
 
-    /// Sets the timetable such that the burst of `departure` begins at `begin_us`.
-    fn set_origin(&mut self, departure: &Departure, begin_us: u64) {
-        let in_burst_us = departure.at_us % self.burst_us;
-        self.origin_us = Some(begin_us as i64 - self.burst_begin_us(departure) as i64);
+    /// Notes the RTP clock by the timetable and a departure.
+    fn note_clock(&self, departure: &Departure) {
+        let Some(Playing { timetable, .. }) = &self.playing else { return };
         let stored = departure.train.run.header(departure.train.first);
         let (_, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
-        self.progress.set_clock(Some(RtpClock { at_us: begin_us + in_burst_us, timestamp }));
+        self.progress.set_clock(Some(RtpClock { at_us: timetable.time_of(departure.at_us), timestamp }));
     }
 
     /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of
@@ -293,7 +296,9 @@ impl PacedPlayback {
             }
             Err(error) => return Err(error),
         };
-        self.move_on(train, passed);
+        if let Some(next) = self.playhead.advance(passed) {
+            self.numbering.advance((next.sequence, next.timestamp));
+        }
         Ok(passed)
     }
 
@@ -315,12 +320,6 @@ impl PacedPlayback {
         thread.counters.payload_bytes.add(payload_bytes);
         self.progress.packets.add(packets.into());
         self.progress.payload_bytes.add(payload_bytes);
-    }
-
-    fn move_on(&mut self, train: &Train, packets: u32) {
-        let next = train.run.header(train.first + packets);
-        self.numbering.advance((next.sequence, next.timestamp));
-        self.playhead.advance(packets);
     }
 
     /// Steps down to another path when the route does not support the last one.
@@ -351,7 +350,7 @@ impl PacedPlayback {
     fn rest(&mut self) {
         self.playhead.rest();
         self.waits_for_source = false;
-        self.origin_us = None;
+        self.playing = None;
         self.progress.set_clock(None);
     }
 }

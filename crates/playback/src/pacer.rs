@@ -10,6 +10,7 @@ use wirepath_datapath::{
 };
 use wirepath_engine::{BlockingPool, Context, Cost, Task, TimerWheel, now_us};
 
+use crate::burst::Burst;
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, Position, Reply};
@@ -46,6 +47,7 @@ const POLL_US: u64 = 100_000;
 impl Pacer {
     pub(crate) fn new(
         opens_ring: bool,
+        burst: Burst,
         counters: Arc<ThreadCounters>,
         support: Arc<Support>,
         registration_failures: Arc<Mutex<Vec<RegisterError>>>,
@@ -56,6 +58,8 @@ impl Pacer {
                 counters,
                 support,
                 slots: Slots::default(),
+                burst,
+                burst_us: burst.length_us(0),
             },
             playbacks: Slab::new(),
             keys: HashMap::new(),
@@ -82,6 +86,7 @@ impl Pacer {
     ) {
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
         playback.play(from, until_us, reply);
+        self.thread.set_burst();
         self.step(key, now_us());
         self.flush(); // the next command may be for the same playback
         self.set_timer(context);
@@ -129,6 +134,7 @@ impl Pacer {
     /// Playbacks have left the processor's caches between their trains, so those of a batch are prefetched
     /// together.
     fn send_due(&mut self) {
+        self.thread.set_burst();
         let now = now_us();
         loop {
             let mut batch = [0; BATCH];

@@ -18,9 +18,9 @@ pub struct PlaybackOptions {
     pub socket: UdpSocket,
     /// Size of the source's packets in bytes, headers included.
     pub packet_size: u16,
-    /// Length of a burst in microseconds. The source's time is divided into bursts; packets of a burst leave
-    /// together when it begins.
-    pub burst_us: u64,
+    /// Longest burst that the receiver takes, in microseconds, whatever the [settings](crate::Burst) allow.
+    /// The source's time is divided into bursts; packets of a burst leave together when it begins.
+    pub most_burst_us: u64,
     /// Called with each event on an engine thread; must not block.
     pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use wirepath_datapath::{Choice, Region, RegisterError, Support, path_mtu};
 use wirepath_engine::{Engine, Handle, Placement};
 
+use crate::burst::Burst;
 use crate::counters::{Counters, ThreadCounters};
 use crate::paced_playback::{DataPaths, PacedPlayback};
 use crate::pacer::Pacer;
@@ -22,6 +23,8 @@ pub struct PlaybackSettings {
     pub support: Arc<Support>,
     /// True if each thread opens an io_uring, to send from [registered](Playbacks::register) memory.
     pub ring: bool,
+    /// Length of bursts.
+    pub burst: Burst,
 }
 
 /// All playbacks of an engine. They end when this is dropped.
@@ -46,12 +49,12 @@ impl Playbacks {
     /// Prepares each thread of an engine for playbacks. A thread that cannot open an io_uring logs why, and
     /// sends without.
     pub fn start(engine: Arc<Engine>, settings: PlaybackSettings) -> Playbacks {
-        let PlaybackSettings { support, ring } = settings;
+        let PlaybackSettings { support, ring, burst } = settings;
         let registration_failures = Arc::default();
         let threads = (0..engine.threads()).map(|number| {
             let counters = Arc::default();
             let (failures, support) = (Arc::clone(&registration_failures), Arc::clone(&support));
-            let pacer = Box::new(Pacer::new(ring, Arc::clone(&counters), support, failures));
+            let pacer = Box::new(Pacer::new(ring, burst, Arc::clone(&counters), support, failures));
             let placement = Placement { thread: Some(number), ..Placement::default() };
             PacerThread { pacer: engine.spawn(pacer, placement), counters }
         });

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{MappedFile, Train};
+use wirepath_datapath::rtp::Header;
+use wirepath_datapath::{Headers, MappedFile, Train};
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
@@ -94,7 +95,7 @@ impl Playhead {
                 self.enter(ahead);
             }
         }
-        match self.left().and_then(|departure| self.before_end(departure)) {
+        match self.left().and_then(|departure| before(departure, self.until_us)) {
             Some(departure) => Next::Due(departure),
             None => Next::End,
         }
@@ -104,11 +105,44 @@ impl Playhead {
         self.segment.as_deref().map(|segment| &*segment.mapped_file)
     }
 
-    pub(crate) fn advance(&mut self, packets: u32) {
-        let Some(departure) = self.left() else { return };
-        self.rest = after(departure, packets);
-        if self.rest.is_none() {
-            self.index += 1;
+    /// The departure at the cursor, of which [`Playhead::next`] returned `first`: what leaves before `end_us`
+    /// of that train and of those stored behind it, as far as one call can send it.
+    pub(crate) fn departure(&self, first: Departure, end_us: u64, headers: Headers) -> Departure {
+        let end_us = end_us.min(self.until_us);
+        let mut joined = before(first, end_us).unwrap_or(first);
+        let Some(segment) = self.segment.as_ref().filter(|_| self.is_whole(&joined)) else { return joined };
+        let behind = segment.departures.get(self.index + 1..).unwrap_or_default();
+        for next in behind {
+            let Some(sent) = before(*next, end_us) else { break };
+            let Some(train) = joined.train.join(&sent.train, headers) else { break };
+            joined.train = train;
+            if sent.train.length < next.train.length {
+                break;
+            }
+        }
+        joined
+    }
+
+    /// Returns whether nothing is left of the train at the cursor after this departure.
+    fn is_whole(&self, departure: &Departure) -> bool {
+        self.left().is_some_and(|left| left.train.length == departure.train.length)
+    }
+
+    /// Moves on by packets of this train and those behind it. Returns the header, as it would be stored, of a
+    /// packet behind them.
+    pub(crate) fn advance(&mut self, packets: u32) -> Option<Header> {
+        let mut packets = packets;
+        loop {
+            let left = self.left()?;
+            let length = left.train.packets();
+            self.rest = after(left, packets);
+            if self.rest.is_none() {
+                self.index += 1;
+            }
+            if packets <= length {
+                return Some(left.train.run.header(left.train.first + packets));
+            }
+            packets -= length;
         }
     }
 
@@ -143,23 +177,23 @@ impl Playhead {
         }
         self.rest = None;
     }
-
-    /// The departure up to the end of the range; None if it is behind it.
-    fn before_end(&self, departure: Departure) -> Option<Departure> {
-        let left_us = self.until_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
-        if departure.train.skip > 0 {
-            // A start in the middle of a packet: that one goes alone, the rest of the train follows.
-            return Some(Departure { train: departure.train.up_to(1), ..departure });
-        }
-        let train = departure.train.up_to(departure.train.packets_within(left_us - 1));
-        Some(Departure { train, ..departure })
-    }
 }
 
 impl Drop for Playhead {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+/// The part of a departure before a time; none if all of it is behind that.
+fn before(departure: Departure, end_us: u64) -> Option<Departure> {
+    let left_us = end_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
+    if departure.train.skip > 0 {
+        // A start in the middle of a packet: that one goes alone, the rest of the train follows.
+        return Some(Departure { train: departure.train.up_to(1), ..departure });
+    }
+    let train = departure.train.up_to(departure.train.packets_within(left_us - 1));
+    Some(Departure { train, ..departure })
 }
 
 /// Index and rest of the train at a packet.
@@ -188,7 +222,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use parking_lot::Mutex;
-    use wirepath_datapath::rtp::{Header, Run};
+    use wirepath_datapath::rtp::Run;
     use wirepath_engine::{Context, Engine, EngineOptions, Placement, Priority, Task};
 
     use super::*;

@@ -21,6 +21,8 @@ pub struct Progress {
     pub clock: Option<RtpClock>,
     /// The data path that sent the last train, or will be tried for the first.
     pub path: DataPath,
+    /// Length of the last burst in microseconds; 0 before the first.
+    pub burst_us: u64,
 }
 
 /// Relation of a playback's RTP timestamps to time while it plays.
@@ -40,6 +42,7 @@ pub(crate) struct SharedProgress {
     position_us: AtomicU64,
     /// Index in [`DataPath::ALL`].
     path: AtomicU8,
+    burst_us: AtomicU64,
     clock: Mutex<Option<RtpClock>>,
 }
 
@@ -52,6 +55,7 @@ impl SharedProgress {
             position_us: self.position_us(),
             clock: *self.clock.lock(),
             path: DataPath::ALL[usize::from(self.path.load(Relaxed))],
+            burst_us: self.burst_us.load(Relaxed),
         }
     }
 
@@ -66,6 +70,10 @@ impl SharedProgress {
     pub(crate) fn set_path(&self, path: DataPath) {
         let index = DataPath::ALL.iter().position(|other| *other == path).unwrap_or_default();
         self.path.store(index as u8, Relaxed);
+    }
+
+    pub(crate) fn set_burst(&self, burst_us: u64) {
+        self.burst_us.store(burst_us, Relaxed);
     }
 
     pub(crate) fn set_clock(&self, clock: Option<RtpClock>) {

@@ -5,14 +5,26 @@ use std::sync::Arc;
 use wirepath_datapath::{SendContext, Support};
 use wirepath_engine::LoadUnit;
 
+use crate::burst::Burst;
 use crate::counters::ThreadCounters;
 use crate::slots::Slots;
+use crate::timetable::Timetable;
 
 pub(crate) struct ThreadState {
     pub(crate) context: SendContext,
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
     pub(crate) slots: Slots,
+    pub(crate) burst: Burst,
+    /// Length of bursts that begin now, in microseconds.
+    pub(crate) burst_us: u64,
+}
+
+impl ThreadState {
+    /// Sets the length of bursts by the number of playbacks that play.
+    pub(crate) fn set_burst(&mut self) {
+        self.burst_us = self.burst.length_us(self.counters.playing.value());
+    }
 }
 
 /// Counts a playback in the load of its thread until this is dropped.
@@ -31,5 +43,24 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.counters.playbacks.decrement();
+    }
+}
+
+/// The timetable of a playback that plays, which is counted until this is dropped.
+pub(crate) struct Playing {
+    pub(crate) timetable: Timetable,
+    counters: Arc<ThreadCounters>,
+}
+
+impl Playing {
+    pub(crate) fn new(timetable: Timetable, counters: &Arc<ThreadCounters>) -> Playing {
+        counters.playing.increment();
+        Playing { timetable, counters: Arc::clone(counters) }
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        self.counters.playing.decrement();
     }
 }

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use support::{Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, packet, playbacks, run};
+use support::{
+    Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, packet, playbacks, playbacks_in_bursts, run,
+};
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_datapath::{DataPath, Support};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
-    At, Cursor, Load, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, TrainSource,
+    At, Burst, Cursor, Load, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, TrainSource,
 };
 
 /// A source that tells the name of the thread that it is dropped on.
@@ -96,6 +98,34 @@ fn every_packet_arrives_in_order_and_in_time_on_every_path() {
         assert_eq!(counters.lateness_seconds.count(), 15);
         assert_eq!(counters.io_stalls, 1, "the second segment came late");
     }
+}
+
+/// Promise: The length of bursts is a matter of sending: stored trains are cut and joined to it.
+#[test]
+fn trains_are_cut_and_joined_for_the_burst() {
+    // Stored trains are of 8 ms, segments of 40 ms.
+    for (burst_us, trains) in [(2000, 60), (4000, 30), (8000, 15), (16_000, 9), (100_000, 4)] {
+        for path in [DataPath::WireSendfile, DataPath::GsoWritev, DataPath::Sendmmsg] {
+            let playbacks = playbacks_in_bursts(path, Burst::Fixed(burst_us));
+            let player = Player::new(&playbacks, Numbered::new(3));
+            player.play(None, None).unwrap();
+            for number in 0..3 * TRAINS * TRAIN {
+                assert_eq!(player.receive(), packet(number), "packet {number} in bursts of {burst_us} us");
+            }
+            player.wait_for_end();
+            assert_eq!(playbacks.counters().trains, trains, "bursts of {burst_us} us by {path}");
+        }
+    }
+}
+
+/// Promise: A session gets no longer bursts than it accepts.
+#[test]
+fn a_receiver_limits_its_bursts() {
+    let playbacks = playbacks_in_bursts(DataPath::WireSendfile, Burst::Fixed(100_000));
+    let player = Player::accepting(&playbacks, Numbered::new(3), 8000);
+    player.play(None, None).unwrap();
+    player.wait_for_end();
+    assert_eq!(playbacks.counters().trains, 15);
 }
 
 #[test]
@@ -231,7 +261,10 @@ fn a_busy_source_is_asked_again() {
 fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
     let support = Arc::new(Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false));
     let engine = Arc::new(Engine::start(EngineOptions { threads: 3, ..EngineOptions::default() }).unwrap());
-    let playbacks = Playbacks::start(Arc::clone(&engine), PlaybackSettings { support, ring: false });
+    let playbacks = Playbacks::start(
+        Arc::clone(&engine),
+        PlaybackSettings { support, ring: false, burst: Burst::Fixed(8000) },
+    );
     let source = Numbered::new(1);
     let open = |count: usize| -> Vec<Player> {
         (0..count).map(|_| Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>)).collect()

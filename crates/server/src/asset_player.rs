@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
-use wirepath_media::image::Recipe;
+use wirepath_media::image::{MAX_BURST_US, Recipe};
 use wirepath_media::sdp::Description;
 use wirepath_playback::{
     self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,
@@ -17,6 +17,7 @@ use wirepath_playback::{
 
 use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
+use crate::plays::Plays;
 use crate::rtsp::player::{BoxFuture, OnEvent, OpenError, Player, Presentation, Reply, SessionPlayback};
 
 /// Assets of a library, played from a store's images.
@@ -26,6 +27,7 @@ pub(crate) struct AssetPlayer {
     pub(crate) store: Arc<Store>,
     pub(crate) playbacks: Arc<Playbacks>,
     pub(crate) hot: Option<Arc<HotMemory>>,
+    pub(crate) plays: Arc<Plays>,
 }
 
 struct AssetPresentation {
@@ -40,6 +42,7 @@ struct ImagePlayback {
     image: Arc<Image>,
     playback: Arc<playback::Playback>,
     _hot: Option<HotSession>,
+    plays: Arc<Plays>,
     /// Dropped to cancel a request to play that waits until the image has grown to the requested time.
     waiting: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -95,7 +98,7 @@ impl Presentation for AssetPresentation {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
                 socket,
                 packet_size: image.plan().recipe.packet_size(),
-                burst_us: image.plan().recipe.burst_us.into(),
+                most_burst_us: MAX_BURST_US.into(),
                 on_event,
             };
             let playback =
@@ -104,7 +107,8 @@ impl Presentation for AssetPresentation {
                 })?;
             let hot = self.player.hot.as_ref().and_then(|hot| hot.session(&image));
             let playback = Arc::new(playback);
-            let playback = ImagePlayback { image, playback, _hot: hot, waiting: Mutex::default() };
+            let (plays, waiting) = (Arc::clone(&self.player.plays), Mutex::default());
+            let playback = ImagePlayback { image, playback, _hot: hot, plays, waiting };
             Ok(Box::new(playback) as Box<dyn SessionPlayback>)
         })
     }
@@ -167,6 +171,10 @@ impl SessionPlayback for ImagePlayback {
 
     fn reason(&self) -> &str {
         self.playback.reason()
+    }
+
+    fn count_play(&self) {
+        self.plays.count(self.image.name());
     }
 }
 

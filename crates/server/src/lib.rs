@@ -5,12 +5,15 @@ mod calibrated;
 mod http;
 pub mod images;
 mod library;
+mod plays;
 mod rtsp;
 mod server;
 mod status;
+mod warnings;
 
 pub use http::LibrarySite;
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};
 pub use wirepath_datapath::DataPath;
+pub use wirepath_playback::Burst;

@@ -15,12 +15,13 @@ use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{bind, raise_descriptor_limit};
-use wirepath_playback::{PlaybackSettings, Playbacks};
+use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
 use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
 use crate::images::{FolderError, HotMemory, ImageFolder, Store};
 use crate::library::{Library, LibraryError};
+use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
 use crate::{calibrated, status};
 
@@ -48,8 +49,8 @@ pub struct ServerOptions {
     pub path: Option<DataPath>,
     /// File of the measured costs of data paths; written if it does not say which path is cheapest here.
     pub calibration: PathBuf,
-    /// Most of a stream that leaves at once, as a time.
-    pub burst: Duration,
+    /// Length of bursts.
+    pub burst: Burst,
     /// Options of the RTSP listener.
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
@@ -95,22 +96,23 @@ impl Server {
             pool_threads: options.threads.max(2),
             ..EngineOptions::default()
         })?);
-        let settings = PlaybackSettings { support, ring };
+        let settings = PlaybackSettings { support, ring, burst: options.burst };
         let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
         let hot = match ring {
             true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
         };
-        let burst_us = options.burst.as_micros() as u32;
-        let store = Store::new(folder, burst_us, engine.pool().clone(), options.threads.div_ceil(2))?;
+        let store = Store::new(folder, engine.pool().clone(), options.threads.div_ceil(2))?;
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
+        let plays = Arc::<Plays>::default();
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
+            plays: Arc::clone(&plays),
         };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), options.rtsp_options);
         let http_service = http::Listener::new(options.http_options);
@@ -118,8 +120,8 @@ impl Server {
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
-        status::register(&playbacks, &store, hot, &mut metrics, &mut status);
-        let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+        status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
+        let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
         Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })
     }

@@ -6,6 +6,10 @@ use crate::ts::PACKET_LENGTH;
 /// Most transport stream packets in an RTP packet: those that a path MTU of 9,000 bytes takes.
 pub const MAX_TS_PER_PACKET: u16 = 47;
 
+/// Burst window of images in microseconds. Sessions cut their trains for shorter bursts, and join them for
+/// longer ones.
+pub const USUAL_BURST_US: u32 = 20_000;
+
 /// Longest burst in microseconds; a receiver's jitter buffer takes no more.
 pub const MAX_BURST_US: u32 = 500_000;
 

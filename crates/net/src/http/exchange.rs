@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::{Method, StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use wirepath_counters::Gauge;
 use wirepath_engine::Engine;
 use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
@@ -16,6 +17,7 @@ use wirepath_streams as streams;
 use super::access_log::Access;
 use super::connection::{Connection, End, now_s};
 use super::counters::Counters;
+use super::events::{self, Subscription};
 use super::options::HttpOptions;
 use crate::limits::Permit;
 
@@ -35,13 +37,15 @@ pub trait Site: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
-/// A response, and the file that its extents refer to.
+/// A response, and what its body is made of.
 #[derive(Debug)]
 pub struct Answer {
     /// Head and body.
     pub response: Response,
     /// File of the body's extents.
     pub file: Option<Arc<File>>,
+    /// Events that are the body instead.
+    pub events: Option<Subscription>,
 }
 
 impl Answer {
@@ -53,7 +57,12 @@ impl Answer {
             return response.into();
         }
         // A file that cannot be read fails where bodies are sent, and the connection is cut there.
-        Self { response, file: Some(Arc::new(file)) }
+        Self { file: Some(Arc::new(file)), ..response.into() }
+    }
+
+    /// A response whose body are events, until the client leaves or the listener drains.
+    pub(super) fn of_events(subscription: Subscription) -> Self {
+        Self { events: Some(subscription), ..events::response().into() }
     }
 }
 
@@ -70,7 +79,7 @@ fn read_extents(body: &mut [BodyPart], file: &File) -> io::Result<()> {
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Self { response, file: None }
+        Self { response, file: None, events: None }
     }
 }
 
@@ -144,7 +153,8 @@ impl<S: Site> Exchanges<S> {
         let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
         let local = self.client.local_address()?;
         let answer = self.answer(request, local).await;
-        let keep_alive = keep_alive && !self.client.is_draining();
+        // Only the end of the connection ends a stream of events.
+        let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
         let (status, bytes) = (answer.response.status, answer.response.body_length());
         let sent = self.send(answer, version, keep_alive).await;
         if let Some((form, access)) = access {
@@ -162,18 +172,25 @@ impl<S: Site> Exchanges<S> {
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let answer = self.shared.site.answer(path, request, local).await;
-        if is_head { Answer { response: answer.response.without_body(), ..answer } } else { answer }
+        match is_head {
+            true => Answer { response: answer.response.without_body(), events: None, ..answer },
+            false => answer,
+        }
     }
 
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
-        let Answer { response, file } = answer;
+        let Answer { response, file, events } = answer;
         let (status, length) = (response.status, response.body_length());
         tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
+        if let Some(events) = events {
+            let head = response.head(client, keep_alive, now_s());
+            return self.send_events(&head, events).await;
+        }
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
-        let sending = Sending::begin(counters);
+        let sending = Counted::begin(&counters.responses_sending);
         let sent = match file {
             // Only the parts hold the file from here on; their owner discards them.
             Some(file) if of_file => {
@@ -200,21 +217,37 @@ impl<S: Site> Exchanges<S> {
         }
         sent
     }
-}
 
-/// A response being sent: counted until it is dropped, also with the task that sends it.
-struct Sending<'a>(&'a Counters);
-
-impl<'a> Sending<'a> {
-    fn begin(counters: &'a Counters) -> Self {
-        counters.responses_sending.increment();
-        Self(counters)
+    /// Sends events until the client leaves, which is its usual end, or the listener drains.
+    async fn send_events(&mut self, head: &[u8], mut events: Subscription) -> io::Result<()> {
+        let counters = &self.shared.counters;
+        let _open = Counted::begin(&counters.event_streams);
+        self.client.write(&[head, events::PREAMBLE].concat()).await?;
+        loop {
+            let event = tokio::select! {
+                () = self.client.draining() => return Ok(()),
+                event = events.next() => event,
+            };
+            let Some(event) = event else { return Ok(()) };
+            self.client.write(&event).await?;
+            counters.body_bytes.add(event.len() as u64);
+        }
     }
 }
 
-impl Drop for Sending<'_> {
+/// Something that goes on: counted until it is dropped, also with the task that does it.
+struct Counted<'a>(&'a Gauge);
+
+impl<'a> Counted<'a> {
+    fn begin(gauge: &'a Gauge) -> Self {
+        gauge.increment();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.responses_sending.decrement();
+        self.0.decrement();
     }
 }
 

@@ -15,7 +15,7 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
-    Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
+    Burst, Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
     Playbacks, Position, Segment, TrainSource,
 };
 
@@ -93,9 +93,13 @@ impl TrainSource for Numbered {
 
 /// Playbacks of an engine with one thread, which use this path.
 pub(crate) fn playbacks(path: DataPath) -> Playbacks {
+    playbacks_in_bursts(path, Burst::Fixed(u64::from(TRAIN) * PACKET_US))
+}
+
+pub(crate) fn playbacks_in_bursts(path: DataPath, burst: Burst) -> Playbacks {
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
     let engine = Arc::new(Engine::start(EngineOptions::default()).unwrap());
-    Playbacks::start(engine, PlaybackSettings { support, ring: path == DataPath::WireUring })
+    Playbacks::start(engine, PlaybackSettings { support, ring: path == DataPath::WireUring, burst })
 }
 
 pub(crate) struct Player {
@@ -114,13 +118,30 @@ impl Player {
         source: Arc<dyn TrainSource>,
         packet_size: u16,
     ) -> Player {
+        Player::open(playbacks, source, packet_size, 500_000)
+    }
+
+    pub(crate) fn accepting(
+        playbacks: &Playbacks,
+        source: Arc<dyn TrainSource>,
+        most_burst_us: u64,
+    ) -> Player {
+        Player::open(playbacks, source, PACKET as u16, most_burst_us)
+    }
+
+    fn open(
+        playbacks: &Playbacks,
+        source: Arc<dyn TrainSource>,
+        packet_size: u16,
+        most_burst_us: u64,
+    ) -> Player {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(receiver.local_addr().unwrap()).unwrap();
         let (tell, events) = channel();
         let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
-        let options = PlaybackOptions { source, socket, packet_size, burst_us: 8000, on_event };
+        let options = PlaybackOptions { source, socket, packet_size, most_burst_us, on_event };
         Player { playback: playbacks.open(options).unwrap(), receiver, events }
     }
 

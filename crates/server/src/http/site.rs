@@ -1,6 +1,6 @@
 //! Answers of the library: files, and folders as listings.
 
-use super::listing;
+use super::{listing, page};
 use crate::library::{FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 const SNIFFED: usize = 256;
 const SNIFFED_BYTES: usize = 4096;
 
-/// The files of a library, beside metrics and status.
+/// The files of a library, beside the status page, metrics and status.
 pub struct LibrarySite {
     library: Arc<Library>,
     endpoint: Endpoint,
@@ -32,8 +32,12 @@ impl LibrarySite {
 impl Site for LibrarySite {
     /// Looks up the file on another thread: storage may be slow.
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
-        if let Some(answer) = self.endpoint.find(&path) {
+        if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
+        }
+        // A folder of this name is still found: its URL ends in a slash.
+        if path.as_bytes() == b"status" && !path.names_folder() {
+            return page::respond().into();
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_datapath::MappedFile;
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
-use wirepath_media::image::{Identity, Plan, Recipe};
+use wirepath_media::image::{Identity, Plan, Recipe, USUAL_BURST_US};
 
 use super::error::{StoreError, identity, io_error};
 use super::image::{Damage, Image};
@@ -41,7 +41,6 @@ pub const USUAL_TS_PER_PACKET: u16 = 7;
 pub struct Store {
     this: Weak<Store>,
     folder: ImageFolder,
-    burst_us: u32,
     readers: BlockingPool,
     packers: WorkQueue<Job>,
     /// Writes packed images to the disk, which may take seconds.
@@ -76,21 +75,14 @@ counters! {
 }
 
 impl Store {
-    /// A store over `folder` that packs trains of at most `burst_us`; `readers` read the segments that are
-    /// played.
-    pub fn new(
-        folder: ImageFolder,
-        burst_us: u32,
-        readers: BlockingPool,
-        packers: usize,
-    ) -> io::Result<Arc<Store>> {
-        Store::with_idle_ttl(folder, burst_us, readers, packers, IDLE_TTL)
+    /// A store over `folder`; `readers` read the segments that are played.
+    pub fn new(folder: ImageFolder, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
+        Store::with_idle_ttl(folder, readers, packers, IDLE_TTL)
     }
 
     /// As `new`; idle images expire after `idle_ttl`.
     pub(super) fn with_idle_ttl(
         folder: ImageFolder,
-        burst_us: u32,
         readers: BlockingPool,
         packers: usize,
         idle_ttl: Duration,
@@ -101,7 +93,6 @@ impl Store {
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
             folder,
-            burst_us,
             readers,
             packers,
             publisher,
@@ -118,13 +109,13 @@ impl Store {
     /// The recipe for a path of `mtu` bytes with IP headers of `ip_header` bytes.
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
-        let recipe = Recipe::for_mtu(capped, ip_header, self.burst_us).ok_or(StoreError::Mtu(mtu))?;
+        let recipe = Recipe::for_mtu(capped, ip_header, USUAL_BURST_US).ok_or(StoreError::Mtu(mtu))?;
         Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
     }
 
     /// The recipe where nothing is known of the path.
     pub fn usual_recipe(&self) -> Recipe {
-        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: self.burst_us }
+        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: USUAL_BURST_US }
     }
 
     /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the folder, or

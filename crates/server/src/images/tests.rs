@@ -32,7 +32,7 @@ fn fixture() -> Fixture {
 
 fn open_store(folder: &tempfile::TempDir, budget: u64) -> Arc<Store> {
     let cache = ImageFolder::open(&folder.path().join("cache"), budget).unwrap();
-    Store::new(cache, 20_000, readers(), 1).unwrap()
+    Store::new(cache, readers(), 1).unwrap()
 }
 
 fn readers() -> BlockingPool {
@@ -359,7 +359,7 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     }
     let cache = ImageFolder::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
     let rest = Duration::from_millis(200);
-    let store = Store::with_idle_ttl(cache, 20_000, readers(), 1, rest).unwrap();
+    let store = Store::with_idle_ttl(cache, readers(), 1, rest).unwrap();
     let (asset, begun) =
         (Arc::new(File::open(fixture.folder.path().join("clip.ts")).unwrap()), Instant::now());
     drop(store.image(asset, "clip.ts", store.usual_recipe()).unwrap());
@@ -384,7 +384,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     let fixture = fixture();
     let cache = ImageFolder::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
     let readers = readers();
-    let store = Store::with_idle_ttl(cache, 20_000, readers.clone(), 1, Duration::ZERO).unwrap();
+    let store = Store::with_idle_ttl(cache, readers.clone(), 1, Duration::ZERO).unwrap();
     let image = store.image(fixture.asset(), "clip.ts", store.usual_recipe()).unwrap();
     complete(&image);
     let path = fixture.cached().remove(0);

@@ -9,7 +9,7 @@ use wirepath_datapath::Support;
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::ts::synthetic::Sample;
-use wirepath_playback::PlaybackSettings;
+use wirepath_playback::{Burst, PlaybackSettings};
 
 use super::*;
 use crate::images::{ImageFolder, Progress, Store};
@@ -24,9 +24,12 @@ fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let cache = ImageFolder::open(&folder.path().join("cache"), 1 << 30).unwrap();
     let engine = Arc::new(Engine::start(EngineOptions { threads: 2, ..EngineOptions::default() }).unwrap());
-    let store = Store::new(cache, 20_000, engine.pool().clone(), 1).unwrap();
+    let store = Store::new(cache, engine.pool().clone(), 1).unwrap();
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let playbacks = Arc::new(Playbacks::start(engine, PlaybackSettings { support, ring: true }));
+    let playbacks = Arc::new(Playbacks::start(
+        engine,
+        PlaybackSettings { support, ring: true, burst: Burst::Fixed(20_000) },
+    ));
     Fixture { folder, store, playbacks }
 }
 
