@@ -1,7 +1,7 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::listing;
-use crate::library::{FindError, FolderListing, Found, Library};
+use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -30,10 +30,13 @@ impl LibrarySite {
 }
 
 impl Site for LibrarySite {
-    /// Looks up the file on another thread: storage may be slow.
+    /// Looks up the file on another thread, unless its name is in the kernel's cache: storage may be slow.
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
         if let Some(answer) = self.endpoint.find(&path) {
             return answer;
+        }
+        if let Some(asset) = self.library.find_cached(&path) {
+            return Answer::of_cached_file(respond_with(&path, &request, &asset), asset.file);
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {
@@ -50,12 +53,7 @@ impl Site for LibrarySite {
 fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> Answer {
     match library.find(path) {
         Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
-        Ok(Found::File(asset)) => {
-            let name = path.segments().last().unwrap_or_default();
-            let context = ResponseContext { now_s: now_s(), boundary: boundary() };
-            let response = respond(request, &asset.representation(name), &context);
-            Answer::of_file(response, asset.file)
-        }
+        Ok(Found::File(asset)) => Answer::of_file(respond_with(path, request, &asset), asset.file),
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
         Ok(Found::Folder) => match library.list(path) {
             Ok(mut folder) => {
@@ -66,6 +64,12 @@ fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> A
         },
         Err(error) => not_found(error, path),
     }
+}
+
+fn respond_with(path: &AssetPath, request: &Request, asset: &Asset) -> Response {
+    let name = path.segments().last().unwrap_or_default();
+    let context = ResponseContext { now_s: now_s(), boundary: boundary() };
+    respond(request, &asset.representation(name), &context)
 }
 
 /// Notes which files of a folder can be played, by their heads.
