@@ -1,6 +1,7 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::listing;
+use crate::admission::Admission;
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
 use std::net::SocketAddr;
@@ -20,12 +21,18 @@ pub struct LibrarySite {
     endpoint: Endpoint,
     /// RTSP port for links in listings.
     rtsp_port: u16,
+    admission: Option<Arc<Admission>>,
 }
 
 impl LibrarySite {
     /// A site of these files, which are played from this port.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16) -> LibrarySite {
-        LibrarySite { library, endpoint, rtsp_port }
+        LibrarySite { library, endpoint, rtsp_port, admission: None }
+    }
+
+    /// The site that refuses downloads while sessions are late.
+    pub(crate) fn yielding_to(self, admission: Arc<Admission>) -> LibrarySite {
+        LibrarySite { admission: Some(admission), ..self }
     }
 }
 
@@ -34,6 +41,9 @@ impl Site for LibrarySite {
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
         if let Some(answer) = self.endpoint.find(&path) {
             return answer;
+        }
+        if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
+            return busy("sessions are late, and downloads wait");
         }
         if let Some(asset) = self.library.find_cached(&path) {
             return Answer::of_cached_file(respond_with(&path, &request, &asset), asset.file);
@@ -83,6 +93,10 @@ fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing)
             check_head(&head[..length], length < head.len()).is_ok()
         });
     }
+}
+
+fn busy(why: &str) -> Answer {
+    Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {
