@@ -13,7 +13,9 @@ mod hostile;
 mod hot_memory;
 mod http;
 mod log;
+mod page;
 mod playing;
+mod reference;
 mod relay;
 mod relay_cache;
 mod relay_cache_care;
@@ -54,7 +56,9 @@ fn main() -> ExitCode {
         hot_memory::trials(),
         http::trials(),
         log::trials(),
+        page::trials(),
         playing::trials(),
+        reference::trials(),
         relay::trials(),
         relay_config::trials(),
         relay_descriptors::trials(),

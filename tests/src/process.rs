@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -26,9 +26,20 @@ impl Process {
     /// Starts `command`. What it prints on standard error is kept, and on standard output too unless that is
     /// piped.
     pub fn start(command: &Command, keep_stdout: bool) -> Result<Self> {
+        Self::spawn(command, keep_stdout, Stdio::null())
+    }
+
+    /// Starts `command` with its standard input and output piped.
+    pub fn start_with_input(command: &Command) -> Result<(Self, ChildStdin)> {
+        let mut process = Self::spawn(command, false, Stdio::piped())?;
+        let input = process.child.stdin.take().context("standard input is piped")?;
+        Ok((process, input))
+    }
+
+    fn spawn(command: &Command, keep_stdout: bool, stdin: Stdio) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut command = dying_with_us(command);
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let log = Arc::default();
         let mut readers = Vec::new();

@@ -34,7 +34,7 @@ const BURST_MAX: Duration = Duration::from_millis(100);
 #[command(after_help = "\
 Play:      ffplay -rtsp_transport udp rtsp://HOST:8554/folder/clip.ts
 Download:  curl -O http://HOST:8080/folder/clip.ts
-Watch:     curl http://HOST:8080/api/status     (Prometheus: /metrics)
+Watch:     http://HOST:8080/status in a browser (JSON: /api/status, Prometheus: /metrics)
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:

@@ -28,7 +28,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     pub(crate) rtsp: Option<SocketAddr>,
 
-    /// HTTP listen address, for downloads, /metrics and /api/status [default: 0.0.0.0:8080]
+    /// HTTP listen address, for downloads, /status and /metrics [default: 0.0.0.0:8080]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     pub(crate) http: Option<SocketAddr>,
 

@@ -1,6 +1,6 @@
 //! Choice of a data path, by support of the host and by measured costs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -46,6 +46,8 @@ pub struct Support {
     /// Step-downs met while sending, by the local address of the route, for people to see: each session tries
     /// for itself, because a route's errors belong to its far end.
     noted: Mutex<HashMap<(IpAddr, DataPath), Choice>>,
+    /// Devices of routes that compute no checksums, for people to see.
+    without_checksums: Mutex<BTreeSet<String>>,
 }
 
 impl Support {
@@ -62,7 +64,8 @@ impl Support {
             }
         };
         let calibrations = Mutex::new(calibrations);
-        Support { forced, stored, own, host, calibrations, noted: Mutex::default() }
+        let (noted, without_checksums) = (Mutex::default(), Mutex::default());
+        Support { forced, stored, own, host, calibrations, noted, without_checksums }
     }
 
     /// The choice for a usual device: one that computes checksums and has Ethernet's MTU.
@@ -76,6 +79,9 @@ impl Support {
             return self.first();
         }
         let route = Route::from(local);
+        if let Some(device) = &route.without_checksums {
+            self.without_checksums.lock().insert(device.to_string());
+        }
         if let Some(choice) = self.measured(&route.kinds, mtu) {
             return choice;
         }
@@ -209,6 +215,11 @@ impl Support {
         if self.noted.lock().insert((local, to), choice).is_none() {
             tracing::warn!(%local, %from, %to, %error, "data path stepped down for a session");
         }
+    }
+
+    /// Devices that sessions were set up on and that compute no checksums.
+    pub fn devices_without_checksums(&self) -> Vec<String> {
+        self.without_checksums.lock().iter().cloned().collect()
     }
 
     /// Step-downs, the last of each local address and path stepped down to.

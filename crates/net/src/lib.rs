@@ -7,7 +7,7 @@ mod limits;
 mod listener;
 mod log_limit;
 pub mod metrics;
-mod process;
+pub mod process;
 pub mod status;
 
 pub use descriptors::raise_descriptor_limit;

@@ -17,7 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Value as Json, json};
 use wirepath_counters::{Histogram, Metric, Value};
 
-use crate::process::{PROCESS, Process};
+use crate::process::{PROCESS, Process, THREADS, engine_threads};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -42,11 +42,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of the process, of which this is the beginning, and of its build.
+    /// Metrics of the process, of which this is the beginning, of its engine threads and of its build.
     pub fn of_process() -> Metrics {
         let mut metrics = Metrics::default();
         let start = SystemTime::now();
-        metrics.register_rows("process", PROCESS, move || vec![(Labels::new(), Process::read(start))]);
+        metrics.register("process", PROCESS, move || Process::read(start));
+        let threads =
+            || engine_threads().into_iter().map(|(name, cpu)| (vec![("thread", name)], cpu)).collect();
+        metrics.register_rows("thread", THREADS, threads);
         let version = || vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
         metrics.register_rows("build", BUILD, move || vec![(version(), ())]);
         metrics

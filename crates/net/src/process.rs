@@ -1,9 +1,10 @@
-//! Metrics of the process itself, under the names that Prometheus clients give them.
+//! Metrics of the process itself, under the names that Prometheus clients give them, and of its threads.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::param::page_size;
+use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use wirepath_counters::{Metric, Value};
@@ -38,6 +39,8 @@ impl Process {
     /// Reads the kernel's figures of this process, which began at `start`; unknown ones are 0.
     pub(crate) fn read(start: SystemTime) -> Process {
         let count = |folder: &str| fs::read_dir(folder).map_or(0, |entries| entries.count() as u64);
+        // Since Linux 6.2 the size of the folder is the number of its entries: no need to list thousands.
+        let size = fs::metadata("/proc/self/fd").map_or(0, |folder| folder.len());
         let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let mut bytes = pages.split(' ').map(|pages| pages.parse::<u64>().unwrap_or(0) * page_size() as u64);
         let (virtual_bytes, resident_bytes) = (bytes.next().unwrap_or(0), bytes.next().unwrap_or(0));
@@ -47,8 +50,82 @@ impl Process {
             cpu: Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec as u32),
             resident_bytes,
             virtual_bytes,
-            open_files: count("/proc/self/fd"),
+            open_files: if size > 0 { size } else { count("/proc/self/fd") },
             threads: count("/proc/self/task"),
         }
+    }
+}
+
+/// A thread of this process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its number in the system.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// User and system time, in clock ticks of the system (10 ms).
+    pub cpu: Duration,
+}
+
+/// Threads of this process by their numbers; none where the kernel does not tell.
+pub fn threads() -> Vec<Thread> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    // A thread may end between the two calls.
+    let mut threads: Vec<Thread> =
+        tasks.filter_map(|task| read_thread(&fs::read(task.path().join("stat")).ok()?)).collect();
+    threads.sort_by_key(|thread| thread.id);
+    threads
+}
+
+/// Reads `/proc/PID/task/TID/stat` (proc_pid_stat(5)): number, name in brackets, then fields.
+fn read_thread(stat: &[u8]) -> Option<Thread> {
+    /// Places of user and system time behind the name.
+    const TIMES: [usize; 2] = [11, 12];
+    let text = String::from_utf8_lossy(stat);
+    let (id, rest) = text.split_once(" (")?;
+    let (name, fields) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let times = TIMES.map(|place| fields.get(place)?.parse::<u64>().ok());
+    let ticks = times[0]? + times[1]?;
+    let cpu = Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64);
+    Some(Thread { id: id.parse().ok()?, name: name.to_owned(), cpu })
+}
+
+/// Metrics of a group of threads.
+pub(crate) const THREADS: &[Metric<Duration>] =
+    &[Metric::new("cpu_seconds", "User and system processor time of an engine thread.", |cpu| {
+        Value::Sum(cpu.as_secs_f64())
+    })];
+
+/// Processor time of engine threads by their names. Others come and go, which a counter must not.
+pub(crate) fn engine_threads() -> BTreeMap<String, Duration> {
+    let mut times = BTreeMap::new();
+    for thread in threads().into_iter().filter(|thread| thread.name.starts_with("engine-")) {
+        *times.entry(thread.name).or_default() += thread.cpu;
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_read_whatever_their_names() {
+        let stat = b"42 (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 100 0 0\n";
+        let thread = read_thread(stat).unwrap();
+        assert_eq!((thread.id, thread.name.as_str()), (42, "a) b"));
+        let ticks = clock_ticks_per_second() as f64;
+        assert!((thread.cpu.as_secs_f64() - 200.0 / ticks).abs() < 1e-6, "{thread:?}");
+        assert_eq!(read_thread(b"42 (a) S 1"), None);
+        assert_eq!(read_thread(b""), None);
+    }
+
+    #[test]
+    fn this_thread_is_there() {
+        let named = std::thread::Builder::new().name("engine-7".to_owned());
+        let seen = named.spawn(|| (threads(), engine_threads())).unwrap().join().unwrap();
+        assert!(seen.0.iter().any(|thread| thread.name == "engine-7"), "{seen:?}");
+        assert!(seen.1.contains_key("engine-7") && seen.1.len() < seen.0.len(), "{seen:?}");
     }
 }

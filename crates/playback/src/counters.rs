@@ -27,7 +27,7 @@ counters! {
     io_stalls: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
-    /// Time that threads took to send trains; that of which others used the processor is in it.
+    /// Time that threads took to send trains, that included in which others had their processor.
     busy_seconds: LocalTime,
     /// Playbacks that exist, playing or not.
     playbacks: Gauge,

@@ -44,7 +44,7 @@ impl MetricsEndpoint {
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         listener.register(&mut metrics, &mut status);
         register(&mut metrics, &mut status);
-        let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+        let endpoint = Endpoint::new(metrics, status);
 
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let failed = |error: io::Error| {

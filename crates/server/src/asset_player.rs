@@ -18,6 +18,7 @@ use wirepath_playback::{
 use crate::admission::Admission;
 use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
+use crate::plays::Plays;
 use crate::rtsp::player::{BoxFuture, OnEvent, OpenError, Player, Presentation, Reply, SessionPlayback};
 
 /// Assets of a library, played from a store's images.
@@ -28,6 +29,7 @@ pub(crate) struct AssetPlayer {
     pub(crate) playbacks: Arc<Playbacks>,
     pub(crate) hot: Option<Arc<HotMemory>>,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) plays: Arc<Plays>,
 }
 
 struct AssetPresentation {
@@ -42,6 +44,7 @@ struct ImagePlayback {
     image: Arc<Image>,
     playback: Arc<playback::Playback>,
     _hot: Option<HotSession>,
+    plays: Arc<Plays>,
     /// Dropped to cancel a request to play that waits until the image has grown to the requested time.
     waiting: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -107,7 +110,8 @@ impl Presentation for AssetPresentation {
                 })?;
             let hot = self.player.hot.as_ref().and_then(|hot| hot.session(&image));
             let playback = Arc::new(playback);
-            let playback = ImagePlayback { image, playback, _hot: hot, waiting: Mutex::default() };
+            let (plays, waiting) = (Arc::clone(&self.player.plays), Mutex::default());
+            let playback = ImagePlayback { image, playback, _hot: hot, plays, waiting };
             Ok(Box::new(playback) as Box<dyn SessionPlayback>)
         })
     }
@@ -170,6 +174,10 @@ impl SessionPlayback for ImagePlayback {
 
     fn reason(&self) -> &str {
         self.playback.reason()
+    }
+
+    fn count_play(&self) {
+        self.plays.count(self.image.name());
     }
 }
 

@@ -1,6 +1,7 @@
-//! Site of the server: files by range, folders as listings, `/metrics` and `/api/status`.
+//! Site of the server: files by range, folders as listings, the status page, `/metrics` and `/api`.
 
 mod listing;
+mod page;
 mod site;
 
 pub use site::LibrarySite;

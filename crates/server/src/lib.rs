@@ -6,9 +6,11 @@ mod calibrated;
 mod http;
 pub mod images;
 mod library;
+mod plays;
 mod rtsp;
 mod server;
 mod status;
+mod warnings;
 
 pub use http::LibrarySite;
 pub use library::{Library, LibraryError};

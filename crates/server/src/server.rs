@@ -22,6 +22,7 @@ use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
 use crate::images::{FolderError, HotMemory, ImageFolder, Store};
 use crate::library::{Library, LibraryError};
+use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
 use crate::{calibrated, status};
 
@@ -109,12 +110,14 @@ impl Server {
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
         let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.reserve));
+        let plays = Arc::<Plays>::default();
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
             admission: Arc::clone(&admission),
+            plays: Arc::clone(&plays),
         };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), options.rtsp_options);
         let http_service = http::Listener::new(options.http_options);
@@ -124,8 +127,8 @@ impl Server {
         http_service.register(&mut metrics, &mut status);
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
-        status::register(&playbacks, &store, hot, &mut metrics, &mut status);
-        let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+        status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
+        let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
         let site = site.yielding_to(admission);
         Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })

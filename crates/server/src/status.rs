@@ -1,20 +1,25 @@
 //! Metrics and status of engine, playbacks, image store and hot memory.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use wirepath_datapath::{Choice, Support};
 use wirepath_net::metrics::Metrics;
+use wirepath_net::process;
 use wirepath_net::status::Status;
 use wirepath_playback::{LatenessSnapshot, Playbacks};
 
 use crate::images::{HotCounts, HotMemory, Image, Progress, Store, StoreCounts};
+use crate::plays::Plays;
+use crate::warnings;
 
-/// Registers counters, the data path in use and why, the lateness of trains, and all assets.
+/// Registers counters, the data path in use and why, the lateness of trains, threads, assets and warnings.
 pub(crate) fn register(
     playbacks: &Arc<Playbacks>,
     store: &Arc<Store>,
     hot: Option<Arc<HotMemory>>,
+    plays: Arc<Plays>,
     metrics: &mut Metrics,
     status: &mut Status,
 ) {
@@ -32,7 +37,9 @@ pub(crate) fn register(
     let shown = Arc::clone(playbacks);
     status.add("engine", move || json!({"threads": shown.engine().threads()}));
     let shown = Arc::clone(store);
-    status.add("assets", move || shown.open_images().iter().map(|image| asset(image)).collect());
+    status.add("assets", move || assets(&shown.open_images(), plays.read()));
+    status.add("threads", threads);
+    status.conclude("warnings", warnings::conclude);
     if let Some(hot) = hot {
         let counted = Arc::clone(&hot);
         metrics.register("hot", HotCounts::METRICS, move || counted.counts());
@@ -40,7 +47,7 @@ pub(crate) fn register(
     }
 }
 
-fn data_path(support: &Support) -> serde_json::Value {
+fn data_path(support: &Support) -> Json {
     let (host, own) = (support.host(), support.host_for_own_headers());
     let exception = |(local, choice): (_, Choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason});
     json!({
@@ -48,11 +55,35 @@ fn data_path(support: &Support) -> serde_json::Value {
         "reason": host.reason,
         "own_headers": {"name": own.path.name(), "reason": own.reason},
         "exceptions": support.step_downs().into_iter().map(exception).collect::<Vec<_>>(),
+        "devices_without_checksums": support.devices_without_checksums(),
         "calibrations": support.measured_costs(),
     })
 }
 
-fn asset(image: &Image) -> serde_json::Value {
+/// Open images with the plays of their assets, then assets that were played and are not open.
+fn assets(images: &[Arc<Image>], mut plays: HashMap<String, u64>) -> Json {
+    let count = |image: &Arc<Image>| plays.get(image.name()).copied().unwrap_or(0);
+    let mut assets: Vec<Json> = images.iter().map(|image| asset(image, count(image))).collect();
+    for image in images {
+        plays.remove(image.name());
+    }
+    let mut closed: Vec<(String, u64)> = plays.into_iter().collect();
+    closed.sort_unstable();
+    assets.extend(closed.into_iter().map(|(name, plays)| {
+        json!({
+            "name": name, "state": "closed", "reason": null, "plays": plays,
+            "duration_s": null, "bits_per_second": null, "packet_bytes": null,
+        })
+    }));
+    Json::Array(assets)
+}
+
+fn threads() -> Json {
+    let thread = |thread: process::Thread| json!({"id": thread.id, "name": thread.name, "cpu_seconds": thread.cpu.as_secs_f64()});
+    process::threads().into_iter().map(thread).collect()
+}
+
+fn asset(image: &Image, plays: u64) -> Json {
     let (state, reason) = match &*image.progress().borrow() {
         Progress::Growing { until_us } => ("packing", Some(format!("{} s are ready", until_us / 1_000_000))),
         Progress::Complete => ("ready", None),
@@ -63,13 +94,14 @@ fn asset(image: &Image) -> serde_json::Value {
         "name": image.name(),
         "state": state,
         "reason": reason,
+        "plays": plays,
         "duration_s": summary.duration_us.map(|us| us as f64 / 1e6),
         "bits_per_second": summary.bits_per_second(),
         "packet_bytes": image.plan().recipe.packet_size(),
     })
 }
 
-fn lateness(lateness: &LatenessSnapshot) -> serde_json::Value {
+fn lateness(lateness: &LatenessSnapshot) -> Json {
     let histogram: Vec<_> =
         lateness.histogram().map(|(us, trains)| json!({"at_most": us, "trains": trains})).collect();
     json!({
@@ -111,7 +143,7 @@ mod tests {
         };
         let secret = folder.path().to_str().unwrap();
         assert!(failure.reason.contains(secret), "the log says where: {failure:?}");
-        let shown = asset(&image);
+        let shown = asset(&image, 0);
         assert_eq!(shown["state"], "failed");
         assert!(!shown.to_string().contains(secret), "{shown}");
         assert!(shown["reason"].as_str().unwrap().contains("space"), "{shown}");

@@ -96,6 +96,12 @@ impl Connection {
         *self.drain.borrow()
     }
 
+    /// Waits until no further request is to be read.
+    pub async fn draining(&mut self) {
+        // The reference that `wait_for` returns must not be held across an await.
+        drop(self.drain.wait_for(|&drain| drain).await);
+    }
+
     /// Local address of the connection.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.stream.as_ref().ok_or_else(gone)?.local_addr()

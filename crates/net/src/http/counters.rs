@@ -39,6 +39,8 @@ counters! {
     responses: Family<Class>,
     /// HTTP responses being sent.
     responses_sending: Gauge,
+    /// Event streams of the status that are open.
+    event_streams: Gauge,
     /// Bytes of HTTP response bodies sent.
     body_bytes: Counter,
     /// HTTP response bodies that ended early because the connection or the file failed.

@@ -1,4 +1,4 @@
-//! `/metrics` and `/api/status`.
+//! `/metrics`, `/api/status` and `/api/events`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Instant;
 use http::{StatusCode, header};
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 
+use super::events::Events;
 use super::exchange::{Answer, Site};
 use crate::metrics::{self, Metrics};
 use crate::status::Status;
@@ -14,21 +15,35 @@ use crate::status::Status;
 /// Metrics and status, as a site of their own or as a part of one.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Content of `/metrics`.
-    pub metrics: Arc<Metrics>,
-    /// Content of `/api/status`.
-    pub status: Arc<Status>,
+    metrics: Arc<Metrics>,
+    status: Arc<Status>,
+    events: Events,
 }
 
 impl Endpoint {
+    /// The endpoint of a program.
+    pub fn new(metrics: Metrics, status: Status) -> Endpoint {
+        let (metrics, status) = (Arc::new(metrics), Arc::new(status));
+        let shown = (Arc::clone(&metrics), Arc::clone(&status));
+        let events = Events::new(move || shown.1.json(&shown.0, Instant::now()).to_string());
+        Endpoint { metrics, status, events }
+    }
+
     /// The answer for a path of this endpoint; none for any other.
-    pub fn find(&self, path: &AssetPath) -> Option<Answer> {
+    pub async fn find(&self, path: &AssetPath) -> Option<Answer> {
+        let Endpoint { metrics, status, events } = self.clone();
         match path.as_bytes() {
-            b"metrics" => Some(generated(metrics::CONTENT_TYPE, self.metrics.text())),
+            b"metrics" => Some(render(metrics::CONTENT_TYPE, move || metrics.text()).await),
             b"api/status" => {
-                let json = self.status.json(&self.metrics, Instant::now());
-                Some(generated("application/json", format!("{json:#}\n")))
+                let text = move || format!("{:#}\n", status.json(&metrics, Instant::now()));
+                Some(render("application/json", text).await)
             }
+            b"api/events" => Some(match events.subscribe() {
+                Some(subscription) => Answer::of_events(subscription),
+                None => Response::error(StatusCode::SERVICE_UNAVAILABLE, "too many listen to events")
+                    .header(header::RETRY_AFTER, "5")
+                    .into(),
+            }),
             _ => None,
         }
     }
@@ -36,13 +51,24 @@ impl Endpoint {
 
 impl Site for Endpoint {
     async fn answer(&self, path: AssetPath, _: Request, _: SocketAddr) -> Answer {
-        let missing = || Response::error(StatusCode::NOT_FOUND, "only /metrics and /api/status exist").into();
-        self.find(&path).unwrap_or_else(missing)
+        self.find(&path).await.unwrap_or_else(|| {
+            let what = "only /metrics, /api/status and /api/events exist";
+            Response::error(StatusCode::NOT_FOUND, what).into()
+        })
     }
 }
 
-fn generated(content_type: &str, text: String) -> Answer {
-    Response::with_body(StatusCode::OK, content_type, vec![BodyPart::Bytes(text.into_bytes())])
-        .header(header::CACHE_CONTROL, "no-store")
-        .into()
+/// Renders on another thread: thousands of sessions take a while, and other clients wait meanwhile.
+async fn render(content_type: &str, text: impl FnOnce() -> String + Send + 'static) -> Answer {
+    match tokio::task::spawn_blocking(text).await {
+        Ok(text) => {
+            Response::with_body(StatusCode::OK, content_type, vec![BodyPart::Bytes(text.into_bytes())])
+                .header(header::CACHE_CONTROL, "no-store")
+                .into()
+        }
+        Err(error) => {
+            tracing::error!(%error, "rendering the status failed");
+            Response::error(StatusCode::INTERNAL_SERVER_ERROR, "rendering failed").into()
+        }
+    }
 }

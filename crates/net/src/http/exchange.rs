@@ -10,6 +10,7 @@ use http::{Method, StatusCode, Version};
 use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use wirepath_counters::Gauge;
 use wirepath_engine::Engine;
 use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
@@ -17,6 +18,7 @@ use wirepath_streams as streams;
 use super::access_log::Access;
 use super::connection::{Connection, End, now_s};
 use super::counters::Counters;
+use super::events::{self, Subscription};
 use super::options::HttpOptions;
 use crate::limits::Permit;
 
@@ -39,13 +41,15 @@ pub trait Site: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
-/// A response, and the file that its extents refer to.
+/// A response, and what its body is made of.
 #[derive(Debug)]
 pub struct Answer {
     /// Head and body.
     pub response: Response,
     /// File of the body's extents.
     pub file: Option<Arc<File>>,
+    /// Events that are the body instead.
+    pub events: Option<Subscription>,
 }
 
 impl Answer {
@@ -55,7 +59,7 @@ impl Answer {
         match read_small(&response, |bytes, offset| file.read_exact_at(bytes, offset)) {
             Some(body) => Response { body, ..response }.into(),
             // A file that cannot be read fails where bodies are sent, and the connection is cut there.
-            None => Self { response, file: Some(Arc::new(file)) },
+            None => Self { file: Some(Arc::new(file)), ..response.into() },
         }
     }
 
@@ -72,7 +76,12 @@ impl Answer {
             Some(body) => Response { body, ..response },
             None => response,
         };
-        Self { response, file: Some(Arc::new(file)) }
+        Self { file: Some(Arc::new(file)), ..response.into() }
+    }
+
+    /// A response whose body are events, until the client leaves or the listener drains.
+    pub(super) fn of_events(subscription: Subscription) -> Self {
+        Self { events: Some(subscription), ..events::response().into() }
     }
 }
 
@@ -93,7 +102,7 @@ fn read_small(
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Self { response, file: None }
+        Self { response, file: None, events: None }
     }
 }
 
@@ -167,7 +176,8 @@ impl<S: Site> Exchanges<S> {
         let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
         let local = self.client.local_address()?;
         let answer = self.answer(request, local).await;
-        let keep_alive = keep_alive && !self.client.is_draining();
+        // Only the end of the connection ends a stream of events.
+        let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
         let (status, bytes) = (answer.response.status, answer.response.body_length());
         let sent = self.send(answer, version, keep_alive).await;
         if let Some((form, access)) = access {
@@ -185,18 +195,25 @@ impl<S: Site> Exchanges<S> {
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let answer = self.shared.site.answer(path, request, local).await;
-        if is_head { Answer { response: answer.response.without_body(), ..answer } } else { answer }
+        match is_head {
+            true => Answer { response: answer.response.without_body(), events: None, ..answer },
+            false => answer,
+        }
     }
 
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
-        let Answer { response, file } = answer;
+        let Answer { response, file, events } = answer;
         let (status, length) = (response.status, response.body_length());
         tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
+        if let Some(events) = events {
+            let head = response.head(client, keep_alive, now_s());
+            return self.send_events(&head, events).await;
+        }
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
-        let sending = Sending::begin(counters);
+        let sending = Counted::begin(&counters.responses_sending);
         let sent = match file {
             // Only the parts hold the file from here on; their owner discards them.
             Some(file) if of_file => {
@@ -221,6 +238,22 @@ impl<S: Site> Exchanges<S> {
         }
         sent
     }
+
+    /// Sends events until the client leaves, which is its usual end, or the listener drains.
+    async fn send_events(&mut self, head: &[u8], mut events: Subscription) -> io::Result<()> {
+        let counters = &self.shared.counters;
+        let _open = Counted::begin(&counters.event_streams);
+        self.client.write(&[head, events::PREAMBLE].concat()).await?;
+        loop {
+            let event = tokio::select! {
+                () = self.client.draining() => return Ok(()),
+                event = events.next() => event,
+            };
+            let Some(event) = event else { return Ok(()) };
+            self.client.write(&event).await?;
+            counters.body_bytes.add(event.len() as u64);
+        }
+    }
 }
 
 /// Closes a file of which nothing is needed any more. Freeing a large file that was deleted meanwhile may take
@@ -232,19 +265,19 @@ fn close(file: Option<Arc<File>>, engine: &Engine) {
     }
 }
 
-/// A response being sent: counted until it is dropped, also with the task that sends it.
-struct Sending<'a>(&'a Counters);
+/// Something that goes on: counted until it is dropped, also with the task that does it.
+struct Counted<'a>(&'a Gauge);
 
-impl<'a> Sending<'a> {
-    fn begin(counters: &'a Counters) -> Self {
-        counters.responses_sending.increment();
-        Self(counters)
+impl<'a> Counted<'a> {
+    fn begin(gauge: &'a Gauge) -> Self {
+        gauge.increment();
+        Self(gauge)
     }
 }
 
-impl Drop for Sending<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.responses_sending.decrement();
+        self.0.decrement();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Answers of the library: files, and folders as listings.
 
-use super::listing;
+use super::{listing, page};
 use crate::admission::Admission;
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
@@ -15,7 +15,7 @@ use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 const SNIFFED: usize = 256;
 const SNIFFED_BYTES: usize = 4096;
 
-/// The files of a library, beside metrics and status.
+/// The files of a library, beside the status page, metrics and status.
 pub struct LibrarySite {
     library: Arc<Library>,
     endpoint: Endpoint,
@@ -39,8 +39,12 @@ impl LibrarySite {
 impl Site for LibrarySite {
     /// Looks up the file on another thread, unless its name is in the kernel's cache: storage may be slow.
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
-        if let Some(answer) = self.endpoint.find(&path) {
+        if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
+        }
+        // A folder of this name is still found: its URL ends in a slash.
+        if path.as_bytes() == b"status" && !path.names_folder() {
+            return page::respond().into();
         }
         if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
             return busy("sessions are late, and downloads wait");

@@ -6,7 +6,7 @@ use super::ports::Pair;
 use super::registry::SessionSlot;
 use super::rtcp;
 use super::session::{EventKind, Session, SessionEvent};
-use super::session_info::SessionInfo;
+use super::session_info::{ClientName, SessionInfo};
 use super::session_state::{PlayRange, PlayStep, SessionState};
 use std::io;
 use std::net::IpAddr;
@@ -79,7 +79,8 @@ impl RequestHandler {
         let playback =
             Arc::from(presentation.set_up(rtp, on_event).await.map_err(|error| self.open_refusal(error))?);
         let (path, counters) = (presentation_url.path(), Arc::clone(&shared.counters));
-        let info = SessionInfo::new(self.peer, self.local.ip(), path, socket, &playback, counters);
+        let client = ClientName::new(key, request.headers.first("User-Agent"));
+        let info = SessionInfo::new(self.peer, self.local.ip(), path, socket, &playback, counters, client);
         let info = Arc::new(info.map_err(socket_refusal)?);
         let session = Session {
             id: new_id()?,

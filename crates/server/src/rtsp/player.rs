@@ -57,6 +57,9 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     /// Reason for its first data path, for the status page.
     fn reason(&self) -> &str;
+
+    /// Counts a play of the asset. Called when the session plays for the first time, on the control thread.
+    fn count_play(&self);
 }
 
 /// A presentation cannot be played.

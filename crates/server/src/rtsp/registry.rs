@@ -36,10 +36,12 @@ impl Registry {
         Ok(SessionSlot { registry: Arc::clone(self), key, _permit: permit })
     }
 
-    /// Sessions for `/api/status`, in no order.
+    /// Sessions for `/api/status`, in the order in which they were set up.
     pub(super) fn json(&self) -> Vec<Json> {
-        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
-        sessions.iter().filter_map(|session| session.json()).collect()
+        let sessions = self.sessions.lock();
+        let mut sessions: Vec<_> = sessions.iter().map(|(key, info)| (*key, Arc::clone(info))).collect();
+        sessions.sort_unstable_by_key(|(key, _)| *key);
+        sessions.iter().filter_map(|(_, session)| session.json()).collect()
     }
 }
 

@@ -87,7 +87,7 @@ impl Session {
             // A later request is under way: its reply counts.
             EventKind::Started(ticket, ..) | EventKind::Paused(ticket, _) if *ticket != self.last_ticket => {}
             EventKind::Started(_, range, Ok(_)) => {
-                self.info.counters.plays.increment();
+                self.info.count_play(&*self.playback);
                 self.state.started(*range);
                 self.publish_phase();
             }

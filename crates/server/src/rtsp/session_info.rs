@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::net::UdpSocket;
@@ -17,11 +17,35 @@ use wirepath_media::rtcp::Reception;
 use wirepath_media::rtp::CLOCK_HZ;
 use wirepath_playback::{Progress, RtpClock};
 
+/// Names of a session's client for the status page.
+pub(super) struct ClientName {
+    /// Number of the session.
+    pub(super) number: u64,
+    /// Name that the client gives itself.
+    pub(super) agent: Option<String>,
+}
+
+/// Most characters of a client's name that are kept.
+const AGENT_CHARACTERS: usize = 80;
+
+impl ClientName {
+    /// The client of a session with this number, with the `User-Agent` of its request if there is one.
+    pub(super) fn new(number: u64, agent: Option<&str>) -> ClientName {
+        let agent = agent.map(|agent| agent.chars().take(AGENT_CHARACTERS).collect());
+        ClientName { number, agent }
+    }
+}
+
 /// A session as seen from outside its connection.
 pub(super) struct SessionInfo {
     pub(super) peer: SocketAddr,
     pub(super) path: String,
     since: SystemTime,
+    /// Number of the session for the status page. Not its identifier, which only its client knows.
+    number: u64,
+    /// Name that the client gives itself.
+    agent: Option<String>,
+    has_played: AtomicBool,
     pub(super) phase: watch::Sender<Phase>,
     /// Socket for RTCP, connected to the client.
     pub(super) socket: UdpSocket,
@@ -48,11 +72,15 @@ impl SessionInfo {
         socket: std::net::UdpSocket,
         playback: &Arc<dyn SessionPlayback>,
         counters: Arc<Counters>,
+        client: ClientName,
     ) -> io::Result<SessionInfo> {
         Ok(SessionInfo {
             peer,
             path: String::from_utf8_lossy(path).into_owned(),
             since: SystemTime::now(),
+            number: client.number,
+            agent: client.agent,
+            has_played: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Ready),
             socket: UdpSocket::from_std(socket)?,
             playback: Arc::downgrade(playback),
@@ -74,6 +102,14 @@ impl SessionInfo {
     /// Time of the client's last sign of life.
     pub(super) fn heard(&self) -> Instant {
         *self.heard.lock()
+    }
+
+    /// Counts a PLAY that started playing; the first one is a play of the asset, too.
+    pub(super) fn count_play(&self, playback: &dyn SessionPlayback) {
+        self.counters.plays.increment();
+        if !self.has_played.swap(true, Relaxed) {
+            playback.count_play();
+        }
     }
 
     /// Progress of the playback, unless it is over.
@@ -100,10 +136,13 @@ impl SessionInfo {
             })
         });
         Some(json!({
+            "id": self.number,
             "client": self.peer.to_string(),
+            "agent": self.agent,
             "asset": self.path,
             "since_s": since_s,
             "state": state,
+            "transport": "udp",
             "position_s": progress.position_us as f64 / 1e6,
             "packets": progress.packets,
             "payload_bytes": progress.payload_bytes,

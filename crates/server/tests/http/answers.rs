@@ -113,6 +113,26 @@ fn our_own_names_win() {
     assert_eq!(client.ask("HEAD", "/metrics", "").status, 200);
 }
 
+/// Promise: `/status` is a page whose policy admits its own script and nothing else; folders stay where they are.
+#[test]
+fn the_status_page() {
+    let listener = open();
+    listener.file("status/clip.ts", b"an asset");
+    let page = get(&listener, "/status", "");
+    assert_eq!((page.status, page.value("Content-Type")), (200, Some("text/html; charset=utf-8")));
+    let policy = page.value("Content-Security-Policy").unwrap();
+    let nonce = policy.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+    assert!(policy.starts_with("default-src 'none'; ") && nonce.len() == 32, "{policy}");
+    assert!(page.text().contains(&format!("<script type=\"module\" nonce=\"{nonce}\">")));
+    let again = get(&listener, "/status?x", "");
+    assert_ne!(again.value("Content-Security-Policy"), Some(policy), "each page has its own number");
+    let folder = get(&listener, "/status/", "Accept: application/json\r\n");
+    assert!(folder.text().contains("clip.ts"), "{}", folder.text());
+    let root = get(&listener, "/", "");
+    assert!(root.text().contains("href=\"status\"") && root.text().contains("href=\"status/\""));
+    assert!(!root.value("Content-Security-Policy").unwrap().contains("script"));
+}
+
 #[test]
 fn methods() {
     let listener = open();

@@ -4,6 +4,7 @@
 
 mod answers;
 mod connections;
+mod events;
 #[path = "../http_support/mod.rs"]
 mod http_support;
 

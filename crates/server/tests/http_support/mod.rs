@@ -93,7 +93,7 @@ fn run(
     let timeouts = Timeouts { write: Duration::from_secs(2), ..options.timeouts };
     let http = Listener::new(HttpOptions { timeouts, ..options });
     http.register(&mut metrics, &mut status);
-    let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+    let endpoint = Endpoint::new(metrics, status);
     let site = LibrarySite::new(library, endpoint, 8554);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -5,6 +5,7 @@ use super::soon;
 use parking_lot::Mutex;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wirepath_datapath::DataPath;
 use wirepath_media::sdp::Description;
@@ -36,15 +37,15 @@ struct Shared {
     on_event: Mutex<Option<Arc<OnEvent>>>,
     /// Of the request to play that waits.
     waiting: Mutex<Option<Reply<Position>>>,
+    /// Plays that were counted.
+    plays: AtomicUsize,
 }
 
 impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
-        Self {
-            shared: Arc::new(Shared { asked, on_event: Mutex::default(), waiting: Mutex::default() }),
-            seen: seen.into(),
-        }
+        let (on_event, waiting, plays) = Default::default();
+        Self { shared: Arc::new(Shared { asked, on_event, waiting, plays }), seen: seen.into() }
     }
 }
 
@@ -53,6 +54,11 @@ impl FakePlayer {
     pub(super) async fn expect(&self, expected: Asked) {
         let asked = soon("being asked", async { self.seen.lock().await.recv().await }).await;
         assert_eq!(asked, Some(expected));
+    }
+
+    /// Plays that were counted.
+    pub(super) fn plays(&self) -> usize {
+        self.shared.plays.load(Relaxed)
     }
 
     /// The playback is ended in good order: it rests before it goes.
@@ -200,6 +206,10 @@ impl SessionPlayback for FakePlayback {
 
     fn reason(&self) -> &str {
         "a test's"
+    }
+
+    fn count_play(&self) {
+        self.shared.plays.fetch_add(1, Relaxed);
     }
 }
 

@@ -49,6 +49,7 @@ async fn a_whole_conversation() {
     open.player.expect(play(None, None)).await;
     assert_eq!((reply.status, reply.header("Range")), (200, "npt=11.500-60.000"));
     assert_eq!((reply.header("Scale"), reply.header("Speed")), ("1.0", "1.0"));
+    assert_eq!((open.counter("plays"), open.player.plays()), (2, 1), "a session plays its asset once");
 
     let reply = client.in_session("TEARDOWN", &set_up, &[]).await;
     open.player.expect_end().await;

@@ -1,0 +1,62 @@
+//! Plays of each asset since the start.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+/// Most assets that are counted; of more, those that were played least are forgotten.
+const MOST_ASSETS: usize = 4096;
+
+/// Number of plays by the names of assets.
+#[derive(Debug, Default)]
+pub(crate) struct Plays(Mutex<HashMap<String, u64>>);
+
+impl Plays {
+    /// Counts a session that has begun to play an asset.
+    pub(crate) fn count(&self, asset: &str) {
+        let mut plays = self.0.lock();
+        if let Some(count) = plays.get_mut(asset) {
+            *count += 1;
+            return;
+        }
+        if plays.len() >= MOST_ASSETS {
+            forget_half(&mut plays);
+        }
+        plays.insert(asset.to_owned(), 1);
+    }
+
+    /// Plays of all assets that were played.
+    pub(crate) fn read(&self) -> HashMap<String, u64> {
+        self.0.lock().clone()
+    }
+}
+
+/// Forgets the half that was played least: rare enough that its cost does not matter.
+fn forget_half(plays: &mut HashMap<String, u64>) {
+    let mut counts: Vec<u64> = plays.values().copied().collect();
+    let (_, median, _) = counts.select_nth_unstable(MOST_ASSETS / 2);
+    let median = *median;
+    let mut equal_to_forget = MOST_ASSETS / 2 - plays.values().filter(|count| **count < median).count();
+    plays.retain(|_, count| {
+        let forgotten = *count < median || *count == median && equal_to_forget > 0;
+        equal_to_forget -= usize::from(forgotten && *count == median);
+        !forgotten
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_played_most_is_remembered() {
+        let plays = Plays::default();
+        for _ in 0..3 {
+            plays.count("popular.ts");
+        }
+        (0..3 * MOST_ASSETS).for_each(|number| plays.count(&format!("{number}.ts")));
+        let read = plays.read();
+        assert_eq!(read["popular.ts"], 3);
+        assert!((MOST_ASSETS / 2..=MOST_ASSETS).contains(&read.len()), "{}", read.len());
+    }
+}

@@ -1,0 +1,34 @@
+// What a reader of the status page sees, as an object.
+(() => {
+  const all = (selector, of = document) => [...of.querySelectorAll(selector)];
+  const value = (id) => Number(document.querySelector(`#tile-${id} .value`).dataset.value);
+  const rows = (id) =>
+    all(`#${id} tbody tr`).map((row) =>
+      Object.fromEntries(
+        all('td', row).map((cell) => [cell.dataset.label, cell.dataset.value ?? cell.textContent]),
+      ),
+    );
+  const meter = (name) =>
+    all('#capacity .meter').find((meter) => meter.firstChild.textContent === name).children[1].textContent;
+  return {
+    clients: value('clients'),
+    packets: value('packets'),
+    late: value('late'),
+    lateness: all('#lateness tbody tr').map((row) => Number(row.children[1].dataset.value)),
+    path: document.getElementById('path-name').textContent,
+    costs: all('#path tbody tr')
+      .map((row) => row.firstChild.textContent)
+      .sort(),
+    sessions: rows('sessions'),
+    assets: rows('assets'),
+    files: rows('files'),
+    warnings: all('#warnings li').map((item) => item.textContent),
+    capacity: meter('Sessions'),
+    threads: all('#threads .meter').length,
+    elements: { script: all('script').length, img: all('img').length },
+    foreign: performance
+      .getEntriesByType('resource')
+      .map((entry) => entry.name)
+      .filter((name) => !name.startsWith(location.origin)),
+  };
+})();
