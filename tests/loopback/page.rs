@@ -182,7 +182,7 @@ fn the_page_fits() -> Result<()> {
     ] {
         browser.look(Look { width, height: 844, is_phone, is_dark })?;
         browser.picture(&pictures.join(format!("page-{name}.png")))?;
-        let overflow = browser.evaluate("document.documentElement.scrollWidth - innerWidth")?;
+        let overflow = browser.evaluate(&format!("document.documentElement.scrollWidth - {width}"))?;
         ensure!(overflow.as_i64().is_some_and(|pixels| pixels <= 0), "{name}: {overflow} pixels too wide");
         let small = browser.evaluate(SMALL)?;
         ensure!(small == json!([]), "{name}: too small to read: {small}");

@@ -6,12 +6,17 @@ const HISTORY = 120;
 /** Seconds that the recent histogram covers. */
 const RECENT_S = 30;
 
+/** Snapshots over which the load of a thread is the mean: its time is known in steps of 10 ms. */
+const LOAD_SNAPSHOTS = 5;
+
 const model = {
   status: null,
   /** Rates between the last two snapshots; empty before there are two. */
   rates: { sessions: new Map(), assets: new Map(), threads: new Map() },
   history: { clients: [], bits: [], cpu: [] },
   assetHistory: new Map(),
+  /** The last snapshots of threads: `[uptime in seconds, threads]`. */
+  threads: [],
   /** Snapshots of the lateness histogram: `[uptime in seconds, counts]`. */
   lateness: [],
 };
@@ -24,12 +29,14 @@ function take(status) {
   if (before && elapsed < 0) forget(); // the server was started again
   if (elapsed > 0) note(before, status, elapsed);
   noteLateness(status);
+  noteThreads(status);
 }
 
 function forget() {
   model.history = { clients: [], bits: [], cpu: [] };
   model.assetHistory.clear();
   model.lateness = [];
+  model.threads = [];
   model.rates = { sessions: new Map(), assets: new Map(), threads: new Map() };
 }
 
@@ -43,7 +50,7 @@ function note(before, status, elapsed) {
     cpu,
     perClient: playing > 0 ? (60 * cpu) / playing : null,
     sessions: ratesByKey(before.sessions, status.sessions, 'payload_bytes', 8 / elapsed),
-    threads: ratesByKey(before.threads, status.threads, 'cpu_seconds', 1 / elapsed),
+    threads: model.rates.threads,
     assets: new Map(),
   };
   for (const session of status.sessions) {
@@ -70,6 +77,13 @@ function noteAssets(status) {
     if (!model.assetHistory.has(name)) model.assetHistory.set(name, []);
     push(model.assetHistory.get(name), model.rates.assets.get(name) ?? 0);
   }
+}
+
+function noteThreads(status) {
+  model.threads.push([status.uptime_ms / 1000, status.threads]);
+  if (model.threads.length > LOAD_SNAPSHOTS + 1) model.threads.shift();
+  const [[begin, first], [end, last]] = [model.threads[0], model.threads.at(-1)];
+  if (end > begin) model.rates.threads = ratesByKey(first, last, 'cpu_seconds', 1 / (end - begin));
 }
 
 function push(values, value) {

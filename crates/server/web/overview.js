@@ -160,7 +160,7 @@ function costs(path, calibration) {
     const name = cost.own_headers ? `${cost.path}, own headers` : cost.path;
     const ns = element('td', { class: 'number' }, `${short(cost.cpu_ns_per_packet)} ns`);
     const note = element('td', {}, used ? 'in use' : '');
-    return element('tr', used ? { class: 'used' } : {}, element('td', {}, name), ns, note);
+    return element('tr', used ? { class: 'used' } : {}, element('td', { class: 'long' }, name), ns, note);
   });
   const device =
     typeof calibration.device === 'string'
