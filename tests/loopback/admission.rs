@@ -33,7 +33,7 @@ fn sessions_beyond_the_capacity_are_refused_and_the_others_play_on() -> Result<(
     first.play(None)?;
     first.receiver.to_the_end(Deadline::seconds(20.0))?;
     let capacity = &server.status()?["capacity"];
-    ensure!(capacity["sessions"].as_u64() <= Some(21), "{capacity}");
+    ensure!(capacity["sessions"].as_u64().is_some_and(|sessions| sessions <= 21), "{capacity}");
 
     drop((first, clients));
     Deadline::seconds(20.0).wait_for("room for another session", || {
