@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         sessions_of_a_server_are_judged,
         media_of_sessions_outside_the_sample_are_dropped,
+        sessions_with_addresses_of_their_own_share_sockets,
         sessions_seek_and_leave_and_vanish,
         media_that_end_begin_again,
         what_a_server_loses_repeats_and_reorders_is_counted,
@@ -75,6 +76,20 @@ fn media_of_sessions_outside_the_sample_are_dropped() -> Result<()> {
     let unjudged = &run.json["unjudged"];
     ensure!(run.json["sessions"]["judged"] == 1 && unjudged["sessions"] == 5, "{}", run.json);
     ensure!(unjudged["without_media"] == 0 && unjudged["dropped_buffers"].as_u64() > Some(5), "{unjudged}");
+    Ok(())
+}
+
+/// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find them.
+fn sessions_with_addresses_of_their_own_share_sockets() -> Result<()> {
+    let (_folder, server) = serving(20)?;
+    let url = server.rtsp_url("clip.ts");
+    let run = Run::of(&[&url, "--sessions=20", "--for=7s", BUFFER, "--sample=0%", "--from=127.1.0.0/28"])?;
+    run.ensure_code(0)?;
+    let unjudged = &run.json["unjudged"];
+    ensure!(unjudged["sessions"] == 19 && unjudged["dropped_buffers"].as_u64() > Some(1_000), "{unjudged}");
+    let records = run.json["records"].as_array().context("no records")?;
+    let reported = records.iter().filter(|record| record["sender_reports"].as_u64() > Some(0)).count();
+    ensure!(reported == 20, "sender reports came for {reported} of 20 sessions");
     Ok(())
 }
 

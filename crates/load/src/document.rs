@@ -79,11 +79,14 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
             count(client.dropped_buffers)
         ));
     }
-    let late = [("event loops were", &client.event_loop_ms), ("reading was", &client.waiting_ms)];
-    for (what, times) in late.into_iter().filter_map(|(what, times)| Some((what, times.as_ref()?))) {
-        if times.p99 > LATE_CLIENT_MS {
+    let late = [
+        ("event loops were", "set-up times", &client.event_loop_ms),
+        ("reading was", "what sockets dropped", &client.waiting_ms),
+    ];
+    for (what, suspect, times) in late {
+        if let Some(times) = times.filter(|times| times.p99 > LATE_CLIENT_MS) {
             warnings.push(format!(
-                "The client's own {what} {} ms late (p99): set-up times may be its own. Use more --threads, or \
+                "The client's own {what} {} ms late (p99): {suspect} may be due to it. Use more --threads, or \
                  judge fewer sessions with --sample.",
                 significant(times.p99)
             ));
