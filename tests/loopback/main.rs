@@ -12,6 +12,7 @@ mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
+mod interleaved;
 mod load;
 mod log;
 mod page;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
+        interleaved::trials(),
         load::trials(),
         log::trials(),
         page::trials(),
