@@ -56,13 +56,16 @@ fn facts(outcome: &Outcome) -> Vec<String> {
 }
 
 fn verdict(outcome: &Outcome) -> String {
-    let timely = outcome.sessions.timely;
-    let counted = outcome.counted();
+    let (timely, judged) = (outcome.sessions.timely, outcome.sessions.judged);
     let buffer = significant(outcome.asked.buffer_ms);
+    let failed = match outcome.unjudged.failed {
+        0 => String::new(),
+        failed => format!(" {} others failed.", count(failed)),
+    };
     format!(
-        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.",
+        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.{failed}",
         count(timely),
-        count(counted),
+        count(judged),
     )
 }
 
