@@ -1,5 +1,6 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
+mod admission;
 mod assess;
 mod assess_relay;
 mod assess_report;
@@ -46,6 +47,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let together = [
+        admission::trials(),
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),
