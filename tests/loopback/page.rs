@@ -46,6 +46,7 @@ fn the_page_shows_what_the_status_says() -> Result<()> {
     }
     let warnings = shown["warnings"].to_string();
     ensure!(warnings.contains("clients that report lost packets (1): 127.0.0.1:"), "{warnings}");
+    ensure!(shown["mistold"] == json!([]), "numbers shown as other texts: {}", shown["mistold"]);
     ensure!(shown["elements"] == json!({"script": 1, "img": 0}), "{}", shown["elements"]);
     ensure!(shown["foreign"] == json!([]), "from other hosts: {}", shown["foreign"]);
     Ok(())
