@@ -28,6 +28,9 @@ struct Options {
     /// Numbers of sessions to measure with
     #[arg(long, value_delimiter = ',', default_values_t = [10, 100, 500, 1000])]
     sessions: Vec<usize>,
+    /// The server's --burst
+    #[arg(long, default_value = "auto")]
+    burst: String,
     /// Sessions to measure with once more in bursts so long that trains are full; 0 for none
     #[arg(long, default_value_t = 500)]
     full_trains: usize,
@@ -54,9 +57,6 @@ struct Options {
     results: PathBuf,
 }
 
-/// The server's default.
-const BURST: &str = "20ms";
-
 /// At 4 Mb/s 48 packets of 1,316 bytes leave in 126 ms.
 const FULL_BURST: &str = "120ms";
 
@@ -64,7 +64,7 @@ impl Options {
     /// Everything that each path has to carry.
     fn loads(&self) -> Vec<Load> {
         let load = |sessions: usize, burst: &str| Load { sessions, burst: burst.to_owned() };
-        let usual = self.sessions.iter().map(|sessions| load(*sessions, BURST));
+        let usual = self.sessions.iter().map(|sessions| load(*sessions, &self.burst));
         let full = (self.full_trains > 0).then(|| load(self.full_trains, FULL_BURST));
         usual.chain(full).collect()
     }

@@ -28,7 +28,7 @@ pub(crate) struct Load {
 
 impl fmt::Display for Load {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} sessions in bursts of {}", self.sessions, self.burst)
+        write!(out, "{} sessions, --burst {}", self.sessions, self.burst)
     }
 }
 

@@ -23,6 +23,9 @@ use crate::serve_options::{PathChoice, PortRange, ServeOptions};
 use crate::signals::Signals;
 use crate::values::BurstOption;
 
+/// Share of the engine threads' time that sessions leave to others unless another is asked for.
+const RESERVE: f64 = 0.15;
+
 /// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
 const BURST_MAX: Duration = Duration::from_millis(100);
 
@@ -169,6 +172,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         hot_memory_bytes,
         threads,
         path,
+        reserve: options.reserve.unwrap_or(RESERVE),
         burst: burst(options.burst, options.burst_max)?,
         rtsp_options: RtspOptions {
             session_timeout,

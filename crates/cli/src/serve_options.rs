@@ -48,6 +48,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
     pub(crate) burst_max: Option<Duration>,
 
+    /// Share of the engine threads' time, in percent, that sessions leave to downloads and everything else;
+    /// sessions beyond are refused with 453 [default: 15%]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
+    pub(crate) reserve: Option<f64>,
+
     /// Engine threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,

@@ -75,6 +75,13 @@ pub(crate) fn burst_time(text: &str) -> Result<Duration, String> {
     burst.ok_or_else(|| "expected a time from 1ms to 500ms".to_owned())
 }
 
+/// Percentage from 0% to 100%, as a share from 0 to 1.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "expected a share from 0% to 100%".to_owned())
+}
+
 pub(crate) fn positive_count(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a whole number above 0")
 }
@@ -106,6 +113,10 @@ mod tests {
         for text in ["2", "2s", "0ms", "soon"] {
             assert_eq!(burst(text), Err("expected a time from 1ms to 500ms, or auto".to_owned()));
             assert_eq!(burst_time(text), Err("expected a time from 1ms to 500ms".to_owned()));
+        }
+        assert_eq!(percent("15%"), Ok(0.15));
+        for text in ["15", "-1%", "101%", "NaN%", "%", ""] {
+            assert_eq!(percent(text), Err("expected a share from 0% to 100%".to_owned()));
         }
         for text in ["0", "many", "1025"] {
             assert_eq!(threads(text), Err("expected a whole number from 1 to 1024".to_owned()));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::Value;
 
@@ -24,6 +25,10 @@ pub trait Instrument: Default + fmt::Debug {
 #[derive(Debug, Default)]
 pub struct LocalCounter(AtomicU64);
 
+/// Time that a single thread adds up.
+#[derive(Debug, Default)]
+pub struct LocalTime(AtomicU64);
+
 /// Counter that several threads write.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -37,6 +42,30 @@ impl LocalCounter {
     #[inline]
     pub fn add(&self, amount: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
+}
+
+impl LocalTime {
+    /// Adds microseconds. Of two threads that do so at once, one's addition is lost.
+    #[inline]
+    pub fn add_us(&self, us: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(us), Relaxed);
+    }
+}
+
+impl Instrument for LocalTime {
+    type Reading = Duration;
+
+    fn read(&self) -> Duration {
+        Duration::from_micros(self.0.load(Relaxed))
+    }
+
+    fn add(sum: &mut Duration, more: Duration) {
+        *sum = sum.saturating_add(more);
+    }
+
+    fn value(reading: &Duration) -> Value {
+        Value::Sum(reading.as_secs_f64())
     }
 }
 

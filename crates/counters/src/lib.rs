@@ -45,7 +45,7 @@ mod metric;
 mod tests;
 
 pub use family::{Family, FamilyCounts, Label};
-pub use instrument::{Counter, Gauge, Instrument, LocalCounter};
+pub use instrument::{Counter, Gauge, Instrument, LocalCounter, LocalTime};
 pub use metric::{Histogram, Metric, Value};
 
 /// Declares a set of counters.

@@ -1,6 +1,6 @@
 //! Counters of playbacks.
 
-use wirepath_counters::{Gauge, LocalCounter, counters};
+use wirepath_counters::{Gauge, LocalCounter, LocalTime, counters};
 
 use crate::lateness::Lateness;
 
@@ -27,6 +27,8 @@ counters! {
     io_stalls: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
+    /// Time that threads took to send trains, that included in which others had their processor.
+    busy_seconds: LocalTime,
     /// Playbacks that exist, playing or not.
     playbacks: Gauge,
     /// Playbacks that play.

@@ -99,6 +99,19 @@ impl LatenessSnapshot {
         self.counts.iter().sum()
     }
 
+    /// Lateness of the trains since an earlier time. The largest is that of all trains.
+    #[must_use]
+    pub fn since(&self, earlier: &LatenessSnapshot) -> LatenessSnapshot {
+        let mut since = self.clone();
+        since
+            .counts
+            .iter_mut()
+            .zip(earlier.counts)
+            .for_each(|(count, earlier)| *count = count.saturating_sub(earlier));
+        since.sum_us = since.sum_us.wrapping_sub(earlier.sum_us);
+        since
+    }
+
     /// Sum over all trains in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
@@ -189,6 +202,9 @@ mod tests {
         assert_eq!((snapshot.count(), snapshot.sum_us()), (1001, 500_500 + (u64::MAX >> 1)));
         assert!((500..=570).contains(&snapshot.quantile_us(0.5)), "{}", snapshot.quantile_us(0.5));
         assert_eq!(snapshot.quantile_us(1.0), upper_us(BUCKETS - 1));
+        (0..10).for_each(|_| lateness.record(3));
+        let since = lateness.read().since(&snapshot);
+        assert_eq!((since.count(), since.sum_us(), since.quantile_us(1.0)), (10, 30, 3));
         assert_eq!(snapshot.cumulative().last(), Some((upper_us(BUCKETS - 1), 1001)));
         assert!((440..=500).contains(&snapshot.at_most(500)), "{}", snapshot.at_most(500));
         assert_eq!(LatenessSnapshot::default().quantile_us(0.99), 0);

@@ -246,7 +246,9 @@ impl Task for Pacer {
     }
 
     fn fire(&mut self, context: &mut Context<'_>) {
+        let begun_us = now_us();
         self.send_due();
+        self.thread.counters.busy_seconds.add_us(now_us().saturating_sub(begun_us));
         if self.poll_at_us.is_some_and(|at_us| at_us <= now_us()) {
             self.poll_at_us = None;
             context.request_turn();

@@ -15,6 +15,7 @@ use wirepath_playback::{
     self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,
 };
 
+use crate::admission::Admission;
 use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
 use crate::plays::Plays;
@@ -27,6 +28,7 @@ pub(crate) struct AssetPlayer {
     pub(crate) store: Arc<Store>,
     pub(crate) playbacks: Arc<Playbacks>,
     pub(crate) hot: Option<Arc<HotMemory>>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) plays: Arc<Plays>,
 }
 
@@ -93,6 +95,7 @@ impl Presentation for AssetPresentation {
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
+            self.player.admission.admit().map_err(|overload| OpenError::Overload(overload.to_string()))?;
             let image = self.image_for(&socket).await?;
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,

@@ -1,5 +1,6 @@
 //! RTSP sessions on playbacks, HTTP on streams.
 
+mod admission;
 mod asset_player;
 mod calibrated;
 mod http;

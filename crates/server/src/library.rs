@@ -6,7 +6,7 @@
 //! check and a use. Names that begin with a dot are neither listed nor served: they are how people and
 //! programs mark private files (`.git`, half-written downloads, caches).
 //!
-//! All functions may wait for a disk: call them where that is allowed.
+//! All functions but `find_cached` may wait for a disk: call them where that is allowed.
 
 mod asset;
 mod listing;
@@ -133,6 +133,14 @@ impl Library {
         match self.locate(path)? {
             Location::Top(_) => Ok(Found::Folder),
             Location::Below(folder, path) => folder.find(path),
+        }
+    }
+
+    /// The file that a path names, if it can be opened without waiting for storage.
+    pub(crate) fn find_cached(&self, path: &AssetPath) -> Option<Asset> {
+        match self.locate(path).ok()? {
+            Location::Below(folder, rest) if !path.names_folder() => folder.find_cached(rest),
+            Location::Top(_) | Location::Below(..) => None,
         }
     }
 

@@ -17,6 +17,7 @@ use wirepath_net::status::Status;
 use wirepath_net::{bind, raise_descriptor_limit};
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
+use crate::admission::Admission;
 use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
 use crate::images::{FolderError, HotMemory, ImageFolder, Store};
@@ -51,6 +52,8 @@ pub struct ServerOptions {
     pub calibration: PathBuf,
     /// Length of bursts.
     pub burst: Burst,
+    /// Share of the engine threads' time (0 to 1) that sessions leave to downloads and everything else.
+    pub reserve: f64,
     /// Options of the RTSP listener.
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
@@ -106,12 +109,14 @@ impl Server {
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
+        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.reserve));
         let plays = Arc::<Plays>::default();
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
+            admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),
         };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), options.rtsp_options);
@@ -120,9 +125,12 @@ impl Server {
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
+        let shown = Arc::clone(&admission);
+        status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
+        let site = site.yielding_to(admission);
         Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })
     }
 

@@ -1,12 +1,13 @@
 //! The requests of one connection, answered one after the other.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
+use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wirepath_counters::Gauge;
@@ -24,6 +25,9 @@ use crate::limits::Permit;
 /// Most bytes of a body of a file that are read into memory. To have an engine thread send a response costs
 /// about as much processor time as copying 64 KiB.
 const SMALL_BYTES: u64 = 32 * 1024;
+
+/// Most bytes of a file that is closed on the thread that serves connections.
+const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 /// Source of the answers to GET and HEAD.
 pub trait Site: Send + Sync + 'static {
@@ -50,13 +54,28 @@ pub struct Answer {
 
 impl Answer {
     /// A response whose extents lie in this file. Reads small bodies into memory, which costs less than
-    /// sending them without a copy by an engine thread: call it where waiting for storage is allowed.
-    pub fn of_file(mut response: Response, file: File) -> Self {
-        let bytes = response.body_length();
-        if bytes <= SMALL_BYTES && read_extents(&mut response.body, &file).is_ok() {
-            return response.into();
+    /// sending them without a copy by an engine thread. Waits for storage, and may close the file.
+    pub fn of_file(response: Response, file: File) -> Self {
+        match read_small(&response, |bytes, offset| file.read_exact_at(bytes, offset)) {
+            Some(body) => Response { body, ..response }.into(),
+            // A file that cannot be read fails where bodies are sent, and the connection is cut there.
+            None => Self { file: Some(Arc::new(file)), ..response.into() },
         }
-        // A file that cannot be read fails where bodies are sent, and the connection is cut there.
+    }
+
+    /// As [`Answer::of_file`], but reads only what is in the page cache. Never blocks.
+    pub fn of_cached_file(response: Response, file: File) -> Self {
+        let body = read_small(&response, |bytes, offset| {
+            let length = bytes.len();
+            match preadv2(&file, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT)? {
+                read if read == length => Ok(()),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        });
+        let response = match body {
+            Some(body) => Response { body, ..response },
+            None => response,
+        };
         Self { file: Some(Arc::new(file)), ..response.into() }
     }
 
@@ -66,15 +85,19 @@ impl Answer {
     }
 }
 
-fn read_extents(body: &mut [BodyPart], file: &File) -> io::Result<()> {
-    for part in body {
-        if let BodyPart::Extent(extent) = part {
+/// The body with its extents read into memory; none if it is long or cannot be read.
+fn read_small(
+    response: &Response,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+) -> Option<Vec<BodyPart>> {
+    let parts = response.body.iter().map(|part| match part {
+        BodyPart::Bytes(bytes) => Ok(BodyPart::Bytes(bytes.clone())),
+        BodyPart::Extent(extent) => {
             let mut bytes = vec![0; extent.length as usize];
-            file.read_exact_at(&mut bytes, extent.offset)?;
-            *part = BodyPart::Bytes(bytes);
+            read(&mut bytes, extent.offset).map(|()| BodyPart::Bytes(bytes))
         }
-    }
-    Ok(())
+    });
+    (response.body_length() <= SMALL_BYTES).then(|| parts.collect::<io::Result<_>>().ok())?
 }
 
 impl From<Response> for Answer {
@@ -202,9 +225,7 @@ impl<S: Site> Exchanges<S> {
                 self.client.send(engine, parts).await.map(drop)
             }
             file => {
-                if let Some(file) = file {
-                    engine.pool().discard(file);
-                }
+                close(file, engine);
                 self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }
         };
@@ -245,6 +266,15 @@ impl<S: Site> Exchanges<S> {
             counters.body_bytes.add(event.len() as u64);
             sent += event.len() as u64;
         }
+    }
+}
+
+/// Closes a file of which nothing is needed any more. Freeing a large file that was deleted meanwhile may take
+/// long.
+fn close(file: Option<Arc<File>>, engine: &Engine) {
+    let is_small = |file: &Arc<File>| file.metadata().is_ok_and(|data| data.len() <= SMALL_FILE_BYTES);
+    if let Some(file) = file.filter(|file| !is_small(file)) {
+        engine.pool().discard(file);
     }
 }
 

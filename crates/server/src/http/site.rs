@@ -1,7 +1,8 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::{listing, page};
-use crate::library::{FindError, FolderListing, Found, Library};
+use crate::admission::Admission;
+use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use http::{StatusCode, header};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -20,17 +21,23 @@ pub struct LibrarySite {
     endpoint: Endpoint,
     /// RTSP port for links in listings.
     rtsp_port: u16,
+    admission: Option<Arc<Admission>>,
 }
 
 impl LibrarySite {
     /// A site of these files, which are played from this port.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16) -> LibrarySite {
-        LibrarySite { library, endpoint, rtsp_port }
+        LibrarySite { library, endpoint, rtsp_port, admission: None }
+    }
+
+    /// The site that refuses downloads while sessions are late.
+    pub(crate) fn yielding_to(self, admission: Arc<Admission>) -> LibrarySite {
+        LibrarySite { admission: Some(admission), ..self }
     }
 }
 
 impl Site for LibrarySite {
-    /// Looks up the file on another thread: storage may be slow.
+    /// Looks up the file on another thread, unless its name is in the kernel's cache: storage may be slow.
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
         if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
@@ -38,6 +45,12 @@ impl Site for LibrarySite {
         // A folder of this name is still found: its URL ends in a slash.
         if path.as_bytes() == b"status" && !path.names_folder() {
             return page::respond().into();
+        }
+        if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
+            return busy("sessions are late, and downloads wait");
+        }
+        if let Some(asset) = self.library.find_cached(&path) {
+            return Answer::of_cached_file(respond_with(&path, &request, &asset), asset.file);
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {
@@ -54,12 +67,7 @@ impl Site for LibrarySite {
 fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> Answer {
     match library.find(path) {
         Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
-        Ok(Found::File(asset)) => {
-            let name = path.segments().last().unwrap_or_default();
-            let context = ResponseContext { now_s: now_s(), boundary: boundary() };
-            let response = respond(request, &asset.representation(name), &context);
-            Answer::of_file(response, asset.file)
-        }
+        Ok(Found::File(asset)) => Answer::of_file(respond_with(path, request, &asset), asset.file),
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
         Ok(Found::Folder) => match library.list(path) {
             Ok(mut folder) => {
@@ -70,6 +78,12 @@ fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> A
         },
         Err(error) => not_found(error, path),
     }
+}
+
+fn respond_with(path: &AssetPath, request: &Request, asset: &Asset) -> Response {
+    let name = path.segments().last().unwrap_or_default();
+    let context = ResponseContext { now_s: now_s(), boundary: boundary() };
+    respond(request, &asset.representation(name), &context)
 }
 
 /// Notes which files of a folder can be played, by their heads.
@@ -83,6 +97,10 @@ fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing)
             check_head(&head[..length], length < head.len()).is_ok()
         });
     }
+}
+
+fn busy(why: &str) -> Answer {
+    Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {

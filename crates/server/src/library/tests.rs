@@ -56,6 +56,29 @@ fn one_folder_is_the_root() {
     assert_eq!(library.list(&path("/clip.ts")), Err(FindError::NotFound));
 }
 
+/// Promise: A file whose name the kernel knows is opened without waiting, by the same rules as any other.
+#[test]
+fn names_in_the_cache_open_at_once_by_the_same_rules() {
+    let dir = tree();
+    symlink("../secret.ts", dir.path().join("media/way-out.ts")).unwrap();
+    fs::write(dir.path().join("media/.hidden.ts"), "hidden").unwrap();
+    let library = open(&dir, &["media"]).unwrap();
+    for name in
+        ["/clip.ts", "/sub/clip.ts", "/way-out.ts", "/.hidden.ts", "/sub", "/", "/clip.ts/", "/nothing"]
+    {
+        // Now the kernel knows the name.
+        let found = content(&library, name);
+        let cached = library.find_cached(&path(name));
+        if let (Ok(content), Some(mut asset)) = (&found, cached) {
+            assert_eq!(*content, std::io::read_to_string(&mut asset.file).unwrap());
+        } else {
+            let is_local = !matches!(&library.tree, Tree::Root(folder) if !folder.is_local());
+            assert!(found.is_err() || !is_local, "{name} is not opened from the cache");
+            assert!(library.find_cached(&path(name)).is_none(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn several_have_their_own_names() {
     let dir = tree();

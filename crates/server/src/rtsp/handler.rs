@@ -197,6 +197,7 @@ impl RequestHandler {
             OpenError::Forbidden(why) => refuse(StatusCode::Forbidden, why),
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
             OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
+            OpenError::Overload(why) => refuse(StatusCode::NotEnoughBandwidth, why),
             OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
         }
     }

@@ -77,6 +77,9 @@ pub(crate) enum OpenError {
     /// The server is at a limit; trying later may help. The text is for the log.
     #[error("{0}")]
     Busy(String),
+    /// The server has no capacity for another session, in words for clients.
+    #[error("{0}")]
+    Overload(String),
     /// The server failed; the text says where, for the log.
     #[error("{0}")]
     Failed(String),

@@ -1,0 +1,179 @@
+//! Admission of sessions by measurement: one is admitted while engine threads have time for it, and while
+//! those that play are sent in time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use wirepath_engine::now_us;
+use wirepath_playback::{Counters, LatenessSnapshot, Playbacks};
+
+/// Time between two measurements.
+const INTERVAL_US: u64 = 1_000_000;
+
+/// Least share of a thread's time that a session is taken to cost, before any was measured.
+const LEAST_COST: f64 = 1.0 / 20_000.0;
+
+/// Trains that a measurement of lateness needs.
+const LEAST_TRAINS: u64 = 20;
+
+/// Lateness of the 99th percentile beyond which sessions count as late: half of the 200 ms that receivers
+/// buffer at least.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Admission to a server's engine.
+pub(crate) struct Admission {
+    playbacks: Arc<Playbacks>,
+    /// Threads' time that sessions may take, in threads.
+    limit: f64,
+    state: Mutex<State>,
+}
+
+struct State {
+    sampled_at_us: u64,
+    counters: Counters,
+    load: Load,
+    /// Sessions admitted since the last measurement.
+    admitted: u64,
+}
+
+/// Load of the last interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Load {
+    /// Threads' time that sessions took, in threads.
+    used: f64,
+    /// Sessions that play.
+    playing: u64,
+    /// Lateness of the 99th percentile; zero if too little was sent.
+    late: Duration,
+}
+
+/// Reason to refuse a session.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Overload {
+    /// The threads have no time left.
+    #[error("the processor has no time for another session: sessions take {used:.2} of {limit:.2} threads")]
+    Processor { used: f64, limit: f64 },
+    /// Sessions are late.
+    #[error("sessions are {late:?} late")]
+    Late { late: Duration },
+}
+
+impl Load {
+    /// Admits a session after others of which the measurement knows nothing.
+    fn admit(&self, admitted: u64, limit: f64) -> Result<(), Overload> {
+        if self.late > LATE {
+            return Err(Overload::Late { late: self.late });
+        }
+        let used = self.used + (admitted + 1) as f64 * self.cost();
+        if used > limit { Err(Overload::Processor { used: self.used, limit }) } else { Ok(()) }
+    }
+
+    /// Threads' time that a session takes, in threads.
+    fn cost(&self) -> f64 {
+        if self.playing == 0 { LEAST_COST } else { (self.used / self.playing as f64).max(LEAST_COST) }
+    }
+
+    /// Sessions that fit, those that play included.
+    fn capacity(&self, limit: f64) -> u64 {
+        self.playing + ((limit - self.used).max(0.0) / self.cost()) as u64
+    }
+}
+
+impl Admission {
+    /// Admission to playbacks that leave `reserve`, a share of the engine threads' time, to downloads and
+    /// everything else.
+    pub(crate) fn new(playbacks: Arc<Playbacks>, reserve: f64) -> Admission {
+        let limit = playbacks.engine().threads() as f64 * (1.0 - reserve);
+        let counters = playbacks.counters();
+        let state = State { sampled_at_us: now_us(), counters, load: Load::default(), admitted: 0 };
+        Admission { playbacks, limit, state: Mutex::new(state) }
+    }
+
+    /// Admits a session, or says why not.
+    pub(crate) fn admit(&self) -> Result<(), Overload> {
+        let mut state = self.state.lock();
+        state.measure(&self.playbacks, now_us());
+        state.load.admit(state.admitted, self.limit)?;
+        state.admitted += 1;
+        Ok(())
+    }
+
+    /// Returns whether sessions are late, so that others have to wait.
+    pub(crate) fn is_late(&self) -> bool {
+        let mut state = self.state.lock();
+        state.measure(&self.playbacks, now_us());
+        state.load.late > LATE
+    }
+
+    /// Load and capacity, for `/api/status`.
+    pub(crate) fn json(&self) -> Json {
+        let mut state = self.state.lock();
+        state.measure(&self.playbacks, now_us());
+        let load = state.load;
+        json!({
+            "sessions_playing": load.playing,
+            "sessions": load.capacity(self.limit),
+            "threads_used": load.used,
+            "threads": self.limit,
+            "lateness_p99_ms": load.late.as_secs_f64() * 1000.0,
+        })
+    }
+}
+
+impl State {
+    /// Measures the time since the last measurement, if that is long enough.
+    fn measure(&mut self, playbacks: &Playbacks, now_us: u64) {
+        let elapsed_us = now_us.saturating_sub(self.sampled_at_us);
+        if elapsed_us < INTERVAL_US {
+            return;
+        }
+        let counters = playbacks.counters();
+        let busy = counters.busy_seconds.saturating_sub(self.counters.busy_seconds);
+        let late = lateness(&counters.lateness_seconds, &self.counters.lateness_seconds);
+        let used = busy.as_secs_f64() * 1e6 / elapsed_us as f64;
+        let load = Load { used, playing: counters.playing, late };
+        *self = State { sampled_at_us: now_us, counters, load, admitted: 0 };
+    }
+}
+
+fn lateness(now: &LatenessSnapshot, before: &LatenessSnapshot) -> Duration {
+    let since = now.since(before);
+    let is_enough = since.count() >= LEAST_TRAINS;
+    Duration::from_micros(if is_enough { since.quantile_us(0.99) } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE_ENOUGH: Duration = Duration::from_millis(101);
+
+    /// Promise: A session is refused when those that play leave no processor time for it.
+    #[test]
+    fn sessions_are_admitted_while_there_is_time_for_them() {
+        let load = Load { used: 0.5, playing: 1024, late: Duration::ZERO };
+        assert_eq!(load.capacity(0.75), 1536);
+        assert_eq!(load.admit(0, 0.75), Ok(()));
+        assert_eq!(load.admit(511, 0.75), Ok(()));
+        assert_eq!(load.admit(512, 0.75), Err(Overload::Processor { used: 0.5, limit: 0.75 }));
+        let error = load.admit(512, 0.75).unwrap_err().to_string();
+        assert!(error.contains("0.50 of 0.75 threads"), "{error}");
+    }
+
+    #[test]
+    fn the_first_sessions_are_admitted_before_anything_was_measured() {
+        let load = Load::default();
+        assert_eq!(load.admit(10_000, 0.85), Ok(()));
+        assert!(load.admit(17_000, 0.85).is_err());
+    }
+
+    /// Promise: A session is refused while those that play are late.
+    #[test]
+    fn nobody_is_admitted_while_sessions_are_late() {
+        let load = Load { late: LATE_ENOUGH, ..Load::default() };
+        assert_eq!(load.admit(0, 1.0), Err(Overload::Late { late: LATE_ENOUGH }));
+        assert_eq!(Load { late: LATE, ..load }.admit(0, 1.0), Ok(()));
+    }
+}
