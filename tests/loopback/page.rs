@@ -90,6 +90,7 @@ fn expected(status: &Value) -> Value {
     costs.sort();
     json!({
         "clients": playing,
+        "left": status["rtsp"]["limits"]["sessions"].as_u64().map(|most| most - sessions.len() as u64),
         "packets": status["counters"]["playback"]["packets"],
         "late": status["lateness_us"]["p99"],
         "lateness": lateness,

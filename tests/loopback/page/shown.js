@@ -20,6 +20,7 @@
       .filter(isMistold)
       .map((cell) => `${cell.dataset.value} as ${cell.textContent}`),
     clients: value('clients'),
+    left: value('left'),
     packets: value('packets'),
     late: value('late'),
     lateness: all('#lateness tbody tr').map((row) => Number(row.children[1].dataset.value)),
