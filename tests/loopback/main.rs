@@ -12,6 +12,7 @@ mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
+mod load;
 mod log;
 mod page;
 mod playing;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
+        load::trials(),
         log::trials(),
         page::trials(),
         playing::trials(),

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// The work ended, but something was cut or lost.
+/// The work ended, but something was cut or lost, or a criterion was not met.
 pub(crate) const INCOMPLETE: u8 = 3;
 
 /// Output closed by its reader: the code of programs that SIGPIPE ends.
@@ -16,7 +16,8 @@ Exit codes of all commands:
   1      failure; standard error has the reason
   2      invalid arguments
   3      ended, but cut short or incomplete: connections were reset when the
-         drain timed out, or a stream lost an output or records
+         drain timed out, or a stream lost an output or records; or a
+         criterion of `load --require` was not met
   128+N  stopped by signal N, such as 130 for SIGINT; 141: output closed";
 
 /// Exit code of a program that a signal stopped, as shells show it.

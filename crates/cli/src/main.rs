@@ -12,6 +12,7 @@ mod format;
 mod image_options;
 mod inspect;
 mod interrupt;
+mod load;
 mod log;
 mod output;
 mod pack;
@@ -51,6 +52,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Relay streams of bytes and datagrams, proxy TCP connections, or cache HTTP
     Relay(relay::Relay),
+    /// Play from an RTSP server with many sessions, and judge how they are served
+    Load(load::Load),
     /// Measure the cost of every data path on this machine
     Assess(assess::Assess),
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Pack(pack) => pack.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Relay(relay) => relay.run(),
+        Command::Load(load) => load.run(),
         Command::Assess(assess) => assess.run(),
     };
     match result {

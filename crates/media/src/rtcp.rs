@@ -1,8 +1,10 @@
-//! RTCP (RFC 3550 section 6): writes sender reports, reads clients' packets.
+//! RTCP (RFC 3550 section 6): writes sender reports and reads clients' packets; and the receiver's side.
 
 mod ntp;
+mod receiver;
 
 pub use ntp::NtpTime;
+pub use receiver::{FromSender, ReceiverState, read_from_sender};
 
 use rtcp_types::prelude::*;
 use rtcp_types::{

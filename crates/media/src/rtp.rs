@@ -1,4 +1,4 @@
-//! RTP headers (RFC 3550 section 5.1) as this project writes them: twelve bytes, no extension, no CSRC.
+//! RTP headers (RFC 3550 section 5.1). This project writes twelve bytes: no extension, no CSRC.
 
 /// Length of the header in bytes.
 pub const HEADER_LENGTH: usize = 12;
@@ -25,6 +25,20 @@ pub struct Header {
 }
 
 impl Header {
+    /// Reads the first twelve bytes of a packet; `None` where it is shorter, or not of version 2.
+    #[inline]
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        let bytes = packet.first_chunk::<HEADER_LENGTH>()?;
+        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        (bytes[0] >> 6 == 2).then(|| Self {
+            marker: bytes[1] & 0x80 != 0,
+            payload_type: bytes[1] & 0x7f,
+            sequence: u16::from_be_bytes([bytes[2], bytes[3]]),
+            timestamp: word(4),
+            ssrc: word(8),
+        })
+    }
+
     /// The header as it goes on the wire.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER_LENGTH] {
@@ -89,7 +103,10 @@ mod tests {
         fn an_independent_reader_reads_what_is_written(
             marker: bool, payload_type in 0u8..128, sequence: u16, timestamp: u32, ssrc: u32,
         ) {
-            let bytes = Header { marker, payload_type, sequence, timestamp, ssrc }.to_bytes();
+            let header = Header { marker, payload_type, sequence, timestamp, ssrc };
+            let bytes = header.to_bytes();
+            prop_assert_eq!(Header::parse(&bytes), Some(header));
+            prop_assert_eq!(Header::parse(&bytes[..11]), None);
             let read = rtp_types::RtpPacket::parse(&bytes).expect("twelve bytes are a packet without payload");
             prop_assert_eq!(read.version(), 2);
             prop_assert_eq!(read.marker_bit(), marker);

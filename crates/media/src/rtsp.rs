@@ -1,9 +1,10 @@
-//! RTSP 1.0 (RFC 2326), the server's side: bytes to requests, responses to bytes.
+//! RTSP 1.0 (RFC 2326): bytes to requests, responses to bytes, and what a client reads of a server.
 //!
 //! [`Reader`] turns bytes of a connection into [`Request`]s. Typed headers are parsed when asked for, so that
 //! a bad one is answered with its own status. Reading is by hand and writing by `rtsp-types`: see
 //! `docs/decisions/0001-parse-rtsp-requests-by-hand.md`.
 
+mod client;
 mod headers;
 mod npt;
 mod reader;
@@ -12,6 +13,7 @@ mod resource;
 mod response;
 mod transport;
 
+pub use client::{RESPONSE_BODY_LIMIT, ServerFault, ServerItem, ServerReader, ServerRequest, ServerResponse};
 pub use headers::Headers;
 pub use npt::{Npt, NptRange};
 pub use reader::{HEAD_LIMIT, Item, Reader};

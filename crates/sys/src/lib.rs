@@ -4,6 +4,7 @@
 //! and not wrapped again.
 
 pub mod append;
+pub mod arrivals;
 mod control;
 pub mod cpu;
 pub mod datagrams;

@@ -58,6 +58,11 @@ const RULES: &[Rule] = &[
     },
     Rule { package: "wirepath-report", ours: &[], others: None },
     Rule {
+        package: "wirepath-load",
+        ours: &["wirepath-report", "wirepath-sys", "wirepath-media"],
+        others: None,
+    },
+    Rule {
         package: "wirepath-assess",
         ours: &[
             "wirepath-report",
@@ -116,6 +121,7 @@ const LIBRARIES: &[&str] = &[
     "wirepath-server",
     "wirepath-relay",
     "wirepath-report",
+    "wirepath-load",
     "wirepath-assess",
 ];
 

@@ -1,0 +1,86 @@
+//! `wirepath load`.
+
+mod arguments;
+mod live;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use wirepath_load::{Observer, Outcome, Snapshot, Transport};
+use wirepath_net::raise_descriptor_limit;
+use wirepath_report::html;
+
+pub(crate) use arguments::Load;
+use arguments::Require;
+use live::Live;
+
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::{exit, terminal};
+
+/// Descriptors besides those of sessions.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Watches for signals, and shows how the run goes.
+struct Watch {
+    interrupt: Interrupt,
+    live: Live,
+}
+
+impl Observer for Watch {
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        self.live.draw(snapshot);
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.interrupt.signal().is_some()
+    }
+}
+
+impl Load {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let json = Output::prepare(self.json.as_deref())?;
+        let page = Output::prepare(self.report.as_deref())?;
+        let options = self.options()?;
+        ensure_descriptors(options.sessions, options.transport)?;
+        let interrupt = Interrupt::watch().context("cannot watch for signals")?;
+        let live = Live::new(options.sessions);
+        let mut watch = Watch { interrupt: interrupt.clone(), live };
+        let outcome = wirepath_load::run(options, &mut watch)?;
+        drop(watch);
+        if !json.is_standard() && !page.is_standard() {
+            terminal::print(&terminal::output().document(&wirepath_load::document(&outcome)))?;
+        }
+        json.write(|| Ok(serde_json::to_string_pretty(&outcome)? + "\n"))?;
+        page.write(|| html(wirepath_load::document(&outcome)).context("writing the page"))?;
+        match interrupt.signal() {
+            Some(signal) => Ok(exit::by_signal(signal)),
+            None => Ok(judge(&self.require, &outcome)),
+        }
+    }
+}
+
+/// Exit code by the criteria.
+fn judge(require: &[Require], outcome: &Outcome) -> ExitCode {
+    let failures: Vec<String> = require.iter().filter_map(|require| require.failure(outcome)).collect();
+    for failure in &failures {
+        // If standard error is closed, the exit code has to do.
+        drop(writeln!(io::stderr(), "wirepath: {failure}"));
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) }
+}
+
+/// Ensures that so many sessions find descriptors: one for the connection, two for a track over UDP.
+fn ensure_descriptors(sessions: usize, transport: Transport) -> Result<()> {
+    let each = match transport {
+        Transport::Udp => 3,
+        Transport::Tcp => 1,
+    };
+    let (limit, needed) = (raise_descriptor_limit(), sessions as u64 * each + OTHER_DESCRIPTORS);
+    ensure!(
+        needed <= limit,
+        "{sessions} sessions need {needed} open files, and the limit is {limit}: raise it with `ulimit -n {needed}`"
+    );
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! Arguments of `wirepath load`.
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use wirepath_load::{Mix, Options, Outcome, Target, Transport};
+
+use crate::values::{positive_count, positive_time, threads};
+
+/// Most addresses that `--from` may stand for.
+const MOST_ADDRESSES: u32 = 1 << 16;
+
+/// Most sessions a second.
+const MOST_RAMP: f64 = 1e6;
+
+/// Arguments of `wirepath load`.
+#[derive(Args)]
+#[command(after_help = "\
+Example:   wirepath load rtsp://server:8554/clip.ts --sessions 1000 --ramp 100 --for 1m --sample 5%
+
+A session is timely if a player with --buffer of media never ran dry. Sessions that fail are not tried again. When the \
+media of a session are over, or its time by --churn, another one begins.
+
+Exit code: 0 if --require holds (by default: all judged sessions are timely and none failed), 3 if it does not, 1 if the \
+run could not begin, 2 for invalid arguments, 130 or 143 after a signal, with the result until then.")]
+pub(crate) struct Load {
+    /// Assets to play, the most popular first: rtsp://HOST[:PORT]/ASSET
+    #[arg(value_name = "URL", required = true, value_parser = Target::parse)]
+    targets: Vec<Target>,
+
+    /// Sessions at a time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive_count)]
+    sessions: NonZeroUsize,
+
+    /// Sessions to start each second
+    #[arg(long, value_name = "RATE", default_value = "50", value_parser = ramp)]
+    ramp: f64,
+
+    /// Time from the start of the last session to the end
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = positive_time)]
+    duration: Duration,
+
+    /// Transport of media
+    #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+    transport: TransportName,
+
+    /// Share of the sessions that is received and judged, chosen at random; of the others the kernel drops the
+    /// media
+    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share)]
+    sample: f64,
+
+    /// How sessions are spread over several assets: even, or zipf:S
+    #[arg(long, value_name = "MIX", default_value = "even")]
+    mix: Mix,
+
+    /// Seek in each session, on average after this time
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    seek_every: Option<Duration>,
+
+    /// End each session, on average after this time, and begin another
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    churn: Option<Duration>,
+
+    /// Share of sessions that end by --churn without TEARDOWN
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share, requires = "churn")]
+    vanish: f64,
+
+    /// Media that a player holds back
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = positive_time)]
+    buffer: Duration,
+
+    /// Local addresses, used in turn: ADDRESS, or ADDRESS/PREFIX for all hosts of a network
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    from: Vec<Addresses>,
+
+    /// Threads that play sessions
+    #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
+    threads: NonZeroUsize,
+
+    /// Time for each answer of the server, and for the first packet
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
+    timeout: Duration,
+
+    /// Criteria of success: timely (all), timely:SHARE, lossless, none
+    #[arg(long, value_name = "CRITERION", default_value = "timely", value_delimiter = ',')]
+    pub(super) require: Vec<Require>,
+
+    /// Write the result as JSON to a file, or `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Write the result as a page of HTML
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TransportName {
+    /// RTP over UDP
+    Udp,
+    /// RTP over the RTSP connection
+    Tcp,
+}
+
+/// Criterion of success.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Require {
+    /// So large a share of the judged sessions is timely.
+    Timely(f64),
+    /// No packet of judged sessions is lost.
+    Lossless,
+    /// Anything.
+    None,
+}
+
+/// Local addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Addresses(Vec<IpAddr>);
+
+impl Load {
+    pub(super) fn options(&self) -> Result<Options> {
+        Ok(Options {
+            targets: self.targets.clone(),
+            mix: self.mix,
+            sessions: self.sessions.get(),
+            ramp: self.ramp,
+            duration: self.duration,
+            transport: match self.transport {
+                TransportName::Udp => Transport::Udp,
+                TransportName::Tcp => Transport::Tcp,
+            },
+            sample: self.sample,
+            seek_every: self.seek_every,
+            churn: self.churn,
+            vanish: self.vanish,
+            buffer: self.buffer,
+            from: self.from.iter().flat_map(|addresses| addresses.0.iter().copied()).collect(),
+            threads: self.threads.get(),
+            timeout: self.timeout,
+        })
+    }
+}
+
+impl Require {
+    /// Says what is not met.
+    pub(super) fn failure(self, outcome: &Outcome) -> Option<String> {
+        let lost = outcome.media.lost + outcome.media.missing_at_start;
+        match self {
+            Require::Timely(least) if outcome.timely_share() < least => Some(format!(
+                "{} of {} judged sessions were timely: --require timely:{}% is not met",
+                outcome.sessions.timely,
+                outcome.counted(),
+                least * 100.0
+            )),
+            Require::Lossless if lost > 0 => {
+                Some(format!("{lost} packets were lost: --require lossless is not met"))
+            }
+            Require::Timely(_) | Require::Lossless | Require::None => None,
+        }
+    }
+}
+
+impl FromStr for Require {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Require, String> {
+        match (text, text.strip_prefix("timely:")) {
+            ("timely", _) => Ok(Require::Timely(1.0)),
+            ("lossless", _) => Ok(Require::Lossless),
+            ("none", _) => Ok(Require::None),
+            (_, Some(least)) => share(least).map(Require::Timely),
+            _ => Err("expected timely, timely:SHARE, lossless or none".to_owned()),
+        }
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Addresses, String> {
+        const EXPECTED: &str = "expected ADDRESS or ADDRESS/PREFIX, such as 127.1.0.0/20";
+        let Some((network, prefix)) = text.split_once('/') else {
+            return text.parse().map(|address| Addresses(vec![address])).map_err(|_| EXPECTED.to_owned());
+        };
+        let network: std::net::Ipv4Addr = network.parse().map_err(|_| EXPECTED.to_owned())?;
+        let prefix: u32 = prefix.parse().ok().filter(|prefix| *prefix <= 32).ok_or(EXPECTED)?;
+        let size = 1u64 << (32 - prefix);
+        if size > MOST_ADDRESSES.into() {
+            return Err(format!("{text} has more than {MOST_ADDRESSES} addresses"));
+        }
+        let first = u64::from(network.to_bits()) / size * size;
+        // Network and broadcast addresses are not those of hosts.
+        let hosts = if size > 2 { first + 1..first + size - 1 } else { first..first + size };
+        Ok(Addresses(hosts.map(|bits| IpAddr::V4((bits as u32).into())).collect()))
+    }
+}
+
+/// A share, as `5%` or `0.05`.
+fn share(text: &str) -> Result<f64, String> {
+    let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
+    let share = digits.trim().parse::<f64>().ok().map(|number| number / scale);
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0% to 100%, such as 5% or 0.05".to_owned())
+}
+
+fn ramp(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= MOST_RAMP);
+    rate.ok_or_else(|| "expected sessions a second, such as 50 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_in_both_forms() {
+        assert_eq!((share("5%"), share("0.05"), share("100 %")), (Ok(0.05), Ok(0.05), Ok(1.0)));
+        for text in ["", "5", "101%", "-1%", "NaN", "all"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn criteria_are_read() {
+        assert_eq!("timely".parse(), Ok(Require::Timely(1.0)));
+        assert_eq!("timely:99.5%".parse(), Ok(Require::Timely(0.995)));
+        assert_eq!(("lossless".parse(), "none".parse()), (Ok(Require::Lossless), Ok(Require::None)));
+        assert!("timely:".parse::<Require>().is_err() && "all".parse::<Require>().is_err());
+    }
+
+    #[test]
+    fn networks_are_their_hosts() {
+        let addresses = |text: &str| text.parse::<Addresses>().map(|addresses| addresses.0);
+        assert_eq!(addresses("::1"), Ok(vec!["::1".parse().unwrap()]));
+        let hosts = addresses("127.1.0.7/24").unwrap();
+        assert_eq!((hosts.len(), hosts[0].to_string().as_str()), (254, "127.1.0.1"));
+        assert_eq!(addresses("127.1.0.1/32").map(|hosts| hosts.len()), Ok(1));
+        assert!(
+            addresses("10.0.0.0/8").is_err() && addresses("10.0.0.0/33").is_err() && addresses("x").is_err()
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! A player with a buffer: when it runs dry.
+
+/// Player that starts when it has `buffer_us` of media, by its clock, and again after each underrun.
+#[derive(Clone, Debug)]
+pub(crate) struct Player {
+    buffer_us: i64,
+    /// Time of playing less media time; `None` before the first packet.
+    offset_us: Option<i64>,
+    /// End of the media that it has, by media time.
+    end_us: i64,
+    /// Times that the buffer ran dry.
+    pub(crate) underruns: u64,
+    /// How long it waited for media, the refilling of its buffer not counted.
+    pub(crate) stalled_us: i64,
+}
+
+impl Player {
+    pub(crate) fn new(buffer_us: i64) -> Player {
+        Player { buffer_us, offset_us: None, end_us: i64::MIN, underruns: 0, stalled_us: 0 }
+    }
+
+    /// Takes a packet that is not a duplicate. Answers whether its buffer had run dry before.
+    pub(crate) fn packet(&mut self, media_us: i64, arrival_us: i64) -> bool {
+        self.end_us = self.end_us.max(media_us);
+        let offset = *self.offset_us.get_or_insert(arrival_us - media_us + self.buffer_us);
+        let late_us = arrival_us - (media_us + offset);
+        if late_us <= 0 {
+            return false;
+        }
+        self.stall(late_us);
+        true
+    }
+
+    /// The sending has stopped before its end, at this time: media that the player waits for do not come.
+    pub(crate) fn cut(&mut self, now_us: i64) {
+        if let Some(offset) = self.offset_us
+            && now_us > self.end_us.saturating_add(offset)
+        {
+            self.stall(now_us - (self.end_us + offset));
+        }
+    }
+
+    /// Empties the buffer: the next packet is the first of another playing.
+    pub(crate) fn rewind(&mut self) {
+        (self.offset_us, self.end_us) = (None, i64::MIN);
+    }
+
+    fn stall(&mut self, late_us: i64) {
+        self.underruns += 1;
+        self.stalled_us += late_us;
+        // It fills its buffer again before it goes on.
+        self.offset_us = self.offset_us.map(|offset| offset + late_us + self.buffer_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn player() -> Player {
+        Player::new(200_000)
+    }
+
+    /// Promise: A session is timely if a player with the buffer asked for never ran dry.
+    #[test]
+    fn what_arrives_within_the_buffer_is_in_time() {
+        let mut player = player();
+        assert!(!player.packet(0, 1_000_000));
+        assert!(!player.packet(20_000, 1_220_000));
+        assert!(!player.packet(1_000_000, 1_000_000));
+        assert_eq!((player.underruns, player.stalled_us), (0, 0));
+    }
+
+    #[test]
+    fn a_stall_counts_once_and_moves_the_clock() {
+        let mut player = player();
+        player.packet(0, 0);
+        assert!(player.packet(100_000, 301_000));
+        assert_eq!((player.underruns, player.stalled_us), (1, 1_000));
+        // It has 200 ms again.
+        assert!(!player.packet(120_000, 521_000));
+        assert!(player.packet(140_000, 541_001));
+        assert_eq!((player.underruns, player.stalled_us), (2, 1_001));
+    }
+
+    #[test]
+    fn silence_at_the_end_is_a_stall_once_the_buffer_is_dry() {
+        let mut player = player();
+        player.cut(10_000_000);
+        player.packet(0, 0);
+        player.packet(500_000, 450_000);
+        player.cut(700_000);
+        assert_eq!(player.underruns, 0);
+        player.cut(700_001);
+        assert_eq!((player.underruns, player.stalled_us), (1, 1));
+    }
+}

@@ -1,0 +1,36 @@
+//! Load on RTSP servers: many sessions that behave as players do, and a judgement of what came.
+//!
+//! [`run`] starts sessions as [`Options`] say, on a few threads with an event loop each. A sample of the
+//! sessions is received in full and judged by a pure function of headers and times of arrival, which are the
+//! kernel's; of the others the kernel drops the media at once. An [`Outcome`] says both, and what the client
+//! itself cost and how late it was. Everything that comes from a server is taken for hostile.
+
+mod clock;
+mod connection;
+mod description;
+mod distribution;
+mod document;
+mod failure;
+mod judge;
+mod mix;
+mod options;
+mod outcome;
+mod record;
+mod run;
+mod session;
+mod sockets;
+mod target;
+mod totals;
+mod track;
+mod transport;
+mod worker;
+
+pub use document::document;
+pub use mix::Mix;
+pub use options::Options;
+pub use outcome::{Asked, Asset, ClientCost, Outcome, Sessions, Unjudged};
+pub use record::{Ending, MediaRecord, SessionRecord, Times};
+pub use run::{Observer, RunError, run};
+pub use target::{Target, TargetError};
+pub use totals::Snapshot;
+pub use transport::Transport;

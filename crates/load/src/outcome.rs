@@ -1,0 +1,320 @@
+//! Result of a run: all sessions together.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wirepath_sys::usage::Usage;
+
+use crate::distribution::Distribution;
+use crate::options::Options;
+use crate::record::{Ending, MediaRecord, SessionRecord, Times};
+use crate::totals::{ClientLateness, Snapshot};
+use crate::transport::Transport;
+
+/// Version of the form of the JSON.
+const SCHEMA: u32 = 1;
+
+/// Session records that are kept one by one.
+const MOST_RECORDS: usize = 50_000;
+
+/// Reasons of failures that are told apart.
+const MOST_REASONS: usize = 100;
+
+/// Result of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Version of this form.
+    pub schema: u32,
+    /// What was asked for.
+    pub asked: Asked,
+    /// It was stopped before its time.
+    pub partial: bool,
+    /// Seconds from the first session's start to the end.
+    pub seconds: f64,
+    /// Counts of sessions.
+    pub sessions: Sessions,
+    /// Reasons of failures, and how often.
+    pub failures: BTreeMap<String, u64>,
+    /// Milliseconds from connecting to the last SETUP's answer.
+    pub setup_ms: Option<Times>,
+    /// Milliseconds from PLAY to the first packet.
+    pub first_packet_ms: Option<Times>,
+    /// The same after seeks.
+    pub seek_ms: Option<Times>,
+    /// Judged media of all sessions.
+    pub media: MediaRecord,
+    /// Share of the expected packets that were lost.
+    pub loss_share: f64,
+    /// Receiver reports sent.
+    pub receiver_reports: u64,
+    /// Sender reports received.
+    pub sender_reports: u64,
+    /// Media that were not judged.
+    pub unjudged: Unjudged,
+    /// Cost and lateness of the client itself.
+    pub client: ClientCost,
+    /// Sessions by asset.
+    pub assets: Vec<Asset>,
+    /// State each second.
+    pub timeline: Vec<Snapshot>,
+    /// Sessions in the order of their ends.
+    pub records: Vec<SessionRecord>,
+    /// Sessions that are not in `records`.
+    pub records_left_out: u64,
+}
+
+/// Options as they are written to a result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Asked {
+    /// Assets.
+    pub urls: Vec<String>,
+    /// Spread over assets.
+    pub mix: String,
+    /// Sessions at a time.
+    pub sessions: usize,
+    /// Sessions a second.
+    pub ramp: f64,
+    /// Seconds after the ramp.
+    pub duration_s: f64,
+    /// Transport.
+    pub transport: Transport,
+    /// Share that is judged.
+    pub sample: f64,
+    /// Mean seconds between seeks.
+    pub seek_every_s: Option<f64>,
+    /// Mean seconds of a session.
+    pub churn_s: Option<f64>,
+    /// Share of leaving sessions that vanish.
+    pub vanish: f64,
+    /// Milliseconds of the player's buffer.
+    pub buffer_ms: f64,
+}
+
+/// Counts of sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sessions {
+    /// Started.
+    pub started: u64,
+    /// Failed, judged or not.
+    pub failed: u64,
+    /// Left or vanished by `--churn`.
+    pub left: u64,
+    /// Played to the end of their media.
+    pub media_over: u64,
+    /// Judged, long enough to tell.
+    pub judged: u64,
+    /// Judged and timely.
+    pub timely: u64,
+    /// Seeks of all.
+    pub seeks: u64,
+}
+
+/// Media that were not judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unjudged {
+    /// Sessions.
+    pub sessions: u64,
+    /// Failed ones of those.
+    pub failed: u64,
+    /// Datagrams or whole trains that the kernel dropped for them.
+    pub dropped_buffers: u64,
+    /// Sessions that played for a second or longer, and for which nothing came.
+    pub without_media: u64,
+    /// Bytes over TCP that were thrown away.
+    pub discarded_bytes: u64,
+}
+
+/// Cost and lateness of the client itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientCost {
+    /// Threads with sessions.
+    pub threads: usize,
+    /// Processor time in user space.
+    pub user_s: f64,
+    /// Processor time in the kernel.
+    pub system_s: f64,
+    /// Processors used on average.
+    pub processors: f64,
+    /// How late timers of its event loops fired.
+    pub event_loop_ms: Option<Times>,
+    /// How long datagrams waited in the kernel until they were read.
+    pub waiting_ms: Option<Times>,
+    /// Datagrams or trains of judged sessions that its own sockets dropped.
+    pub dropped_buffers: u64,
+}
+
+/// Sessions of an asset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Asset {
+    /// Its URL.
+    pub url: String,
+    /// Sessions.
+    pub sessions: u64,
+    /// Judged ones.
+    pub judged: u64,
+    /// Timely ones of those.
+    pub timely: u64,
+    /// Failed ones.
+    pub failed: u64,
+}
+
+/// Records of a run that goes on, all together.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    sessions: Sessions,
+    pub(crate) failed: u64,
+    failures: BTreeMap<String, u64>,
+    setup: Distribution,
+    first_packet: Distribution,
+    seek: Distribution,
+    media: MediaRecord,
+    reports: (u64, u64),
+    unjudged: Unjudged,
+    client_drops: u64,
+    assets: BTreeMap<String, Asset>,
+    records: Vec<SessionRecord>,
+    left_out: u64,
+}
+
+impl Collected {
+    pub(crate) fn add(&mut self, record: SessionRecord) {
+        self.sessions.started += 1;
+        self.sessions.seeks += record.seeks;
+        match record.ending {
+            Ending::Left | Ending::Vanished => self.sessions.left += 1,
+            Ending::MediaOver => self.sessions.media_over += 1,
+            Ending::Failed => self.sessions.failed += 1,
+            Ending::RunOver => {}
+        }
+        self.failed = self.sessions.failed;
+        if let Some(reason) = &record.failure {
+            let is_known = self.failures.contains_key(reason) || self.failures.len() < MOST_REASONS;
+            *self.failures.entry(if is_known { reason } else { "other" }.to_owned()).or_default() += 1;
+        }
+        record.setup_ms.iter().for_each(|ms| self.setup.add((ms * 1000.0) as i64));
+        self.reports.0 += record.receiver_reports;
+        self.reports.1 += record.sender_reports;
+        let asset = self.assets.entry(record.url.clone()).or_default();
+        asset.sessions += 1;
+        asset.failed += u64::from(record.ending == Ending::Failed);
+        match &record.media {
+            Some(media) => {
+                asset.judged += u64::from(media.timely.is_some());
+                asset.timely += u64::from(media.timely == Some(true));
+                self.sessions.judged += u64::from(media.timely.is_some());
+                self.sessions.timely += u64::from(media.timely == Some(true));
+                self.client_drops += record.dropped_buffers;
+                media.first_packet_ms.iter().for_each(|ms| self.first_packet.add((ms * 1000.0) as i64));
+                media.seek_starts.iter().for_each(|us| self.seek.add(*us));
+                self.media.merge(media);
+            }
+            None => self.unjudged.add(&record),
+        }
+        self.keep(record);
+    }
+
+    fn keep(&mut self, mut record: SessionRecord) {
+        if self.records.len() == MOST_RECORDS {
+            self.left_out += 1;
+            return;
+        }
+        record.media.iter_mut().for_each(MediaRecord::forget);
+        self.records.push(record);
+    }
+}
+
+impl Unjudged {
+    fn add(&mut self, record: &SessionRecord) {
+        self.sessions += 1;
+        self.failed += u64::from(record.failure.is_some());
+        self.dropped_buffers += record.dropped_buffers;
+        self.discarded_bytes += record.discarded_bytes;
+        let came = record.dropped_buffers > 0 || record.discarded_bytes > 0;
+        self.without_media += u64::from(!came && record.failure.is_none() && record.played_s >= 1.0);
+    }
+}
+
+impl Outcome {
+    pub(crate) fn new(
+        options: &Options,
+        collected: Collected,
+        client: ClientCost,
+        seconds: f64,
+        partial: bool,
+        timeline: Vec<Snapshot>,
+    ) -> Outcome {
+        let Collected { sessions, failures, mut media, assets, .. } = collected;
+        media.summarize(seconds);
+        let expected = media.packets + media.lost + media.missing_at_start;
+        let lost = media.lost + media.missing_at_start;
+        let mut assets: Vec<Asset> = assets.into_iter().map(|(url, asset)| Asset { url, ..asset }).collect();
+        assets.sort_by_key(|asset| std::cmp::Reverse(asset.sessions));
+        Outcome {
+            schema: SCHEMA,
+            asked: Asked::of(options),
+            partial,
+            seconds,
+            sessions,
+            failures,
+            setup_ms: Times::of(&collected.setup),
+            first_packet_ms: Times::of(&collected.first_packet),
+            seek_ms: Times::of(&collected.seek),
+            loss_share: if expected > 0 { lost as f64 / expected as f64 } else { 0.0 },
+            media,
+            receiver_reports: collected.reports.0,
+            sender_reports: collected.reports.1,
+            unjudged: collected.unjudged,
+            client: ClientCost { dropped_buffers: collected.client_drops, ..client },
+            assets,
+            timeline,
+            records: collected.records,
+            records_left_out: collected.left_out,
+        }
+    }
+
+    /// Sessions that count for a share of timely ones: those judged, and those that failed unjudged.
+    pub fn counted(&self) -> u64 {
+        self.sessions.judged + self.unjudged.failed
+    }
+
+    /// Share of timely sessions of those that count; 0 without any.
+    pub fn timely_share(&self) -> f64 {
+        match self.counted() {
+            0 => 0.0,
+            counted => self.sessions.timely as f64 / counted as f64,
+        }
+    }
+}
+
+impl Asked {
+    fn of(options: &Options) -> Asked {
+        Asked {
+            urls: options.targets.iter().map(|target| target.url.clone()).collect(),
+            mix: options.mix.to_string(),
+            sessions: options.sessions,
+            ramp: options.ramp,
+            duration_s: options.duration.as_secs_f64(),
+            transport: options.transport,
+            sample: options.sample,
+            seek_every_s: options.seek_every.map(|time| time.as_secs_f64()),
+            churn_s: options.churn.map(|time| time.as_secs_f64()),
+            vanish: options.vanish,
+            buffer_ms: options.buffer.as_secs_f64() * 1000.0,
+        }
+    }
+}
+
+impl ClientCost {
+    pub(crate) fn new(used: Usage, seconds: f64, threads: usize, lateness: &ClientLateness) -> ClientCost {
+        let (user_s, system_s) = (used.user.as_secs_f64(), used.system.as_secs_f64());
+        ClientCost {
+            threads,
+            user_s,
+            system_s,
+            processors: if seconds > 0.0 { (user_s + system_s) / seconds } else { 0.0 },
+            event_loop_ms: Times::of(&lateness.event_loops),
+            waiting_ms: Times::of(&lateness.waiting),
+            dropped_buffers: 0,
+        }
+    }
+}

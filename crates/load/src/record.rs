@@ -1,0 +1,203 @@
+//! What is known of a session when it is over.
+
+use serde::Serialize;
+
+use crate::distribution::Distribution;
+use crate::judge::{Counts, Judge};
+
+/// Quantiles of times in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Times {
+    /// Median.
+    pub p50: f64,
+    /// 90 % are not above it.
+    pub p90: f64,
+    /// 99 % are not above it.
+    pub p99: f64,
+    /// 99.9 % are not above it.
+    pub p999: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The run was over.
+    RunOver,
+    /// The media were over.
+    MediaOver,
+    /// Its time was over, by `--churn`.
+    Left,
+    /// The same, without TEARDOWN.
+    Vanished,
+    /// It failed.
+    Failed,
+}
+
+/// A session.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionRecord {
+    /// Number in the order of starting.
+    pub number: u64,
+    /// URL of its asset.
+    pub url: String,
+    /// It was received and judged.
+    pub judged: bool,
+    /// Seconds from the start of the run to the start of the session.
+    pub started_s: f64,
+    /// Seconds that it played.
+    pub played_s: f64,
+    /// How it ended.
+    pub ending: Ending,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Milliseconds from connecting to the answer to the last SETUP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup_ms: Option<f64>,
+    /// Seeks.
+    pub seeks: u64,
+    /// Receiver reports sent.
+    pub receiver_reports: u64,
+    /// Sender reports received.
+    pub sender_reports: u64,
+    /// Judgement of its media.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media: Option<MediaRecord>,
+    /// Buffers (datagrams, or whole trains) that the client's socket did not take: of a judged session, loss by
+    /// the client; of another, its media.
+    pub dropped_buffers: u64,
+    /// Bytes over TCP that were thrown away.
+    pub discarded_bytes: u64,
+}
+
+/// Media of a judged session, all tracks together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MediaRecord {
+    /// No underrun, and it did not fail. `None` of a session that was too short to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timely: Option<bool>,
+    /// Milliseconds from PLAY to the first packet.
+    pub first_packet_ms: Option<f64>,
+    /// Packets, without duplicates.
+    pub packets: u64,
+    /// Bytes of those, with RTP headers.
+    pub bytes: u64,
+    /// Bits a second of those while it played.
+    pub bits_per_second: f64,
+    /// Packets lost between others.
+    pub lost: u64,
+    /// Packets announced in the answer to PLAY, and lost before the first that came.
+    pub missing_at_start: u64,
+    /// Packets that came behind later ones.
+    pub reordered: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets that were not of the stream.
+    pub strays: u64,
+    /// New sources or sequences.
+    pub restarts: u64,
+    /// Discontinuities of the timestamps.
+    pub clock_jumps: u64,
+    /// Lateness of bursts.
+    pub lateness_ms: Option<Times>,
+    /// Media time of a burst.
+    pub burst_ms: Option<Times>,
+    /// Longest time without a packet.
+    pub longest_gap_ms: f64,
+    /// Times that the player's buffer ran dry.
+    pub underruns: u64,
+    /// How long it waited then.
+    pub stalled_ms: f64,
+    #[serde(skip)]
+    pub(crate) lateness: Distribution,
+    #[serde(skip)]
+    pub(crate) bursts: Distribution,
+    /// Times from PLAY to the first packet, of seeks.
+    #[serde(skip)]
+    pub(crate) seek_starts: Vec<i64>,
+}
+
+impl Times {
+    /// Of a distribution in microseconds; `None` of an empty one.
+    pub(crate) fn of(times: &Distribution) -> Option<Times> {
+        let at = |share| times.quantile(share).map(milliseconds);
+        Some(Times {
+            p50: at(0.5)?,
+            p90: at(0.9)?,
+            p99: at(0.99)?,
+            p999: at(0.999)?,
+            max: milliseconds(times.greatest()?),
+        })
+    }
+}
+
+impl MediaRecord {
+    /// The judgements of all tracks of a session that played for so long.
+    pub(crate) fn of<'a>(judges: impl Iterator<Item = &'a Judge>, played_s: f64) -> MediaRecord {
+        let mut record = MediaRecord::default();
+        judges.for_each(|judge| record.add(judge));
+        record.summarize(played_s);
+        record
+    }
+
+    /// Derives rates and quantiles.
+    pub(crate) fn summarize(&mut self, seconds: f64) {
+        self.bits_per_second = if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 };
+        (self.lateness_ms, self.burst_ms) = (Times::of(&self.lateness), Times::of(&self.bursts));
+    }
+
+    /// Adds another session.
+    pub(crate) fn merge(&mut self, other: &MediaRecord) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.lost += other.lost;
+        self.missing_at_start += other.missing_at_start;
+        self.reordered += other.reordered;
+        self.duplicates += other.duplicates;
+        self.strays += other.strays;
+        self.restarts += other.restarts;
+        self.clock_jumps += other.clock_jumps;
+        self.lateness.add_shifted(&other.lateness, 0);
+        self.bursts.add_shifted(&other.bursts, 0);
+        self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
+        self.underruns += other.underruns;
+        self.stalled_ms += other.stalled_ms;
+    }
+
+    /// Gives back the memory of what was merged.
+    pub(crate) fn forget(&mut self) {
+        (self.lateness, self.bursts) = (Distribution::default(), Distribution::default());
+        self.seek_starts = Vec::new();
+    }
+
+    fn add(&mut self, judge: &Judge) {
+        let Counts { packets, bytes, lost, missing_at_start, reordered, duplicates, strays, restarts } =
+            judge.counts;
+        self.packets += packets;
+        self.bytes += bytes;
+        self.lost += lost;
+        self.missing_at_start += missing_at_start;
+        self.reordered += reordered;
+        self.duplicates += duplicates;
+        self.strays += strays;
+        self.restarts += restarts;
+        self.clock_jumps += judge.clock_jumps;
+        self.lateness.add_shifted(judge.lateness(), 0);
+        self.bursts.add_shifted(&judge.bursts, 0);
+        self.longest_gap_ms = self.longest_gap_ms.max(milliseconds(judge.longest_gap_us));
+        self.underruns += judge.player.underruns;
+        self.stalled_ms += milliseconds(judge.player.stalled_us);
+        if let Some((first, seeks)) = judge.starts.split_first() {
+            let first = milliseconds(*first);
+            self.first_packet_ms = Some(self.first_packet_ms.map_or(first, |other| first.min(other)));
+            self.seek_starts.extend(seeks);
+        }
+    }
+}
+
+pub(crate) fn milliseconds(us: i64) -> f64 {
+    us as f64 / 1000.0
+}

@@ -1,0 +1,176 @@
+//! A run from its first session to its result.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use wirepath_sys::usage::Usage;
+
+use crate::clock::Clock;
+use crate::options::Options;
+use crate::outcome::{ClientCost, Collected, Outcome};
+use crate::record::SessionRecord;
+use crate::session::Shared;
+use crate::totals::{Snapshot, Totals};
+use crate::worker::{Starter, Worker};
+
+/// Interval of snapshots.
+const SNAPSHOT: Duration = Duration::from_secs(1);
+
+/// Longest time between two looks at what is due.
+const TURN: Duration = Duration::from_millis(5);
+
+/// Time that sessions have to end, besides that for an answer.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Snapshots that are kept; of a longer run, the last ones.
+const MOST_SNAPSHOTS: usize = 100_000;
+
+/// Fault of a run, before its first session.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing to play.
+    #[error("no asset to play: name at least one rtsp:// URL")]
+    NoTarget,
+    /// No thread, or no memory for one.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    /// No randomness.
+    #[error("cannot get random numbers: {0}")]
+    Random(#[source] getrandom::Error),
+    /// No account of processor time.
+    #[error("cannot read processor time: {0}")]
+    Usage(#[source] io::Error),
+}
+
+/// Watches a run.
+pub trait Observer {
+    /// Takes a snapshot, once a second.
+    fn snapshot(&mut self, snapshot: &Snapshot);
+
+    /// Returns whether the run must end now. Asked many times a second.
+    fn is_stopped(&mut self) -> bool;
+}
+
+/// Threads and what comes from them.
+struct Running {
+    starter: Arc<Starter>,
+    workers: Vec<Worker>,
+    stop: watch::Sender<bool>,
+    records: mpsc::Receiver<SessionRecord>,
+    collected: Collected,
+    timeline: Vec<Snapshot>,
+}
+
+/// Runs sessions as the options say.
+///
+/// # Errors
+/// [`RunError`] before the first session; failures of sessions are part of the outcome.
+pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
+    if options.targets.is_empty() {
+        return Err(RunError::NoTarget);
+    }
+    let usage = Usage::of_process().map_err(RunError::Usage)?;
+    let mut running = Running::start(options)?;
+    let was_stopped = running.play(observer);
+    let seconds = running.starter.shared.clock.elapsed().as_secs_f64();
+    let used = Usage::of_process().map_err(RunError::Usage)?.since(usage);
+    running.end();
+    let shared = &running.starter.shared;
+    let client = ClientCost::new(used, seconds, shared.options.threads, &shared.totals.client.lock());
+    Ok(Outcome::new(&shared.options, running.collected, client, seconds, was_stopped, running.timeline))
+}
+
+impl Running {
+    fn start(options: Options) -> Result<Running, RunError> {
+        let threads = options.threads.max(1);
+        let shared = Shared { options, clock: Clock::start(), totals: Totals::default() };
+        let seed = getrandom::u64().map_err(RunError::Random)?;
+        let starter = Arc::new(Starter::new(Arc::new(shared), seed));
+        let (stop, stopped) = watch::channel(false);
+        let (sender, records) = mpsc::channel();
+        let workers = (0..threads).map(|_| Worker::spawn(&starter, &stopped, &sender));
+        let workers = workers.collect::<io::Result<_>>().map_err(RunError::Thread)?;
+        Ok(Running { starter, workers, stop, records, collected: Collected::default(), timeline: Vec::new() })
+    }
+
+    /// Starts sessions as the ramp says, and watches until the time is over. Answers whether it was stopped
+    /// before.
+    fn play(&mut self, observer: &mut dyn Observer) -> bool {
+        let shared = Arc::clone(&self.starter.shared);
+        let options = &shared.options;
+        let begin = Instant::now();
+        let ramp = Duration::from_secs_f64((options.sessions.saturating_sub(1)) as f64 / options.ramp);
+        let (mut started, mut snapshots) = (0, 1);
+        loop {
+            let elapsed = begin.elapsed();
+            let due = (elapsed.as_secs_f64() * options.ramp) as usize + 1;
+            while started < due.min(options.sessions) {
+                // A thread ends only when it is told to.
+                _ = self.workers[started % self.workers.len()].start.send(());
+                started += 1;
+            }
+            if elapsed >= SNAPSHOT * snapshots {
+                snapshots += 1;
+                self.take_snapshot(observer);
+            }
+            if observer.is_stopped() {
+                return true;
+            }
+            if elapsed >= ramp + options.duration || self.all_failed(started) {
+                self.take_snapshot(observer);
+                return false;
+            }
+            self.collect(TURN);
+        }
+    }
+
+    /// Nothing will happen any more.
+    fn all_failed(&self, started: usize) -> bool {
+        started == self.starter.shared.options.sessions && self.collected.failed >= started as u64
+    }
+
+    fn take_snapshot(&mut self, observer: &mut dyn Observer) {
+        let shared = &self.starter.shared;
+        let snapshot = shared.totals.snapshot(shared.clock.elapsed().as_secs_f64());
+        if self.timeline.len() == MOST_SNAPSHOTS {
+            self.timeline.remove(0);
+        }
+        self.timeline.push(snapshot);
+        observer.snapshot(&snapshot);
+    }
+
+    /// Takes records for this long.
+    fn collect(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        loop {
+            match self.records.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(record) => {
+                    self.collected.add(record);
+                    if Instant::now() >= until {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return,
+                // All threads have ended: what was sent is collected.
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends all sessions.
+    fn end(&mut self) {
+        // Fails only if all threads have ended already.
+        _ = self.stop.send(true);
+        let until = Instant::now() + self.starter.shared.options.timeout + ENDING;
+        while Instant::now() < until && self.workers.iter().any(|worker| !worker.thread.is_finished()) {
+            self.collect(TURN);
+        }
+        self.records.try_iter().for_each(|record| self.collected.add(record));
+    }
+}

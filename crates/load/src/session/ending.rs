@@ -1,0 +1,98 @@
+//! End of a session, and its record.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Finished, Plan, SHORT_US, Session, Shared};
+use crate::failure::Failure;
+use crate::record::{Ending, MediaRecord, SessionRecord, milliseconds};
+use crate::track::Track;
+
+impl Session {
+    /// Ends the session as it must, and says what is known of it.
+    pub(super) async fn finish(mut self, started_us: i64, result: Result<Ending, Failure>) -> Finished {
+        self.leaves = true;
+        let now_us = self.shared.clock.now_us();
+        let was_said = self.tracks.iter().all(|track| track.has_ended);
+        let (end_us, whole) = match (&result, self.media_end_us) {
+            // Without BYE, the description says how much must have come, about.
+            (Ok(Ending::MediaOver), Some(end)) if !was_said => (end - SHORT_US, false),
+            (Ok(Ending::MediaOver), _) => (now_us, true),
+            _ => (now_us, false),
+        };
+        for judge in self.tracks.iter_mut().filter_map(|track| track.judge.as_mut()) {
+            judge.stop(end_us, whole);
+        }
+        if let Some(since) = self.playing_since_us {
+            self.played_us = now_us - since;
+        }
+        let record = self.record(started_us, &result);
+        self.shared.totals.client.lock().waiting.add_shifted(&self.waiting, 0);
+        match result {
+            Ok(Ending::Vanished) => return self.vanish(record),
+            Ok(_) => self.tear_down().await,
+            Err(_) => _ = self.shared.totals.failed.fetch_add(1, Relaxed),
+        }
+        Finished { record, silent: None }
+    }
+
+    /// Half of those that vanish reset their connection, the other half say and read nothing more.
+    fn vanish(mut self, record: SessionRecord) -> Finished {
+        if self.random.below(2) == 0 {
+            // A connection that is gone already needs no reset.
+            _ = self.connection.reset();
+            return Finished { record, silent: None };
+        }
+        let sockets = (self.connection, self.tracks);
+        Finished { record, silent: Some(Box::new(sockets)) }
+    }
+
+    fn record(&self, started_us: i64, result: &Result<Ending, Failure>) -> SessionRecord {
+        let played_s = self.played_us as f64 / 1e6;
+        let mut media = self.plan.judged.then(|| MediaRecord::of(self.judges(), played_s));
+        if let Some(media) = &mut media {
+            let is_too_short = result.is_ok() && media.packets == 0 && self.played_us < SHORT_US;
+            let is_timely = result.is_ok() && media.underruns == 0 && media.packets > 0;
+            media.timely = (!is_too_short).then_some(is_timely);
+        }
+        SessionRecord {
+            played_s,
+            ending: *result.as_ref().unwrap_or(&Ending::Failed),
+            failure: result.as_ref().err().map(ToString::to_string),
+            setup_ms: self.setup_us.map(milliseconds),
+            seeks: self.seeks,
+            receiver_reports: self.tracks.iter().map(|track| track.receiver_reports).sum(),
+            sender_reports: self.tracks.iter().map(|track| track.sender_reports).sum(),
+            dropped_buffers: self.tracks.iter().map(Track::drops).sum(),
+            discarded_bytes: self.discarded,
+            media,
+            ..SessionRecord::new(&self.shared, self.plan, started_us)
+        }
+    }
+}
+
+impl SessionRecord {
+    pub(super) fn new(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
+        SessionRecord {
+            number: plan.number,
+            url: shared.options.targets[plan.target].url.clone(),
+            judged: plan.judged,
+            started_s: started_us as f64 / 1e6,
+            played_s: 0.0,
+            ending: Ending::Failed,
+            failure: None,
+            setup_ms: None,
+            seeks: 0,
+            receiver_reports: 0,
+            sender_reports: 0,
+            media: None,
+            dropped_buffers: 0,
+            discarded_bytes: 0,
+        }
+    }
+
+    pub(super) fn failed(shared: &Shared, plan: Plan, started_us: i64, failure: &Failure) -> SessionRecord {
+        let media = plan.judged.then(|| MediaRecord { timely: Some(false), ..MediaRecord::default() });
+        let failure = Some(failure.to_string());
+        SessionRecord { failure, media, ..SessionRecord::new(shared, plan, started_us) }
+    }
+}

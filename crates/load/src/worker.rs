@@ -1,0 +1,127 @@
+//! Threads of a run: each has an event loop and its share of the sessions.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{mpsc as async_mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+use wirepath_media::random::Random;
+
+use crate::mix::{self, Chooser};
+use crate::record::{Ending, SessionRecord};
+use crate::session::{self, Plan, Shared};
+
+/// Interval at which an event loop is looked at for its lateness.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What threads share to start sessions.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    pub(crate) shared: Arc<Shared>,
+    chooser: Chooser,
+    seed: u64,
+    /// Sessions started so far.
+    next: AtomicU64,
+}
+
+/// A thread. It ends when the run is stopped and its sessions are over.
+pub(crate) struct Worker {
+    /// Starts a session.
+    pub(crate) start: async_mpsc::UnboundedSender<()>,
+    pub(crate) thread: JoinHandle<()>,
+}
+
+impl Starter {
+    pub(crate) fn new(shared: Arc<Shared>, seed: u64) -> Starter {
+        let chooser = Chooser::new(shared.options.mix, shared.options.targets.len());
+        Starter { shared, chooser, seed, next: AtomicU64::new(0) }
+    }
+
+    /// The next session to start.
+    fn plan(&self) -> Plan {
+        let number = self.next.fetch_add(1, Relaxed);
+        let mut random = Random::new(self.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let judged = mix::share(&mut random) < self.shared.options.sample || number == 0;
+        let target = self.chooser.choose(&mut random);
+        Plan { number, target, judged, seed: random.below(u64::MAX) }
+    }
+}
+
+impl Worker {
+    /// Starts a thread, which sends a record of each session that is over.
+    pub(crate) fn spawn(
+        starter: &Arc<Starter>,
+        stop: &watch::Receiver<bool>,
+        records: &mpsc::Sender<SessionRecord>,
+    ) -> io::Result<Worker> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (start, starts) = async_mpsc::unbounded_channel();
+        let (starter, stop, records) = (Arc::clone(starter), stop.clone(), records.clone());
+        let work = move || runtime.block_on(work(starter, starts, stop, records));
+        let thread = std::thread::Builder::new().name("load".to_owned()).spawn(work)?;
+        Ok(Worker { start, thread })
+    }
+}
+
+/// Runs sessions until the run is stopped, then until they are over.
+async fn work(
+    starter: Arc<Starter>,
+    mut starts: async_mpsc::UnboundedReceiver<()>,
+    mut stop: watch::Receiver<bool>,
+    records: mpsc::Sender<SessionRecord>,
+) {
+    let (mut slots, stop_of_slots) = (JoinSet::new(), stop.clone());
+    let watching = tokio::spawn(watch_lateness(Arc::clone(&starter.shared)));
+    loop {
+        tokio::select! {
+            start = starts.recv() => match start {
+                Some(()) => {
+                    slots.spawn(slot(Arc::clone(&starter), stop_of_slots.clone(), records.clone()));
+                }
+                None => break,
+            },
+            Some(_) = slots.join_next() => {}
+            _ = stop.wait_for(|stop| *stop) => break,
+        }
+    }
+    // From here on the thread has a storm of its own making to work off.
+    watching.abort();
+    while slots.join_next().await.is_some() {}
+}
+
+/// Plays sessions one after another, as long as they end by themselves.
+async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: mpsc::Sender<SessionRecord>) {
+    loop {
+        let finished = session::play(Arc::clone(&starter.shared), starter.plan(), stop.clone()).await;
+        let ending = finished.record.ending;
+        if let Some(sockets) = finished.silent {
+            let mut stop = stop.clone();
+            tokio::spawn(async move {
+                // It holds its sockets until the run is over, or its owner is gone.
+                _ = stop.wait_for(|stop| *stop).await;
+                drop(sockets);
+            });
+        }
+        // Nobody takes records any more once the run was given up.
+        let goes_on = records.send(finished.record).is_ok();
+        if !goes_on || *stop.borrow_and_update() || matches!(ending, Ending::Failed | Ending::RunOver) {
+            return;
+        }
+    }
+}
+
+/// Notes how much later than asked for a timer of this event loop fires.
+async fn watch_lateness(shared: Arc<Shared>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let due = ticks.tick().await;
+        let late = Instant::now().saturating_duration_since(due);
+        shared.totals.client.lock().event_loops.add(i64::try_from(late.as_micros()).unwrap_or(i64::MAX));
+    }
+}
