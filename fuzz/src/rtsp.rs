@@ -2,7 +2,7 @@
 //! what it takes for a request can be asked for.
 
 use wirepath_media::rtsp::{
-    BODY_LIMIT, HEAD_LIMIT, Item, NptRange, Offer, Reader, Refusal, Request, Response, Target,
+    BODY_LIMIT, FRAME_LIMIT, HEAD_LIMIT, Item, NptRange, Offer, Reader, Refusal, Request, Response, Target,
 };
 
 /// Feeds `data` whole, and cut into pieces of a size that its first byte gives.
@@ -22,24 +22,30 @@ pub fn fuzz(data: &[u8]) {
 struct Outcome {
     requests: Vec<Request>,
     refusals: Vec<Refusal>,
+    frames: Vec<(u8, Vec<u8>)>,
     held_bytes: usize,
     skipped_bytes: u64,
 }
 
 fn read(data: &[u8], piece: usize) -> Outcome {
     let mut reader = Reader::new();
-    let (mut requests, mut refusals) = (Vec::new(), Vec::new());
+    let (mut requests, mut refusals, mut frames) = (Vec::new(), Vec::new(), Vec::new());
     for piece in data.chunks(piece) {
         reader.feed(piece);
         while let Some(item) = reader.next_item() {
             match item {
                 Item::Request(request) => requests.push(*request),
                 Item::Refused(refusal) => refusals.push(refusal),
+                Item::Frame(channel, bytes) => {
+                    assert!(bytes.len() <= FRAME_LIMIT);
+                    frames.push((channel, bytes));
+                }
             }
         }
         assert!(reader.held_bytes() <= HEAD_LIMIT + BODY_LIMIT);
     }
-    Outcome { requests, refusals, held_bytes: reader.held_bytes(), skipped_bytes: reader.skipped_bytes() }
+    let (held_bytes, skipped_bytes) = (reader.held_bytes(), reader.skipped_bytes());
+    Outcome { requests, refusals, frames, held_bytes, skipped_bytes }
 }
 
 /// A refusal says why in words that may come from the request: they must not become headers of their own.

@@ -24,10 +24,11 @@ use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     At, Burst, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    Playbacks, Segment, TrainSource,
+    PlaybackSink, Playbacks, Segment, TrainSource,
 };
 use wirepath_tests::{require, trials};
 
+mod interleaved;
 mod paths;
 mod turns;
 
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     let engine = trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call];
     wirepath_tests::trial::run(
         Vec::new(),
-        engine.into_iter().chain(turns::trials()).chain(paths::trials()).collect(),
+        [engine, interleaved::trials(), turns::trials(), paths::trials()].into_iter().flatten().collect(),
     )
 }
 
@@ -116,19 +117,30 @@ fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
         playbacks.register(&region);
     }
     let sessions =
-        (0..SESSIONS).map(|_| session(&playbacks, &source, &receiver)).collect::<Result<Vec<_>>>()?;
-    for session in &sessions {
-        session.play(None, None, |_| ());
-        if own_headers {
-            let here = Cursor { segment: 0, at: At::Packet { train: 1, packet: 0, skip: 0 } };
-            session.play(Some(here), None, |_| ());
-        }
-    }
+        (0..SESSIONS).map(|_| udp_session(&playbacks, &source, &receiver)).collect::<Result<Vec<_>>>()?;
+    sessions.iter().for_each(|session| play(session, own_headers));
     let on_path = |session: &Playback| {
-        own_headers || session.progress().path == path // registration takes a moment
+        own_headers || session.progress().path == Some(path) // registration takes a moment
     };
-    wait_for(|| playbacks.counters().trains > 10 * SESSIONS as u64 && sessions.iter().all(on_path))?;
+    wait_for(|| sessions.iter().all(on_path))?;
+    count_trains(&playbacks, &mut calls)
+}
 
+/// Plays from the start, with headers of its own if so wished.
+fn play(session: &Playback, own_headers: bool) {
+    session.play(None, None, |_| ());
+    session.release();
+    if own_headers {
+        let here = Cursor { segment: 0, at: At::Packet { train: 1, packet: 0, skip: 0 } };
+        session.play(Some(here), None, |_| ());
+        session.release();
+    }
+}
+
+/// Counts calls of the engine thread and allocations once all sessions are under way.
+fn count_trains(playbacks: &Playbacks, calls: &mut Counter) -> Result<Cost> {
+    wait_for(|| playbacks.counters().trains > 10 * SESSIONS as u64)?;
+    let engine = playbacks.engine();
     let before = (playbacks.counters().trains, engine.counters().wakeups, calls.read()?);
     let allocations_before = ALLOCATOR.stats().allocations;
     wait_for(|| playbacks.counters().trains >= before.0 + COUNTED)?;
@@ -182,9 +194,13 @@ fn mount_tracefs() {
     }
 }
 
-fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, receiver: &UdpSocket) -> Result<Playback> {
+fn udp_session(playbacks: &Playbacks, source: &Arc<OneSegment>, receiver: &UdpSocket) -> Result<Playback> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(receiver.local_addr()?)?;
+    session(playbacks, source, PlaybackSink::Udp { socket, packet_size: PACKET as u16 })
+}
+
+fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, sink: PlaybackSink) -> Result<Playback> {
     let failures = Arc::clone(&source.failures);
     let on_event = Box::new(move |event| {
         if matches!(event, PlaybackEvent::Failed(_)) {
@@ -192,9 +208,7 @@ fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, receiver: &UdpSocket
         }
     });
     let source = Arc::clone(source) as Arc<dyn TrainSource>;
-    let options =
-        PlaybackOptions { source, socket, packet_size: PACKET as u16, most_burst_us: TRAIN_US, on_event };
-    Ok(playbacks.open(options)?)
+    Ok(playbacks.open(PlaybackOptions { source, sink, most_burst_us: TRAIN_US, on_event })?)
 }
 
 /// Looks until something is so; the engine has the other core.

@@ -1,5 +1,6 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
+mod admission;
 mod assess;
 mod assess_relay;
 mod assess_report;
@@ -12,6 +13,7 @@ mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
+mod interleaved;
 mod load;
 mod log;
 mod page;
@@ -45,6 +47,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let together = [
+        admission::trials(),
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
+        interleaved::trials(),
         load::trials(),
         log::trials(),
         page::trials(),

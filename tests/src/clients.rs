@@ -10,9 +10,14 @@ use crate::{Deadline, require};
 
 /// Plays to the end with ffmpeg over UDP and stores what arrives.
 pub fn ffmpeg(url: &str, output: &Path, seconds: f64) -> Result<()> {
+    ffmpeg_with(&["-rtsp_transport", "udp"], url, output, seconds)
+}
+
+/// The same with these options in front of the URL.
+pub fn ffmpeg_with(options: &[&str], url: &str, output: &Path, seconds: f64) -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
     let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-v", "error", "-y", "-rtsp_transport", "udp", "-i", url]);
+    command.args(["-nostdin", "-v", "error", "-y"]).args(options).args(["-i", url]);
     command.args(["-map", "0", "-c", "copy", "-f", "mpegts"]).arg(output);
     Process::start(&command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
 }
@@ -23,10 +28,16 @@ pub fn ffmpeg(url: &str, output: &Path, seconds: f64) -> Result<()> {
 /// itself, GStreamer (1.22 and 1.26) takes it for an end of file, and gst-launch for an error: one time in
 /// ten or twenty.
 pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
+    gstreamer_over("udp", url, output, seconds)
+}
+
+/// The same over `udp` or `tcp`.
+pub fn gstreamer_over(protocol: &str, url: &str, output: &Path, seconds: f64) -> Result<()> {
     require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
     let location = format!("location={}", output.to_str().context("a file name")?);
     let mut command = Command::new("gst-launch-1.0");
-    command.args(["-q", "rtspsrc", &format!("location={url}"), "protocols=udp", "latency=500", "!"]);
+    command.args(["-q", "rtspsrc", &format!("location={url}")]);
+    command.args([&format!("protocols={protocol}"), "latency=500", "!"]);
     command.args(["rtpmp2tdepay", "!", "filesink", &location]);
     // Its warnings tell a cancelled request from one that the server did not take.
     command.env("GST_DEBUG", "default:2").env("GST_DEBUG_NO_COLOR", "1").env("LC_ALL", "C");

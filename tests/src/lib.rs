@@ -12,6 +12,7 @@ pub mod clips;
 pub mod deadline;
 pub mod hot;
 pub mod http;
+pub mod interleaved;
 pub mod kernel_memory;
 pub mod loss;
 pub mod mutation;

@@ -253,7 +253,7 @@ fn drain(socket: &UdpSocket) -> Vec<(Vec<u8>, Instant)> {
     }
 }
 
-fn enter_packet(received: &mut Received, datagram: &[u8], arrival: Instant) -> Result<(), String> {
+pub(crate) fn enter_packet(received: &mut Received, datagram: &[u8], arrival: Instant) -> Result<(), String> {
     let packet = rtp_types::RtpPacket::parse(datagram).map_err(|error| format!("RTP: {error}"))?;
     let start = received.payload.len();
     received.payload.extend_from_slice(packet.payload());
@@ -269,7 +269,7 @@ fn enter_packet(received: &mut Received, datagram: &[u8], arrival: Instant) -> R
     Ok(())
 }
 
-fn enter_report(received: &mut Received, datagram: &[u8], arrival: Instant) -> Result<(), String> {
+pub(crate) fn enter_report(received: &mut Received, datagram: &[u8], arrival: Instant) -> Result<(), String> {
     use rtcp_types::{Compound, Packet as Rtcp};
     for packet in Compound::parse(datagram).map_err(|error| format!("RTCP: {error}"))? {
         match packet.map_err(|error| format!("RTCP: {error}"))? {

@@ -132,6 +132,8 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         session_timeout >= Duration::from_secs(5),
         "--session-timeout must be at least 5s: clients send keepalives less often"
     );
+    let max_lag = options.max_lag.unwrap_or(Duration::from_secs(2));
+    ensure!(max_lag >= Duration::from_millis(100), "--max-lag must be at least 100ms: media leave in bursts");
     let ports = options.rtp_ports.unwrap_or(PortRange { first: 10_000, last: 32_767 });
     let threads = match options.threads {
         Some(threads) => threads.get(),
@@ -174,6 +176,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         path,
         reserve: options.reserve.unwrap_or(RESERVE),
         burst: burst(options.burst, options.burst_max)?,
+        max_lag,
         rtsp_options: RtspOptions {
             session_timeout,
             connections,

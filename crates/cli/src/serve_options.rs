@@ -92,6 +92,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) session_timeout: Option<Duration>,
 
+    /// Time by which a client that reads too slowly over TCP may be late; then it skips forward to a random
+    /// access point [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub(crate) max_lag: Option<Duration>,
+
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]
     pub(crate) access_log: Option<AccessLogForm>,

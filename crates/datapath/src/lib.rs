@@ -72,7 +72,7 @@ pub use pipe::Pipe;
 pub use probe::{Trial, release, try_on_loopback};
 pub use send::ResolvedPath;
 pub use send_context::{SendContext, SendOutcome};
-pub use serving::sendfile;
+pub use serving::{interleaved, sendfile};
 pub use sink::{UdpSink, path_mtu};
 pub use train::{Headers, Train};
 pub use uring::{RegisterError, RegistrationProgress};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::frames::FrameGather;
 use wirepath_sys::gather::Gather;
 use wirepath_sys::module::{Module, OpenError};
 use wirepath_sys::region::Region;
@@ -17,6 +18,7 @@ use crate::{Extent, MappedFile, SendError};
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
+    pub(crate) frames: FrameGather,
     pub(crate) buffer: Buffer,
     module: Option<Module>,
     ring: Option<Uring>,

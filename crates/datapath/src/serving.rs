@@ -1,6 +1,7 @@
 //! Data paths that a server or a stream chooses, or steps down to.
 
 pub(crate) mod gso_writev;
+pub mod interleaved;
 pub(crate) mod kernel_module;
 pub(crate) mod read_writev;
 pub mod sendfile;

@@ -1,10 +1,13 @@
-//! Playbacks: trains of packets, each sent to a UDP receiver when it is due.
+//! Playbacks: trains of packets, each sent to a receiver when it is due.
 //!
 //! A [`TrainSource`] has trains in segments; a [`Playback`] sends them to one receiver on the timetable that
 //! the source gives. [`Playbacks`] are all those of an [`Engine`](wirepath_engine::Engine). Those of an
 //! engine thread are one task, because trains that are due together are sent together: brought into the
 //! processor's caches as a batch and, with an io_uring, sent by one kernel call. Nothing on an engine thread
 //! blocks: a source that must first read a segment says so, and wakes the playback later.
+//!
+//! A receiver is a UDP socket, or a channel of an RTSP connection, whose [`ConnectionWriter`] writes all that
+//! the connection carries: trains, responses and reports.
 //!
 //! ```
 //! use std::io::Write;
@@ -17,7 +20,8 @@
 //! use wirepath_datapath::{MappedFile, Support, Train};
 //! use wirepath_engine::{Engine, EngineOptions, Waker};
 //! use wirepath_playback::{
-//!     Burst, Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, Playbacks, Segment, TrainSource,
+//!     Burst, Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, PlaybackSink, Playbacks, Segment,
+//!     TrainSource,
 //! };
 //!
 //! /// A source of one segment.
@@ -56,8 +60,7 @@
 //! let (sender, events) = channel();
 //! let playback = playbacks.open(PlaybackOptions {
 //!     source: Arc::new(Source(Arc::new(segment))),
-//!     socket,
-//!     packet_size: packet.len() as u16,
+//!     sink: PlaybackSink::Udp { socket, packet_size: packet.len() as u16 },
 //!     most_burst_us: 100_000,
 //!     on_event: Box::new(move |event| sender.send(event).unwrap_or_default()),
 //! })?;
@@ -72,9 +75,12 @@
 //! ```
 
 mod burst;
+mod connection_writer;
 mod counters;
+mod frame_writer;
 mod lateness;
 mod numbering;
+mod output;
 mod paced_playback;
 mod pacer;
 mod playback;
@@ -87,9 +93,10 @@ mod thread_state;
 mod timetable;
 
 pub use burst::Burst;
+pub use connection_writer::ConnectionWriter;
 pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
-pub use playback::{PlayError, Playback, PlaybackEvent, PlaybackOptions, Position};
+pub use playback::{PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position};
 pub use playbacks::{PlaybackSettings, Playbacks};
 pub use progress::{Progress, RtpClock};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};

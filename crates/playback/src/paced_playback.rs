@@ -3,14 +3,15 @@
 use std::io;
 use std::sync::Arc;
 
-use wirepath_datapath::{DataPath, Headers, SendError, SendOutcome, Train, UdpSink};
+use wirepath_datapath::{SendError, SendOutcome, Train};
 use wirepath_engine::{BlockingPool, Waker};
 
 use crate::numbering::Numbering;
-use crate::playback::{PlayError, PlaybackEvent, PlaybackOptions, Position, Reply};
+use crate::output::Output;
+use crate::playback::{PlayError, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
-use crate::source::{Cursor, Departure};
+use crate::source::{Cursor, Departure, TrainSource};
 use crate::thread_state::{Place, Playing, ThreadState};
 use crate::timetable::Timetable;
 
@@ -25,20 +26,17 @@ pub(crate) enum Step {
     Fail(PlayError),
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct DataPaths {
-    /// For packets with the headers stored in the source.
-    pub(crate) stored: DataPath,
-    /// For packets with headers of the playback's own.
-    pub(crate) own: DataPath,
+/// Options of a playback with its output.
+pub(crate) struct PacedOptions {
+    pub(crate) source: Arc<dyn TrainSource>,
+    pub(crate) output: Output,
+    pub(crate) most_burst_us: u64,
+    pub(crate) on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }
 
 pub(crate) struct PacedPlayback {
     playhead: Playhead,
-    sink: UdpSink,
-    paths: DataPaths,
-    /// The path that sent the last train.
-    used: DataPath,
+    output: Output,
     /// The departure that was queued, and when it was due.
     queued: Option<(Departure, u64)>,
     numbering: Numbering,
@@ -64,22 +62,15 @@ const RETRY_US: u64 = 1000;
 
 impl PacedPlayback {
     pub(crate) fn new(
-        options: PlaybackOptions,
-        paths: DataPaths,
+        options: PacedOptions,
         progress: Arc<SharedProgress>,
         waker: Waker,
         place: Place,
         pool: &BlockingPool,
-    ) -> io::Result<PacedPlayback> {
-        // No train has been searched in registered memory yet.
-        let path = paths.stored;
-        let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
-        progress.set_path(used);
-        Ok(PacedPlayback {
+    ) -> PacedPlayback {
+        PacedPlayback {
             playhead: Playhead::new(options.source, waker, pool),
-            sink: UdpSink::new(options.socket, options.packet_size, path)?,
-            paths,
-            used,
+            output: options.output,
             queued: None,
             numbering: Numbering::default(),
             waits_for_source: false,
@@ -89,7 +80,24 @@ impl PacedPlayback {
             progress,
             on_event: options.on_event,
             _place: place,
-        })
+        }
+    }
+
+    /// Sends to the writer of this key.
+    pub(crate) fn attach(&mut self, writer: usize) {
+        if let Some(output) = self.output.interleaved() {
+            output.attach(writer);
+        }
+    }
+
+    /// Returns whether the playback waits for room in its connection.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        matches!(&self.output, Output::Interleaved(output) if output.waits_for_room)
+    }
+
+    /// Lets the first packet leave, whose response has been written. Returns whether it waited for that.
+    pub(crate) fn release(&mut self) -> bool {
+        self.output.interleaved().is_some_and(|output| std::mem::take(&mut output.is_held))
     }
 
     /// Begins to play; `step` does the rest.
@@ -103,6 +111,7 @@ impl PacedPlayback {
         }
         self.playhead.set_end(until_us);
         self.playing = None;
+        self.rest_output();
     }
 
     /// Pauses. Returns the departure of the next packet.
@@ -145,25 +154,30 @@ impl PacedPlayback {
             }
             let Some(Playing { timetable, .. }) = &mut self.playing else { return Step::Wait };
             let due_us = timetable.due_us(departure.at_us, burst_us);
+            let (end_us, length_us) = (timetable.end_us(), timetable.length_us());
             if due_us > now_us {
+                self.note_on_time();
                 return Step::At(due_us);
             }
-            let end_us = timetable.end_us();
-            self.progress.set_burst(timetable.length_us());
+            self.progress.set_burst(length_us);
             let late_us = now_us - due_us;
-            if late_us > LATENESS_LIMIT_US {
+            if self.is_behind() {
+                if self.skip_forward(&departure, late_us, thread) {
+                    continue;
+                }
+            } else if late_us > LATENESS_LIMIT_US {
                 thread.counters.clock_resyncs.increment();
-                timetable.resync(now_us);
-                self.note_clock(&departure);
+                self.resync(&departure, now_us);
             }
             let departure = self.playhead.departure(departure, end_us, self.numbering.headers);
             match self.send(&departure, thread, token) {
+                Ok(SendOutcome::Sent(())) if self.is_behind() => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
                 Ok(SendOutcome::Queued) => {
                     self.queued = Some((departure, due_us));
                     return Step::Queued;
                 }
-                Err(error) => return after_error(error, thread, now_us),
+                Err(error) => return self.after_error(error, thread, now_us),
             }
         }
         Step::At(now_us)
@@ -184,7 +198,7 @@ impl PacedPlayback {
                 self.note_departure(&departure, thread);
                 thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
             }
-            Err(error) => return after_error(error, thread, now_us),
+            Err(error) => return self.after_error(error, thread, now_us),
         }
         Step::At(now_us)
     }
@@ -203,7 +217,8 @@ impl PacedPlayback {
         self.waits_for_source = true;
     }
 
-    /// Sets the timetable for the first departure after a request to play, and replies.
+    /// Sets the timetable for the first departure after a request to play, and replies. On a connection the
+    /// reply comes first, and the timetable once the response that it leads to is written.
     fn begin(
         &mut self,
         departure: &Departure,
@@ -213,12 +228,19 @@ impl PacedPlayback {
     ) -> io::Result<()> {
         let stored = departure.train.run.header(departure.train.first);
         if self.numbering.begin((stored.sequence, stored.timestamp)) {
-            self.prepare_own()?;
+            self.output.prepare_own()?;
         }
-        let begin_us = thread.slots.next_us(now_us, burst_us, thread.counters.playbacks.value());
-        let timetable = Timetable::starting(departure.at_us, begin_us, burst_us);
-        self.playing = Some(Playing::new(timetable, &thread.counters));
-        self.note_clock(departure);
+        let is_asked = self.reply.is_some();
+        let is_held = self.output.interleaved().is_some_and(|output| {
+            output.is_held |= is_asked;
+            output.is_held
+        });
+        if !is_held {
+            let begin_us = thread.slots.next_us(now_us, burst_us, thread.counters.playbacks.value());
+            let timetable = Timetable::starting(departure.at_us, begin_us, burst_us);
+            self.playing = Some(Playing::new(timetable, &thread.counters));
+            self.note_clock(departure);
+        }
         if let Some(reply) = self.reply.take() {
             let (sequence, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
             reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
@@ -226,14 +248,12 @@ impl PacedPlayback {
         Ok(())
     }
 
-    /// Prepares the socket for packets with headers of their own, whose path may need more of it.
-    fn prepare_own(&mut self) -> io::Result<()> {
-        if self.sink.prepare(self.paths.own).is_err() {
-            // Works everywhere, packet by packet.
-            self.paths.own = DataPath::Sendmmsg;
-            self.sink.prepare(self.paths.own)?;
+    /// Moves the timetable such that the burst of `departure` is due now.
+    fn resync(&mut self, departure: &Departure, now_us: u64) {
+        if let Some(Playing { timetable, .. }) = &mut self.playing {
+            timetable.resync(now_us);
         }
-        Ok(())
+        self.note_clock(departure);
     }
 
     /// Notes the RTP clock by the timetable and a departure.
@@ -255,12 +275,7 @@ impl PacedPlayback {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
             let Some(file) = self.playhead.mapped_file() else { break };
-            let context = &mut thread.context;
-            let headers = self.numbering.headers;
-            let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
-            let path = path.for_train(&train, headers, file, context);
-            let result = path.enqueue(&self.sink, file, &train, headers, context, token);
-            self.note_path(path.path());
+            let result = self.output.send(file, &train, self.numbering.headers, thread, token);
             let result = match result {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
@@ -291,7 +306,7 @@ impl PacedPlayback {
                 train.packets()
             }
             Err(error @ SendError::Unsupported { .. }) => {
-                self.step_down(error, thread)?;
+                self.output.step_down(error, &thread.support)?;
                 return Ok(0);
             }
             Err(error) => return Err(error),
@@ -307,35 +322,12 @@ impl PacedPlayback {
         self.progress.set_position(departure.at_us);
     }
 
-    fn note_path(&mut self, path: DataPath) {
-        if path != self.used {
-            self.used = path;
-            self.progress.set_path(path);
-        }
-    }
-
     fn count(&self, train: &Train, packets: u32, thread: &ThreadState) {
         let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
         self.progress.packets.add(packets.into());
         self.progress.payload_bytes.add(payload_bytes);
-    }
-
-    /// Steps down to another path when the route does not support the last one.
-    fn step_down(&mut self, error: SendError, thread: &ThreadState) -> Result<(), SendError> {
-        let local = self.sink.local_address().ip();
-        let path = self.used.next().ok_or(error)?;
-        thread.support.note_step_down(local, self.used, path, error);
-        self.sink.prepare(path).map_err(|_| error)?;
-        // A refusal of headers of its own by the kernel module does not concern the path for stored ones.
-        if self.paths.stored == self.used || !self.used.needs_module() {
-            self.paths.stored = path;
-        }
-        if path.makes_headers() {
-            self.paths.own = path;
-        }
-        Ok(())
     }
 
     fn finish(&mut self) -> Step {
@@ -351,16 +343,61 @@ impl PacedPlayback {
         self.playhead.rest();
         self.waits_for_source = false;
         self.playing = None;
+        self.rest_output();
         self.progress.set_clock(None);
+    }
+
+    fn rest_output(&mut self) {
+        if let Some(output) = self.output.interleaved() {
+            output.rest();
+        }
+    }
+
+    fn after_error(&mut self, error: SendError, thread: &ThreadState, now_us: u64) -> Step {
+        let is_interleaved = matches!(self.output, Output::Interleaved(_));
+        match error {
+            SendError::Full { .. } => {
+                thread.counters.sockets_full.increment();
+                if is_interleaved { Step::Wait } else { Step::At(now_us + RETRY_US) }
+            }
+            // The connection is gone, and its reader ends the session.
+            SendError::Other { .. } if is_interleaved => {
+                self.rest();
+                Step::Wait
+            }
+            error => Step::Fail(error.into()),
+        }
     }
 }
 
-fn after_error(error: SendError, thread: &ThreadState, now_us: u64) -> Step {
-    match error {
-        SendError::Full { .. } => {
-            thread.counters.sockets_full.increment();
-            Step::At(now_us + RETRY_US)
+/// Clients that read too slowly.
+impl PacedPlayback {
+    /// Returns whether the playback is late because its connection was full.
+    fn is_behind(&self) -> bool {
+        matches!(&self.output, Output::Interleaved(output) if output.is_behind)
+    }
+
+    /// Notes that the playback has caught up.
+    fn note_on_time(&mut self) {
+        if let Output::Interleaved(output) = &mut self.output {
+            output.is_behind = false;
         }
-        error => Step::Fail(error.into()),
+    }
+
+    /// Skips what a client that reads too slowly would get too late, to the first random access point that is
+    /// not due yet. Timetable and numbers stay, so the client sees packets that are lost. Returns whether the
+    /// playback is elsewhere now.
+    fn skip_forward(&mut self, departure: &Departure, late_us: u64, thread: &ThreadState) -> bool {
+        let Output::Interleaved(output) = &self.output else { return false };
+        if late_us <= output.max_lag_us {
+            return false;
+        }
+        let is_found = self.playhead.skip_to_start(departure.at_us + late_us);
+        if is_found {
+            thread.counters.forward_skips.increment();
+            self.progress.forward_skips.add(1);
+            self.note_on_time();
+        }
+        is_found
     }
 }

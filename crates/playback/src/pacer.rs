@@ -8,7 +8,7 @@ use slab::Slab;
 use wirepath_datapath::{
     Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, prefetch,
 };
-use wirepath_engine::{BlockingPool, Context, Cost, Task, TimerWheel, now_us};
+use wirepath_engine::{BlockingPool, Context, Cost, Event, Task, TimerWheel, now_us};
 
 use crate::burst::Burst;
 use crate::counters::ThreadCounters;
@@ -18,11 +18,15 @@ use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::thread_state::ThreadState;
 
+mod writers;
+
 pub(crate) struct Pacer {
     thread: ThreadState,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
+    /// Keys of writers of RTSP connections by the identity that commands carry.
+    writer_keys: HashMap<u64, usize>,
     /// Due times of playbacks.
     wheel: TimerWheel,
     /// Results of queued trains, by the playback's key.
@@ -60,9 +64,11 @@ impl Pacer {
                 slots: Slots::default(),
                 burst,
                 burst_us: burst.length_us(0),
+                writers: Slab::new(),
             },
             playbacks: Slab::new(),
             keys: HashMap::new(),
+            writer_keys: HashMap::new(),
             wheel: TimerWheel::new(now_us()),
             results: Vec::new(),
             opens_ring,
@@ -253,6 +259,12 @@ impl Task for Pacer {
             self.poll_at_us = None;
             context.request_turn();
         }
+        self.set_timer(context);
+    }
+
+    /// An RTSP connection has room.
+    fn ready(&mut self, event: Event, context: &mut Context<'_>) {
+        self.resume_writer(event.token as usize);
         self.set_timer(context);
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wirepath_datapath::SendError;
 use wirepath_engine::Handle;
 
+use crate::connection_writer::ConnectionWriter;
 use crate::pacer::Pacer;
 use crate::progress::{Progress, SharedProgress};
 use crate::source::{Cursor, TrainSource};
@@ -14,15 +15,34 @@ use crate::source::{Cursor, TrainSource};
 pub struct PlaybackOptions {
     /// The source of the trains.
     pub source: Arc<dyn TrainSource>,
-    /// A UDP socket connected to the receiver.
-    pub socket: UdpSocket,
-    /// Size of the source's packets in bytes, headers included.
-    pub packet_size: u16,
+    /// Receiver of the packets.
+    pub sink: PlaybackSink,
     /// Longest burst that the receiver takes, in microseconds, whatever the [settings](crate::Burst) allow.
     /// The source's time is divided into bursts; packets of a burst leave together when it begins.
     pub most_burst_us: u64,
     /// Called with each event on an engine thread; must not block.
     pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
+}
+
+/// Receiver of a playback's packets.
+pub enum PlaybackSink {
+    /// A UDP receiver.
+    Udp {
+        /// A socket connected to it.
+        socket: UdpSocket,
+        /// Size of the source's packets in bytes, headers included.
+        packet_size: u16,
+    },
+    /// A channel of an RTSP connection. Its packets wait for [`Playback::release`].
+    Interleaved {
+        /// The connection.
+        writer: Arc<ConnectionWriter>,
+        /// Channel of the packets.
+        channel: u8,
+        /// Lateness in microseconds beyond which a playback whose client reads too slowly skips forward to the
+        /// [next start](TrainSource::next_start).
+        max_lag_us: u64,
+    },
 }
 
 /// Event of a playback.
@@ -84,6 +104,8 @@ pub struct Playback {
     pub(crate) pacer: Handle<Pacer>,
     pub(crate) progress: Arc<SharedProgress>,
     pub(crate) reason: String,
+    /// Ends after the playback.
+    pub(crate) _writer: Option<Arc<ConnectionWriter>>,
 }
 
 impl Playback {
@@ -100,6 +122,13 @@ impl Playback {
         let (id, reply) = (self.id, Box::new(reply));
         let until_us = until_us.unwrap_or(u64::MAX);
         self.pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+    }
+
+    /// Lets the packets leave that a request to play has led to. On a connection they wait for this, so that
+    /// the response to PLAY can be [written](ConnectionWriter::write) before; to a UDP receiver they do not.
+    pub fn release(&self) {
+        let id = self.id;
+        self.pacer.with(move |pacer, context| pacer.release(id, context));
     }
 
     /// Pauses after the train that is being sent. The reply gives the departure of the next packet, in

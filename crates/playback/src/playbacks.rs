@@ -1,18 +1,22 @@
 //! All playbacks of an engine, and their places on its threads.
 
 use std::io;
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use wirepath_datapath::{Choice, Region, RegisterError, Support, path_mtu};
+use wirepath_datapath::{Choice, Region, RegisterError, Support, UdpSink, path_mtu};
 use wirepath_engine::{Engine, Handle, Placement};
 
 use crate::burst::Burst;
+use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
-use crate::paced_playback::{DataPaths, PacedPlayback};
+use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
+use crate::paced_playback::{PacedOptions, PacedPlayback};
 use crate::pacer::Pacer;
-use crate::playback::{Playback, PlaybackOptions};
+use crate::playback::{Playback, PlaybackOptions, PlaybackSink};
 use crate::progress::SharedProgress;
 use crate::thread_state::Place;
 
@@ -41,6 +45,9 @@ struct PacerThread {
     counters: Arc<ThreadCounters>,
 }
 
+/// Reason for how trains leave on a connection.
+const OVER_TCP: &str = "over TCP: one call and one copy for a train";
+
 /// Playbacks that share a thread before another thread gets one: few playbacks on one thread wake one thread,
 /// on many threads they wake many.
 const FEW: u64 = 32;
@@ -67,28 +74,57 @@ impl Playbacks {
     /// # Errors
     /// Failure to set up the socket.
     pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
-        let local = options.socket.local_addr()?.ip();
-        let mtu = path_mtu(&options.socket)?;
-        let Choice { path, reason } = self.support.choose(local, mtu);
-        let own = self.support.choose_for_own_headers(local, mtu).path;
-        let paths = DataPaths { stored: path, own };
-
-        let number = self.choose_thread();
+        let PlaybackOptions { source, sink, most_burst_us, on_event } = options;
+        let progress = Arc::<SharedProgress>::default();
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let (output, reason, writer) = match sink {
+            PlaybackSink::Udp { socket, packet_size } => {
+                let (output, reason) = self.udp_output(socket, packet_size, &progress)?;
+                (Output::Udp(output), reason, None)
+            }
+            PlaybackSink::Interleaved { writer, channel, max_lag_us } => {
+                let output = Output::Interleaved(InterleavedOutput::new(channel, max_lag_us));
+                (output, OVER_TCP.to_owned(), Some(writer))
+            }
+        };
+        let number = writer.as_ref().map_or_else(|| self.choose_thread(), |writer| writer.thread);
         let PacerThread { pacer, counters } = &self.threads[number];
         let place = Place::new(counters, self.engine.add_load(number));
+        let options = PacedOptions { source, output, most_burst_us, on_event };
+        let shared = Arc::clone(&progress);
+        let paced = PacedPlayback::new(options, shared, pacer.waker(id), place, self.engine.pool());
+        let (paced, writer_id) = (Box::new(paced), writer.as_ref().map(|writer| writer.id));
+        pacer.with(move |pacer, _| match writer_id {
+            Some(writer_id) => pacer.add_interleaved(writer_id, id, paced),
+            None => pacer.add(id, paced),
+        });
+        Ok(Playback { id, pacer: pacer.clone(), progress, reason, _writer: writer })
+    }
+
+    fn udp_output(
+        &self,
+        socket: UdpSocket,
+        packet_size: u16,
+        progress: &Arc<SharedProgress>,
+    ) -> io::Result<(UdpOutput, String)> {
+        let local = socket.local_addr()?.ip();
+        let mtu = path_mtu(&socket)?;
+        let Choice { path, reason } = self.support.choose(local, mtu);
+        let own = self.support.choose_for_own_headers(local, mtu).path;
+        let sink = UdpSink::new(socket, packet_size, path)?;
+        let paths = DataPaths { stored: path, own };
+        Ok((UdpOutput::new(sink, paths, Arc::clone(progress)), reason))
+    }
+
+    /// Opens the writer of a connection, of which `socket` is a descriptor of its own. From now on nobody else
+    /// may write to it.
+    ///
+    /// # Errors
+    /// Failure to set up the socket.
+    pub fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let progress = Arc::<SharedProgress>::default();
-        let paced = PacedPlayback::new(
-            options,
-            paths,
-            Arc::clone(&progress),
-            pacer.waker(id),
-            place,
-            self.engine.pool(),
-        )?;
-        let paced = Box::new(paced);
-        pacer.with(move |pacer, _| pacer.add(id, paced));
-        Ok(Playback { id, pacer: pacer.clone(), progress, reason })
+        let number = self.choose_thread();
+        ConnectionWriter::new(id, self.threads[number].pacer.clone(), number, socket)
     }
 
     /// Has all threads register a region with their io_urings. A thread that has done so sends a file that

@@ -57,6 +57,15 @@ impl Playhead {
         self.cursor = cursor;
     }
 
+    /// Moves to the first random access point at or after a time, if there is one. Returns whether there is.
+    pub(crate) fn skip_to_start(&mut self, at_us: u64) -> bool {
+        let start = self.source.next_start(at_us);
+        if let Some(cursor) = start {
+            self.seek(cursor);
+        }
+        start.is_some()
+    }
+
     /// Ends before the first packet that leaves at `until_us` or later.
     pub(crate) fn set_end(&mut self, until_us: u64) {
         self.until_us = until_us;

@@ -19,8 +19,10 @@ pub struct Progress {
     pub position_us: u64,
     /// The RTP clock, while the playback plays.
     pub clock: Option<RtpClock>,
-    /// The data path that sent the last train, or will be tried for the first.
-    pub path: DataPath,
+    /// Skips forward because a client over TCP read too slowly.
+    pub forward_skips: u64,
+    /// The data path that sent the last train, or will be tried for the first; none over TCP.
+    pub path: Option<DataPath>,
     /// Length of the last burst in microseconds; 0 before the first.
     pub burst_us: u64,
 }
@@ -34,16 +36,34 @@ pub struct RtpClock {
     pub timestamp: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SharedProgress {
     pub(crate) packets: LocalCounter,
     pub(crate) payload_bytes: LocalCounter,
     pub(crate) packets_lost: LocalCounter,
+    pub(crate) forward_skips: LocalCounter,
     position_us: AtomicU64,
-    /// Index in [`DataPath::ALL`].
+    /// Index in [`DataPath::ALL`]; [`NO_PATH`] before one is set.
     path: AtomicU8,
     burst_us: AtomicU64,
     clock: Mutex<Option<RtpClock>>,
+}
+
+const NO_PATH: u8 = u8::MAX;
+
+impl Default for SharedProgress {
+    fn default() -> SharedProgress {
+        SharedProgress {
+            packets: LocalCounter::default(),
+            payload_bytes: LocalCounter::default(),
+            packets_lost: LocalCounter::default(),
+            forward_skips: LocalCounter::default(),
+            position_us: AtomicU64::default(),
+            path: AtomicU8::new(NO_PATH),
+            burst_us: AtomicU64::default(),
+            clock: Mutex::default(),
+        }
+    }
 }
 
 impl SharedProgress {
@@ -54,7 +74,8 @@ impl SharedProgress {
             packets_lost: self.packets_lost.value(),
             position_us: self.position_us(),
             clock: *self.clock.lock(),
-            path: DataPath::ALL[usize::from(self.path.load(Relaxed))],
+            forward_skips: self.forward_skips.value(),
+            path: DataPath::ALL.get(usize::from(self.path.load(Relaxed))).copied(),
             burst_us: self.burst_us.load(Relaxed),
         }
     }

@@ -51,6 +51,12 @@ pub trait TrainSource: Send + Sync {
     /// Without a waker the request is made in advance, and nobody waits for the answer.
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
 
+    /// The first place at or after a time, in microseconds from the start, where a decoder can begin: for a
+    /// client that was too slow for what is before. None if none is known. Never blocks.
+    fn next_start(&self, _at_us: u64) -> Option<Cursor> {
+        None
+    }
+
     /// Drops a waker that was kept: its playback has gone elsewhere or is over. Never blocks.
     fn forget(&self, _waker: &Waker) {}
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use slab::Slab;
 use wirepath_datapath::{SendContext, Support};
 use wirepath_engine::LoadUnit;
 
 use crate::burst::Burst;
 use crate::counters::ThreadCounters;
+use crate::frame_writer::FrameWriter;
 use crate::slots::Slots;
 use crate::timetable::Timetable;
 
@@ -15,6 +17,8 @@ pub(crate) struct ThreadState {
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
     pub(crate) slots: Slots,
+    /// Writers of RTSP connections, by key.
+    pub(crate) writers: Slab<FrameWriter>,
     pub(crate) burst: Burst,
     /// Length of bursts that begin now, in microseconds.
     pub(crate) burst_us: u64,

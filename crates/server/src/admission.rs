@@ -34,8 +34,6 @@ struct State {
     sampled_at_us: u64,
     counters: Counters,
     load: Load,
-    /// Sessions admitted since the last measurement.
-    admitted: u64,
 }
 
 /// Load of the last interval.
@@ -61,12 +59,13 @@ pub(crate) enum Overload {
 }
 
 impl Load {
-    /// Admits a session after others of which the measurement knows nothing.
-    fn admit(&self, admitted: u64, limit: f64) -> Result<(), Overload> {
+    /// Admits a session beside `sessions` that exist, all of which may play soon.
+    fn admit(&self, sessions: u64, limit: f64) -> Result<(), Overload> {
         if self.late > LATE {
             return Err(Overload::Late { late: self.late });
         }
-        let used = self.used + (admitted + 1) as f64 * self.cost();
+        let others = sessions.saturating_sub(self.playing) + 1;
+        let used = self.used + others as f64 * self.cost();
         if used > limit { Err(Overload::Processor { used: self.used, limit }) } else { Ok(()) }
     }
 
@@ -87,7 +86,7 @@ impl Admission {
     pub(crate) fn new(playbacks: Arc<Playbacks>, reserve: f64) -> Admission {
         let limit = playbacks.engine().threads() as f64 * (1.0 - reserve);
         let counters = playbacks.counters();
-        let state = State { sampled_at_us: now_us(), counters, load: Load::default(), admitted: 0 };
+        let state = State { sampled_at_us: now_us(), counters, load: Load::default() };
         Admission { playbacks, limit, state: Mutex::new(state) }
     }
 
@@ -95,9 +94,7 @@ impl Admission {
     pub(crate) fn admit(&self) -> Result<(), Overload> {
         let mut state = self.state.lock();
         state.measure(&self.playbacks, now_us());
-        state.load.admit(state.admitted, self.limit)?;
-        state.admitted += 1;
-        Ok(())
+        state.load.admit(self.playbacks.counters().playbacks, self.limit)
     }
 
     /// Returns whether sessions are late, so that others have to wait.
@@ -134,7 +131,7 @@ impl State {
         let late = lateness(&counters.lateness_seconds, &self.counters.lateness_seconds);
         let used = busy.as_secs_f64() * 1e6 / elapsed_us as f64;
         let load = Load { used, playing: counters.playing, late };
-        *self = State { sampled_at_us: now_us, counters, load, admitted: 0 };
+        *self = State { sampled_at_us: now_us, counters, load };
     }
 }
 
@@ -155,10 +152,10 @@ mod tests {
     fn sessions_are_admitted_while_there_is_time_for_them() {
         let load = Load { used: 0.5, playing: 1024, late: Duration::ZERO };
         assert_eq!(load.capacity(0.75), 1536);
-        assert_eq!(load.admit(0, 0.75), Ok(()));
-        assert_eq!(load.admit(511, 0.75), Ok(()));
-        assert_eq!(load.admit(512, 0.75), Err(Overload::Processor { used: 0.5, limit: 0.75 }));
-        let error = load.admit(512, 0.75).unwrap_err().to_string();
+        assert_eq!(load.admit(1024, 0.75), Ok(()));
+        assert_eq!(load.admit(1535, 0.75), Ok(()), "sessions that rest will play, too");
+        assert_eq!(load.admit(1536, 0.75), Err(Overload::Processor { used: 0.5, limit: 0.75 }));
+        let error = load.admit(1536, 0.75).unwrap_err().to_string();
         assert!(error.contains("0.50 of 0.75 threads"), "{error}");
     }
 

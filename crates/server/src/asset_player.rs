@@ -1,7 +1,9 @@
 //! The player of RTSP sessions: the library finds an asset, the store its image, a playback sends it.
 
 use std::fs::File;
+use std::io;
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,14 +14,17 @@ use wirepath_http::AssetPath;
 use wirepath_media::image::{MAX_BURST_US, Recipe};
 use wirepath_media::sdp::Description;
 use wirepath_playback::{
-    self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,
+    self as playback, ConnectionWriter, Cursor, PlayError, PlaybackOptions, PlaybackSink, Playbacks,
+    Position, Progress, TrainSource,
 };
 
 use crate::admission::Admission;
 use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
 use crate::plays::Plays;
-use crate::rtsp::player::{BoxFuture, OnEvent, OpenError, Player, Presentation, Reply, SessionPlayback};
+use crate::rtsp::player::{
+    BoxFuture, MediaSink, OnEvent, OpenError, Player, Presentation, Reply, SessionPlayback,
+};
 
 /// Assets of a library, played from a store's images.
 #[derive(Clone)]
@@ -30,6 +35,8 @@ pub(crate) struct AssetPlayer {
     pub(crate) hot: Option<Arc<HotMemory>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) plays: Arc<Plays>,
+    /// Lateness beyond which a client over TCP skips forward.
+    pub(crate) max_lag_us: u64,
 }
 
 struct AssetPresentation {
@@ -57,6 +64,10 @@ impl Player for AssetPlayer {
             let player = self.clone();
             blocking(move || player.open_now(&path)).await
         })
+    }
+
+    fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
+        self.playbacks.open_writer(socket)
     }
 }
 
@@ -91,16 +102,25 @@ impl Presentation for AssetPresentation {
 
     fn set_up(
         &self,
-        socket: UdpSocket,
+        sink: MediaSink,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
             self.player.admission.admit().map_err(|overload| OpenError::Overload(overload.to_string()))?;
-            let image = self.image_for(&socket).await?;
+            let (image, sink) = match sink {
+                MediaSink::Udp(socket) => {
+                    let image = self.image_for(&socket).await?;
+                    let packet_size = image.plan().recipe.packet_size();
+                    (image, PlaybackSink::Udp { socket, packet_size })
+                }
+                MediaSink::Interleaved(writer, channel) => {
+                    let max_lag_us = self.player.max_lag_us;
+                    (Arc::clone(&self.image), PlaybackSink::Interleaved { writer, channel, max_lag_us })
+                }
+            };
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
-                socket,
-                packet_size: image.plan().recipe.packet_size(),
+                sink,
                 most_burst_us: MAX_BURST_US.into(),
                 on_event,
             };
@@ -161,6 +181,10 @@ impl SessionPlayback for ImagePlayback {
                 });
             }
         }
+    }
+
+    fn release(&self) {
+        self.playback.release();
     }
 
     fn pause(&self, reply: Reply<u64>) {

@@ -2,21 +2,25 @@
 //!
 //! One task serves one connection and owns its sessions: when it ends they end. Playbacks are behind the
 //! traits in [`player`]; [`session_state`] is the state machine of a session, without I/O. Media never passes
-//! through here.
+//! through here: if it goes over the RTSP connection, an engine thread writes that connection, responses
+//! included ([`output`]).
 
 mod connection;
 mod counters;
 mod handler;
 mod listener;
 mod methods;
+mod output;
 pub(crate) mod player;
 mod ports;
 mod registry;
 mod rtcp;
+mod rtcp_path;
 mod session;
 mod session_info;
 mod session_state;
 mod shared;
+mod transport;
 
 pub(crate) use listener::Listener;
 pub use ports::port_pairs;

@@ -52,6 +52,8 @@ pub struct ServerOptions {
     pub calibration: PathBuf,
     /// Length of bursts.
     pub burst: Burst,
+    /// Lateness beyond which a client that reads too slowly over TCP skips forward.
+    pub max_lag: Duration,
     /// Share of the engine threads' time (0 to 1) that sessions leave to downloads and everything else.
     pub reserve: f64,
     /// Options of the RTSP listener.
@@ -116,6 +118,7 @@ impl Server {
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
+            max_lag_us: options.max_lag.as_micros() as u64,
             admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),
         };

@@ -9,6 +9,7 @@ mod control;
 pub mod cpu;
 pub mod datagrams;
 pub mod device;
+pub mod frames;
 pub mod gather;
 pub mod header_blocks;
 pub mod mapping;

@@ -33,6 +33,12 @@ pub fn set_receive_low_watermark(socket: BorrowedFd<'_>, bytes: u32) -> io::Resu
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
+/// Calls a stream socket full while this many bytes wait in it that were never sent (`TCP_NOTSENT_LOWAT`), so
+/// that what is late is noticed before it is in the kernel's buffer.
+pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
+}
+
 /// Limits packets that a socket sends over IPv6 to `bytes` (at least 1280; `IPV6_MTU`).
 pub fn set_ipv6_mtu(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())

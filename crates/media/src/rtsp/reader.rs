@@ -1,10 +1,14 @@
-//! RFC 2326 section 4 and 10.12: cuts the bytes of a connection into requests.
+//! RFC 2326 section 4 and 10.12: cuts the bytes of a connection into requests and interleaved frames.
 
 use super::request::{self, Head, Refusal, Request};
 use rtsp_types::StatusCode;
 
 /// Longest request line and headers together, in bytes.
 pub const HEAD_LIMIT: usize = 16 * 1024;
+
+/// Longest interleaved frame that is read, in bytes: a compound RTCP packet keeps to the path's MTU (RFC 3550
+/// section 6.1). Longer ones are skipped.
+pub const FRAME_LIMIT: usize = 1500;
 
 /// Bytes in front of an interleaved frame's data: `$`, channel, length (RFC 2326 section 10.12).
 const FRAME_HEADER_LENGTH: usize = 4;
@@ -14,6 +18,8 @@ const FRAME_HEADER_LENGTH: usize = 4;
 pub enum Item {
     /// A whole request.
     Request(Box<Request>),
+    /// A frame of a channel.
+    Frame(u8, Vec<u8>),
     /// An invalid request: answer it, and close the connection where the refusal says so.
     Refused(Refusal),
 }
@@ -50,8 +56,10 @@ enum State {
     Head { scanned: usize, line_start: usize },
     /// The head is read, its body is awaited.
     Body(Box<Head>),
-    /// Inside an interleaved frame, with this many bytes to go.
-    Frame(usize),
+    /// Inside an interleaved frame of a channel and of this length, its head included.
+    Frame(u8, usize),
+    /// Inside an interleaved frame that is skipped, with this many bytes to go.
+    Skipped(usize),
     /// Framing is lost: whatever else comes is dropped.
     Lost,
 }
@@ -88,7 +96,8 @@ impl Reader {
                     }
                 }
                 State::Body(head) => return self.read_body(head),
-                State::Frame(remaining) => {
+                State::Frame(channel, length) => return self.read_frame(channel, length),
+                State::Skipped(remaining) => {
                     if !self.skip_frame(remaining) {
                         return None;
                     }
@@ -105,7 +114,7 @@ impl Reader {
     pub fn is_inside_request(&self) -> bool {
         match self.state {
             State::Head { .. } => self.taken < self.buffer.len(),
-            State::Body(_) | State::Frame(_) => true,
+            State::Body(_) | State::Frame(..) | State::Skipped(_) => true,
             State::Lost => false,
         }
     }
@@ -115,7 +124,7 @@ impl Reader {
         self.unread().len()
     }
 
-    /// Bytes of interleaved frames skipped so far.
+    /// Bytes of long interleaved frames skipped so far.
     pub fn skipped_bytes(&self) -> u64 {
         self.skipped_bytes
     }
@@ -201,11 +210,23 @@ impl Reader {
     }
 
     fn begin_frame(&mut self) -> Step {
-        let Some(&[_, _, high, low]) = self.unread().get(..FRAME_HEADER_LENGTH) else {
+        let Some(&[_, channel, high, low]) = self.unread().get(..FRAME_HEADER_LENGTH) else {
             return Step::Done(None);
         };
-        self.state = State::Frame(FRAME_HEADER_LENGTH + usize::from(u16::from_be_bytes([high, low])));
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let whole = FRAME_HEADER_LENGTH + length;
+        self.state = if length <= FRAME_LIMIT { State::Frame(channel, whole) } else { State::Skipped(whole) };
         Step::Again
+    }
+
+    fn read_frame(&mut self, channel: u8, length: usize) -> Option<Item> {
+        let Some(frame) = self.unread().get(FRAME_HEADER_LENGTH..length) else {
+            self.state = State::Frame(channel, length);
+            return None;
+        };
+        let frame = frame.to_vec();
+        self.taken += length;
+        Some(Item::Frame(channel, frame))
     }
 
     /// Drops the bytes of a frame; true when it is complete.
@@ -214,7 +235,7 @@ impl Reader {
         self.taken += present;
         self.skipped_bytes += present as u64;
         if present < remaining {
-            self.state = State::Frame(remaining - present);
+            self.state = State::Skipped(remaining - present);
         }
         present == remaining
     }

@@ -111,7 +111,7 @@ fn reason_phrase(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Npt, PortPair};
+    use super::super::{ChannelPair, Npt, PortPair, ReplyDelivery};
     use super::*;
     use std::net::Ipv4Addr;
     use std::time::Duration;
@@ -122,17 +122,28 @@ mod tests {
 
     #[test]
     fn a_setup_is_answered() {
-        let transport = TransportReply {
+        let delivery = ReplyDelivery::Udp {
             client_port: PortPair { rtp: 5000, rtcp: 5001 },
             server_port: PortPair { rtp: 6970, rtcp: 6971 },
             source: Ipv4Addr::new(10, 0, 0, 1).into(),
-            ssrc: 0xab,
         };
+        let transport = TransportReply { delivery, ssrc: 0xab };
         let response = Response::new(StatusCode::Ok, Some(3)).session("0123", 60).transport(transport);
         assert_eq!(
             text(response),
             "RTSP/1.0 200 OK\r\nCSeq: 3\r\nSession: 0123;timeout=60\r\nTransport: RTP/AVP;unicast;ssrc=000000AB;\
              client_port=5000-5001;server_port=6970-6971;source=10.0.0.1\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_setup_over_tcp_is_answered() {
+        let delivery = ReplyDelivery::Interleaved(ChannelPair { rtp: 0, rtcp: 1 });
+        let transport = TransportReply { delivery, ssrc: 0xab };
+        let response = Response::new(StatusCode::Ok, Some(3)).transport(transport);
+        assert_eq!(
+            text(response),
+            "RTSP/1.0 200 OK\r\nCSeq: 3\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1;ssrc=000000AB\r\n\r\n"
         );
     }
 

@@ -35,6 +35,15 @@ pub struct PortPair {
     pub rtcp: u16,
 }
 
+/// Channels for RTP and RTCP in an RTSP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelPair {
+    /// Channel of the RTP packets.
+    pub rtp: u8,
+    /// Channel of the RTCP packets.
+    pub rtcp: u8,
+}
+
 /// Transport that a client offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
@@ -44,6 +53,8 @@ pub struct Offer {
     pub delivery: Delivery,
     /// Ports of the client.
     pub client_port: Option<PortPair>,
+    /// Channels that the client wishes for.
+    pub interleaved: Option<ChannelPair>,
     /// Destination of the packets; the client's own address by default.
     pub destination: Option<String>,
     /// `PLAY` is among the modes, or none is named.
@@ -53,14 +64,26 @@ pub struct Offer {
 /// The transport of a session, as the answer to SETUP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportReply {
-    /// The client's ports, as offered.
-    pub client_port: PortPair,
-    /// The server's ports.
-    pub server_port: PortPair,
-    /// Address the packets come from.
-    pub source: IpAddr,
+    /// The way of the packets.
+    pub delivery: ReplyDelivery,
     /// Synchronisation source of the packets.
     pub ssrc: u32,
+}
+
+/// The way of a session's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyDelivery {
+    /// Over UDP.
+    Udp {
+        /// The client's ports, as offered.
+        client_port: PortPair,
+        /// The server's ports.
+        server_port: PortPair,
+        /// Address the packets come from.
+        source: IpAddr,
+    },
+    /// In the RTSP connection.
+    Interleaved(ChannelPair),
 }
 
 impl Offer {
@@ -72,7 +95,9 @@ impl Offer {
     fn parse(value: &str) -> Result<Self, Refusal> {
         let mut parts = split_outside_quotes(value, ';');
         let protocol = Protocol::parse(parts.next().unwrap_or_default());
-        let (mut delivery, mut client_port, mut destination, mut mode) = (None, None, None, None);
+        let (mut delivery, mut destination, mut mode) = (None, None, None);
+        let (mut client_port, mut interleaved) = (None, None);
+        let bad = |why| Refusal::new(StatusCode::BadRequest, format!("Transport: {value}: {why}"));
         for part in parts {
             let (name, argument) = part.split_once('=').unwrap_or((part, ""));
             let argument = argument.trim().trim_matches('"');
@@ -80,21 +105,20 @@ impl Offer {
             match name.trim().to_ascii_lowercase().as_str() {
                 "unicast" => delivery = Some(Delivery::Unicast),
                 "multicast" => delivery = Some(Delivery::Multicast),
-                "client_port" => {
-                    let refuse = |why| format!("Transport: {value}: {why}");
-                    let ports = PortPair::parse(argument).map_err(refuse);
-                    client_port = Some(ports.map_err(|why| Refusal::new(StatusCode::BadRequest, why))?);
-                }
+                "client_port" => client_port = Some(PortPair::parse(argument).map_err(bad)?),
+                "interleaved" => interleaved = Some(ChannelPair::parse(argument).map_err(bad)?),
                 "destination" if !argument.is_empty() => destination = Some(argument.to_owned()),
                 "mode" => mode = Some(argument.to_ascii_uppercase()),
                 _ => {}
             }
         }
-        // The RFC's default is multicast; a client that names its ports and no delivery means unicast.
-        let guess = if client_port.is_some() { Delivery::Unicast } else { Delivery::Multicast };
+        // The RFC's default is multicast; a client that names its ports and no delivery means unicast, and a
+        // connection has but one end.
+        let is_unicast = client_port.is_some() || protocol == Protocol::RtpTcp;
+        let guess = if is_unicast { Delivery::Unicast } else { Delivery::Multicast };
         let is_play = |mode: String| mode.split(',').any(|mode| mode.trim().trim_matches('"') == "PLAY");
         let (delivery, is_for_playing) = (delivery.unwrap_or(guess), mode.is_none_or(is_play));
-        Ok(Offer { protocol, delivery, client_port, destination, is_for_playing })
+        Ok(Offer { protocol, delivery, client_port, interleaved, destination, is_for_playing })
     }
 }
 
@@ -126,6 +150,34 @@ impl PortPair {
     }
 }
 
+impl ChannelPair {
+    /// `a-b`, or `a` alone, which leaves RTCP the next one.
+    fn parse(value: &str) -> Result<Self, String> {
+        let channel = |digits: &str| {
+            digits
+                .trim()
+                .parse::<u8>()
+                .map_err(|_| format!("`{value}` is not a pair of channels from 0 to 255"))
+        };
+        let (rtp, rtcp) = match value.split_once('-') {
+            Some((rtp, rtcp)) => (channel(rtp)?, channel(rtcp)?),
+            None => {
+                let rtp = channel(value)?;
+                (rtp, rtp.checked_add(1).ok_or(format!("there is no channel for RTCP after {rtp}"))?)
+            }
+        };
+        if rtp == rtcp {
+            return Err("RTP and RTCP need channels of their own".to_owned());
+        }
+        Ok(Self { rtp, rtcp })
+    }
+
+    /// Returns whether a channel is one of these.
+    pub fn has(self, channel: u8) -> bool {
+        channel == self.rtp || channel == self.rtcp
+    }
+}
+
 impl fmt::Display for PortPair {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}-{}", self.rtp, self.rtcp)
@@ -140,16 +192,22 @@ impl From<PortPair> for (u16, Option<u16>) {
 
 impl From<TransportReply> for rtsp_types::headers::Transports {
     fn from(reply: TransportReply) -> Self {
-        use rtsp_types::headers::{RtpProfile, RtpTransport, RtpTransportParameters, Transport};
-        let params = RtpTransportParameters {
-            unicast: true,
-            ssrc: vec![reply.ssrc],
-            client_port: Some(reply.client_port.into()),
-            server_port: Some(reply.server_port.into()),
-            source: Some(reply.source.to_string()),
-            ..Default::default()
+        use rtsp_types::headers::{
+            RtpLowerTransport, RtpProfile, RtpTransport, RtpTransportParameters, Transport,
         };
-        vec![Transport::Rtp(RtpTransport { profile: RtpProfile::Avp, lower_transport: None, params })].into()
+        let params = RtpTransportParameters { unicast: true, ssrc: vec![reply.ssrc], ..Default::default() };
+        let (lower_transport, params) = match reply.delivery {
+            ReplyDelivery::Udp { client_port, server_port, source } => {
+                let (client_port, server_port) = (Some(client_port.into()), Some(server_port.into()));
+                let source = Some(source.to_string());
+                (None, RtpTransportParameters { client_port, server_port, source, ..params })
+            }
+            ReplyDelivery::Interleaved(ChannelPair { rtp, rtcp }) => {
+                let interleaved = Some((rtp, Some(rtcp)));
+                (Some(RtpLowerTransport::Tcp), RtpTransportParameters { interleaved, ..params })
+            }
+        };
+        vec![Transport::Rtp(RtpTransport { profile: RtpProfile::Avp, lower_transport, params })].into()
     }
 }
 
@@ -168,9 +226,15 @@ mod tests {
             protocol: Protocol::RtpUdp,
             delivery: Delivery::Unicast,
             client_port: Some(PortPair { rtp, rtcp: rtp + 1 }),
+            interleaved: None,
             destination: None,
             is_for_playing: true,
         }
+    }
+
+    fn over_tcp(channels: Option<(u8, u8)>) -> Offer {
+        let interleaved = channels.map(|(rtp, rtcp)| ChannelPair { rtp, rtcp });
+        Offer { protocol: Protocol::RtpTcp, client_port: None, interleaved, ..unicast(5000) }
     }
 
     #[test]
@@ -195,13 +259,10 @@ mod tests {
                 "RTP/SAVP;unicast;client_port=5000-5001",
                 with(|offer| offer.protocol = Protocol::Other("RTP/SAVP".to_owned())),
             ),
-            (
-                "RTP/AVP/TCP;unicast;interleaved=0-1",
-                with(|offer| {
-                    offer.protocol = Protocol::RtpTcp;
-                    offer.client_port = None;
-                }),
-            ),
+            ("RTP/AVP/TCP;unicast;interleaved=0-1", over_tcp(Some((0, 1)))), // ffmpeg, GStreamer, live555
+            ("RTP/AVP/TCP;interleaved=254", over_tcp(Some((254, 255)))),
+            ("RTP/AVP/TCP;unicast;interleaved=\"7 - 3\"", over_tcp(Some((7, 3)))),
+            ("RTP/AVP/TCP", over_tcp(None)),
             (
                 "RTP/AVP",
                 with(|offer| {
@@ -237,11 +298,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn impossible_channels_are_refused() {
+        for channels in ["", "a", "255", "256-257", "3-3", "1-2-3", "-1", "0-"] {
+            let read = offers(&format!("RTP/AVP/TCP;unicast;interleaved={channels}"));
+            assert!(
+                matches!(&read[..], [Err(refusal)] if refusal.status == StatusCode::BadRequest),
+                "{channels}"
+            );
+        }
+    }
+
     proptest! {
         #[test]
         fn no_value_panics(value in "[\\PC\"]*") {
             _ = offers(&value);
-            _ = offers(&format!("RTP/AVP;mode={value};client_port={value}"));
+            _ = offers(&format!("RTP/AVP;mode={value};client_port={value};interleaved={value}"));
         }
     }
 }

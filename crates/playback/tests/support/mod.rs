@@ -16,7 +16,7 @@ use wirepath_datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     Burst, Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    Playbacks, Position, Segment, TrainSource,
+    PlaybackSink, Playbacks, Position, Segment, TrainSource,
 };
 
 pub(crate) const PAYLOAD: usize = 188;
@@ -141,7 +141,8 @@ impl Player {
         socket.connect(receiver.local_addr().unwrap()).unwrap();
         let (tell, events) = channel();
         let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
-        let options = PlaybackOptions { source, socket, packet_size, most_burst_us, on_event };
+        let sink = PlaybackSink::Udp { socket, packet_size };
+        let options = PlaybackOptions { source, sink, most_burst_us, on_event };
         Player { playback: playbacks.open(options).unwrap(), receiver, events }
     }
 

@@ -402,6 +402,23 @@ impl TrainSource for Image {
         if slot.loading { wait() } else { Load::Busy }
     }
 
+    /// Where there are no random access points, any packet is a place to begin.
+    fn next_start(&self, at_us: u64) -> Option<Cursor> {
+        let state = self.state.lock();
+        let before = state.starts.partition_point(|start| start.departure_us < at_us);
+        match state.starts.get(before) {
+            Some(start) => {
+                let at = At::Packet { train: start.train, packet: 0, skip: start.skip as u16 };
+                Some(Cursor { segment: start.segment, at })
+            }
+            None if state.starts.is_empty() => {
+                let after = state.slots.partition_point(|slot| slot.entry.first_departure_us <= at_us);
+                Some(Cursor { segment: after.checked_sub(1)? as u32, at: At::Time(at_us) })
+            }
+            None => None,
+        }
+    }
+
     fn forget(&self, waker: &Waker) {
         self.state.lock().waiters.remove(waker);
     }

@@ -2,14 +2,15 @@
 
 use super::counters::{EndReason, TimeoutReason};
 use super::handler::RequestHandler;
+use super::output::Output;
 use super::shared::{SERVER_NAME, Shared};
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode, header_names};
@@ -26,6 +27,9 @@ const CLOSING_GRACE: Duration = Duration::from_millis(800);
 /// Time limit of writing a response.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Longer than it matters to a connection without a deadline.
+const NO_DEADLINE: Duration = Duration::from_secs(86_400);
+
 /// Time for which a closing connection is still read, so that the client sees the response before the reset.
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
@@ -36,9 +40,8 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, shutdown: watc
     };
     let (read, write) = stream.into_split();
     let mut connection = Connection {
-        handler: RequestHandler::new(Arc::clone(&shared), local, peer),
+        handler: RequestHandler::new(Arc::clone(&shared), local, peer, Output::new(write)),
         inbox: Inbox { half: read, spill: Vec::new(), over: false },
-        write,
         reader: Reader::new(),
         shutdown,
         shared,
@@ -54,7 +57,6 @@ struct Connection {
     shared: Arc<Shared>,
     handler: RequestHandler,
     inbox: Inbox,
-    write: OwnedWriteHalf,
     reader: Reader,
     shutdown: watch::Receiver<bool>,
     /// Time when bytes last came.
@@ -106,6 +108,7 @@ impl Connection {
             event = self.handler.next_event() => {
                 if let Some(event) = event {
                     self.handler.handle(&event).await;
+                    self.handler.release(); // no response is under way
                 }
                 // If that ended the last session, idling begins now.
                 self.heard = Instant::now();
@@ -118,7 +121,11 @@ impl Connection {
 
     fn deadline(&self) -> Instant {
         let request = self.request_begun.map(|begun| begun + self.shared.options.request_timeout);
-        let next = self.handler.deadline().unwrap_or(self.heard + self.shared.options.idle_timeout);
+        let idle = match self.handler.sessions.is_empty() {
+            true => self.heard + self.shared.options.idle_timeout,
+            false => Instant::now() + NO_DEADLINE,
+        };
+        let next = self.handler.deadline().unwrap_or(idle);
         request.map_or(next, |request| request.min(next))
     }
 
@@ -142,13 +149,22 @@ impl Connection {
 
     async fn serve_item(&mut self, item: Item) -> Result<(), End> {
         self.request_begun = None;
-        self.shared.counters.requests.increment();
         match item {
             Item::Request(request) => {
+                self.shared.counters.requests.increment();
                 let response = self.answer(&request).await?;
-                self.send(response).await
+                self.send(response).await?;
+                self.handler.release();
+                Ok(())
             }
-            Item::Refused(refusal) => self.refuse(&refusal).await,
+            Item::Refused(refusal) => {
+                self.shared.counters.requests.increment();
+                self.refuse(&refusal).await
+            }
+            Item::Frame(channel, frame) => {
+                self.handler.receive_frame(channel, &frame);
+                Ok(())
+            }
         }
     }
 
@@ -172,7 +188,11 @@ impl Connection {
             self.shared.counters.requests_refused.increment();
         }
         let bytes = response.header(header_names::SERVER, SERVER_NAME).date(SystemTime::now()).to_bytes();
-        match timeout(WRITE_LIMIT, self.write.write_all(&bytes)).await {
+        let output = &mut self.handler.output;
+        // Behind media it may take as long as a client may be silent; the kernel ends what takes longer.
+        let patience =
+            if output.is_interleaved() { self.shared.options.session_timeout } else { WRITE_LIMIT };
+        match timeout(patience, output.write(bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => {
@@ -194,8 +214,8 @@ impl Connection {
             // The client may not take this any more.
             _ = self.send(Response::refusal(&Refusal { close: true, ..refusal })).await;
         }
-        // The client may have closed it meanwhile.
-        _ = self.write.shutdown().await;
+        // The client may have closed it meanwhile, or take nothing more.
+        _ = timeout(LINGER_LIMIT, self.handler.output.shutdown()).await;
         _ = timeout(LINGER_LIMIT, self.inbox.drain()).await;
     }
 }

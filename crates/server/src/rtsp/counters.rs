@@ -59,6 +59,8 @@ counters! {
     requests_malformed: Counter,
     /// RTSP sessions that are set up.
     sessions: Gauge,
+    /// RTSP sessions that are set up, of those with packets over the RTSP connection.
+    sessions_interleaved: Gauge,
     /// RTSP sessions set up since the start.
     sessions_started: Counter,
     /// RTSP sessions refused, by the limit that was reached.
@@ -73,9 +75,11 @@ counters! {
     sender_reports: Counter,
     /// RTCP BYE packets sent.
     rtcp_byes: Counter,
-    /// RTCP datagrams received from clients.
+    /// Interleaved frames of clients that were dropped: in no session's RTCP channel.
+    frames_dropped: Counter,
+    /// RTCP packets received from clients.
     rtcp_received: Counter,
-    /// Datagrams received from clients that are not RTCP.
+    /// Datagrams and frames received from clients that are not RTCP.
     rtcp_malformed: Counter,
     /// RTCP reception reports received about our sources.
     reception_reports: Counter,

@@ -1,6 +1,7 @@
 //! Request handler of a connection: the methods are in `methods`, their shared parts here.
 
 use super::counters::EndReason;
+use super::output::Output;
 use super::player::{OpenError, Presentation};
 use super::ports::canonical;
 use super::session::{EventKind, EventSender, Session, SessionEvent};
@@ -30,6 +31,7 @@ pub(super) struct RequestHandler {
     pub(super) shared: Arc<Shared>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
+    pub(super) output: Output,
     pub(super) sessions: HashMap<String, Session>,
     pub(super) events: EventSender,
     inbox: UnboundedReceiver<SessionEvent>,
@@ -39,10 +41,10 @@ pub(super) struct RequestHandler {
 pub(super) type Answer = Result<Response, Refusal>;
 
 impl RequestHandler {
-    pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr, output: Output) -> Self {
         let (events, inbox) = unbounded_channel();
         let (local, peer) = (canonical(local), canonical(peer));
-        Self { shared, local, peer, sessions: HashMap::new(), events, inbox }
+        Self { shared, local, peer, output, sessions: HashMap::new(), events, inbox }
     }
 
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
@@ -112,16 +114,36 @@ impl RequestHandler {
         }
     }
 
-    /// Time at which the first session will have been silent for too long.
+    /// Lets packets leave that wait for the response to PLAY, which has been written.
+    pub(super) fn release(&mut self) {
+        self.sessions.values_mut().for_each(Session::release);
+    }
+
+    /// Handles an interleaved frame of the client: RTCP, or something that nobody asked for.
+    pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
+        let is_to = |session: &&Session| {
+            session.info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)
+        };
+        match self.sessions.values().find(is_to) {
+            Some(session) => session.info.receive(Ok(frame)),
+            None => self.shared.counters.frames_dropped.increment(),
+        }
+    }
+
+    /// Time at which the first session will have been silent for too long. Interleaved sessions never are:
+    /// their connection lives, or ends with them.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let silent = self.sessions.values().map(|session| session.info.heard()).min()?;
+        let over_udp = self.sessions.values().filter(|session| !session.info.is_interleaved());
+        let silent = over_udp.map(|session| session.info.heard()).min()?;
         Some(silent + self.shared.options.session_timeout)
     }
 
     /// Ends the sessions that have been silent for too long.
     pub(super) async fn expire(&mut self, now: Instant) {
         let limit = self.shared.options.session_timeout;
-        let silent = self.sessions.extract_if(|_, session| session.info.heard() + limit <= now);
+        let silent = self
+            .sessions
+            .extract_if(|_, session| !session.info.is_interleaved() && session.info.heard() + limit <= now);
         let silent = silent.map(|(_, session)| session).collect();
         end(silent, EndReason::Timeout).await;
     }

@@ -2,26 +2,21 @@
 
 use super::counters::{EndReason, RefusalReason};
 use super::handler::{Answer, RequestHandler, refuse, resource};
-use super::ports::Pair;
 use super::registry::SessionSlot;
 use super::rtcp;
 use super::session::{EventKind, Session, SessionEvent};
 use super::session_info::{ClientName, SessionInfo};
 use super::session_state::{PlayRange, PlayStep, SessionState};
-use std::io;
-use std::net::IpAddr;
+use super::transport::{Opened, choose};
 use std::sync::Arc;
 use wirepath_media::rtsp::{
-    Delivery, Npt, NptRange, Offer, PortPair, Protocol, Refusal, Request, Resource, Response, RtpInfo,
-    StatusCode, TransportReply, header_names,
+    Npt, NptRange, Refusal, ReplyDelivery, Request, Resource, Response, RtpInfo, StatusCode, TransportReply,
+    header_names,
 };
 use wirepath_media::sdp;
 
 /// The one track of a transport stream.
 const TRACK: u32 = 1;
-
-/// Ports below this belong to services; a client that wants media there wants to annoy one.
-const FIRST_CLIENT_PORT: u16 = 1024;
 
 impl RequestHandler {
     /// RFC 2326 section 10.2.
@@ -68,20 +63,18 @@ impl RequestHandler {
             let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
             return Err(refuse(StatusCode::NotFound, why));
         }
-        let shared = Arc::clone(&self.shared);
-        let Pair { rtp, rtcp: socket, ports } =
-            shared.ports.open(self.local, self.peer, offer).map_err(socket_refusal)?;
+        let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
         let (key, events) = (slot.key, self.events.clone());
         let on_event = Box::new(move |event| {
             // The connection is gone, and the session with it.
             _ = events.send(SessionEvent { key, kind: EventKind::Event(event) });
         });
         let playback =
-            Arc::from(presentation.set_up(rtp, on_event).await.map_err(|error| self.open_refusal(error))?);
-        let (path, counters) = (presentation_url.path(), Arc::clone(&shared.counters));
+            Arc::from(presentation.set_up(sink, on_event).await.map_err(|error| self.open_refusal(error))?);
+        let (path, counters) = (presentation_url.path(), Arc::clone(&self.shared.counters));
         let client = ClientName::new(key, request.headers.first("User-Agent"));
-        let info = SessionInfo::new(self.peer, self.local.ip(), path, socket, &playback, counters, client);
-        let info = Arc::new(info.map_err(socket_refusal)?);
+        let info = SessionInfo::new(self.peer, self.local.ip(), path, rtcp, &playback, counters, client);
+        let info = Arc::new(info);
         let session = Session {
             id: new_id()?,
             path: path.to_vec(),
@@ -90,12 +83,13 @@ impl RequestHandler {
             playback,
             state: SessionState::default(),
             events: self.events.clone(),
-            rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), shared.options.report_interval)),
+            rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), self.shared.options.report_interval)),
             info,
             last_ticket: 0,
+            is_held: false,
             slot,
         };
-        Ok(self.admit(request, session, offer, ports))
+        Ok(self.admit(request, session, delivery))
     }
 
     /// Reserves a session: 453 if this connection, its address or the server has as many as it may.
@@ -120,14 +114,14 @@ impl RequestHandler {
         format!("{}/{}", presentation.url(&self.origin()), sdp::TRACK)
     }
 
-    fn admit(&mut self, request: &Request, session: Session, client: PortPair, server: PortPair) -> Response {
+    fn admit(&mut self, request: &Request, session: Session, delivery: ReplyDelivery) -> Response {
         let info = &session.info;
         info.counters.sessions.increment();
+        info.counters.sessions_interleaved.add(info.is_interleaved().into());
         info.counters.sessions_started.increment();
         session.slot.fill(Arc::clone(info));
-        tracing::info!(peer = %self.peer, path = info.path, "session is set up");
-        let (source, ssrc) = (self.local.ip(), info.ssrc);
-        let transport = TransportReply { client_port: client, server_port: server, source, ssrc };
+        tracing::info!(peer = %self.peer, path = info.path, transport = info.transport(), "session is set up");
+        let transport = TransportReply { delivery, ssrc: info.ssrc };
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         let response = response.session(&session.id, self.timeout_s()).transport(transport);
         self.sessions.insert(session.id.clone(), session);
@@ -218,58 +212,6 @@ fn refuse_again(session: &Session, presentation: &Resource) -> Refusal {
     }
     let why = "SETUP: presentations cannot share a session; leave Session out";
     refuse(StatusCode::AggregateOperationNotAllowed, why)
-}
-
-/// The ports of the first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
-fn choose(headers: &wirepath_media::rtsp::Headers, peer: IpAddr) -> Result<PortPair, Refusal> {
-    let mut last = refuse(StatusCode::BadRequest, "SETUP needs a Transport header");
-    for offer in Offer::all(headers) {
-        match offer.and_then(|offer| client_port(&offer, peer)) {
-            Ok(ports) => return Ok(ports),
-            Err(refusal) => last = refusal,
-        }
-    }
-    Err(last)
-}
-
-fn client_port(offer: &Offer, peer: IpAddr) -> Result<PortPair, Refusal> {
-    let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
-    match &offer.protocol {
-        Protocol::RtpUdp => {}
-        Protocol::RtpTcp => {
-            return refuse("RTP over TCP is not served; offer RTP/AVP;unicast;client_port=A-B");
-        }
-        Protocol::Other(_) => return refuse("only RTP/AVP over UDP is served"),
-    }
-    if offer.delivery == Delivery::Multicast {
-        return refuse("multicast is not served; offer RTP/AVP;unicast;client_port=A-B");
-    }
-    if !offer.is_for_playing {
-        return refuse("this server only plays");
-    }
-    if offer.destination.as_deref().is_some_and(|destination| !is_peer(destination, peer)) {
-        return refuse("media goes only to the address that asks for it; leave destination out");
-    }
-    match offer.client_port {
-        None => refuse("client_port is missing"),
-        Some(PortPair { rtp, rtcp }) if rtp == rtcp => refuse("RTP and RTCP need ports of their own"),
-        Some(PortPair { rtp, rtcp }) if rtp.min(rtcp) < FIRST_CLIENT_PORT => {
-            refuse(&format!("client ports are {FIRST_CLIENT_PORT} or more"))
-        }
-        Some(ports) => Ok(ports),
-    }
-}
-
-fn is_peer(destination: &str, peer: IpAddr) -> bool {
-    let bare = destination.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer)
-}
-
-fn socket_refusal(error: io::Error) -> Refusal {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => refuse(StatusCode::ServiceUnavailable, error.to_string()),
-        _ => refuse(StatusCode::InternalServerError, format!("the UDP sockets could not be set up: {error}")),
-    }
 }
 
 /// RFC 2326 section 3.4 asks for eight random octets; these are 64 random bits.

@@ -4,12 +4,14 @@
 //! Replies and events come from engine threads: they are sent on and never block.
 
 use std::future::Future;
+use std::io;
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use wirepath_media::sdp::Description;
-use wirepath_playback::{PlayError, PlaybackEvent, Position, Progress};
+use wirepath_playback::{ConnectionWriter, PlayError, PlaybackEvent, Position, Progress};
 
 /// An answer that may take a while: storage is read, an asset examined.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,6 +27,17 @@ pub(crate) type OnEvent = Box<dyn Fn(PlaybackEvent) + Send + Sync>;
 pub(crate) trait Player: Send + Sync {
     /// Opens the presentation at a path: names joined by `/`, none empty, `.` or `..`; empty for the root.
     fn open<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
+
+    /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
+    fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
+}
+
+/// Receiver of a session's packets.
+pub(crate) enum MediaSink {
+    /// A socket connected to the client.
+    Udp(UdpSocket),
+    /// A channel of the RTSP connection.
+    Interleaved(Arc<ConnectionWriter>, u8),
 }
 
 /// Something that can be played.
@@ -32,11 +45,11 @@ pub(crate) trait Presentation: Send + Sync {
     /// Describes the presentation as it is now.
     fn describe(&self) -> Description;
 
-    /// Opens a playback to a connected UDP socket. It rests at the start until told to play, and ends when it
-    /// is dropped. The path's MTU is the socket's.
+    /// Opens a playback. It rests at the start until told to play, and ends when it is dropped. The path's MTU
+    /// is that of the UDP socket.
     fn set_up(
         &self,
-        socket: UdpSocket,
+        sink: MediaSink,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>>;
 }
@@ -49,6 +62,9 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Plays from the last random access point at or before a time, or from the current position, to a time
     /// or the end; both in microseconds from the start.
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>);
+
+    /// Lets packets leave after PLAY, whose response has been written. Over UDP they do not wait for this.
+    fn release(&self);
 
     /// Pauses; the reply is the position in microseconds from the start.
     fn pause(&self, reply: Reply<u64>);

@@ -14,6 +14,9 @@ use wirepath_playback::RtpClock;
 /// Between the last packet and BYE: players take BYE for the end at once, and drop packets not yet read.
 const BYE_DELAY: Duration = Duration::from_millis(100);
 
+/// Time until the next attempt at a report when no packet has left yet.
+const FIRST_REPORT_RETRY: Duration = Duration::from_millis(100);
+
 /// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
 const DATAGRAM_LIMIT: usize = 1500;
 
@@ -24,7 +27,7 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
     let mut datagram = [0; DATAGRAM_LIMIT];
     loop {
         tokio::select! {
-            received = session.socket.recv(&mut datagram) => {
+            received = session.rtcp.receive(&mut datagram) => {
                 session.receive(received.map(|length| &datagram[..length]));
             }
             changed = phases.changed() => {
@@ -44,8 +47,8 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
                 match phase {
                     Phase::Ready => {}
                     Phase::Playing { .. } => {
-                        session.send_report();
-                        wake = Some(Instant::now() + interval);
+                        let wait = if session.send_report() { interval } else { FIRST_REPORT_RETRY.min(interval) };
+                        wake = Some(Instant::now() + wait);
                     }
                     Phase::Ended { .. } => session.send_bye(),
                 }
@@ -55,9 +58,9 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
 }
 
 impl SessionInfo {
-    /// Reads a datagram of the client's, to which the socket is connected. That its RTCP port is closed is no
+    /// Reads an RTCP packet of the client's, to which a socket is connected. That its RTCP port is closed is no
     /// reason to end: some receivers have none.
-    fn receive(&self, received: io::Result<&[u8]>) {
+    pub(super) fn receive(&self, received: io::Result<&[u8]>) {
         let datagram = match received {
             Ok(datagram) => datagram,
             Err(error) => return tracing::debug!(peer = %self.peer, %error, "RTCP was not received"),
@@ -78,13 +81,16 @@ impl SessionInfo {
         }
     }
 
-    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1), if there is anything to report.
-    fn send_report(&self) {
-        if let Some(state) = self.sender_state() {
+    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1), if there is anything to report. Returns
+    /// whether there was.
+    fn send_report(&self) -> bool {
+        let state = self.sender_state();
+        if let Some(state) = &state {
             self.bye_sent.store(false, Relaxed);
             self.counters.sender_reports.increment();
             self.send(&state.report(&self.cname));
         }
+        state.is_some()
     }
 
     /// Sends a BYE, once; a source that never sent a packet does not (RFC 3550 section 6.3.7).
@@ -121,7 +127,7 @@ impl SessionInfo {
 
     /// Sends a report. One that the network does not take is not sent again: the next one says more.
     fn send(&self, datagram: &[u8]) {
-        if let Err(error) = self.socket.try_send(datagram) {
+        if let Err(error) = self.rtcp.send(datagram) {
             tracing::debug!(peer = %self.peer, %error, "RTCP was not sent");
         }
     }

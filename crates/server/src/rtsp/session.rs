@@ -49,6 +49,8 @@ pub(super) struct Session {
     pub(super) rtcp: JoinHandle<()>,
     /// Number of the last request to the playback.
     pub(super) last_ticket: u64,
+    /// The first packet waits for [`Session::release`].
+    pub(super) is_held: bool,
     pub(super) slot: SessionSlot,
 }
 
@@ -89,6 +91,7 @@ impl Session {
             EventKind::Started(_, range, Ok(_)) => {
                 self.info.count_play(&*self.playback);
                 self.state.started(*range);
+                self.is_held = self.info.is_interleaved();
                 self.publish_phase();
             }
             // The position does not exist, and the engine was not asked: the playback goes on.
@@ -105,6 +108,13 @@ impl Session {
             }
         }
         None
+    }
+
+    /// Lets packets leave if they wait for the response to PLAY.
+    pub(super) fn release(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            self.playback.release();
+        }
     }
 
     /// Pauses for good; the result is sent, or its sender dropped, when the last packet has left.
@@ -166,5 +176,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.rtcp.abort();
         self.info.counters.sessions.decrement();
+        if self.info.is_interleaved() {
+            self.info.counters.sessions_interleaved.decrement();
+        }
     }
 }

@@ -2,17 +2,17 @@
 
 use super::counters::Counters;
 use super::player::SessionPlayback;
+use super::rtcp_path::RtcpPath;
 use super::session_state::Phase;
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
-use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use wirepath_datapath::DataPath;
 use wirepath_media::rtcp::Reception;
 use wirepath_media::rtp::CLOCK_HZ;
 use wirepath_playback::{Progress, RtpClock};
@@ -47,8 +47,7 @@ pub(super) struct SessionInfo {
     agent: Option<String>,
     has_played: AtomicBool,
     pub(super) phase: watch::Sender<Phase>,
-    /// Socket for RTCP, connected to the client.
-    pub(super) socket: UdpSocket,
+    pub(super) rtcp: RtcpPath,
     /// Weak: the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
     pub(super) ssrc: u32,
@@ -69,12 +68,12 @@ impl SessionInfo {
         peer: SocketAddr,
         local: IpAddr,
         path: &[u8],
-        socket: std::net::UdpSocket,
+        rtcp: RtcpPath,
         playback: &Arc<dyn SessionPlayback>,
         counters: Arc<Counters>,
         client: ClientName,
-    ) -> io::Result<SessionInfo> {
-        Ok(SessionInfo {
+    ) -> SessionInfo {
+        SessionInfo {
             peer,
             path: String::from_utf8_lossy(path).into_owned(),
             since: SystemTime::now(),
@@ -82,7 +81,7 @@ impl SessionInfo {
             agent: client.agent,
             has_played: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Ready),
-            socket: UdpSocket::from_std(socket)?,
+            rtcp,
             playback: Arc::downgrade(playback),
             ssrc: playback.ssrc(),
             cname: format!("wirepath@{local}"),
@@ -91,7 +90,17 @@ impl SessionInfo {
             reception: Mutex::default(),
             clock: Mutex::default(),
             bye_sent: AtomicBool::new(false),
-        })
+        }
+    }
+
+    /// Returns whether the session's packets go over the RTSP connection, whose life is a sign of life then.
+    pub(super) fn is_interleaved(&self) -> bool {
+        self.rtcp.channels().is_some()
+    }
+
+    /// The lower transport, for log and status.
+    pub(super) fn transport(&self) -> &'static str {
+        if self.is_interleaved() { "tcp" } else { "udp" }
     }
 
     /// Notes a sign of life of the client.
@@ -147,8 +156,10 @@ impl SessionInfo {
             "packets": progress.packets,
             "payload_bytes": progress.payload_bytes,
             "packets_lost_here": progress.packets_lost,
+            "forward_skips": progress.forward_skips,
+            "transport": self.transport(),
             "burst_ms": progress.burst_us as f64 / 1000.0,
-            "data_path": progress.path.name(),
+            "data_path": progress.path.map_or("interleaved", DataPath::name),
             "data_path_reason": playback.reason(),
             "receiver_report": reception,
         }))

@@ -2,6 +2,7 @@
 
 mod client;
 mod fake;
+mod interleaved;
 mod methods;
 mod rtcp;
 mod survival;

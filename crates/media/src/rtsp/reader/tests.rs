@@ -40,13 +40,19 @@ fn conversation() -> Vec<u8> {
 }
 
 fn check_conversation(items: &[Item]) {
+    let mut frames = Vec::new();
     let requests: Vec<_> = items
         .iter()
-        .map(|item| match item {
-            Item::Request(request) => (request.cseq, request.method.clone(), request.body.len()),
+        .filter_map(|item| match item {
+            Item::Request(request) => Some((request.cseq, request.method.clone(), request.body.len())),
+            Item::Frame(channel, bytes) => {
+                frames.push((*channel, bytes.as_slice()));
+                None
+            }
             Item::Refused(refusal) => panic!("{refusal}"),
         })
         .collect();
+    assert_eq!(frames, [(0, &b"abc"[..])]);
     let expected = [(1, Method::Options, 0), (2, Method::SetParameter, 5), (1, Method::Options, 0)];
     assert_eq!(requests, expected);
 }
@@ -56,7 +62,6 @@ fn pipelined_requests_and_frames_are_told_apart() {
     let mut reader = Reader::new();
     reader.feed(&conversation());
     check_conversation(&items(&mut reader));
-    assert_eq!(reader.skipped_bytes(), FRAME.len() as u64);
     assert!(!reader.is_inside_request());
 }
 
@@ -209,7 +214,7 @@ fn the_longest_request_is_taken() {
 }
 
 #[test]
-fn frames_are_skipped_without_being_stored() {
+fn long_frames_are_skipped_without_being_stored() {
     let mut reader = Reader::new();
     for _ in 0..20 {
         reader.feed(b"$\x01\xff\xff");
@@ -222,6 +227,19 @@ fn frames_are_skipped_without_being_stored() {
     assert_eq!(reader.skipped_bytes(), 20 * 65_539);
     reader.feed(OPTIONS);
     assert_eq!(items(&mut reader).len(), 1);
+}
+
+#[test]
+fn frames_up_to_the_limit_are_read() {
+    for (length, is_read) in [(0, true), (FRAME_LIMIT, true), (FRAME_LIMIT + 1, false)] {
+        let head = [b'$', 7, (length >> 8) as u8, length as u8];
+        let bytes = [&head[..], &vec![b'$'; length], OPTIONS].concat();
+        let frames = read(&bytes);
+        assert_eq!(frames.len(), 1 + usize::from(is_read), "{length}");
+        if is_read {
+            assert!(matches!(&frames[0], Item::Frame(7, bytes) if bytes.len() == length));
+        }
+    }
 }
 
 proptest! {

@@ -12,6 +12,8 @@ pub(super) struct Client {
     write: OwnedWriteHalf,
     cseq: u64,
     pub(super) address: SocketAddr,
+    /// Interleaved frames that came while a response was awaited.
+    pub(super) frames: Vec<(u8, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl Client {
     pub(super) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.expect("the listener is open");
         let (read, write) = stream.into_split();
-        Self { read: BufReader::new(read), write, cseq: 0, address }
+        Self { read: BufReader::new(read), write, cseq: 0, address, frames: Vec::new() }
     }
 
     pub(super) fn url(&self, path: &str) -> String {
@@ -107,7 +109,28 @@ impl Client {
         assert!(soon("the end", self.read_reply()).await.is_none());
     }
 
+    /// The next interleaved frame.
+    pub(super) async fn frame(&mut self) -> (u8, Vec<u8>) {
+        if self.frames.is_empty() {
+            soon("a frame", self.read_frame()).await.expect("a frame");
+        }
+        self.frames.remove(0)
+    }
+
+    async fn read_frame(&mut self) -> Option<()> {
+        let mut head = [0; 4];
+        self.read.read_exact(&mut head).await.ok()?;
+        assert_eq!(head[0], b'$', "{head:?}");
+        let mut frame = vec![0; usize::from(u16::from_be_bytes([head[2], head[3]]))];
+        self.read.read_exact(&mut frame).await.ok()?;
+        self.frames.push((head[1], frame));
+        Some(())
+    }
+
     async fn read_reply(&mut self) -> Option<Reply> {
+        while self.read.fill_buf().await.ok()?.first() == Some(&b'$') {
+            self.read_frame().await?;
+        }
         let line = self.line().await?;
         let status = line.strip_prefix("RTSP/1.0 ")?.get(..3)?.parse().ok()?;
         let mut headers = HashMap::new();

@@ -3,13 +3,19 @@
 use super::super::player::*;
 use super::soon;
 use parking_lot::Mutex;
-use std::net::UdpSocket;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use wirepath_datapath::DataPath;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_datapath::{DataPath, Support};
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::sdp::Description;
-use wirepath_playback::{PlayError, PlaybackEvent, Position, Progress, RtpClock};
+use wirepath_playback::{
+    Burst, ConnectionWriter, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, Progress,
+    RtpClock,
+};
 
 pub(super) const SSRC: u32 = 0xabcd_1234;
 
@@ -17,8 +23,13 @@ pub(super) const SSRC: u32 = 0xabcd_1234;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     SetUp,
-    Play { from_us: Option<u64>, until_us: Option<u64> },
+    Play {
+        from_us: Option<u64>,
+        until_us: Option<u64>,
+    },
     Pause,
+    /// Only of a playback over the RTSP connection.
+    Release,
     Dropped,
 }
 
@@ -28,6 +39,8 @@ pub(super) enum Asked {
 pub(super) struct FakePlayer {
     shared: Arc<Shared>,
     seen: tokio::sync::Mutex<UnboundedReceiver<Asked>>,
+    /// For the writers of connections, which are real.
+    playbacks: Playbacks,
 }
 
 /// State that the player, its presentations and their playbacks share.
@@ -45,8 +58,15 @@ impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
         let (on_event, waiting, plays) = Default::default();
-        Self { shared: Arc::new(Shared { asked, on_event, waiting, plays }), seen: seen.into() }
+        let shared = Arc::new(Shared { asked, on_event, waiting, plays });
+        Self { shared, seen: seen.into(), playbacks: playbacks() }
     }
+}
+
+fn playbacks() -> Playbacks {
+    let engine = Arc::new(Engine::start(EngineOptions::default()).expect("an engine"));
+    let support = Arc::new(Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false));
+    Playbacks::start(engine, PlaybackSettings { support, ring: false, burst: Burst::Fixed(20_000) })
 }
 
 impl FakePlayer {
@@ -109,6 +129,10 @@ impl Player for FakePlayer {
         };
         Box::pin(async { Err(error) })
     }
+
+    fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
+        self.playbacks.open_writer(socket)
+    }
 }
 
 /// A place on the machine, which is nobody's business.
@@ -125,7 +149,8 @@ const NO_PROGRESS: Progress = Progress {
     packets_lost: 0,
     position_us: 0,
     clock: None,
-    path: DataPath::Sendmmsg,
+    forward_skips: 0,
+    path: Some(DataPath::Sendmmsg),
     burst_us: 0,
 };
 
@@ -148,22 +173,22 @@ impl Presentation for FakePresentation {
 
     fn set_up(
         &self,
-        socket: UdpSocket,
+        sink: MediaSink,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         *self.shared.on_event.lock() = Some(Arc::new(on_event));
         self.shared.note(Asked::SetUp);
         let playback =
-            FakePlayback { shared: Arc::clone(&self.shared), socket, progress: Mutex::new(NO_PROGRESS) };
+            FakePlayback { shared: Arc::clone(&self.shared), sink, progress: Mutex::new(NO_PROGRESS) };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn SessionPlayback>) })
     }
 }
 
-/// Each time it plays it sends one datagram and is at the place where it began. Another packet is on its way
+/// Each time it plays it sends one packet (over the RTSP connection when it is released), and is at the place where it began. Another packet is on its way
 /// when it is paused.
 struct FakePlayback {
     shared: Arc<Shared>,
-    socket: UdpSocket,
+    sink: MediaSink,
     progress: Mutex<Progress>,
 }
 
@@ -187,9 +212,18 @@ impl SessionPlayback for FakePlayback {
         progress.packets += 1;
         progress.payload_bytes += 1316;
         progress.clock = Some(RtpClock { at_us: 0, timestamp: 0 });
-        self.socket.send(b"a packet").expect("the client listens");
+        if let MediaSink::Udp(socket) = &self.sink {
+            socket.send(b"a packet").expect("the client listens");
+        }
         let sequence = progress.packets as u16;
         reply(Ok(Position { sequence, timestamp: 90_000, at_us: progress.position_us }));
+    }
+
+    fn release(&self) {
+        if let MediaSink::Interleaved(writer, channel) = &self.sink {
+            self.shared.note(Asked::Release);
+            writer.write_report(*channel, b"a packet");
+        }
     }
 
     fn pause(&self, reply: Reply<u64>) {

@@ -1,0 +1,61 @@
+//! The sending side of an RTSP connection whose sessions are interleaved (RFC 2326 section 10.12).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use wirepath_datapath::interleaved::framing;
+use wirepath_datapath::socket::set_unsent_limit;
+use wirepath_engine::Handle;
+
+use crate::pacer::Pacer;
+
+/// Unsent bytes at which a connection counts as full: a few trains. What is late waits in the asset, where it
+/// can be left out, and not in the kernel.
+const UNSENT_LIMIT: u32 = 128 * 1024;
+
+/// Writer of a connection, on the engine thread of its playbacks: the only one that may write to it.
+///
+/// Trains, responses and reports leave in the order of the calls, and none inside another. It ends when this
+/// is dropped; then the connection is closed as soon as its other descriptors are.
+pub struct ConnectionWriter {
+    pub(crate) id: u64,
+    pub(crate) pacer: Handle<Pacer>,
+    /// Number of the engine thread.
+    pub(crate) thread: usize,
+}
+
+impl ConnectionWriter {
+    /// Makes a writer of an own descriptor of a connected socket.
+    pub(crate) fn new(
+        id: u64,
+        pacer: Handle<Pacer>,
+        thread: usize,
+        socket: OwnedFd,
+    ) -> io::Result<ConnectionWriter> {
+        set_unsent_limit(socket.as_fd(), UNSENT_LIMIT)?;
+        pacer.with(move |pacer, context| pacer.add_writer(id, socket, context));
+        Ok(ConnectionWriter { id, pacer, thread })
+    }
+
+    /// Sends bytes, a response, before the next packet. `on_sent` is called on an engine thread when the kernel
+    /// has them, and must not block; it is dropped without a call if the connection fails.
+    pub fn write(&self, bytes: Vec<u8>, on_sent: impl FnOnce() + Send + 'static) {
+        let (id, on_sent) = (self.id, Box::new(on_sent));
+        self.pacer.with(move |pacer, _| pacer.write(id, &bytes, on_sent));
+    }
+
+    /// Sends an RTCP packet as a frame of a channel before the next packet, or drops it while the connection
+    /// takes nothing and much waits.
+    pub fn write_report(&self, channel: u8, packet: &[u8]) {
+        let Ok(length) = u16::try_from(packet.len()) else { return };
+        let (id, frame) = (self.id, [&framing(channel, length)[..], packet].concat());
+        self.pacer.with(move |pacer, _| pacer.write_report(id, &frame));
+    }
+}
+
+impl Drop for ConnectionWriter {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.pacer.with(move |pacer, context| pacer.remove_writer(id, context));
+    }
+}

@@ -1,0 +1,245 @@
+//! The sending side of an RTSP connection on its engine thread: frames, responses and reports, one after the
+//! other.
+//!
+//! A connection that has no room takes a part of a frame. What is left of that frame is read and kept, so that
+//! nothing else comes between, and so that its playback may pause, seek or end meanwhile. What others write
+//! follows it, before the next train. Nothing else is ever kept: the rest of a train stays where it is stored.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{Shutdown, shutdown};
+use wirepath_datapath::interleaved::{FrameTrain, send_bytes};
+use wirepath_datapath::{SendContext, SendError};
+
+/// Called when bytes were handed to the kernel; must not block. Dropped without a call if they never are.
+pub(crate) type OnSent = Box<dyn FnOnce() + Send>;
+
+/// Kept capacity in bytes: that of most frames and responses.
+const CAPACITY: usize = 2048;
+
+/// Playbacks that most connections have at most.
+const PLAYBACKS: usize = 4;
+
+/// Reports are dropped while more bytes than this wait: the next one says more.
+const REPORT_LIMIT: usize = 16 * 1024;
+
+/// State of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It takes bytes, and none wait.
+    Open,
+    /// It had no room; epoll says when it has.
+    Full,
+    /// It failed.
+    Broken,
+}
+
+pub(crate) struct FrameWriter {
+    socket: OwnedFd,
+    state: State,
+    /// Bytes that go before the next train: the rest of a frame, responses, reports.
+    pending: Vec<u8>,
+    /// Bytes of `pending` that were sent.
+    sent: usize,
+    /// Callbacks, each with the length that `pending` had when its bytes were added.
+    callbacks: VecDeque<(usize, OnSent)>,
+    /// Keys of playbacks that wait for room.
+    waiting: Vec<usize>,
+}
+
+impl FrameWriter {
+    pub(crate) fn new(socket: OwnedFd) -> FrameWriter {
+        FrameWriter {
+            socket,
+            state: State::Open,
+            pending: Vec::with_capacity(CAPACITY),
+            sent: 0,
+            callbacks: VecDeque::new(),
+            waiting: Vec::with_capacity(PLAYBACKS),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Sends bytes at the next boundary of a frame.
+    pub(crate) fn write(&mut self, bytes: &[u8], on_sent: OnSent) {
+        if self.state == State::Broken {
+            return;
+        }
+        self.pending.extend_from_slice(bytes);
+        self.callbacks.push_back((self.pending.len(), on_sent));
+        self.flush();
+    }
+
+    /// Sends a report likewise, unless too much waits already.
+    pub(crate) fn write_report(&mut self, bytes: &[u8]) {
+        if self.pending.len() - self.sent <= REPORT_LIMIT {
+            self.pending.extend_from_slice(bytes);
+            self.flush();
+        }
+    }
+
+    /// Sends a train's first packets, at least one; answers how many. The last of them may be on its way only
+    /// in part.
+    ///
+    /// # Errors
+    /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there is
+    /// room. [`SendError::Storage`]. [`SendError::Other`]: the connection is gone.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        frames: &FrameTrain<'_>,
+        context: &mut SendContext,
+        key: usize,
+    ) -> Result<u32, SendError> {
+        const CALL: &str = "sendmsg";
+        let taken = match self.state {
+            State::Open => frames.send(self.socket.as_fd(), context),
+            State::Full => Err(SendError::Full { call: CALL }),
+            State::Broken => Err(SendError::Other { call: CALL, errno: rustix::io::Errno::PIPE }),
+        };
+        match taken {
+            Ok(taken) if taken.bytes == 0 => Ok(taken.packets),
+            Ok(taken) => {
+                if let Err(error) = frames.read_rest(taken, &mut self.pending) {
+                    self.fail(); // half a frame cannot be taken back
+                    return Err(error);
+                }
+                self.flush();
+                Ok(taken.packets + 1)
+            }
+            Err(error @ SendError::Full { .. }) => {
+                self.state = State::Full;
+                if !self.waiting.contains(&key) {
+                    self.waiting.push(key);
+                }
+                Err(error)
+            }
+            Err(error) => {
+                if !matches!(error, SendError::Storage { .. }) {
+                    self.fail();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends what waits, since the connection has room again. Returns whether it has room for trains.
+    pub(crate) fn resume(&mut self) -> bool {
+        if self.state == State::Full {
+            self.state = State::Open;
+            self.flush();
+        }
+        self.state == State::Open
+    }
+
+    /// Takes the keys of playbacks that waited for room, in order.
+    pub(crate) fn take_waiting(&mut self) -> impl Iterator<Item = usize> {
+        self.waiting.drain(..)
+    }
+
+    fn flush(&mut self) {
+        while self.state == State::Open && self.sent < self.pending.len() {
+            match send_bytes(self.socket.as_fd(), &self.pending[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                Err(SendError::Full { .. }) => self.state = State::Full,
+                Err(_) => return self.fail(),
+            }
+        }
+        if self.state == State::Broken {
+            return;
+        }
+        while let Some((_, on_sent)) = self.callbacks.pop_front_if(|(length, _)| *length <= self.sent) {
+            on_sent();
+        }
+        if self.sent == self.pending.len() {
+            self.pending.clear();
+            self.pending.shrink_to(CAPACITY);
+            self.sent = 0;
+        }
+    }
+
+    /// Gives the connection up. Its reader sees the end, and ends the sessions.
+    #[cold]
+    pub(crate) fn fail(&mut self) {
+        self.state = State::Broken;
+        self.pending = Vec::new();
+        self.sent = 0;
+        self.callbacks.clear();
+        if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
+            tracing::debug!(%error, "a connection is gone already");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn pair() -> (FrameWriter, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        (FrameWriter::new(near.into()), far)
+    }
+
+    /// Fills the connection without anything waiting.
+    fn fill(writer: &mut FrameWriter) -> usize {
+        let mut filled = 0;
+        while let Ok(sent) = send_bytes(writer.socket(), &[0; 4096]) {
+            filled += sent;
+        }
+        filled
+    }
+
+    /// Promise: Responses leave in order and are told when they have left.
+    #[test]
+    fn writes_wait_for_room_and_keep_their_order() {
+        let (mut writer, mut far) = pair();
+        let (tell, told) = channel();
+        let filled = fill(&mut writer);
+        for (number, bytes) in [b"first ".as_slice(), b"second"].into_iter().enumerate() {
+            let tell = tell.clone();
+            writer.write(bytes, Box::new(move || tell.send(number).unwrap()));
+        }
+        assert!(told.try_recv().is_err());
+        let mut received = vec![0; filled];
+        far.read_exact(&mut received).unwrap();
+        assert!(writer.resume());
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1]);
+        drop(writer);
+        let mut rest = String::new();
+        far.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "first second");
+    }
+
+    #[test]
+    fn reports_do_not_pile_up() {
+        let (mut writer, _far) = pair();
+        fill(&mut writer);
+        for _ in 0..1000 {
+            writer.write_report(&[1; 100]);
+        }
+        assert!(writer.pending.len() <= REPORT_LIMIT + 100, "{} bytes wait", writer.pending.len());
+    }
+
+    /// Promise: A connection that fails is closed, and whoever waits for it is told.
+    #[test]
+    fn a_connection_that_fails_is_shut_down() {
+        let (mut writer, far) = pair();
+        drop(far);
+        let (tell, told) = channel::<()>();
+        writer.write(b"to nobody", Box::new(move || tell.send(()).unwrap()));
+        assert!(told.recv().is_err(), "the callback is dropped");
+        assert!(!writer.resume());
+        let error = send_bytes(writer.socket(), b"x").unwrap_err();
+        assert!(matches!(error, SendError::Other { .. }));
+        writer.write(b"more", Box::new(|| panic!("it is gone")));
+        assert_eq!(writer.pending.len(), 0);
+    }
+}

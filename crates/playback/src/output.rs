@@ -1,0 +1,190 @@
+//! Outputs of a playback: how its trains leave.
+
+use std::io;
+use std::sync::Arc;
+
+use wirepath_datapath::interleaved::FrameTrain;
+use wirepath_datapath::{DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, UdpSink};
+
+use crate::progress::SharedProgress;
+use crate::thread_state::ThreadState;
+
+#[derive(Clone, Copy)]
+pub(crate) struct DataPaths {
+    /// For packets with the headers stored in the source.
+    pub(crate) stored: DataPath,
+    /// For packets with headers of the playback's own.
+    pub(crate) own: DataPath,
+}
+
+pub(crate) enum Output {
+    Udp(UdpOutput),
+    Interleaved(InterleavedOutput),
+}
+
+impl Output {
+    /// Sends a train's first packets, or queues all of it under `token`.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<SendOutcome<u32>, SendError> {
+        match self {
+            Output::Udp(output) => output.send(file, train, headers, thread, token),
+            Output::Interleaved(output) => {
+                output.send(file, train, headers, thread, token).map(SendOutcome::Sent)
+            }
+        }
+    }
+
+    /// Prepares for packets with headers of the playback's own.
+    pub(crate) fn prepare_own(&mut self) -> io::Result<()> {
+        match self {
+            Output::Udp(output) => output.prepare_own(),
+            Output::Interleaved(_) => Ok(()),
+        }
+    }
+
+    /// Steps down to another path when the route does not support the last one.
+    pub(crate) fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
+        match self {
+            Output::Udp(output) => output.step_down(error, support),
+            Output::Interleaved(_) => Err(error),
+        }
+    }
+
+    pub(crate) fn interleaved(&mut self) -> Option<&mut InterleavedOutput> {
+        match self {
+            Output::Udp(_) => None,
+            Output::Interleaved(output) => Some(output),
+        }
+    }
+}
+
+/// A UDP socket, and the data paths to it.
+pub(crate) struct UdpOutput {
+    sink: UdpSink,
+    paths: DataPaths,
+    /// The path that sent the last train.
+    used: DataPath,
+    progress: Arc<SharedProgress>,
+}
+
+impl UdpOutput {
+    pub(crate) fn new(sink: UdpSink, paths: DataPaths, progress: Arc<SharedProgress>) -> UdpOutput {
+        // No train has been searched in registered memory yet.
+        let path = paths.stored;
+        let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
+        progress.set_path(used);
+        UdpOutput { sink, paths, used, progress }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<SendOutcome<u32>, SendError> {
+        let context = &mut thread.context;
+        let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
+        let path = path.for_train(train, headers, file, context);
+        let outcome = path.enqueue(&self.sink, file, train, headers, context, token);
+        self.note_path(path.path());
+        outcome
+    }
+
+    fn note_path(&mut self, path: DataPath) {
+        if path != self.used {
+            self.used = path;
+            self.progress.set_path(path);
+        }
+    }
+
+    /// Prepares the socket for packets with headers of their own, whose path may need more of it.
+    fn prepare_own(&mut self) -> io::Result<()> {
+        if self.sink.prepare(self.paths.own).is_err() {
+            // Works everywhere, packet by packet.
+            self.paths.own = DataPath::Sendmmsg;
+            self.sink.prepare(self.paths.own)?;
+        }
+        Ok(())
+    }
+
+    fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
+        let local = self.sink.local_address().ip();
+        let path = self.used.next().ok_or(error)?;
+        support.note_step_down(local, self.used, path, error);
+        self.sink.prepare(path).map_err(|_| error)?;
+        // A refusal of headers of its own by the kernel module does not concern the path for stored ones.
+        if self.paths.stored == self.used || !self.used.needs_module() {
+            self.paths.stored = path;
+        }
+        if path.makes_headers() {
+            self.paths.own = path;
+        }
+        Ok(())
+    }
+}
+
+/// A channel of an RTSP connection.
+pub(crate) struct InterleavedOutput {
+    /// Key of the connection's writer on this thread.
+    writer: usize,
+    channel: u8,
+    /// Lateness beyond which a playback whose client reads too slowly skips forward.
+    pub(crate) max_lag_us: u64,
+    /// True from when the connection was full until the playback has caught up with its timetable.
+    pub(crate) is_behind: bool,
+    /// True while the connection is full.
+    pub(crate) waits_for_room: bool,
+    /// True until the response to PLAY is written, which clients expect before the first packet.
+    pub(crate) is_held: bool,
+}
+
+impl InterleavedOutput {
+    pub(crate) fn new(channel: u8, max_lag_us: u64) -> InterleavedOutput {
+        InterleavedOutput {
+            writer: usize::MAX,
+            channel,
+            max_lag_us,
+            is_behind: false,
+            waits_for_room: false,
+            is_held: false,
+        }
+    }
+
+    /// Sends to the writer of this key from now on.
+    pub(crate) fn attach(&mut self, writer: usize) {
+        self.writer = writer;
+    }
+
+    /// Forgets what was of the last request to play.
+    pub(crate) fn rest(&mut self) {
+        (self.is_behind, self.waits_for_room, self.is_held) = (false, false, false);
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<u32, SendError> {
+        self.waits_for_room = false;
+        let frames = FrameTrain { channel: self.channel, file, train: *train, headers };
+        let sent = thread.writers[self.writer].send(&frames, &mut thread.context, token as usize);
+        if matches!(sent, Err(SendError::Full { .. })) {
+            (self.is_behind, self.waits_for_room) = (true, true);
+        }
+        sent
+    }
+}

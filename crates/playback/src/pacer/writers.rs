@@ -1,0 +1,78 @@
+//! The pacer's connections: their writers, and the playbacks that send to them.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll::EventFlags;
+use wirepath_engine::{Context, now_us};
+
+use super::Pacer;
+use crate::frame_writer::{FrameWriter, OnSent};
+use crate::paced_playback::PacedPlayback;
+use crate::playback::PlayError;
+
+impl Pacer {
+    pub(crate) fn add_writer(&mut self, id: u64, socket: OwnedFd, context: &mut Context<'_>) {
+        let key = self.thread.writers.insert(FrameWriter::new(socket));
+        self.writer_keys.insert(id, key);
+        let writer = &mut self.thread.writers[key];
+        // Edges: a connection with room that nobody waits for wakes nobody.
+        let flags = EventFlags::OUT | EventFlags::ET;
+        if let Err(errno) = context.watcher().add(writer.socket(), key as u32, flags) {
+            tracing::error!(%errno, "epoll_ctl failed to add an RTSP connection; it is closed");
+            writer.fail();
+        }
+    }
+
+    /// Removes a writer, whose playbacks are gone. Its descriptor is closed on the pool.
+    pub(crate) fn remove_writer(&mut self, id: u64, context: &mut Context<'_>) {
+        let Some(key) = self.writer_keys.remove(&id) else { return };
+        let writer = self.thread.writers.remove(key);
+        context.watcher().remove(writer.socket());
+        context.pool().discard(writer);
+    }
+
+    /// Adds a playback that sends to a writer.
+    pub(crate) fn add_interleaved(&mut self, writer_id: u64, id: u64, mut playback: Box<PacedPlayback>) {
+        let Some(key) = self.writer_keys.get(&writer_id).copied() else {
+            return playback.fail(PlayError::Over);
+        };
+        playback.attach(key);
+        self.add(id, playback);
+    }
+
+    pub(crate) fn write(&mut self, id: u64, bytes: &[u8], on_sent: OnSent) {
+        if let Some(key) = self.writer_keys.get(&id) {
+            self.thread.writers[*key].write(bytes, on_sent);
+        }
+    }
+
+    pub(crate) fn write_report(&mut self, id: u64, frame: &[u8]) {
+        if let Some(key) = self.writer_keys.get(&id) {
+            self.thread.writers[*key].write_report(frame);
+        }
+    }
+
+    /// Lets a playback send whose first packet waits for the response to PLAY.
+    pub(crate) fn release(&mut self, id: u64, context: &mut Context<'_>) {
+        if let Some((key, playback)) = self.find(id)
+            && playback.release()
+        {
+            self.step(key, now_us());
+            self.set_timer(context);
+        }
+    }
+
+    /// Continues with a connection that has room again: the playbacks that waited for it are due now.
+    pub(super) fn resume_writer(&mut self, key: usize) {
+        let Pacer { thread, playbacks, wheel, .. } = self;
+        let Some(writer) = thread.writers.get_mut(key) else { return };
+        if !writer.resume() {
+            return;
+        }
+        for key in writer.take_waiting() {
+            if playbacks.get(key).is_some_and(|entry| entry.playback.waits_for_room()) {
+                wheel.set(key, 0);
+            }
+        }
+    }
+}

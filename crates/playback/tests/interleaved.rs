@@ -1,0 +1,369 @@
+//! Playbacks over an RTSP connection, through their public interface: every byte that comes is looked at.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+mod support;
+
+use std::io::Read;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use support::{Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, packet, playbacks, run};
+use wirepath_datapath::DataPath;
+use wirepath_datapath::rtp::HEADER_LENGTH;
+use wirepath_engine::Waker;
+use wirepath_playback::{
+    At, ConnectionWriter, Cursor, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks,
+    Position, TrainSource,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A response of a server, as far as these tests go.
+const RESPONSE: &[u8] = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n";
+
+/// Both ends of a connection, with a send buffer of so many bytes if one is given.
+fn connect(send_buffer: Option<usize>) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    far.set_read_timeout(Some(PATIENCE)).unwrap();
+    let near = listener.accept().unwrap().0;
+    near.set_nodelay(true).unwrap();
+    if let Some(bytes) = send_buffer {
+        rustix::net::sockopt::set_socket_send_buffer_size(&near, bytes).unwrap();
+    }
+    (near, far)
+}
+
+struct Client {
+    writer: Arc<ConnectionWriter>,
+    /// The descriptor that the server reads from.
+    near: TcpStream,
+    stream: TcpStream,
+}
+
+/// What comes on a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Came {
+    Frame(u8, Vec<u8>),
+    Response,
+    End,
+}
+
+impl Client {
+    fn new(playbacks: &Playbacks, send_buffer: Option<usize>) -> Client {
+        let (near, stream) = connect(send_buffer);
+        let socket = near.as_fd().try_clone_to_owned().unwrap();
+        Client { writer: Arc::new(playbacks.open_writer(socket).unwrap()), near, stream }
+    }
+
+    /// The next frame or response; anything else is an error.
+    fn next(&mut self) -> Came {
+        let mut first = [0];
+        match self.stream.read(&mut first).unwrap() {
+            0 => Came::End,
+            _ if first[0] == b'$' => {
+                let mut head = [0; 3];
+                self.stream.read_exact(&mut head).unwrap();
+                let mut frame = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+                self.stream.read_exact(&mut frame).unwrap();
+                Came::Frame(head[0], frame)
+            }
+            _ => {
+                let mut response = RESPONSE.to_vec();
+                response[0] = first[0];
+                self.stream.read_exact(&mut response[1..]).unwrap();
+                assert_eq!(response, RESPONSE);
+                Came::Response
+            }
+        }
+    }
+
+    fn respond(&self) -> Receiver<()> {
+        let (tell, told) = channel();
+        self.writer.write(RESPONSE.to_vec(), move || tell.send(()).unwrap_or_default());
+        told
+    }
+}
+
+struct Session {
+    playback: Playback,
+    events: Receiver<PlaybackEvent>,
+}
+
+fn open(playbacks: &Playbacks, client: &Client, channel_number: u8, source: Arc<dyn TrainSource>) -> Session {
+    with_lag(playbacks, client, channel_number, source, 2_000_000)
+}
+
+fn with_lag(
+    playbacks: &Playbacks,
+    client: &Client,
+    channel_number: u8,
+    source: Arc<dyn TrainSource>,
+    max_lag_us: u64,
+) -> Session {
+    let (tell, events) = channel();
+    let writer = Arc::clone(&client.writer);
+    let playback = playbacks.open(PlaybackOptions {
+        source,
+        sink: PlaybackSink::Interleaved { writer, channel: channel_number, max_lag_us },
+        most_burst_us: 8000,
+        on_event: Box::new(move |event| tell.send(event).unwrap_or_default()),
+    });
+    Session { playback: playback.unwrap(), events }
+}
+
+impl Session {
+    /// Begins to play, with a response in front of the first packet.
+    fn play(&self, client: &Client, from: Option<Cursor>, until_us: Option<u64>) -> Position {
+        let (tell, answer) = channel();
+        self.playback.play(from, until_us, move |result| tell.send(result).unwrap_or_default());
+        let position = answer.recv_timeout(PATIENCE).unwrap().unwrap();
+        client.respond();
+        self.playback.release();
+        position
+    }
+
+    fn pause(&self) -> u64 {
+        let (tell, answer) = channel();
+        self.playback.pause(move |result| tell.send(result).unwrap_or_default());
+        answer.recv_timeout(PATIENCE).unwrap().unwrap()
+    }
+
+    fn wait_for_end(&self) {
+        assert!(matches!(self.events.recv_timeout(PATIENCE), Ok(PlaybackEvent::Finished)));
+    }
+}
+
+const ALL: u32 = 3 * TRAINS * TRAIN;
+
+/// Promise: Over the RTSP connection each packet is one frame: `$`, channel, length, packet.
+#[test]
+fn every_packet_is_a_frame_behind_the_response() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, None);
+    let session = open(&playbacks, &client, 4, Numbered::new(3));
+    let begun = Instant::now();
+    let position = session.play(&client, None, None);
+    assert_eq!(position, Position { sequence: 65_500, timestamp: 1000, at_us: 0 });
+    assert_eq!(client.next(), Came::Response);
+    for number in 0..ALL {
+        assert_eq!(client.next(), Came::Frame(4, packet(number)), "packet {number}");
+    }
+    session.wait_for_end();
+    assert!(begun.elapsed() >= Duration::from_micros(u64::from(ALL - TRAIN) * PACKET_US));
+    let counters = playbacks.counters();
+    assert_eq!((counters.packets, counters.trains, counters.sockets_full), (ALL.into(), 15, 0));
+    let progress = session.playback.progress();
+    assert_eq!((progress.path, progress.forward_skips), (None, 0));
+}
+
+/// Promise: No packet comes before the response to PLAY.
+#[test]
+fn packets_wait_for_their_release() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, None);
+    let (held, other) =
+        (open(&playbacks, &client, 0, Numbered::new(3)), open(&playbacks, &client, 2, Numbered::new(3)));
+    let (tell, answer) = channel();
+    held.playback.play(None, None, move |result| tell.send(result).unwrap());
+    assert!(answer.recv_timeout(PATIENCE).unwrap().is_ok());
+    assert_eq!(held.playback.progress().clock, None);
+    other.play(&client, None, None);
+    assert_eq!(client.next(), Came::Response);
+    for number in 0..2 * TRAIN {
+        assert_eq!(client.next(), Came::Frame(2, packet(number)));
+    }
+    held.playback.release();
+    let mut first = None;
+    while first.is_none() {
+        if let Came::Frame(0, frame) = client.next() {
+            first = Some(frame);
+        }
+    }
+    assert_eq!(first, Some(packet(0)));
+}
+
+#[test]
+fn after_a_seek_numbers_go_on() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, None);
+    let session = open(&playbacks, &client, 0, Numbered::new(3));
+    session.play(&client, None, Some(3 * PACKET_US));
+    assert_eq!(client.next(), Came::Response);
+    for number in 0..3 {
+        assert_eq!(client.next(), Came::Frame(0, packet(number)));
+    }
+    session.wait_for_end();
+    let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
+    let position = session.play(&client, Some(there), None);
+    assert_eq!(position, Position { sequence: 65_503, timestamp: 1000 + 3 * 180, at_us: 46 * PACKET_US });
+    assert_eq!(client.next(), Came::Response);
+    for number in 0..14 {
+        let Came::Frame(0, frame) = client.next() else { panic!("no frame {number}") };
+        assert_eq!(frame[HEADER_LENGTH..], packet(46 + number)[HEADER_LENGTH..]);
+        assert_eq!(frame[2..12], run(3 + number).first.to_bytes()[2..], "packet {number}");
+    }
+    session.wait_for_end();
+}
+
+/// Promise: Responses and reports come between frames, never inside one.
+///
+/// The buffers are so small that hardly a train fits, and full when the client begins to read.
+#[test]
+fn what_others_write_comes_between_frames_however_little_fits() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, Some(1));
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, 1).unwrap();
+    const MANY: u32 = 12 * TRAINS * TRAIN;
+    let sessions = [0, 2].map(|number| with_lag(&playbacks, &client, number, Numbered::new(12), u64::MAX));
+    for session in &sessions {
+        session.play(&client, None, None);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while playbacks.counters().sockets_full == 0 {
+        assert!(Instant::now() < deadline, "the connection is never full");
+        std::thread::yield_now();
+    }
+    let mut responses = 0;
+    let (mut next, mut reports) = ([0; 2], 0);
+    while next != [MANY; 2] {
+        match client.next() {
+            Came::Frame(number @ (0 | 2), frame) => {
+                let next = &mut next[usize::from(number / 2)];
+                assert_eq!(frame, packet(*next), "packet {next} of channel {number}");
+                *next += 1;
+                client.respond();
+                client.writer.write_report(number + 1, b"a report");
+            }
+            Came::Frame(1 | 3, frame) => {
+                assert_eq!(frame, b"a report");
+                reports += 1;
+            }
+            Came::Response => responses += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(responses > MANY && reports > MANY, "{responses} responses, {reports} reports");
+}
+
+/// A source without an end that has a place to begin every 100 ms.
+struct Starts(Arc<Flood>);
+
+const START_US: u64 = 100_000;
+
+impl TrainSource for Starts {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        self.0.segment(number, waker)
+    }
+
+    fn next_start(&self, at_us: u64) -> Option<Cursor> {
+        let train = (at_us.next_multiple_of(START_US) / 100) as u32;
+        let at = At::Packet { train, packet: 0, skip: 0 };
+        (train < 10_000).then_some(Cursor { segment: 0, at })
+    }
+}
+
+/// Promise: A client over TCP that reads too slowly skips forward to a random access point, and is counted.
+///
+/// 40,000 packets a second for a second: 8.5 MB, of which the connection holds a part. The client reads
+/// nothing for the first 400 ms of media.
+#[test]
+fn who_reads_too_slowly_skips_forward() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, None);
+    let session = with_lag(&playbacks, &client, 0, Arc::new(Starts(Flood::new())), 50_000);
+    session.play(&client, None, None);
+    let deadline = Instant::now() + PATIENCE;
+    let lags = || {
+        let progress = session.playback.progress();
+        progress.clock.is_some_and(|clock| wirepath_engine::now_us() > clock.at_us + 400_000)
+    };
+    while !lags() {
+        assert!(Instant::now() < deadline, "it does not play");
+        std::thread::yield_now();
+    }
+    assert_eq!(client.next(), Came::Response);
+    let (Session { playback, events }, near) = (session, client.near.try_clone().unwrap());
+    let end = std::thread::spawn(move || {
+        let event = events.recv_timeout(PATIENCE);
+        near.shutdown(Shutdown::Write).unwrap();
+        event
+    });
+    let mut packets = 0;
+    while let Came::Frame(0, frame) = client.next() {
+        assert_eq!(frame.len(), PACKET);
+        packets += 1;
+    }
+    assert_eq!(end.join().unwrap(), Ok(PlaybackEvent::Finished));
+    let progress = playback.progress();
+    assert!(progress.forward_skips > 0);
+    assert_eq!(playbacks.counters().forward_skips, progress.forward_skips);
+    assert!(packets < 35_000, "{packets} of 40,000 packets came");
+}
+
+/// Promise: A session over TCP that ends leaves whole frames behind.
+#[test]
+fn a_session_that_ends_leaves_whole_frames_and_the_others() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, Some(1));
+    let goes = open(&playbacks, &client, 0, Flood::new());
+    goes.play(&client, None, None);
+    let deadline = Instant::now() + PATIENCE;
+    while playbacks.counters().sockets_full == 0 {
+        assert!(Instant::now() < deadline, "the connection is never full");
+        std::thread::yield_now();
+    }
+    goes.pause();
+    drop(goes);
+    let stays = open(&playbacks, &client, 6, Numbered::new(1));
+    stays.play(&client, None, None);
+    let mut came = 0;
+    while came < TRAINS * TRAIN {
+        match client.next() {
+            Came::Frame(0, frame) => assert_eq!((frame.len(), came), (PACKET, 0)),
+            Came::Frame(6, frame) => {
+                assert_eq!(frame, packet(came));
+                came += 1;
+            }
+            Came::Response => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Promise: A connection that fails is closed, and whoever waits for it is told.
+#[test]
+fn a_client_that_is_gone_is_noticed_by_the_reader() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let mut client = Client::new(&playbacks, None);
+    let session = open(&playbacks, &client, 0, Numbered::new(3));
+    session.play(&client, None, None);
+    assert_eq!(client.next(), Came::Response);
+    client.stream.shutdown(Shutdown::Both).unwrap(); // what comes from now on is answered by a reset
+    client.near.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(client.near.read(&mut [0; 1]), Ok(0) | Err(_)));
+    let deadline = Instant::now() + PATIENCE;
+    while client.respond().recv().is_ok() {
+        assert!(Instant::now() < deadline, "the connection takes what nobody reads");
+    }
+    assert!(session.events.try_recv().is_err(), "it is the reader who ends the session");
+    drop(session);
+    drop(client);
+    while playbacks.counters().playbacks > 0 {
+        assert!(Instant::now() < deadline, "the playback stays");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_writer_that_is_dropped_closes_its_descriptor() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let (near, mut far) = connect(None);
+    let writer = playbacks.open_writer(near.into()).unwrap();
+    drop(writer);
+    assert_eq!(far.read(&mut [0; 1]).unwrap(), 0, "the other end sees it");
+}

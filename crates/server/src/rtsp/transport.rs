@@ -1,0 +1,154 @@
+//! Transports of sessions: what is taken of a client's offers, and what is opened for it.
+
+use super::handler::{RequestHandler, refuse};
+use super::player::MediaSink;
+use super::ports::Pair;
+use super::rtcp_path::RtcpPath;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::net::UdpSocket;
+use wirepath_media::rtsp::{
+    ChannelPair, Delivery, Headers, Offer, PortPair, Protocol, Refusal, ReplyDelivery, StatusCode,
+};
+
+/// Ports below this belong to services; a client that wants media there wants to annoy one.
+const FIRST_CLIENT_PORT: u16 = 1024;
+
+/// Offer that can be met.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Accepted {
+    /// UDP to these ports of the client.
+    Udp(PortPair),
+    /// The RTSP connection, in these channels if the client wishes for some.
+    Interleaved(Option<ChannelPair>),
+}
+
+/// An opened transport.
+pub(super) struct Opened {
+    /// Receiver of the packets.
+    pub(super) sink: MediaSink,
+    pub(super) rtcp: RtcpPath,
+    /// The transport as the answer to SETUP says it.
+    pub(super) delivery: ReplyDelivery,
+}
+
+impl RequestHandler {
+    /// Opens sockets or channels for an offer.
+    pub(super) fn open_transport(&mut self, offer: Accepted) -> Result<Opened, Refusal> {
+        match offer {
+            Accepted::Udp(client_port) => self.open_ports(client_port).map_err(socket_refusal),
+            Accepted::Interleaved(wish) => self.open_channels(wish),
+        }
+    }
+
+    fn open_ports(&self, client_port: PortPair) -> io::Result<Opened> {
+        let Pair { rtp, rtcp, ports } = self.shared.ports.open(self.local, self.peer, client_port)?;
+        let source = self.local.ip();
+        Ok(Opened {
+            sink: MediaSink::Udp(rtp),
+            rtcp: RtcpPath::Udp(UdpSocket::from_std(rtcp)?),
+            delivery: ReplyDelivery::Udp { client_port, server_port: ports, source },
+        })
+    }
+
+    fn open_channels(&mut self, wish: Option<ChannelPair>) -> Result<Opened, Refusal> {
+        let used: Vec<_> =
+            self.sessions.values().filter_map(|session| session.info.rtcp.channels()).collect();
+        let channels = free_channels(wish, &used).ok_or_else(|| {
+            refuse(StatusCode::UnsupportedTransport, "Transport: all channels of this connection are in use")
+        })?;
+        let timeout = self.shared.options.session_timeout;
+        let writer = self.output.interleave(&*self.shared.player, timeout).map_err(|error| {
+            let why = format!("the connection cannot be used for media: {error}");
+            refuse(StatusCode::InternalServerError, why)
+        })?;
+        Ok(Opened {
+            sink: MediaSink::Interleaved(Arc::clone(&writer), channels.rtp),
+            rtcp: RtcpPath::Interleaved { writer, channels },
+            delivery: ReplyDelivery::Interleaved(channels),
+        })
+    }
+}
+
+/// The channels that a client wishes for, if no other session of the connection has one of them; else the
+/// first free ones (RFC 2326 section 12.39 leaves the choice to the server).
+fn free_channels(wish: Option<ChannelPair>, used: &[ChannelPair]) -> Option<ChannelPair> {
+    let is_free = |pair: &ChannelPair| !used.iter().any(|other| other.has(pair.rtp) || other.has(pair.rtcp));
+    let even = (0..=u8::MAX - 1).step_by(2).map(|rtp| ChannelPair { rtp, rtcp: rtp + 1 });
+    wish.into_iter().chain(even).find(is_free)
+}
+
+/// The first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
+pub(super) fn choose(headers: &Headers, peer: IpAddr) -> Result<Accepted, Refusal> {
+    let mut last = refuse(StatusCode::BadRequest, "SETUP needs a Transport header");
+    for offer in Offer::all(headers) {
+        match offer.and_then(|offer| accept(&offer, peer)) {
+            Ok(accepted) => return Ok(accepted),
+            Err(refusal) => last = refusal,
+        }
+    }
+    Err(last)
+}
+
+fn accept(offer: &Offer, peer: IpAddr) -> Result<Accepted, Refusal> {
+    let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
+    if let Protocol::Other(_) = &offer.protocol {
+        return refuse("only RTP/AVP over UDP or TCP is served");
+    }
+    if offer.delivery == Delivery::Multicast {
+        return refuse("multicast is not served; offer RTP/AVP;unicast;client_port=A-B");
+    }
+    if !offer.is_for_playing {
+        return refuse("this server only plays");
+    }
+    if offer.destination.as_deref().is_some_and(|destination| !is_peer(destination, peer)) {
+        return refuse("media goes only to the address that asks for it; leave destination out");
+    }
+    if offer.protocol == Protocol::RtpTcp {
+        return Ok(Accepted::Interleaved(offer.interleaved));
+    }
+    match offer.client_port {
+        None => refuse("client_port is missing"),
+        Some(PortPair { rtp, rtcp }) if rtp == rtcp => refuse("RTP and RTCP need ports of their own"),
+        Some(PortPair { rtp, rtcp }) if rtp.min(rtcp) < FIRST_CLIENT_PORT => {
+            refuse(&format!("client ports are {FIRST_CLIENT_PORT} or more"))
+        }
+        Some(ports) => Ok(Accepted::Udp(ports)),
+    }
+}
+
+fn is_peer(destination: &str, peer: IpAddr) -> bool {
+    let bare = destination.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer)
+}
+
+fn socket_refusal(error: io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => refuse(StatusCode::ServiceUnavailable, error.to_string()),
+        _ => refuse(StatusCode::InternalServerError, format!("the UDP sockets could not be set up: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(rtp: u8, rtcp: u8) -> ChannelPair {
+        ChannelPair { rtp, rtcp }
+    }
+
+    /// Promise: Channels are those that the client asks for, unless another session has them.
+    #[test]
+    fn channels_are_the_wish_or_the_first_that_are_free() {
+        let used = [pair(0, 1), pair(5, 2)];
+        assert_eq!(free_channels(Some(pair(7, 3)), &used), Some(pair(7, 3)));
+        for taken in [pair(0, 9), pair(9, 1), pair(2, 3), pair(5, 6)] {
+            assert_eq!(free_channels(Some(taken), &used), Some(pair(6, 7)));
+        }
+        assert_eq!(free_channels(None, &[]), Some(pair(0, 1)));
+        let all: Vec<_> = (0..=254).step_by(2).map(|rtp| pair(rtp, rtp + 1)).collect();
+        assert_eq!(free_channels(Some(pair(4, 7)), &all), None);
+        assert_eq!(free_channels(None, &all[..127]), Some(pair(254, 255)));
+    }
+}
