@@ -71,7 +71,8 @@ fn expected(status: &Value) -> Value {
             "Rate": "0", "Packets": text(&session["packets"]),
             "Lost": text(&report["packets_lost"]), "Loss now": text(&report["fraction_lost"]),
             "Jitter": text(&report["jitter_ms"]), "Round trip": text(&report["round_trip_ms"]),
-            "Burst": text(&session["burst_ms"]), "Transport": text(&session["transport"]),
+            "Burst": text(&session["burst_ms"]), "Skips": text(&session["forward_skips"]),
+            "Transport": text(&session["transport"]),
             "Data path": text(&session["data_path"]),
             "Player": text(&session["agent"]),
         })
