@@ -23,10 +23,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         sessions_of_a_server_are_judged,
         media_of_sessions_outside_the_sample_are_dropped,
+        sessions_with_addresses_of_their_own_share_sockets,
         sessions_seek_and_leave_and_vanish,
         media_that_end_begin_again,
         what_a_server_loses_repeats_and_reorders_is_counted,
         silence_is_an_underrun_and_fails_the_criterion,
+        sessions_play_over_the_connection_of_a_server,
         interleaved_frames_are_judged_and_requests_of_the_server_answered,
         interleaved_media_outside_the_sample_are_thrown_away,
         sessions_that_fail_say_why,
@@ -75,6 +77,20 @@ fn media_of_sessions_outside_the_sample_are_dropped() -> Result<()> {
     let unjudged = &run.json["unjudged"];
     ensure!(run.json["sessions"]["judged"] == 1 && unjudged["sessions"] == 5, "{}", run.json);
     ensure!(unjudged["without_media"] == 0 && unjudged["dropped_buffers"].as_u64() > Some(5), "{unjudged}");
+    Ok(())
+}
+
+/// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find them.
+fn sessions_with_addresses_of_their_own_share_sockets() -> Result<()> {
+    let (_folder, server) = serving(20)?;
+    let url = server.rtsp_url("clip.ts");
+    let run = Run::of(&[&url, "--sessions=20", "--for=7s", BUFFER, "--sample=0%", "--from=127.1.0.0/28"])?;
+    run.ensure_code(0)?;
+    let unjudged = &run.json["unjudged"];
+    ensure!(unjudged["sessions"] == 19 && unjudged["dropped_buffers"].as_u64() > Some(1_000), "{unjudged}");
+    let records = run.json["records"].as_array().context("no records")?;
+    let reported = records.iter().filter(|record| record["sender_reports"].as_u64() > Some(0)).count();
+    ensure!(reported == 20, "sender reports came for {reported} of 20 sessions");
     Ok(())
 }
 
@@ -153,12 +169,40 @@ fn silence_is_an_underrun_and_fails_the_criterion() -> Result<()> {
     let (gap, late) = (number(media, "longest_gap_ms")?, number(&media["lateness_ms"], "max")?);
     ensure!((450.0..1_400.0).contains(&gap) && (450.0..1_400.0).contains(&late), "{media}");
     ensure!(
-        run.text.contains("0 of 1 judged sessions were timely: --require timely:100% is not met"),
+        run.text.contains(
+            "0 of 1 sessions that were judged or failed were timely: --require timely:100% is not met"
+        ),
         "{}",
         run.text
     );
     let server = Scripted::start(script)?;
     Run::of(&[&server.url(), "--for=1500ms", "--buffer=2s"])?.ensure_code(0)
+}
+
+/// Promise: `wirepath load --transport tcp` judges RTP that is interleaved with RTSP.
+fn sessions_play_over_the_connection_of_a_server() -> Result<()> {
+    let (_folder, server) = serving(20)?;
+    let url = server.rtsp_url("clip.ts");
+    let run = Run::of(&[
+        &url,
+        "--sessions=6",
+        "--for=4s",
+        BUFFER,
+        "--transport=tcp",
+        "--sample=50%",
+        "--seek-every=1s",
+        "--require=timely,lossless",
+    ])?;
+    run.ensure_code(0)?;
+    let Run { json, .. } = &run;
+    ensure!(
+        json["sessions"]["failed"] == 0 && json["sessions"]["seeks"].as_u64() > Some(3),
+        "{}",
+        json["sessions"]
+    );
+    ensure!(json["media"]["packets"].as_u64() > Some(500) && json["seek_ms"]["p50"].is_number(), "{json}");
+    ensure!(json["unjudged"]["without_media"] == 0, "{}", json["unjudged"]);
+    Ok(())
 }
 
 /// Promise: `wirepath load --transport tcp` judges RTP that is interleaved with RTSP.

@@ -11,13 +11,18 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::namespace::{self, Link, Namespace};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, http, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![an_interface_down_and_up_interrupts_only_its_sessions, a_client_that_vanishes_is_forgotten]
+    trials![
+        an_interface_down_and_up_interrupts_only_its_sessions,
+        a_client_that_vanishes_is_forgotten,
+        a_client_over_tcp_that_vanishes_is_forgotten,
+    ]
 }
 
 /// Promise: An interface that goes down and up interrupts only its sessions.
@@ -50,17 +55,28 @@ fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let bed = TestBed::new(&["--session-timeout", "5s"])?;
     let victim = bed.playing(&bed.other, SECOND)?;
-    let sessions = || -> Result<usize> {
-        let address = (namespace::SERVER, bed.server.http.port()).into();
-        let status = bed.link.client.enter(|| http::get(address, "/api/status"))?;
-        let status: serde_json::Value = serde_json::from_slice(&status.body)?;
-        Ok(status["sessions"].as_array().context("no sessions in the status")?.len())
-    };
-    ensure!(sessions()? == 1);
-    bed.other.ip("link set veth down")?;
-    let wait = Deadline::seconds(10.0);
-    wait.wait_for("the session's end", || Ok((sessions()? == 0).then_some(())))?;
-    drop(victim);
+    bed.vanishes(victim)
+}
+
+/// Promise: A client over TCP that acknowledges nothing for the session timeout is gone.
+///
+/// One that plays has media in flight, one that was only set up is probed.
+fn a_client_over_tcp_that_vanishes_is_forgotten() -> Result<()> {
+    for plays in [true, false] {
+        let bed = TestBed::new(&["--session-timeout", "5s"])?;
+        let victim = bed.other.enter(|| {
+            let server = (SECOND, bed.server.rtsp.port()).into();
+            let mut client = Interleaved::set_up(server, "clip.ts", None)?;
+            if plays {
+                client.play(None)?;
+                while client.received.packets.is_empty() {
+                    client.read()?;
+                }
+            }
+            Ok(client)
+        })?;
+        bed.vanishes(victim)?;
+    }
     Ok(())
 }
 
@@ -83,6 +99,23 @@ impl TestBed {
         let folder = clips::folder(&[("clip.ts", &clip)])?;
         let server = Server::of(folder.path()).with(arguments).inside(&link.server, "0.0.0.0").start()?;
         Ok(Self { link, other, server, stored: std::fs::read(&clip)?, _folder: folder })
+    }
+
+    /// Cuts the link of a client that is there; the server forgets its session.
+    fn vanishes<T>(&self, client: T) -> Result<()> {
+        ensure!(self.sessions()? == 1);
+        self.other.ip("link set veth down")?;
+        let wait = Deadline::seconds(15.0);
+        wait.wait_for("the session's end", || Ok((self.sessions()? == 0).then_some(())))?;
+        drop(client);
+        Ok(())
+    }
+
+    fn sessions(&self) -> Result<usize> {
+        let address = (namespace::SERVER, self.server.http.port()).into();
+        let status = self.link.client.enter(|| http::get(address, "/api/status"))?;
+        let status: serde_json::Value = serde_json::from_slice(&status.body)?;
+        Ok(status["sessions"].as_array().context("no sessions in the status")?.len())
     }
 
     fn playing(&self, client: &Namespace, server: Ipv4Addr) -> Result<Playback> {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use wirepath_load::{Observer, Outcome, Snapshot, Transport};
+use wirepath_load::{Observer, Options, Outcome, Snapshot};
 use wirepath_net::raise_descriptor_limit;
 use wirepath_report::html;
 
@@ -43,7 +43,7 @@ impl Load {
         let json = Output::prepare(self.json.as_deref())?;
         let page = Output::prepare(self.report.as_deref())?;
         let options = self.options()?;
-        ensure_descriptors(options.sessions, options.transport)?;
+        ensure_descriptors(&options)?;
         let interrupt = Interrupt::watch().context("cannot watch for signals")?;
         let live = Live::new(options.sessions);
         let mut watch = Watch { interrupt: interrupt.clone(), live };
@@ -71,16 +71,14 @@ fn judge(require: &[Require], outcome: &Outcome) -> ExitCode {
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) }
 }
 
-/// Ensures that so many sessions find descriptors: one for the connection, two for a track over UDP.
-fn ensure_descriptors(sessions: usize, transport: Transport) -> Result<()> {
-    let each = match transport {
-        Transport::Udp => 3,
-        Transport::Tcp => 1,
-    };
-    let (limit, needed) = (raise_descriptor_limit(), sessions as u64 * each + OTHER_DESCRIPTORS);
+/// Ensures that all sessions find descriptors.
+fn ensure_descriptors(options: &Options) -> Result<()> {
+    let (limit, needed) = (raise_descriptor_limit(), options.descriptors() + OTHER_DESCRIPTORS);
     ensure!(
         needed <= limit,
-        "{sessions} sessions need {needed} open files, and the limit is {limit}: raise it with `ulimit -n {needed}`"
+        "{} sessions need {needed} open files, and the limit is {limit}: raise it with `ulimit -n {needed}`, or \
+         spread sessions over several addresses with --from",
+        options.sessions
     );
     Ok(())
 }

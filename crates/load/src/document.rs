@@ -56,13 +56,16 @@ fn facts(outcome: &Outcome) -> Vec<String> {
 }
 
 fn verdict(outcome: &Outcome) -> String {
-    let timely = outcome.sessions.timely;
-    let counted = outcome.counted();
+    let (timely, judged) = (outcome.sessions.timely, outcome.sessions.judged);
     let buffer = significant(outcome.asked.buffer_ms);
+    let failed = match outcome.unjudged.failed {
+        0 => String::new(),
+        failed => format!(" {} others failed.", count(failed)),
+    };
     format!(
-        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.",
+        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.{failed}",
         count(timely),
-        count(counted),
+        count(judged),
     )
 }
 
@@ -79,11 +82,14 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
             count(client.dropped_buffers)
         ));
     }
-    let late = [("event loops were", &client.event_loop_ms), ("reading was", &client.waiting_ms)];
-    for (what, times) in late.into_iter().filter_map(|(what, times)| Some((what, times.as_ref()?))) {
-        if times.p99 > LATE_CLIENT_MS {
+    let late = [
+        ("event loops were", "set-up times", &client.event_loop_ms),
+        ("reading was", "what sockets dropped", &client.waiting_ms),
+    ];
+    for (what, suspect, times) in late {
+        if let Some(times) = times.filter(|times| times.p99 > LATE_CLIENT_MS) {
             warnings.push(format!(
-                "The client's own {what} {} ms late (p99): set-up times may be its own. Use more --threads, or \
+                "The client's own {what} {} ms late (p99): {suspect} may be due to it. Use more --threads, or \
                  judge fewer sessions with --sample.",
                 significant(times.p99)
             ));

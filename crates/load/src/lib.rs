@@ -18,6 +18,7 @@ mod outcome;
 mod record;
 mod run;
 mod session;
+mod shared_pairs;
 mod sockets;
 mod target;
 mod totals;

@@ -39,3 +39,55 @@ pub struct Options {
     /// Time for each answer, and for the first packet.
     pub timeout: Duration,
 }
+
+impl Options {
+    /// Descriptors that sessions with one track take.
+    pub fn descriptors(&self) -> u64 {
+        let sessions = self.sessions as u64;
+        if self.transport == Transport::Tcp {
+            return sessions;
+        }
+        let judged = ((self.sessions as f64 * self.sample).ceil() as u64).clamp(1, sessions.max(1));
+        let pairs = if self.shares_sockets() {
+            judged + (sessions - judged).div_ceil(self.from.len() as u64)
+        } else {
+            sessions
+        };
+        sessions + 2 * pairs
+    }
+
+    /// Returns whether sessions outside the sample share sockets: they have several addresses.
+    pub(crate) fn shares_sockets(&self) -> bool {
+        self.from.len() > 1 && self.from.iter().all(IpAddr::is_ipv4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_with_addresses_of_their_own_take_few_descriptors() {
+        let target = Target::parse("rtsp://127.0.0.1/a").unwrap();
+        let alone = Options {
+            targets: vec![target],
+            mix: Mix::Even,
+            sessions: 10_000,
+            ramp: 1.0,
+            duration: Duration::from_secs(1),
+            transport: Transport::Udp,
+            sample: 0.01,
+            seek_every: None,
+            churn: None,
+            vanish: 0.0,
+            buffer: Duration::from_millis(200),
+            from: Vec::new(),
+            threads: 1,
+            timeout: Duration::from_secs(10),
+        };
+        assert_eq!(alone.descriptors(), 30_000);
+        let from = (0..100).map(|last| IpAddr::from([127, 1, 0, last])).collect();
+        assert_eq!(Options { from, ..alone.clone() }.descriptors(), 10_000 + 2 * (100 + 99));
+        assert_eq!(Options { transport: Transport::Tcp, ..alone }.descriptors(), 10_000);
+    }
+}

@@ -17,6 +17,9 @@ const SCHEMA: u32 = 1;
 /// Session records that are kept one by one.
 const MOST_RECORDS: usize = 50_000;
 
+/// Playing time in seconds within which media or a sender report must have come.
+const LONG_S: f64 = 10.0;
+
 /// Reasons of failures that are told apart.
 const MOST_REASONS: usize = 100;
 
@@ -118,7 +121,7 @@ pub struct Unjudged {
     pub failed: u64,
     /// Datagrams or whole trains that the kernel dropped for them.
     pub dropped_buffers: u64,
-    /// Sessions that played for a second or longer, and for which nothing came.
+    /// Sessions that played for ten seconds or longer, and for which neither media nor reports came.
     pub without_media: u64,
     /// Bytes over TCP that were thrown away.
     pub discarded_bytes: u64,
@@ -213,6 +216,11 @@ impl Collected {
         self.keep(record);
     }
 
+    /// Adds what sockets dropped that sessions outside the sample shared.
+    pub(crate) fn add_shared_drops(&mut self, drops: u64) {
+        self.unjudged.dropped_buffers += drops;
+    }
+
     fn keep(&mut self, mut record: SessionRecord) {
         if self.records.len() == MOST_RECORDS {
             self.left_out += 1;
@@ -229,8 +237,9 @@ impl Unjudged {
         self.failed += u64::from(record.failure.is_some());
         self.dropped_buffers += record.dropped_buffers;
         self.discarded_bytes += record.discarded_bytes;
-        let came = record.dropped_buffers > 0 || record.discarded_bytes > 0;
-        self.without_media += u64::from(!came && record.failure.is_none() && record.played_s >= 1.0);
+        // Over shared sockets, a server that reports is one that sends.
+        let came = record.dropped_buffers > 0 || record.discarded_bytes > 0 || record.sender_reports > 0;
+        self.without_media += u64::from(!came && record.failure.is_none() && record.played_s >= LONG_S);
     }
 }
 

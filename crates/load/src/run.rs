@@ -13,6 +13,7 @@ use crate::options::Options;
 use crate::outcome::{ClientCost, Collected, Outcome};
 use crate::record::SessionRecord;
 use crate::session::Shared;
+use crate::shared_pairs::SharedPairs;
 use crate::totals::{Snapshot, Totals};
 use crate::worker::{Starter, Worker};
 
@@ -78,6 +79,7 @@ pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, Run
     let seconds = running.starter.shared.clock.elapsed().as_secs_f64();
     let used = Usage::of_process().map_err(RunError::Usage)?.since(usage);
     running.end();
+    running.collected.add_shared_drops(running.starter.shared.pairs.drops());
     let shared = &running.starter.shared;
     let client = ClientCost::new(used, seconds, shared.options.threads, &shared.totals.client.lock());
     Ok(Outcome::new(&shared.options, running.collected, client, seconds, was_stopped, running.timeline))
@@ -86,7 +88,12 @@ pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, Run
 impl Running {
     fn start(options: Options) -> Result<Running, RunError> {
         let threads = options.threads.max(1);
-        let shared = Shared { options, clock: Clock::start(), totals: Totals::default() };
+        let shared = Shared {
+            options,
+            clock: Clock::start(),
+            totals: Totals::default(),
+            pairs: SharedPairs::default(),
+        };
         let seed = getrandom::u64().map_err(RunError::Random)?;
         let starter = Arc::new(Starter::new(Arc::new(shared), seed));
         let (stop, stopped) = watch::channel(false);

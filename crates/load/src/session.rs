@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::judge::Judge;
 use crate::options::Options;
 use crate::record::{Ending, SessionRecord};
+use crate::shared_pairs::SharedPairs;
 use crate::totals::Totals;
 use crate::track::{Sink, Track};
 
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
     pub(crate) totals: Totals,
+    pub(crate) pairs: SharedPairs,
 }
 
 /// Session to come.

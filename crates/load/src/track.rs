@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use tokio::io::Interest;
@@ -16,6 +17,7 @@ use wirepath_sys::datagrams::MAXIMUM_TRAIN;
 use crate::clock::Clock;
 use crate::distribution::Distribution;
 use crate::judge::{Change, Judge, Packet};
+use crate::shared_pairs::Membership;
 use crate::sockets::UdpPair;
 use crate::totals::Totals;
 
@@ -31,6 +33,8 @@ thread_local! {
 pub(crate) enum Way {
     /// Sockets, the sender's address, and where receiver reports go.
     Udp { pair: UdpPair, source: IpAddr, reports_to: Option<SocketAddr> },
+    /// Place in sockets that sessions outside the sample share, and where receiver reports go.
+    Shared { membership: Membership, reports_to: Option<SocketAddr> },
     /// Channel of RTP; RTCP has the other.
     Interleaved { rtp: u8, rtcp: u8 },
 }
@@ -122,8 +126,20 @@ impl Track {
         match &self.way {
             // A socket that cannot say has dropped nothing that is known.
             Way::Udp { pair, .. } => arrivals::drops(pair.rtp.as_fd()).unwrap_or(0).into(),
-            Way::Interleaved { .. } => 0,
+            Way::Shared { .. } | Way::Interleaved { .. } => 0,
         }
+    }
+
+    /// Takes what came over shared sockets.
+    pub(crate) fn take_shared(&mut self, now_us: i64) {
+        let Way::Shared { membership, .. } = &self.way else { return };
+        let member = &membership.member;
+        let reports = member.sender_reports.load(Relaxed);
+        if reports > self.sender_reports {
+            self.last_sender_report = Some((member.last_report.load(Relaxed), now_us));
+        }
+        self.sender_reports = reports;
+        self.has_ended |= member.has_ended.load(Relaxed);
     }
 
     fn control(&mut self, bytes: &[u8], now_us: i64) {
@@ -180,7 +196,6 @@ fn judge_train(judge: &mut Judge, arrival: &Arrival, bytes: &[u8], sink: &mut Si
 }
 
 fn judge_packet(judge: &mut Judge, bytes: &[u8], arrival_us: i64, totals: &Totals) {
-    use std::sync::atomic::Ordering::Relaxed;
     let Some(header) = Header::parse(bytes) else {
         judge.counts.strays += 1;
         return;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use rustix::net::addr::SocketAddrStorage;
 
 use crate::checked;
 use crate::control::{Control, empty_message, find, space};
+use crate::send::FLAGS;
 use crate::socket::{UDP_GRO, set};
 
 /// Datagrams of one call: one, or several of one size that the kernel gathered.
@@ -22,18 +23,61 @@ pub struct Arrival {
     pub datagram_bytes: Option<usize>,
     /// Sender.
     pub from: Option<SocketAddr>,
+    /// Own address that they were sent to; see [`enable_destinations`]. Not over IPv6.
+    pub to: Option<IpAddr>,
     /// Time since 1970 when the kernel got the first of them; see [`enable_timestamps`].
     pub since_1970: Option<Duration>,
     /// Datagrams were longer than the buffer; the rest is lost.
     pub is_cut: bool,
 }
 
-/// Room for a size (`UDP_GRO`) and a time (`SO_TIMESTAMPNS`).
-const CONTROL: usize = space::<libc::c_int>() + space::<libc::timespec>();
+/// Room for a size (`UDP_GRO`), a time (`SO_TIMESTAMPNS`) and a destination (`IP_PKTINFO`).
+const CONTROL: usize = space::<libc::c_int>() + space::<libc::timespec>() + space::<libc::in_pktinfo>();
 
 /// Has the kernel note when each datagram arrives (`SO_TIMESTAMPNS`).
 pub fn enable_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Has the kernel say which of its IPv4 addresses each datagram was sent to (`IP_PKTINFO`).
+pub fn enable_destinations(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+}
+
+/// Sends a datagram from this own address, by a socket that is bound to every address. Never blocks.
+///
+/// # Errors
+/// `EAGAIN` if there is no room; `EINVAL` for an address that is not one of this machine.
+pub fn send_from(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    to: SocketAddrV4,
+    from: Ipv4Addr,
+) -> io::Result<usize> {
+    let to = SocketAddrAny::from(to);
+    let mut control = Control::<{ space::<libc::in_pktinfo>() }>::new();
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut message = empty_message();
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.addr_len() as _;
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    control.attach(&mut message, space::<libc::in_pktinfo>());
+    let spec_dst = libc::in_addr { s_addr: u32::from(from).to_be() };
+    let source =
+        libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
+    // SAFETY: the control buffer is aligned and has room for a header and an `in_pktinfo`; so there is a first
+    // header in it, and behind that the value's place.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::IPPROTO_IP;
+        (*header).cmsg_type = libc::IP_PKTINFO;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<libc::in_pktinfo>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<libc::in_pktinfo>().write_unaligned(source);
+    }
+    // SAFETY: name, vector, bytes and control buffer live until the call is over and are as long as the message
+    // says; the kernel only reads them.
+    checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) })
 }
 
 /// Reads the next datagrams to the front of `buffer`. Never blocks.
@@ -55,16 +99,19 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Arrival>
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let bytes = checked(received)?;
     // SAFETY: `recvmsg` has just filled in the message; behind these headers are an int (`udp_cmsg_recv` of
-    // the kernel) and a timespec (`__sock_recv_timestamp`), of which any bytes are a value.
-    let (size, time) = unsafe {
+    // the kernel), a timespec (`__sock_recv_timestamp`) and an in_pktinfo (`ip_cmsg_recv_pktinfo`), of which any
+    // bytes are a value.
+    let (size, time, destination) = unsafe {
         let size: Option<libc::c_int> = find(&message, &[(libc::SOL_UDP, UDP_GRO)]);
         let time: Option<libc::timespec> = find(&message, &[(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)]);
-        (size, time)
+        let destination: Option<libc::in_pktinfo> = find(&message, &[(libc::IPPROTO_IP, libc::IP_PKTINFO)]);
+        (size, time, destination)
     };
     Ok(Arrival {
         bytes,
         datagram_bytes: size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0),
         from: sender(&name, message.msg_namelen),
+        to: destination.map(|info| Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr)).into()),
         since_1970: time.map(|time| Duration::new(time.tv_sec as u64, time.tv_nsec as u32)),
         is_cut: message.msg_flags & libc::MSG_TRUNC != 0,
     })

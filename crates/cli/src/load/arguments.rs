@@ -152,7 +152,7 @@ impl Require {
         let lost = outcome.media.lost + outcome.media.missing_at_start;
         match self {
             Require::Timely(least) if outcome.timely_share() < least => Some(format!(
-                "{} of {} judged sessions were timely: --require timely:{}% is not met",
+                "{} of {} sessions that were judged or failed were timely: --require timely:{}% is not met",
                 outcome.sessions.timely,
                 outcome.counted(),
                 least * 100.0

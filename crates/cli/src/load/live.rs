@@ -23,7 +23,6 @@ impl Live {
 
     pub(super) fn draw(&mut self, snapshot: &Snapshot) {
         self.bar.set_message(lines(&self.before, snapshot, self.sessions));
-        self.bar.tick();
         self.before = *snapshot;
     }
 }

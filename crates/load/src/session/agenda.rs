@@ -105,13 +105,15 @@ impl Session {
         let now_us = self.shared.clock.now_us();
         let cname = format!("load-{}", self.plan.number);
         for track in &mut self.tracks {
+            track.take_shared(now_us);
             let report = track.report(&cname, now_us);
             match &track.way {
                 Way::Udp { pair, reports_to: Some(to), .. } => {
                     // A report that cannot leave now is one that was lost; the next follows.
                     _ = pair.rtcp.try_send_to(&report, *to);
                 }
-                Way::Udp { .. } => {}
+                Way::Shared { membership, reports_to: Some(to) } => _ = membership.send(&report, *to),
+                Way::Udp { .. } | Way::Shared { .. } => {}
                 Way::Interleaved { rtcp, .. } => self.connection.send_frame(*rtcp, &report)?,
             }
         }

@@ -64,8 +64,28 @@ impl Session {
 
     async fn set_up_udp(&mut self, url: &str) -> Result<(Way, ServerResponse), Failure> {
         let local = self.connection.local().map_err(Failure::Connection)?;
+        let server = self.shared.options.targets[self.plan.target].address.ip();
+        let shares = !self.plan.judged && self.shared.options.shares_sockets();
+        if let (true, IpAddr::V4(local)) = (shares, local) {
+            let membership = self.shared.pairs.join(local).map_err(Failure::Sockets)?;
+            let (answer, source, rtcp) = self.set_up_ports(url, membership.port(), server).await?;
+            let reports_to = rtcp.map(|rtcp| SocketAddr::new(source, rtcp));
+            return Ok((Way::Shared { membership, reports_to }, answer));
+        }
         let pair = UdpPair::bind(local, self.plan.judged).map_err(Failure::Sockets)?;
-        let port = pair.port().map_err(Failure::Sockets)?;
+        let (answer, source, rtcp) = self.set_up_ports(url, pair.port(), server).await?;
+        let reports_to = rtcp.map(|rtcp| SocketAddr::new(source, rtcp));
+        Ok((Way::Udp { pair, source, reports_to }, answer))
+    }
+
+    /// SETUP with this port for RTP and the next for RTCP. Answers where media come from, and its RTCP port.
+    async fn set_up_ports(
+        &mut self,
+        url: &str,
+        port: std::io::Result<u16>,
+        server: IpAddr,
+    ) -> Result<(ServerResponse, IpAddr, Option<u16>), Failure> {
+        let port = port.map_err(Failure::Sockets)?;
         let transport = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
         let answer = self.succeed("SETUP", url, &[("Transport", &transport)]).await?;
         let stated = answer.headers.first("Transport").unwrap_or_default();
@@ -73,11 +93,8 @@ impl Session {
         if reply.is_tcp {
             return Err(Failure::transport(stated));
         }
-        let server = self.shared.options.targets[self.plan.target].address.ip();
-        let source: IpAddr =
-            reply.source.filter(|source| source.is_ipv4() == server.is_ipv4()).unwrap_or(server);
-        let reports_to = reply.server_ports.map(|(_, rtcp)| SocketAddr::new(source, rtcp));
-        Ok((Way::Udp { pair, source, reports_to }, answer))
+        let source = reply.source.filter(|source| source.is_ipv4() == server.is_ipv4()).unwrap_or(server);
+        Ok((answer, source, reply.server_ports.map(|(_, rtcp)| rtcp)))
     }
 
     async fn set_up_tcp(&mut self, index: usize, url: &str) -> Result<(Way, ServerResponse), Failure> {
