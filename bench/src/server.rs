@@ -42,7 +42,8 @@ pub(crate) fn run(bed: &TestBed, path: &str, load: &Load, options: &Options) -> 
         .cache(cache)
         .with(["--path", path, "--burst", &load.burst])
         .with(memory_for(path))
-        .with(&options.server_arguments);
+        .with(&options.server_arguments)
+        .packed();
     let server = server.inside(bed.server(), &SERVER.to_string()).start()?;
     let address = server.rtsp;
     let clients = bed.client().enter(|| crowd::play(address, "clip.ts", sessions))?;

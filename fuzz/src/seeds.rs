@@ -1,7 +1,7 @@
 //! First inputs that are made, not kept: transport streams, and images packed from them. They are the same
 //! each time.
 
-use wirepath_media::image::{Identity, PAGE, Plan, Recipe};
+use wirepath_media::image::{Identity, Layout, PAGE, Plan, Recipe, Writer, copy_payload};
 use wirepath_media::pack::{Error, Packer};
 use wirepath_media::ts::synthetic::{Jump, Sample, SampleProgramme};
 use wirepath_media::ts::{Framing, NULL_PID};
@@ -27,10 +27,12 @@ pub fn all() -> Result<Vec<Seed>, Error> {
         let bytes = sample.stream().bytes;
         seeds.push(Seed { target: "ts", name, bytes: [&[6, 200], &bytes[..]].concat() });
         if sample.programmes.iter().any(|programme| programme.ticks) {
-            let image = image(&bytes, 1 + bytes.len() as u16 % 3)?;
+            let image = image(&bytes, 1 + bytes.len() as u16 % 3, Layout::Image)?;
             seeds.push(Seed { target: "image", name, bytes: [&[1], &image[..]].concat() });
         }
     }
+    let index = image(&Sample { packets: 60, ..Sample::default() }.stream().bytes, 3, Layout::Index)?;
+    seeds.push(Seed { target: "image", name: "index", bytes: [&[1], &index[..]].concat() });
     Ok(seeds)
 }
 
@@ -71,17 +73,22 @@ fn samples() -> Vec<(&'static str, Sample)> {
     ]
 }
 
-fn image(asset: &[u8], ts_per_packet: u16) -> Result<Vec<u8>, Error> {
+fn image(asset: &[u8], ts_per_packet: u16, layout: Layout) -> Result<Vec<u8>, Error> {
     let identity = Identity { size: asset.len() as u64, mtime_ns: 1, inode: 2, device: 3 };
     let recipe = Recipe { ts_per_packet, burst_us: 5000 };
-    let mut packer = Packer::new(Plan { identity, recipe, ssrc: 4, sequence: 5, timestamp: 6 })
-        .expect("a plan that can be followed");
+    let plan = Plan { identity, recipe, ssrc: 4, sequence: 5, timestamp: 6 };
+    let mut packer = Packer::new(plan).expect("a plan that can be followed");
     packer.push(asset)?;
-    let summary = packer.finish()?;
-    let mut image = summary.header.encode().to_vec();
+    let end = packer.finish()?;
+    let (mut image, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, layout));
     while let Some(segment) = packer.pop() {
-        image.extend(segment.bytes);
+        let written = writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+        image.resize(written.entry.offset as usize, 0);
+        image.extend(written.bytes);
     }
+    let summary = writer.finish(end);
+    image.resize(summary.header.table.offset as usize, 0);
     image.extend(summary.table_bytes);
+    image[..PAGE as usize].copy_from_slice(&summary.header.encode());
     Ok(image)
 }

@@ -3,7 +3,9 @@
 //!
 //! The first byte chooses the packet size, the second the length of the pieces; the rest is the file.
 
-use wirepath_media::image::{Header, Identity, PAGE, Plan, Recipe, Table};
+use wirepath_media::image::{
+    Header, Identity, Layout, PAGE, Plan, Recipe, Table, Writer, copy_payload,
+};
 use wirepath_media::inspect::AssetInspector;
 use wirepath_media::pack::{Error, Packer, estimate};
 
@@ -13,9 +15,12 @@ pub fn fuzz(data: &[u8]) {
     let recipe = Recipe { ts_per_packet: 1 + u16::from(size % 8), burst_us: 20_000 };
     let identity = Identity { size: asset.len() as u64, mtime_ns: 0, inode: 0, device: 0 };
     let plan = Plan { identity, recipe, ssrc: 7, sequence: 65_000, timestamp: u32::MAX - 90_000 };
-    let in_pieces = pack(asset, plan, usize::from(*piece) + 1);
-    let at_once = pack(asset, plan, asset.len().max(1));
+    let in_pieces = pack(asset, plan, Layout::Image, usize::from(*piece) + 1);
+    let at_once = pack(asset, plan, Layout::Image, asset.len().max(1));
     assert_eq!(in_pieces, at_once, "how the file is read makes a difference");
+    if let Ok(index) = pack(asset, plan, Layout::Index, asset.len().max(1)) {
+        read(&index);
+    }
     inspect(asset, recipe);
     look_ahead(asset, usize::from(*piece) * 16);
     if let Ok(image) = at_once {
@@ -23,19 +28,24 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-fn pack(asset: &[u8], plan: Plan, piece: usize) -> Result<Vec<u8>, Error> {
+fn pack(asset: &[u8], plan: Plan, layout: Layout, piece: usize) -> Result<Vec<u8>, Error> {
     let mut packer = Packer::new(plan).expect("a plan that can be followed");
-    let mut image = vec![0; PAGE as usize];
+    let (mut image, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, layout));
+    let mut write = |packer: &mut Packer| {
+        while let Some(segment) = packer.pop() {
+            let written = writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+            image.resize(written.entry.offset as usize, 0);
+            image.extend(written.bytes);
+        }
+    };
     for bytes in asset.chunks(piece) {
         packer.push(bytes)?;
-        while let Some(segment) = packer.pop() {
-            image.extend(segment.bytes);
-        }
+        write(&mut packer);
     }
-    let summary = packer.finish()?;
-    while let Some(segment) = packer.pop() {
-        image.extend(segment.bytes);
-    }
+    let end = packer.finish()?;
+    write(&mut packer);
+    let summary = writer.finish(end);
+    image.resize(summary.header.table.offset as usize, 0);
     image.extend(&summary.table_bytes);
     image[..PAGE as usize].copy_from_slice(&summary.header.encode());
     Ok(image)

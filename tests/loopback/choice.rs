@@ -28,8 +28,10 @@ fn what_was_measured_decides() -> Result<()> {
         std::fs::write(&file, calibration(&order)?)?;
         let clip = clips::constant(2)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;
-        let server =
-            Server::of(folder.path()).with(["--calibration", file.to_str().context("UTF-8")?]).start()?;
+        let server = Server::of(folder.path())
+            .with(["--calibration", file.to_str().context("UTF-8")?])
+            .packed()
+            .start()?;
         let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
         playback.play(None)?;
         let session = Deadline::seconds(5.0).wait_for("session", || {

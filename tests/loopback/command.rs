@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do,
         packing_ahead_makes_an_image,
         the_server_plays_what_was_packed_ahead,
+        an_index_is_made_ahead,
         packing_goes_on_past_what_cannot_be_packed,
         packing_that_is_interrupted_leaves_nothing,
         inspect_answers_json,
@@ -209,6 +210,25 @@ fn the_server_plays_what_was_packed_ahead() -> Result<()> {
     let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
     let has = |line| metrics.lines().any(|found| found == line);
     ensure!(has("wirepath_images_packed_total 0") && has("wirepath_images_found_total 1"), "{metrics}");
+    Ok(())
+}
+
+/// Promise: `wirepath pack --index` makes indexes only, and the server plays by them.
+fn an_index_is_made_ahead() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    let log = pack(&server.cache, [Path::new("--index"), folder.path()])?;
+    ensure!(log.contains("index of") && log.contains("packed in"), "{log}");
+    let indexes = files(&server.cache)?;
+    let is_index = |path: &Path| path.to_string_lossy().ends_with(".index.wpi");
+    ensure!(indexes.len() == 1 && is_index(&indexes[0]), "{indexes:?}");
+    let length = std::fs::metadata(&indexes[0])?.len();
+    ensure!(length < std::fs::metadata(&clip)?.len() / 20, "{length} bytes");
+    ensure!(pack(&server.cache, [Path::new("--index"), folder.path()])?.contains("already packed"));
+    ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 15.0)?, &std::fs::read(&clip)?)?;
+    let counted = &server.status()?["counters"]["images"];
+    ensure!(counted["indexes_found"] == 1 && counted["indexed"] == 0, "{counted}");
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_tests::hot::wait_for_path;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clients, clips, process, require, trials};
@@ -24,6 +25,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         mmap_send_rtp_sends_every_byte => || every_byte_through("mmap_send_rtp"),
         rtp_sendfile_sends_every_byte => || every_byte_through("rtp_sendfile"),
         a_session_begins_while_its_asset_is_packed,
+        a_playback_moves_to_the_image_that_is_made,
+        an_asset_plays_without_an_image,
         a_second_start_uses_the_image_of_the_first,
         a_changed_asset_is_packed_again,
     ]
@@ -70,7 +73,7 @@ fn vlc_plays_to_the_end() -> Result<()> {
 fn every_byte_through(path: &str) -> Result<()> {
     let clip = clips::constant(6)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
-    let server = Server::of(folder.path()).with(["--path", path]).start()?;
+    let server = Server::of(folder.path()).with(["--path", path]).packed().start()?;
     let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
     let (sequence, timestamp) = announced(&playback.play(None)?)?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
@@ -131,6 +134,45 @@ fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     })?;
     let stored = std::fs::read(&clip)?;
     ensure_bytes(&received, &stored[..received.payload.len()])
+}
+
+/// Promise: Playbacks move from the asset to its image between two trains, and packets stay the same.
+fn a_playback_moves_to_the_image_that_is_made() -> Result<()> {
+    let clip = clips::constant(6)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).with(["--images", "all"]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    wait_for_path("gso_writev", || server.status())?;
+    wait_for_path("wire_sendfile", || server.status())?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure!(received.gaps().is_empty(), "gaps {:?}", received.gaps());
+    ensure_bytes(&received, &std::fs::read(&clip)?)?;
+    let status = server.status()?;
+    let counted = &status["counters"]["images"];
+    ensure!(counted["indexed"] == 1 && counted["packed"] == 1, "{counted}");
+    ensure!(status["assets"][0]["sent_from"] == "image", "{}", status["assets"]);
+    Ok(())
+}
+
+/// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+fn an_asset_plays_without_an_image() -> Result<()> {
+    let clip = clips::variable(3)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).with(["--images", "none"]).start()?;
+    for path in ["wire_sendfile", "sendmmsg", "read_writev"] {
+        let server = Server::of(folder.path()).with(["--images", "none", "--path", path]).start()?;
+        let received = Playback::whole(server.rtsp, "clip.ts", 10.0)?;
+        ensure_bytes(&received, &std::fs::read(&clip)?).with_context(|| format!("with {path}"))?;
+    }
+    ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 10.0)?, &std::fs::read(&clip)?)?;
+    let status = server.status()?;
+    ensure!(status["assets"][0]["sent_from"] == "asset", "{}", status["assets"]);
+    for entry in std::fs::read_dir(&server.cache)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        ensure!(name.ends_with(".index.wpi"), "{name} is in the cache");
+    }
+    Ok(())
 }
 
 fn a_second_start_uses_the_image_of_the_first() -> Result<()> {

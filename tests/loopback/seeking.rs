@@ -154,7 +154,7 @@ impl TestBed {
     fn new(arguments: &[&str]) -> Result<Self> {
         let clip = clips::constant(SECONDS)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;
-        let server = Server::of(folder.path()).with(arguments).start()?;
+        let server = Server::of(folder.path()).with(arguments).packed().start()?;
         let (stored, pictures) = (std::fs::read(&clip)?, clips::pictures(&clip)?);
         Ok(Self { server, stored, pictures, _folder: folder })
     }

@@ -92,7 +92,7 @@ fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
 /// fragments. Whoever comes then gets packets that fit, by the path that is best.
 fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     let bed = TestBed::new(&[])?;
-    let server = bed.server(&[])?;
+    let server = bed.server(&["--images", "all"])?;
     let status = || bed.link.client.enter(|| server.status());
     let mut playback = bed.session(&server)?;
     playback.play(None)?;
@@ -178,7 +178,7 @@ impl TestBed {
     }
 
     fn server(&self, arguments: &[&str]) -> Result<Server> {
-        let server = Server::of(self.folder.path()).with(arguments);
+        let server = Server::of(self.folder.path()).with(arguments).packed();
         server.inside(&self.link.server, &SERVER.to_string()).start()
     }
 

@@ -46,7 +46,7 @@ const SERVER_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1);
 const CLIENT_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 2);
 const KINDS: [Headers; 3] = [
     Headers::Stored,
-    Headers::Own { sequence_offset: 7, timestamp_offset: 9, marker: false },
+    Headers::Own { sequence_offset: 7, timestamp_offset: 9, marker: false, stored: true },
     Headers::Generated,
 ];
 

@@ -35,6 +35,7 @@ pub struct Builder<'a> {
     namespace: Option<&'a Namespace>,
     address: String,
     cache: Option<PathBuf>,
+    is_packed: bool,
     before: Vec<String>,
 }
 
@@ -48,6 +49,7 @@ impl Server {
             namespace: None,
             address: "127.0.0.1".to_owned(),
             cache: None,
+            is_packed: false,
             before: Vec::new(),
         }
     }
@@ -121,6 +123,12 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Packs what it serves before it starts, so that all is sent from wire images.
+    pub fn packed(mut self) -> Self {
+        self.is_packed = true;
+        self
+    }
+
     /// Runs it in a network namespace, with its listeners on `address` there.
     pub fn inside(mut self, namespace: &'a Namespace, address: &str) -> Self {
         self.namespace = Some(namespace);
@@ -135,6 +143,11 @@ impl<'a> Builder<'a> {
         let costs = own_cache.path().join("calibration.json");
         std::fs::write(&costs, calibration(&["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"])?)
             .context("writing what data paths cost")?;
+        if self.is_packed {
+            let output =
+                Command::new(binary()?).arg("pack").arg("--cache").arg(&cache).args(&self.paths).output()?;
+            ensure!(output.status.success(), "packing: {}", String::from_utf8_lossy(&output.stderr));
+        }
         let mut process = Process::start(&self.command(&cache, &costs)?, false)?;
         let lines = lines_of(process.take_stdout()?);
         let Ok(line) = lines.recv_timeout(Deadline::seconds(15.0).left()) else {

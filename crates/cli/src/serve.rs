@@ -19,7 +19,7 @@ use wirepath_server::{Burst, DataPath, RtspOptions, Server, ServerOptions, Start
 use crate::exit;
 use crate::image_options::CALIBRATION;
 use crate::log::Log;
-use crate::serve_options::{PathChoice, PortRange, ServeOptions};
+use crate::serve_options::{PathChoice, PolicyChoice, PortRange, ServeOptions};
 use crate::signals::Signals;
 use crate::values::BurstOption;
 
@@ -164,6 +164,8 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let cache = options.images.cache_folder()?;
+    // Hot memory holds images only.
+    let default_policy = if hot_memory_bytes > 0 { PolicyChoice::All } else { PolicyChoice::Auto };
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
         paths: options.paths,
@@ -171,6 +173,8 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
         cache,
         cache_bytes: options.images.cache_bytes(),
+        images: options.image_policy.unwrap_or(default_policy).into(),
+        image_bytes_per_second: options.image_rate.unwrap_or(ByteSize::mib(64)).as_u64(),
         hot_memory_bytes,
         threads,
         path,

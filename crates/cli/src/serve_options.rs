@@ -13,6 +13,7 @@ use bytesize::ByteSize;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
+use wirepath_server::ImagePolicy;
 
 use crate::image_options::ImageOptions;
 use crate::values::{self, BurstOption};
@@ -34,6 +35,15 @@ pub(crate) struct ServeOptions {
 
     #[command(flatten)]
     pub(crate) images: ImageOptions,
+
+    /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played, or
+    /// none. The others are played from their own bytes [default: auto; all with --hot-memory]
+    #[arg(long = "images", value_name = "WHICH")]
+    pub(crate) image_policy: Option<PolicyChoice>,
+
+    /// Bytes a second that wire images may be written with in the background [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::rate)]
+    pub(crate) image_rate: Option<ByteSize>,
 
     /// Memory for images that are played, for the data path wire_uring: no copy, few calls [default: 0]
     #[arg(long, value_name = "SIZE")]
@@ -100,6 +110,27 @@ pub(crate) struct ServeOptions {
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]
     pub(crate) access_log: Option<AccessLogForm>,
+}
+
+/// Assets that wire images are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyChoice {
+    /// Those that are played so often that an image pays for itself
+    Auto,
+    /// All that are played
+    All,
+    /// None, but for files whose packets are not of 188 bytes
+    None,
+}
+
+impl From<PolicyChoice> for ImagePolicy {
+    fn from(choice: PolicyChoice) -> ImagePolicy {
+        match choice {
+            PolicyChoice::Auto => ImagePolicy::Auto,
+            PolicyChoice::All => ImagePolicy::All,
+            PolicyChoice::None => ImagePolicy::None,
+        }
+    }
 }
 
 /// Form of the log of HTTP requests.
@@ -288,6 +319,8 @@ mod tests {
                 ["line 2", "63.0 KiB is too small: expected at least 64.0 KiB"],
             ),
             ("cache-size = 10", ["line 1", "10 B is too small"]),
+            ("images = \"some\"", ["line 1", "auto, all, none"]),
+            ("image-rate = 10", ["line 1", "10 B is too small"]),
             ("burst = 20", ["burst", "line 1"]),
             ("burst = \"2s\"", ["line 1", "expected a time from 1ms to 500ms"]),
             ("\npaths = \"../media\"", ["line 2", "expected a list: write paths = [\"../media\"]"]),

@@ -9,6 +9,9 @@ use bytesize::ByteSize;
 /// Minimum size of a cache: a smaller one is a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
 
+/// Minimum rate: a smaller one is a forgotten unit.
+const MIN_RATE: ByteSize = ByteSize::kib(64);
+
 /// Maximum number of threads: more than there are cores only wait for each other.
 const MAX_THREADS: usize = 1024;
 
@@ -92,6 +95,15 @@ pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
         Ok(size) if size >= MIN_CACHE => Ok(size),
         Ok(size) => Err(format!("{size} is too small: expected at least {MIN_CACHE}")),
         Err(_) => Err("expected a size, such as 500MB or 20GiB".to_owned()),
+    }
+}
+
+/// Bytes a second of work in the background.
+pub(crate) fn rate(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>() {
+        Ok(size) if size >= MIN_RATE => Ok(size),
+        Ok(size) => Err(format!("{size} is too small: expected at least {MIN_RATE}")),
+        Err(_) => Err("expected a size, such as 500KB or 64MiB".to_owned()),
     }
 }
 

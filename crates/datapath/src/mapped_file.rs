@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
 use wirepath_sys::mapping::Mapping;
 use wirepath_sys::page_cache::cached_pages;
@@ -17,8 +20,10 @@ use crate::SendError;
 /// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
 #[derive(Debug)]
 pub struct MappedFile {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     pub(crate) mapping: Mapping,
+    /// True for an asset, whose packets have no headers in it.
+    has_payload_only: bool,
     /// Identity of the region that has the same bytes, or 0.
     hot: AtomicU64,
 }
@@ -29,16 +34,49 @@ impl MappedFile {
     ///
     /// # Errors
     /// Those of `mmap`; `EINVAL` for an empty length.
-    pub fn new(file: File, length: u64) -> io::Result<MappedFile> {
+    pub fn new(file: impl Into<Arc<File>>, length: u64) -> io::Result<MappedFile> {
+        let file = file.into();
         let mapping = Mapping::new(&file, in_memory(length)?)?;
-        Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
+        Ok(MappedFile::with(file, mapping, false))
     }
 
-    /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring.
+    /// Maps an asset of `length` bytes: a file of payload only.
+    ///
+    /// # Errors
+    /// As [`MappedFile::new`].
+    pub fn of_asset(asset: Arc<File>, length: u64) -> io::Result<MappedFile> {
+        let mapping = Mapping::new(&asset, in_memory(length)?)?;
+        Ok(MappedFile::with(asset, mapping, true))
+    }
+
+    /// The same as [`MappedFile::new`], with every page mapped at once, so that no send is the first to touch one: for measuring.
     /// Takes as long as reading what is not in memory.
     pub fn populated(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::populated(&file, in_memory(length)?)?;
-        Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
+        Ok(MappedFile::with(file.into(), mapping, false))
+    }
+
+    fn with(file: Arc<File>, mapping: Mapping, has_payload_only: bool) -> MappedFile {
+        MappedFile { file, mapping, has_payload_only, hot: AtomicU64::new(0) }
+    }
+
+    /// Returns whether packets have no headers in the file: it is an asset.
+    #[inline]
+    pub fn has_payload_only(&self) -> bool {
+        self.has_payload_only
+    }
+
+    /// Reads a range into the page cache and maps it, so that a send soon after does not wait for storage.
+    /// May block.
+    ///
+    /// # Errors
+    /// `EFAULT` where the file has become shorter, else those of reading.
+    pub fn read_ahead(&self, range: Range<u64>) -> io::Result<()> {
+        // Advice: without it, the pages are read in smaller pieces.
+        let length = NonZero::new(range.end.saturating_sub(range.start));
+        let _ = fadvise(&self.file, range.start, length, Advice::WillNeed);
+        let range = Extent { offset: range.start, length: length.map_or(0, |length| length.get() as usize) };
+        self.mapping.prefault(range.in_memory())
     }
 
     /// The file.

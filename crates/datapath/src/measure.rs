@@ -199,7 +199,7 @@ impl Lane {
 }
 
 /// A session's own headers.
-const OWN: Headers = Headers::Own { sequence_offset: 1, timestamp_offset: 1, marker: false };
+const OWN: Headers = Headers::Own { sequence_offset: 1, timestamp_offset: 1, marker: false, stored: true };
 
 /// The headers of the file.
 const RUN: Run = Run {

@@ -4,7 +4,7 @@ use wirepath_media::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS};
 use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Header, Run};
 use wirepath_sys::gather::Datagram;
 
-use crate::Extent;
+use crate::{Extent, MappedFile};
 
 /// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]:
 /// each an RTP header and its payload, or ([`Headers::Generated`]) payload only.
@@ -37,6 +37,8 @@ pub enum Headers {
         timestamp_offset: u32,
         /// True if the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
+        /// True if the file has the headers too, which are passed over; false if it has payload only.
+        stored: bool,
     },
     /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's
     /// headers are generated in front of them.
@@ -47,8 +49,25 @@ impl Headers {
     /// Bytes in front of each payload in the file.
     pub(crate) fn stored_length(self) -> usize {
         match self {
-            Headers::Stored | Headers::Own { .. } => HEADER_LENGTH,
-            Headers::Generated => 0,
+            Headers::Stored | Headers::Own { stored: true, .. } => HEADER_LENGTH,
+            Headers::Generated | Headers::Own { stored: false, .. } => 0,
+        }
+    }
+
+    /// The same numbers for packets of this file, which may have payload only.
+    #[inline]
+    pub fn in_file(self, file: &MappedFile) -> Headers {
+        if file.has_payload_only() { self.of_payload() } else { self }
+    }
+
+    /// The same numbers for packets of a file with payload only.
+    #[inline]
+    fn of_payload(self) -> Headers {
+        match self {
+            Headers::Stored | Headers::Generated => Headers::Generated,
+            Headers::Own { sequence_offset, timestamp_offset, marker, .. } => {
+                Headers::Own { sequence_offset, timestamp_offset, marker, stored: false }
+            }
         }
     }
 }
@@ -159,7 +178,7 @@ impl Train {
     #[inline]
     pub(crate) fn header_fields(&self, index: u32, headers: Headers) -> Header {
         let mut header = self.run.header(self.first + index);
-        if let Headers::Own { sequence_offset, timestamp_offset, marker } = headers {
+        if let Headers::Own { sequence_offset, timestamp_offset, marker, .. } = headers {
             header.sequence = header.sequence.wrapping_add(sequence_offset);
             header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
             header.marker |= marker && index == 0;
@@ -208,7 +227,7 @@ pub(crate) mod tests {
     #[test]
     fn own_headers_are_the_stored_ones_moved() {
         let train = example(56);
-        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true };
+        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true };
         let (first, second) = (train.header(0, own), train.header(1, own));
         assert_eq!(first[1], 0x80 | 33);
         assert_eq!(second[1], 33);
@@ -273,5 +292,8 @@ pub(crate) mod tests {
         assert_eq!(train.payload(1, Headers::Generated), Extent { offset: 28, length: 14 });
         assert_eq!(train.payload_length(Headers::Generated), 42);
         assert_eq!(train.header(1, Headers::Generated), train.header(1, Headers::Stored));
+        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true };
+        assert_eq!(own.of_payload().stored_length(), 0);
+        assert_eq!(train.header(0, own.of_payload()), train.header(0, own));
     }
 }

@@ -76,7 +76,8 @@ fn a_run_of_any_length_is_one_call() {
 ///
 /// The file has headers between its payloads, and the session has its own: what a seek leads to.
 fn after_a_seek_a_train_is_one_call() {
-    let headers = Headers::Own { sequence_offset: 40_000, timestamp_offset: 1 << 31, marker: true };
+    let headers =
+        Headers::Own { sequence_offset: 40_000, timestamp_offset: 1 << 31, marker: true, stored: true };
     for (payload, packets, last) in [(100, 200, 7), (1316, 64, 1316), (9000, 5, 1)] {
         is_one_call(&Example::with_step(90 << 16, headers, 4095, payload, packets, last));
     }

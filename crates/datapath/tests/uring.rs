@@ -225,7 +225,7 @@ fn errors_are_sorted_as_of_other_paths() {
 fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     let mut hot = Hot::new(100_000);
     let (sink, receiver) = sink();
-    let own = Headers::Own { sequence_offset: 1, timestamp_offset: 2, marker: true };
+    let own = Headers::Own { sequence_offset: 1, timestamp_offset: 2, marker: true, stored: true };
     let whole = train(0, 3 * PACKET);
     let by = |train: &Train, headers, hot: &Hot| {
         DataPath::WireUring.for_train(train, headers, &hot.medium, &hot.scratch).path()

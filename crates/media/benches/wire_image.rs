@@ -2,8 +2,10 @@
 
 use divan::Bencher;
 use divan::counter::BytesCount;
-use wirepath_media::image::{Header, Identity, PAGE, Plan, Recipe, SegmentEntry, Table};
-use wirepath_media::pack::{PackedSegment, Packer};
+use wirepath_media::image::{
+    Header, Identity, Layout, PAGE, Plan, Recipe, SegmentEntry, Table, Writer, WrittenSegment, copy_payload,
+};
+use wirepath_media::pack::Packer;
 use wirepath_media::ts::synthetic::Sample;
 use wirepath_media::ts::{Deframer, Event};
 
@@ -69,7 +71,7 @@ fn asset() -> Vec<u8> {
 }
 
 /// Header, table and segments of an asset's wire image.
-fn packed(asset: &[u8]) -> (Header, Vec<u8>, Vec<PackedSegment>) {
+fn packed(asset: &[u8]) -> (Header, Vec<u8>, Vec<WrittenSegment>) {
     let plan = Plan {
         identity: Identity { size: asset.len() as u64, mtime_ns: 0, inode: 1, device: 1 },
         recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
@@ -79,12 +81,15 @@ fn packed(asset: &[u8]) -> (Header, Vec<u8>, Vec<PackedSegment>) {
     };
     let mut packer = Packer::new(plan).expect("a recipe in range");
     packer.push(asset).expect("an asset that can be packed");
-    let summary = packer.finish().expect("an asset that can be packed");
-    let segments = std::iter::from_fn(|| packer.pop()).collect();
+    let end = packer.finish().expect("an asset that can be packed");
+    let mut writer = Writer::new(plan, Layout::Image);
+    let mut write = |segment| writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+    let segments = std::iter::from_fn(|| packer.pop()).map(&mut write).collect();
+    let summary = writer.finish(end);
     (summary.header, summary.table_bytes, segments)
 }
 
-fn first_segment() -> (Header, PackedSegment) {
+fn first_segment() -> (Header, WrittenSegment) {
     let (header, _, segments) = packed(&asset());
     (header, segments.into_iter().next().expect("an image has a segment"))
 }

@@ -1,11 +1,14 @@
-//! Packing: turns a transport stream into the segments of a wire image (RFC 2250, RFC 3551 section 5.7).
+//! Packing: turns a transport stream into the segments of a wire image or an index (RFC 2250, RFC 3551
+//! section 5.7).
 //!
-//! Pure: the caller reads the asset and writes the image. Give a [`Packer`] the asset's bytes in any pieces,
-//! write each [`PackedSegment`] at its offset as it comes out, then the table and, last of all, the header
-//! that [`Packer::finish`] answers with. Memory is bounded by what may wait for a clock reference (64 MiB)
-//! and by 64 bytes for each segment and random access point.
+//! Pure: the caller reads the asset and writes the file. Give a [`Packer`] the asset's bytes in any pieces,
+//! take each segment as it comes out, have a [`Writer`](crate::image::Writer) lay it out and write its bytes
+//! at its offset; then the table and, last of all, the header. Memory is bounded: of payload that waits for
+//! a clock reference only its place is kept.
 //! ```
-//! use wirepath_media::image::{self, Header, Identity, Plan, Recipe, Table};
+//! use wirepath_media::image::{
+//!     self, Header, Identity, Layout, Plan, Recipe, Table, Writer, copy_payload,
+//! };
 //! use wirepath_media::pack::Packer;
 //! use wirepath_media::ts::synthetic::Sample;
 //!
@@ -20,12 +23,13 @@
 //! };
 //! let mut packer = Packer::new(plan)?;
 //! packer.push(&asset)?;
-//! let summary = packer.finish()?;
+//! let end = packer.finish()?;
 //!
-//! let mut file = vec![0; image::PAGE as usize];
+//! let (mut file, mut writer) = (vec![0; image::PAGE as usize], Writer::new(plan, Layout::Image));
 //! while let Some(segment) = packer.pop() {
-//!     file.extend(segment.bytes);
+//!     file.extend(writer.add(&segment, copy_payload(&asset))?.bytes);
 //! }
+//! let summary = writer.finish(end);
 //! file.extend(summary.table_bytes);
 //! file[..image::PAGE as usize].copy_from_slice(&summary.header.encode());
 //!
@@ -40,14 +44,14 @@
 //! # }
 //! ```
 
-mod buffer;
 mod cutter;
 mod estimate;
+mod payload_map;
 
-use crate::image::{Description, Header, Plan, PlanError, SegmentEntry, Start, Table};
+use crate::image::{Description, End, NewSegment, Plan, PlanError};
 use crate::ts::{Deframer, Event, NoClock, NotTransportStream, Packets, Survey, TICKS_PER_SECOND, Warnings};
-use buffer::PacketBuffer;
 use cutter::Cutter;
+use payload_map::PayloadMap;
 
 pub use estimate::{Estimate, estimate};
 
@@ -72,35 +76,13 @@ pub enum Error {
     NoClock(#[from] NoClock),
 }
 
-/// A finished segment.
-#[derive(Clone, Debug)]
-pub struct PackedSegment {
-    /// Packets, records and padding: write them at `entry.offset`.
-    pub bytes: Vec<u8>,
-    /// Its place and its checksum.
-    pub entry: SegmentEntry,
-    /// The random access points in it.
-    pub starts: Vec<Start>,
-}
-
-/// Table and header, which are written after the last segment.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// The header: write it at 0 when everything else is on the disk.
-    pub header: Header,
-    /// The table as values.
-    pub table: Table,
-    /// The table as bytes: write them at `header.table.offset`.
-    pub table_bytes: Vec<u8>,
-}
-
 impl Packer {
     /// A packer at the start of an asset.
     pub fn new(plan: Plan) -> Result<Self, PlanError> {
         plan.recipe.check()?;
         let packing = Packing {
             survey: Survey::new(),
-            buffer: PacketBuffer::new(plan.recipe),
+            map: PayloadMap::default(),
             cutter: Cutter::new(plan),
             warnings: Warnings::default(),
         };
@@ -119,19 +101,19 @@ impl Packer {
     }
 
     /// The next finished segment.
-    pub fn pop(&mut self) -> Option<PackedSegment> {
+    pub fn pop(&mut self) -> Option<NewSegment> {
         self.packing.cutter.pop()
     }
 
     /// Ends the asset: the last segments can be taken with [`Packer::pop`] then.
-    pub fn finish(&mut self) -> Result<Summary, Error> {
+    pub fn finish(&mut self) -> Result<End, Error> {
         while let Some(event) = self.deframer.finish()? {
             self.packing.take(event)?;
         }
         self.packing.survey.finish()?;
         self.packing.cut();
         let description = self.description();
-        Ok(self.packing.cutter.finish(&mut self.packing.buffer, description))
+        Ok(self.packing.cutter.finish(&mut self.packing.map, description))
     }
 
     /// Description of the asset, as far as it is known.
@@ -151,7 +133,7 @@ impl Packer {
 #[derive(Debug)]
 struct Packing {
     survey: Survey,
-    buffer: PacketBuffer,
+    map: PayloadMap,
     cutter: Cutter,
     warnings: Warnings,
 }
@@ -169,7 +151,7 @@ impl Packing {
 
     fn packets(&mut self, run: &Packets<'_>) -> Result<(), NoClock> {
         self.survey.push(run)?;
-        self.buffer.append(run);
+        self.map.append(run);
         Ok(())
     }
 
@@ -181,7 +163,7 @@ impl Packing {
         while let Some(stretch) = self.survey.next_stretch() {
             self.cutter.add_stretch(stretch);
         }
-        self.cutter.cut(&mut self.buffer);
+        self.cutter.cut(&mut self.map);
     }
 }
 

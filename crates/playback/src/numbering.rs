@@ -38,6 +38,7 @@ impl Numbering {
             sequence_offset: sequence.wrapping_sub(stored.0),
             timestamp_offset: timestamp.wrapping_sub(stored.1),
             marker: true,
+            stored: true,
         };
         true
     }

@@ -1,10 +1,11 @@
 //! Outputs of a playback: how its trains leave.
 
-use std::io;
 use std::sync::Arc;
 
 use wirepath_datapath::interleaved::FrameTrain;
-use wirepath_datapath::{DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, UdpSink};
+use wirepath_datapath::{
+    DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, UdpSink, errno_of,
+};
 
 use crate::progress::SharedProgress;
 use crate::thread_state::ThreadState;
@@ -41,14 +42,6 @@ impl Output {
         }
     }
 
-    /// Prepares for packets with headers of the playback's own.
-    pub(crate) fn prepare_own(&mut self) -> io::Result<()> {
-        match self {
-            Output::Udp(output) => output.prepare_own(),
-            Output::Interleaved(_) => Ok(()),
-        }
-    }
-
     /// Steps down to another path when the route does not support the last one.
     pub(crate) fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
         match self {
@@ -69,6 +62,8 @@ impl Output {
 pub(crate) struct UdpOutput {
     sink: UdpSink,
     paths: DataPaths,
+    /// True if the socket is set up for headers that are made, false if for stored ones.
+    makes_headers: bool,
     /// The path that sent the last train.
     used: DataPath,
     progress: Arc<SharedProgress>,
@@ -80,7 +75,7 @@ impl UdpOutput {
         let path = paths.stored;
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(used);
-        UdpOutput { sink, paths, used, progress }
+        UdpOutput { sink, paths, makes_headers: false, used, progress }
     }
 
     #[inline]
@@ -92,8 +87,12 @@ impl UdpOutput {
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
+        let makes_headers = headers != Headers::Stored;
+        if makes_headers != self.makes_headers {
+            self.prepare(makes_headers)?;
+        }
         let context = &mut thread.context;
-        let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
+        let path = if makes_headers { self.paths.own } else { self.paths.stored };
         let path = path.for_train(train, headers, file, context);
         let outcome = path.enqueue(&self.sink, file, train, headers, context, token);
         self.note_path(path.path());
@@ -107,12 +106,17 @@ impl UdpOutput {
         }
     }
 
-    /// Prepares the socket for packets with headers of their own, whose path may need more of it.
-    fn prepare_own(&mut self) -> io::Result<()> {
-        if self.sink.prepare(self.paths.own).is_err() {
+    /// Prepares the socket for packets with headers that are made, or for stored ones. Their paths may need
+    /// different options.
+    #[cold]
+    fn prepare(&mut self, makes_headers: bool) -> Result<(), SendError> {
+        self.makes_headers = makes_headers;
+        let path = if makes_headers { &mut self.paths.own } else { &mut self.paths.stored };
+        if self.sink.prepare(*path).is_err() {
             // Works everywhere, packet by packet.
-            self.paths.own = DataPath::Sendmmsg;
-            self.sink.prepare(self.paths.own)?;
+            *path = DataPath::Sendmmsg;
+            let call = "setsockopt";
+            self.sink.prepare(*path).map_err(|error| SendError::Other { call, errno: errno_of(&error) })?;
         }
         Ok(())
     }

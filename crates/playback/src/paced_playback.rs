@@ -1,9 +1,8 @@
 //! A playback on its engine thread: sends trains when they are due, and handles errors.
 
-use std::io;
 use std::sync::Arc;
 
-use wirepath_datapath::{SendError, SendOutcome, Train};
+use wirepath_datapath::{Headers, SendError, SendOutcome, Train};
 use wirepath_engine::{BlockingPool, Waker};
 
 use crate::numbering::Numbering;
@@ -147,10 +146,8 @@ impl PacedPlayback {
                 Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
             };
             let burst_us = thread.burst_us.min(self.most_burst_us);
-            if self.playing.is_none()
-                && let Err(error) = self.begin(&departure, thread, now_us, burst_us)
-            {
-                return Step::Fail(PlayError::Source(error.to_string().into()));
+            if self.playing.is_none() {
+                self.begin(&departure, thread, now_us, burst_us);
             }
             let Some(Playing { timetable, .. }) = &mut self.playing else { return Step::Wait };
             let due_us = timetable.due_us(departure.at_us, burst_us);
@@ -169,7 +166,7 @@ impl PacedPlayback {
                 thread.counters.clock_resyncs.increment();
                 self.resync(&departure, now_us);
             }
-            let departure = self.playhead.departure(departure, end_us, self.numbering.headers);
+            let departure = self.playhead.departure(departure, end_us, self.headers());
             match self.send(&departure, thread, token) {
                 Ok(SendOutcome::Sent(())) if self.is_behind() => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
@@ -219,17 +216,9 @@ impl PacedPlayback {
 
     /// Sets the timetable for the first departure after a request to play, and replies. On a connection the
     /// reply comes first, and the timetable once the response that it leads to is written.
-    fn begin(
-        &mut self,
-        departure: &Departure,
-        thread: &mut ThreadState,
-        now_us: u64,
-        burst_us: u64,
-    ) -> io::Result<()> {
+    fn begin(&mut self, departure: &Departure, thread: &mut ThreadState, now_us: u64, burst_us: u64) {
         let stored = departure.train.run.header(departure.train.first);
-        if self.numbering.begin((stored.sequence, stored.timestamp)) {
-            self.output.prepare_own()?;
-        }
+        self.numbering.begin((stored.sequence, stored.timestamp));
         let is_asked = self.reply.is_some();
         let is_held = self.output.interleaved().is_some_and(|output| {
             output.is_held |= is_asked;
@@ -245,7 +234,12 @@ impl PacedPlayback {
             let (sequence, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
             reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
         }
-        Ok(())
+    }
+
+    /// Headers of the next packet: made where the file has none.
+    fn headers(&self) -> Headers {
+        let headers = self.numbering.headers;
+        self.playhead.mapped_file().map_or(headers, |file| headers.in_file(file))
     }
 
     /// Moves the timetable such that the burst of `departure` is due now.
@@ -274,8 +268,9 @@ impl PacedPlayback {
     ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
+            let headers = self.headers();
             let Some(file) = self.playhead.mapped_file() else { break };
-            let result = self.output.send(file, &train, self.numbering.headers, thread, token);
+            let result = self.output.send(file, &train, headers, thread, token);
             let result = match result {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
@@ -323,7 +318,7 @@ impl PacedPlayback {
     }
 
     fn count(&self, train: &Train, packets: u32, thread: &ThreadState) {
-        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers).into();
+        let payload_bytes = train.up_to(packets).payload_length(self.headers()).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
         self.progress.packets.add(packets.into());

@@ -4,6 +4,8 @@ mod error;
 mod hot;
 mod image;
 mod image_folder;
+#[cfg(test)]
+mod index_tests;
 mod key;
 mod open;
 mod packing;
@@ -24,5 +26,5 @@ pub use image_folder::{FolderError, ImageFolder};
 pub(crate) use progress::SeekResult;
 pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{Store, StoreCounts, USUAL_TS_PER_PACKET};
+pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

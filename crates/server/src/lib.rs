@@ -13,6 +13,7 @@ mod status;
 mod warnings;
 
 pub use http::LibrarySite;
+pub use images::ImagePolicy;
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};

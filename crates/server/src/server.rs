@@ -20,7 +20,7 @@ use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 use crate::admission::Admission;
 use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
-use crate::images::{FolderError, HotMemory, ImageFolder, Store};
+use crate::images::{FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions};
 use crate::library::{Library, LibraryError};
 use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
@@ -42,6 +42,10 @@ pub struct ServerOptions {
     pub cache: PathBuf,
     /// Most bytes of wire images.
     pub cache_bytes: u64,
+    /// Assets that wire images are made of.
+    pub images: ImagePolicy,
+    /// Most bytes of wire images written in a second while they are made in the background.
+    pub image_bytes_per_second: u64,
     /// Most bytes of images in memory registered with io_uring; 0 for no hot memory.
     pub hot_memory_bytes: u64,
     /// Engine threads.
@@ -107,7 +111,14 @@ impl Server {
             true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
         };
-        let store = Store::new(folder, engine.pool().clone(), options.threads.div_ceil(2))?;
+        let measured = Arc::clone(&playbacks);
+        let store_options = StoreOptions {
+            images: options.images,
+            image_bytes_per_second: options.image_bytes_per_second,
+            saved_ns_per_packet: Box::new(move || measured.support().saved_by_stored_headers_ns()),
+            ..StoreOptions::new(engine.pool().clone(), options.threads)
+        };
+        let store = Store::start(folder, store_options)?;
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;

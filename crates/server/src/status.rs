@@ -94,6 +94,7 @@ fn asset(image: &Image, plays: u64) -> Json {
         "name": image.name(),
         "state": state,
         "reason": reason,
+        "sent_from": if image.is_sent_from_asset() { "asset" } else { "image" },
         "plays": plays,
         "duration_s": summary.duration_us.map(|us| us as f64 / 1e6),
         "bits_per_second": summary.bits_per_second(),

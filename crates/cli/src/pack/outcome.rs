@@ -37,6 +37,9 @@ pub(super) enum PackResult {
 pub(super) struct Packed {
     #[serde(serialize_with = "lossy")]
     pub(super) image: PathBuf,
+    /// True if the file is an index, without packets.
+    #[serde(rename = "index")]
+    pub(super) is_index: bool,
     pub(super) duration_us: u64,
     pub(super) packets: u64,
     pub(super) trains: u64,
@@ -55,10 +58,11 @@ impl Outcome {
             PackResult::Skipped { .. } | PackResult::Failed { .. } => return None,
         };
         let contents = format!(
-            "{}, {} in {}, image of {}",
+            "{}, {} in {}, {} of {}",
             format::time(packed.duration_us),
             format::counted(packed.packets, "packet", "packets"),
             format::counted(packed.trains, "train", "trains"),
+            if packed.is_index { "index" } else { "image" },
             format::size(packed.image_bytes),
         );
         Some(format!("{}: {contents}, {done}\n", format::name(&self.file)))
@@ -97,6 +101,7 @@ mod tests {
         warnings.push(Warning { offset: 188, kind: WarningKind::Truncated { bytes: 7 } });
         let packed = Packed {
             image: "/cache/1-2-7x20000.wpi".into(),
+            is_index: false,
             duration_us: 60_032_000,
             packets: 22_866,
             trains: 1,

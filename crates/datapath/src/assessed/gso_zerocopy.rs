@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(fitting(&pages, Headers::Generated).packets(), 8);
         let across = Train { offset: 4000, ..pages };
         assert_eq!(fitting(&across, Headers::Generated).packets(), 5);
-        let own = Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false };
+        let own = Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true };
         assert_eq!(fitting(&Train { offset: 4095, ..example(3 * 28) }, own).packets(), 3);
     }
 

@@ -141,7 +141,7 @@ mod tests {
 
     const HEADERS: [Headers; 3] = [
         Headers::Stored,
-        Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true },
+        Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true },
         Headers::Generated,
     ];
 

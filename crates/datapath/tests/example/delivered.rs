@@ -40,9 +40,9 @@ impl Delivered {
     pub(crate) fn own_headers(&self) {
         proptest!(self.config(), |(
             offset in 0usize..9000, payload in 1usize..1400, packets in 1u32..40, last in 1usize..1400,
-            sequence_offset: u16, timestamp_offset: u32, marker: bool, step: u32,
+            sequence_offset: u16, timestamp_offset: u32, marker: bool, stored: bool, step: u32,
         )| {
-            let headers = Headers::Own { sequence_offset, timestamp_offset, marker };
+            let headers = Headers::Own { sequence_offset, timestamp_offset, marker, stored };
             for step in [step, step & !0xffff] {
                 self.by_all(&Example::with_step(step, headers, offset, payload, packets, last.min(payload)))?;
             }

@@ -22,10 +22,11 @@ pub(crate) struct Example {
 /// This host, by both families.
 pub(crate) const HOSTS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
-/// Three ways to the headers.
-pub(crate) const KINDS: [Headers; 3] = [
+/// Four ways to the headers.
+pub(crate) const KINDS: [Headers; 4] = [
     Headers::Stored,
-    Headers::Own { sequence_offset: 7, timestamp_offset: 90_000, marker: true },
+    Headers::Own { sequence_offset: 7, timestamp_offset: 90_000, marker: true, stored: true },
+    Headers::Own { sequence_offset: 7, timestamp_offset: 90_000, marker: true, stored: false },
     Headers::Generated,
 ];
 
@@ -51,14 +52,14 @@ impl Example {
         for index in 0..packets {
             let length = if index + 1 == packets { last } else { payload };
             let payload = (0..length).map(|at| (at as u32 * 7 + index * 13) as u8);
-            if headers != Headers::Generated {
+            if has_headers(headers) {
                 stored.extend(run.header(index).to_bytes());
             }
             stored.extend(payload.clone());
             let header = sent_header(run.header(index), headers, index);
             expected.push(header.to_bytes().into_iter().chain(payload).collect());
         }
-        let header_length = if headers == Headers::Generated { 0 } else { HEADER_LENGTH };
+        let header_length = if has_headers(headers) { HEADER_LENGTH } else { 0 };
         let train = Train {
             offset: offset as u64,
             length: stored.len() as u32,
@@ -126,8 +127,13 @@ impl Example {
     }
 }
 
+/// Returns whether the file has headers in front of payloads.
+fn has_headers(headers: Headers) -> bool {
+    matches!(headers, Headers::Stored | Headers::Own { stored: true, .. })
+}
+
 fn sent_header(mut header: Header, headers: Headers, index: u32) -> Header {
-    if let Headers::Own { sequence_offset, timestamp_offset, marker } = headers {
+    if let Headers::Own { sequence_offset, timestamp_offset, marker, .. } = headers {
         header.sequence = header.sequence.wrapping_add(sequence_offset);
         header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
         header.marker |= marker && index == 0;

@@ -4,6 +4,7 @@ use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::plan::Plan;
 use super::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
+use crate::rtp::HEADER_LENGTH;
 use crate::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 
 /// Length of a train record in bytes.
@@ -30,18 +31,21 @@ mod field {
 /// Place and contents of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// Offset of its first packet in the file, in bytes; whole pages.
+    /// Offset in the file of its first packet, in whole pages, or of its records if they are alone.
     pub offset: u64,
-    /// Bytes of packets.
+    /// Bytes of packets, headers included, whether they are stored or not.
     pub data_length: u32,
-    /// Number of train records, which follow the packets.
+    /// Number of train records, which follow the packets if these are stored.
     pub records: u32,
     /// Number of its first packet, counted from 0 through the image.
     pub first_packet: u64,
     /// Departure of its first packet, in microseconds after the image's first.
     pub first_departure_us: u64,
-    /// CRC-32C of packets and records.
+    /// CRC-32C of what is stored: packets and records, or records alone.
     pub crc: u32,
+    /// Offset in the asset of the first packet's payload, which the others' follow without gaps. Then packets
+    /// are not stored, and a sender makes their headers. None if they are stored.
+    pub asset_offset: Option<u64>,
 }
 
 /// Train: consecutive packets that leave together.
@@ -68,14 +72,24 @@ pub struct TrainRecord {
 }
 
 impl SegmentEntry {
-    /// Bytes of packets and records together, which the checksum covers.
+    /// Bytes in the file, which the checksum covers.
     pub fn length(&self) -> u64 {
-        u64::from(self.data_length) + u64::from(self.records) * TRAIN_RECORD_LENGTH as u64
+        self.stored_length() + u64::from(self.records) * TRAIN_RECORD_LENGTH as u64
     }
 
-    /// Bytes in the file, padding included: the next segment or the table follows.
-    pub fn padded_length(&self) -> u64 {
-        padded(self.length())
+    /// Bytes of packets in the file: all or none.
+    pub fn stored_length(&self) -> u64 {
+        if self.asset_offset.is_none() { self.data_length.into() } else { 0 }
+    }
+
+    /// Bytes of payload in all packets.
+    pub fn payload_length(&self, plan: &Plan) -> u64 {
+        u64::from(self.data_length) - self.packets(plan) * HEADER_LENGTH as u64
+    }
+
+    /// Offset of the segment in a file whose earlier segments end at `offset`. Stored packets begin at a page.
+    pub(super) fn begin_after(&self, offset: u64) -> u64 {
+        if self.asset_offset.is_none() { padded(offset) } else { offset }
     }
 
     /// Number of packets.
@@ -89,9 +103,11 @@ impl SegmentEntry {
     pub fn trains(&self, plan: &Plan, until_us: u64, bytes: &[u8]) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, bytes, self.length())?;
         check_crc(Part::Segment, bytes, self.crc)?;
-        let (data, records) = bytes.split_at(self.data_length as usize);
+        let (data, records) = bytes.split_at(self.stored_length() as usize);
         let trains = self.trains_of_records(plan, until_us, records)?;
-        trains.iter().try_for_each(|train| train.check_headers(plan, data))?;
+        if self.asset_offset.is_none() {
+            trains.iter().try_for_each(|train| train.check_headers(plan, data))?;
+        }
         Ok(trains)
     }
 
@@ -103,10 +119,10 @@ impl SegmentEntry {
         records: &[u8],
     ) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, records, u64::from(self.records) * TRAIN_RECORD_LENGTH as u64)?;
-        let data_length = self.data_length as usize;
+        let (data_length, stored_length) = (self.data_length as usize, self.stored_length() as usize);
         let mut place = Place { offset: 0, packet: self.first_packet, departure_us: self.first_departure_us };
         let mut trains = Vec::with_capacity(records.len() / TRAIN_RECORD_LENGTH);
-        for record in Record::each(Part::Segment, data_length, records, TRAIN_RECORD_LENGTH) {
+        for record in Record::each(Part::Segment, stored_length, records, TRAIN_RECORD_LENGTH) {
             let train = TrainRecord::read(record);
             train.check(record, plan, &place, self.data_length)?;
             let first = !trains.is_empty() || train.departure_us == self.first_departure_us;
@@ -118,7 +134,7 @@ impl SegmentEntry {
             trains.push(train);
         }
         let (end, rule) = (place.offset.into(), "packets follow it");
-        check_sum(Part::Segment, data_length, "end of the last train", end, data_length as u64, rule)?;
+        check_sum(Part::Segment, stored_length, "end of the last train", end, data_length as u64, rule)?;
         Ok(trains)
     }
 }

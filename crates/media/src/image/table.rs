@@ -6,12 +6,12 @@ use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::header::{Header, TableExtent};
 use super::segment::SegmentEntry;
-use super::{MAX_SEGMENT_DATA, PAGE, Plan};
+use super::{MAX_SEGMENT_DATA, PAGE, Plan, padded};
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::{PACKET_LENGTH, Played, Programme, Warnings};
 
 const HEAD_LENGTH: usize = 16;
-const ENTRY_LENGTH: usize = 40;
+const ENTRY_LENGTH: usize = 48;
 const START_LENGTH: usize = 24;
 
 /// The fields of the table's head.
@@ -33,6 +33,10 @@ mod entry {
     pub(super) const DATA_LENGTH: Field<u32> = Field::new(24, "length of packets");
     pub(super) const RECORDS: Field<u32> = Field::new(28, "number of trains");
     pub(super) const CRC: Field<u32> = Field::new(32, "checksum of a segment");
+    pub(super) const ASSET_OFFSET: Field<u64> = Field::new(40, "offset in the asset");
+
+    /// Offset in the asset of a segment whose packets are stored.
+    pub(super) const STORED: u64 = u64::MAX;
 }
 
 /// The fields of a start.
@@ -130,18 +134,19 @@ impl Table {
         let (mut offset, mut packet, mut departure_us, mut payload) = (PAGE, 0, 0, 0);
         for (index, (segment, record)) in self.segments.iter().zip(records).enumerate() {
             segment.check(record, &header.plan, index + 1 == self.segments.len())?;
-            record.check(segment.offset == offset, entry::OFFSET, "the one before ends elsewhere")?;
+            let begin = segment.begin_after(offset);
+            record.check(segment.offset == begin, entry::OFFSET, "the one before ends elsewhere")?;
             let follows = segment.first_packet == packet;
             record.check(follows, entry::FIRST_PACKET, "the segments before have another number")?;
             let in_order = (departure_us..=header.duration_us).contains(&segment.first_departure_us);
             record.check(in_order, entry::DEPARTURE_US, "the segments depart in order")?;
-            offset += segment.padded_length();
+            offset = begin + segment.length();
             packet += segment.packets(&header.plan);
-            payload += payload_of(segment, &header.plan);
+            payload += segment.payload_length(&header.plan);
             departure_us = segment.first_departure_us;
         }
         let sum = |field, found, expected, rule| check_sum(Part::Table, 0, field, found, expected, rule);
-        sum("end of the segments", offset, header.table.offset, "the table is elsewhere")?;
+        sum("end of the segments", padded(offset), header.table.offset, "the table is elsewhere")?;
         sum("packets of all segments", packet, header.packets, "the header has another number")?;
         sum("payload of all segments", payload, header.payload_bytes, "the header has another")
     }
@@ -211,10 +216,6 @@ fn too_short(expected: u64, bytes: &[u8]) -> Error {
     Error::Length { part: Part::Table, expected, found: bytes.len() as u64 }
 }
 
-fn payload_of(entry: &SegmentEntry, plan: &Plan) -> u64 {
-    u64::from(entry.data_length) - entry.packets(plan) * HEADER_LENGTH as u64
-}
-
 impl SegmentEntry {
     fn encode(&self) -> [u8; ENTRY_LENGTH] {
         let mut record = [0; ENTRY_LENGTH];
@@ -224,6 +225,7 @@ impl SegmentEntry {
         put(&mut record, entry::DATA_LENGTH, self.data_length);
         put(&mut record, entry::RECORDS, self.records);
         put(&mut record, entry::CRC, self.crc);
+        put(&mut record, entry::ASSET_OFFSET, self.asset_offset.unwrap_or(entry::STORED));
         record
     }
 
@@ -235,6 +237,7 @@ impl SegmentEntry {
             data_length: record.get(entry::DATA_LENGTH),
             records: record.get(entry::RECORDS),
             crc: record.get(entry::CRC),
+            asset_offset: Some(record.get(entry::ASSET_OFFSET)).filter(|offset| *offset != entry::STORED),
         }
     }
 
@@ -248,7 +251,10 @@ impl SegmentEntry {
         let short = last && payload.is_some_and(|payload| payload.is_multiple_of(PACKET_LENGTH as u32));
         record.check(rest == 0 || short, entry::DATA_LENGTH, "it is whole packets, but for the last one")?;
         let each_has_one = (1..=self.packets(plan)).contains(&self.records.into());
-        record.check(each_has_one, entry::RECORDS, "each train has a packet")
+        record.check(each_has_one, entry::RECORDS, "each train has a packet")?;
+        let end = self.asset_offset.unwrap_or(0).checked_add(self.payload_length(plan));
+        let in_asset = end.is_some_and(|end| end <= plan.identity.size);
+        record.check(in_asset, entry::ASSET_OFFSET, "the asset is shorter")
     }
 }
 

@@ -5,7 +5,7 @@ use crate::pack::testing::{pack, plan, read};
 use crate::ts::synthetic::Sample;
 use proptest::prelude::*;
 
-/// An image of three segments with several starts.
+/// An image of six segments with several starts.
 fn image() -> (Vec<u8>, Header) {
     static IMAGE: LazyLock<(Vec<u8>, Header)> = LazyLock::new(make_image);
     IMAGE.clone()
@@ -38,19 +38,19 @@ fn what_is_written_is_read() {
     assert_eq!(image.header, header);
     assert_eq!(Header::decode(&header.encode(), file.len() as u64), Ok(header));
     assert_eq!(Table::decode(&image.table.encode(), &header), Ok(image.table.clone()));
-    assert_eq!((image.table.segments.len(), image.table.starts.len()), (3, 14));
+    assert_eq!((image.table.segments.len(), image.table.starts.len()), (6, 14));
 }
 
 #[test]
 fn the_layout_is_the_one_in_the_documentation() {
     let (file, header) = image();
     assert_eq!(&file[..8], b"WIREPATH");
-    assert_eq!(file[8..12], 1u32.to_le_bytes());
+    assert_eq!(file[8..12], 2u32.to_le_bytes());
     assert_eq!(file[48..52], 0xdead_beef_u32.to_le_bytes());
     assert_eq!(file[56..62], [220, 255, 7, 0, 0x30, 0x05]);
     assert_eq!(file[88..96], header.table.offset.to_le_bytes());
     let table = &file[header.table.offset as usize..];
-    assert_eq!((&table[..4], &table[16..24]), (&3u32.to_le_bytes()[..], &PAGE.to_le_bytes()[..]));
+    assert_eq!((&table[..4], &table[16..24]), (&6u32.to_le_bytes()[..], &PAGE.to_le_bytes()[..]));
     assert_eq!(&file[PAGE as usize..][..4], &[0x80, 33, 255, 220]);
 }
 
@@ -67,8 +67,8 @@ fn other_files_versions_and_lengths_are_refused() {
     assert!(matches!(field, Error::Field { field: "length of the table", offset: 96, .. }), "{field}");
     let table = &file[header.table.offset as usize..];
     assert!(matches!(Table::decode(&table[1..], &header), Err(Error::Length { part: Part::Table, .. })));
-    forge_header(&mut file, |page| page[8] = 2);
-    assert_eq!(Header::decode(&page(&file), length), Err(Error::Version { found: 2 }));
+    forge_header(&mut file, |page| page[8] = 1);
+    assert_eq!(Header::decode(&page(&file), length), Err(Error::Version { found: 1 }));
 }
 
 /// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
@@ -127,11 +127,14 @@ fn every_field_of_a_record_is_checked() {
 #[test]
 fn an_error_says_what_and_where() {
     let (mut file, header) = image();
-    forge_table(&mut file, header.table.offset, |table| table[16 + 40] ^= 1);
+    let second = read(&file).expect("an image as it should be").table.segments[1].offset;
+    forge_table(&mut file, header.table.offset, |table| table[16 + 48] ^= 1);
     let error = read(&file).err().map(|error| error.to_string());
-    let expected = "the table of the wire image, byte 56: offset of a segment is 1056769, but the one before ends \
-                    elsewhere";
-    assert_eq!(error.as_deref(), Some(expected));
+    let expected = format!(
+        "the table of the wire image, byte 64: offset of a segment is {}, but the one before ends elsewhere",
+        second ^ 1
+    );
+    assert_eq!(error, Some(expected));
 }
 
 proptest! {

@@ -1,8 +1,10 @@
 //! Examining an asset.
 
+use std::convert::Infallible;
+
 use super::{Examined, Report};
-use crate::image::{Identity, Plan, PlanError, Recipe};
-use crate::pack::{Error, PackedSegment, Packer};
+use crate::image::{Identity, Layout, Plan, PlanError, Recipe, Writer};
+use crate::pack::{Error, Packer};
 use crate::ts::{Deframer, Event};
 
 /// Examines an asset as packing would see it.
@@ -22,8 +24,8 @@ use crate::ts::{Deframer, Event};
 /// ```
 #[derive(Debug)]
 pub struct AssetInspector {
-    plan: Plan,
     packer: Packer,
+    writer: Writer,
     deframer: Deframer,
     examined: Examined,
 }
@@ -33,8 +35,8 @@ impl AssetInspector {
     pub fn new(recipe: Recipe) -> Result<Self, PlanError> {
         let identity = Identity { size: 0, mtime_ns: 0, inode: 0, device: 0 };
         let plan = Plan { identity, recipe, ssrc: 0, sequence: 0, timestamp: 0 };
-        let (packer, deframer) = (Packer::new(plan)?, Deframer::new());
-        Ok(Self { plan, packer, deframer, examined: Examined::default() })
+        let (packer, writer) = (Packer::new(plan)?, Writer::new(plan, Layout::Index));
+        Ok(Self { packer, writer, deframer: Deframer::new(), examined: Examined::default() })
     }
 
     /// Takes the next bytes of the asset.
@@ -57,16 +59,17 @@ impl AssetInspector {
                 self.examined.push_all(run.iter());
             }
         }
-        let summary = self.packer.finish()?;
+        let end = self.packer.finish()?;
         self.take_segments();
+        let summary = self.writer.finish(end);
         Ok(self.examined.report(&summary.header, &summary.table))
     }
 
     fn take_segments(&mut self) {
-        while let Some(PackedSegment { bytes, entry, .. }) = self.packer.pop() {
-            let trains = entry.trains(&self.plan, u64::MAX, &bytes[..entry.length() as usize]);
-            let trains = trains.expect("the packer writes what the reader accepts");
-            trains.iter().for_each(|train| self.examined.measures.take(train));
+        while let Some(segment) = self.packer.pop() {
+            segment.trains.iter().for_each(|train| self.examined.measures.take(train));
+            // The file that would be written is of no interest, only its table.
+            let Ok(_) = self.writer.add(&segment, |_, _| Ok::<(), Infallible>(()));
         }
     }
 }

@@ -19,7 +19,7 @@ impl<'a> ImageInspector<'a> {
         Self { header, table, examined: Examined::default() }
     }
 
-    /// Takes the bytes of segment `index`. A damaged segment counts by its entry in the table.
+    /// Takes the bytes of segment `index`; those of an index have no packets to look at. A damaged segment counts by its entry in the table.
     ///
     /// # Panics
     /// If the table has no such segment.
@@ -29,7 +29,7 @@ impl<'a> ImageInspector<'a> {
         match entry.trains(&self.header.plan, until_us, bytes) {
             Ok(trains) => {
                 let size = usize::from(self.header.plan.recipe.packet_size());
-                let payloads = bytes[..entry.data_length as usize].chunks(size);
+                let payloads = bytes[..entry.stored_length() as usize].chunks(size);
                 let payloads = payloads.filter_map(|packet| packet.get(HEADER_LENGTH..));
                 let packets = payloads.flat_map(|payload| payload.as_chunks::<PACKET_LENGTH>().0);
                 self.examined.push_all(packets);
@@ -37,8 +37,7 @@ impl<'a> ImageInspector<'a> {
                 Ok(())
             }
             Err(error) => {
-                let headers = entry.packets(&self.header.plan) * HEADER_LENGTH as u64;
-                let payload = u64::from(entry.data_length).saturating_sub(headers);
+                let payload = entry.payload_length(&self.header.plan);
                 self.examined.measures.bit_rate.spread(entry.first_departure_us, until_us, payload);
                 Err(error)
             }

@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::buffer::PacketBuffer;
-use super::{PackedSegment, Summary, microseconds};
+use super::microseconds;
+use super::payload_map::PayloadMap;
 use crate::image::{
-    Description, Header, MAX_SEGMENT_DATA, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, PAGE, Plan, SegmentEntry,
-    Start, TRAIN_RECORD_LENGTH, Table, TrainRecord,
+    Description, End, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, Plan, Start, TrainRecord, segment_limit,
 };
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
@@ -22,10 +21,9 @@ pub(super) struct Cutter {
     next_packet: u64,
     train: Option<OpenTrain>,
     segment: OpenSegment,
-    packed: VecDeque<PackedSegment>,
-    entries: Vec<SegmentEntry>,
-    starts: Vec<Start>,
-    payload_bytes: u64,
+    packed: VecDeque<NewSegment>,
+    /// Number of segments closed.
+    closed: usize,
 }
 
 /// When transport stream packets depart and which of them are special.
@@ -51,22 +49,13 @@ struct OpenTrain {
     start: Option<(u64, u32)>,
 }
 
-/// A segment whose trains lie at the front of the buffer.
-#[derive(Debug)]
+/// A segment that may still grow.
+#[derive(Debug, Default)]
 struct OpenSegment {
-    offset: u64,
     first_packet: u64,
-    first_departure_us: u64,
     data_length: u32,
-    records: Vec<u8>,
+    trains: Vec<TrainRecord>,
     starts: Vec<Start>,
-}
-
-impl OpenSegment {
-    fn starting_at(offset: u64, first_packet: u64) -> Self {
-        let (records, starts) = (Vec::new(), Vec::new());
-        Self { offset, first_packet, first_departure_us: 0, data_length: 0, records, starts }
-    }
 }
 
 impl Cutter {
@@ -76,11 +65,9 @@ impl Cutter {
             timing: Timing::default(),
             next_packet: 0,
             train: None,
-            segment: OpenSegment::starting_at(PAGE, 0),
+            segment: OpenSegment::default(),
             packed: VecDeque::new(),
-            entries: Vec::new(),
-            starts: Vec::new(),
-            payload_bytes: 0,
+            closed: 0,
         }
     }
 
@@ -98,56 +85,38 @@ impl Cutter {
         self.timing.stretches.push_back(stretch);
     }
 
-    pub(super) fn pop(&mut self) -> Option<PackedSegment> {
+    pub(super) fn pop(&mut self) -> Option<NewSegment> {
         self.packed.pop_front()
     }
 
     /// Puts every full packet that is timed into a train.
-    pub(super) fn cut(&mut self, buffer: &mut PacketBuffer) {
-        let full = self.segment.first_packet + buffer.full_packets() as u64;
-        let timed = self.timing.end / self.ts_per_packet();
-        while self.next_packet < full.min(timed) {
-            self.add_packet(buffer, u32::from(self.plan.recipe.packet_size()));
+    pub(super) fn cut(&mut self, map: &mut PayloadMap) {
+        let full = map.end().min(self.timing.end) / self.ts_per_packet();
+        while self.next_packet < full {
+            self.add_packet(map, self.ts_per_packet());
         }
-        buffer.compact();
     }
 
     /// Takes the last packet, which may be shorter, and closes everything.
-    pub(super) fn finish(&mut self, buffer: &mut PacketBuffer, description: Description) -> Summary {
-        let behind = (self.next_packet - self.segment.first_packet) as usize;
-        let size = usize::from(self.plan.recipe.packet_size());
-        let rest = buffer.packets().len() - behind * size;
+    pub(super) fn finish(&mut self, map: &mut PayloadMap, description: Description) -> End {
+        let rest = map.end() - self.next_packet * self.ts_per_packet();
         if rest > 0 {
-            self.add_packet(buffer, rest as u32);
+            self.add_packet(map, rest);
         }
-        self.close_train(buffer);
+        self.close_train(map);
         let duration = self.timing.departure(self.timing.end);
-        self.close_segment(buffer);
-        self.summary(description, duration)
-    }
-
-    fn summary(&mut self, description: Description, duration: u64) -> Summary {
-        let starts = std::mem::take(&mut self.starts);
-        let table = Table { segments: std::mem::take(&mut self.entries), starts, description };
-        let table_bytes = table.encode();
-        let header = Header {
-            plan: self.plan,
-            packets: self.next_packet,
-            payload_bytes: self.payload_bytes,
-            duration_us: microseconds(duration),
-            table: Table::extent(&table_bytes, self.segment.offset),
-        };
-        Summary { header, table, table_bytes }
+        self.close_segment(map);
+        End { duration_us: microseconds(duration), description }
     }
 
     fn ts_per_packet(&self) -> u64 {
         u64::from(self.plan.recipe.ts_per_packet)
     }
 
-    /// Puts the next packet, of `length` bytes, into the open train or a new one.
-    fn add_packet(&mut self, buffer: &mut PacketBuffer, length: u32) {
+    /// Puts the next packet, of so many transport stream packets, into the open train or a new one.
+    fn add_packet(&mut self, map: &mut PayloadMap, ts_packets: u64) {
         let first = self.next_packet * self.ts_per_packet();
-        let ts_packets = u64::from(length - HEADER_LENGTH as u32) / PACKET_LENGTH as u64;
+        let length = (HEADER_LENGTH + ts_packets as usize * PACKET_LENGTH) as u32;
         let departure = self.timing.departure(first);
         let discontinuity = self.timing.take_discontinuity(first);
         let start = self.timing.take_start(first, first + ts_packets);
@@ -156,7 +125,7 @@ impl Cutter {
             && start.is_none()
             && self.train.as_ref().is_some_and(|train| train.has_room(departure, length, burst));
         if !joins {
-            self.close_train(buffer);
+            self.close_train(map);
         }
         let train = self.train.get_or_insert(OpenTrain {
             first_packet: self.next_packet,
@@ -174,46 +143,31 @@ impl Cutter {
         self.timing.forget_before(first);
     }
 
-    fn close_train(&mut self, buffer: &mut PacketBuffer) {
+    fn close_train(&mut self, map: &mut PayloadMap) {
         let Some(train) = self.train.take() else { return };
-        if self.segment.data_length + train.length > MAX_SEGMENT_DATA {
-            self.close_segment(buffer);
-        }
-        let record = train.record(&self.plan, self.segment.data_length);
-        if record.offset == 0 {
-            self.segment.first_departure_us = record.departure_us;
+        if self.segment.data_length + train.length > segment_limit(self.closed) {
+            self.close_segment(map);
         }
         if let Some((departure, skip)) = train.start {
             self.segment.starts.push(Start {
                 departure_us: microseconds(departure),
-                segment: self.entries.len() as u32,
-                train: (self.segment.records.len() / TRAIN_RECORD_LENGTH) as u32,
+                segment: self.closed as u32,
+                train: self.segment.trains.len() as u32,
                 skip,
             });
         }
-        write_headers(&mut buffer.packets()[record.offset as usize..], &record, &self.plan);
-        self.segment.records.extend_from_slice(&record.encode());
-        self.segment.data_length += record.length;
-        self.payload_bytes += u64::from(record.length - record.packets() * HEADER_LENGTH as u32);
+        self.segment.trains.push(train.record(&self.plan, self.segment.data_length));
+        self.segment.data_length += train.length;
     }
 
-    fn close_segment(&mut self, buffer: &mut PacketBuffer) {
-        let OpenSegment { offset, first_packet, first_departure_us, data_length, records, starts } =
-            std::mem::replace(&mut self.segment, OpenSegment::starting_at(0, 0));
-        let count = (records.len() / TRAIN_RECORD_LENGTH) as u32;
-        let mut entry =
-            SegmentEntry { offset, data_length, records: count, first_packet, first_departure_us, crc: 0 };
-        let mut bytes = Vec::with_capacity(entry.padded_length() as usize);
-        bytes.extend_from_slice(&buffer.packets()[..data_length as usize]);
-        bytes.extend_from_slice(&records);
-        entry.crc = crc32c::crc32c(&bytes);
-        bytes.resize(entry.padded_length() as usize, 0);
-        buffer.release(data_length as usize);
-        let next = first_packet + entry.packets(&self.plan);
-        self.segment = OpenSegment::starting_at(offset + entry.padded_length(), next);
-        self.entries.push(entry);
-        self.starts.extend_from_slice(&starts);
-        self.packed.push_back(PackedSegment { bytes, entry, starts });
+    fn close_segment(&mut self, map: &mut PayloadMap) {
+        let OpenSegment { first_packet, data_length, trains, starts } = std::mem::take(&mut self.segment);
+        let packets: u32 = trains.iter().map(TrainRecord::packets).sum();
+        let payload = u64::from(data_length) - u64::from(packets) * HEADER_LENGTH as u64;
+        let payload = map.take(payload / PACKET_LENGTH as u64);
+        self.segment.first_packet = first_packet + u64::from(packets);
+        self.closed += 1;
+        self.packed.push_back(NewSegment { first_packet, trains, starts, payload });
     }
 }
 
@@ -272,14 +226,5 @@ impl OpenTrain {
         let ticks = self.last_departure / TICKS_PER_RTP_TICK - self.departure / TICKS_PER_RTP_TICK;
         let steps = u64::from(self.packets - 1).max(1);
         (ticks << 16).div_ceil(steps) as u32
-    }
-}
-
-/// Writes the headers of a train that starts at the first of `packets`.
-fn write_headers(packets: &mut [u8], train: &TrainRecord, plan: &Plan) {
-    let run = train.run(plan);
-    let train_bytes = &mut packets[..train.length as usize];
-    for (index, packet) in (0..).zip(train_bytes.chunks_mut(usize::from(train.packet_size))) {
-        packet[..HEADER_LENGTH].copy_from_slice(&run.header(index).to_bytes());
     }
 }

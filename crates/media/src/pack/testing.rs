@@ -1,7 +1,10 @@
 //! Packs into memory and reads back, for the tests of packing and of the image format.
 
 use super::*;
-use crate::image::{Error as ImageError, Identity, PAGE, Recipe, TrainRecord};
+use crate::image::{
+    Error as ImageError, Header, Identity, Layout, PAGE, Recipe, Summary, Table, TrainRecord, Writer,
+    WrittenSegment, copy_payload,
+};
 use crate::rtp::HEADER_LENGTH;
 
 /// A plan for an asset of `size` bytes with seven packets in one.
@@ -17,21 +20,34 @@ pub(crate) fn plan(size: usize) -> Plan {
 
 /// The image of an asset that is pushed in pieces of `piece` bytes.
 pub(crate) fn pack(asset: &[u8], plan: Plan, piece: usize) -> Result<(Vec<u8>, Summary), Error> {
+    pack_as(Layout::Image, asset, plan, piece)
+}
+
+/// The image or index of an asset that is pushed in pieces of `piece` bytes.
+pub(crate) fn pack_as(
+    layout: Layout,
+    asset: &[u8],
+    plan: Plan,
+    piece: usize,
+) -> Result<(Vec<u8>, Summary), Error> {
     let mut packer = Packer::new(plan).expect("a plan that can be followed");
-    let mut file = vec![0; PAGE as usize];
+    let (mut file, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, layout));
     let mut write = |packer: &mut Packer| {
         while let Some(segment) = packer.pop() {
-            assert_eq!(file.len() as u64, segment.entry.offset);
-            file.extend(segment.bytes);
+            let WrittenSegment { bytes, entry } =
+                writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+            file.resize(entry.offset as usize, 0);
+            file.extend(bytes);
         }
     };
     for bytes in asset.chunks(piece) {
         packer.push(bytes)?;
         write(&mut packer);
     }
-    let summary = packer.finish()?;
+    let end = packer.finish()?;
     write(&mut packer);
-    assert_eq!(file.len() as u64, summary.header.table.offset);
+    let summary = writer.finish(end);
+    file.resize(summary.header.table.offset as usize, 0);
     file.extend(&summary.table_bytes);
     file[..PAGE as usize].copy_from_slice(&summary.header.encode());
     Ok((file, summary))
@@ -56,14 +72,30 @@ impl Read {
 
 /// Reads an image, and checks the headers in it against those of its trains' runs.
 pub(crate) fn read(file: &[u8]) -> Result<Read, ImageError> {
+    read_with(file, &[])
+}
+
+/// Reads an image or the index of `asset`, whose packets are made as a sender makes them.
+pub(crate) fn read_with(file: &[u8], asset: &[u8]) -> Result<Read, ImageError> {
     let header = Header::decode(&file[..file.len().min(PAGE as usize)], file.len() as u64)?;
     let table = Table::decode(&file[header.table.offset as usize..], &header)?;
     let (mut trains, mut packets) = (Vec::new(), Vec::new());
     for (index, entry) in table.segments.iter().enumerate() {
         let bytes = &file[entry.offset as usize..][..entry.length() as usize];
         let records = entry.trains(&header.plan, table.until_us(index, &header), bytes)?;
+        let mut payload = entry.asset_offset.map(|offset| &asset[offset as usize..]);
         for train in &records {
             let run = train.run(&header.plan);
+            if let Some(payload) = &mut payload {
+                let size = header.plan.recipe.payload_length();
+                let length = train.length as usize - train.packets() as usize * HEADER_LENGTH;
+                let (taken, rest) = payload.split_at(length);
+                for (number, packet) in (0..).zip(taken.chunks(size)) {
+                    packets.push([&run.header(number).to_bytes()[..], packet].concat());
+                }
+                *payload = rest;
+                continue;
+            }
             let data = &bytes[train.offset as usize..][..train.length as usize];
             for (number, packet) in (0..).zip(data.chunks(usize::from(train.packet_size))) {
                 assert_eq!(packet[..HEADER_LENGTH], run.header(number).to_bytes());

@@ -1,6 +1,6 @@
-use super::testing::{Read, pack, plan, read};
+use super::testing::{Read, pack, pack_as, plan, read, read_with};
 use super::*;
-use crate::image::{MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, Recipe};
+use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, Recipe};
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme, SampleStream};
 use crate::ts::{Framing, NOMINAL_TICKS_PER_PACKET, NULL_PID, PACKET_LENGTH, Pcr, WarningKind};
 use proptest::prelude::*;
@@ -138,6 +138,29 @@ fn a_file_with_one_reference_is_sent_at_the_nominal_rate() {
     assert_eq!(image.table.description.warnings.first.len(), 1);
 }
 
+/// Promise: An index of an asset leaves payload there: it takes a fiftieth of its size at most.
+#[test]
+fn an_index_has_no_packets_but_where_the_asset_has_gaps() {
+    let stream = Sample { packets: 30_000, ..Sample::default() }.stream();
+    let (file, summary) =
+        pack_as(Layout::Index, &stream.bytes, plan(stream.bytes.len()), 1 << 20).expect("it can be packed");
+    let segments = &summary.table.segments;
+    assert!(segments.iter().all(|entry| entry.asset_offset.is_some()));
+    assert!(file.len() < stream.bytes.len() / 50 + 3 * PAGE as usize, "{} bytes", file.len());
+    let sizes: Vec<u32> = segments.iter().map(|entry| entry.data_length).collect();
+    assert!(sizes[0] <= 1 << 16 && sizes[1] <= 1 << 17, "{sizes:?}: what is needed first is short");
+
+    let mut damaged = stream.bytes.clone();
+    damaged.drain(188 * 9000 + 30..188 * 9001 + 3);
+    let (_, summary) =
+        pack_as(Layout::Index, &damaged, plan(damaged.len()), 1 << 20).expect("it can be packed");
+    assert_eq!(summary.table.segments.iter().filter(|entry| entry.asset_offset.is_none()).count(), 1);
+    let timestamped = Sample { framing: Framing::Timestamped, packets: 3000, ..Sample::default() }.stream();
+    let (_, summary) =
+        pack_as(Layout::Index, &timestamped.bytes, plan(timestamped.bytes.len()), 1 << 20).expect("the same");
+    assert!(summary.table.segments.iter().all(|entry| entry.asset_offset.is_none()));
+}
+
 /// Promise: A file that is no transport stream or has no PCR is refused with file, offset and reason.
 #[test]
 fn what_is_not_a_stream_or_has_no_clock_is_refused_with_the_place() {
@@ -165,14 +188,13 @@ fn a_clock_that_stops_does_not_hold_more_than_it_may() {
         packer.push(&tail).expect("a stream with a clock");
         pushed += tail.len();
         while let Some(segment) = packer.pop() {
-            popped += segment.entry.data_length as usize;
+            popped += segment.trains.iter().map(|train| train.length as usize).sum::<usize>();
         }
         most = most.max(pushed.saturating_sub(popped));
     }
     assert!(popped > 100 << 20 && most < 70 << 20, "{most} bytes waited");
-    let summary = packer.finish().expect("a stream with a clock");
-    let kinds: Vec<_> =
-        summary.table.description.warnings.first.iter().map(|warning| &warning.kind).collect();
+    let end = packer.finish().expect("a stream with a clock");
+    let kinds: Vec<_> = end.description.warnings.first.iter().map(|warning| &warning.kind).collect();
     assert!(kinds.iter().any(|kind| matches!(kind, WarningKind::ClockGap { .. })), "{kinds:?}");
 }
 
@@ -245,5 +267,40 @@ proptest! {
         check_trains(&image);
         let (again, _) = pack(&stream.bytes, plan, stream.bytes.len()).expect("an asset that can be packed");
         prop_assert!(again == file, "the image depends on how the asset is read");
+    }
+
+    /// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+    ///
+    /// Packets made from the index and the asset are byte for byte those of the image, wherever the asset is
+    /// damaged; the trains are the same, so that a playback can move from one to the other between any two.
+    #[test]
+    fn an_index_and_its_asset_make_the_packets_of_the_image(
+        seed: u64,
+        packets in 1u64..12_000,
+        tables_every in 3u64..800,
+        framing in 0usize..3,
+        ts_per_packet in 1u16..12,
+        burst_us in 0u32..100_000,
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), 1usize..500), 0..3),
+        lead in 0usize..100,
+        piece in 1usize..300_000,
+    ) {
+        let sample = Sample { seed, packets, tables_every, framing: Framing::ALL[framing], ..Sample::default() };
+        let mut bytes = vec![0; lead];
+        bytes.extend(sample.stream().bytes);
+        for (at, length) in damage {
+            let at = at.index(bytes.len());
+            bytes.drain(at..bytes.len().min(at + length));
+        }
+        let plan = Plan { recipe: Recipe { ts_per_packet, burst_us }, ..plan(bytes.len()) };
+        let Ok((image, _)) = pack(&bytes, plan, piece) else { return Ok(()) };
+        let (index, summary) = pack_as(Layout::Index, &bytes, plan, piece).expect("it can be packed");
+        let (image, index) = (read(&image).expect("an image"), read_with(&index, &bytes).expect("an index"));
+        prop_assert!(index.packets == image.packets, "packets differ");
+        prop_assert_eq!(&index.trains, &image.trains);
+        prop_assert_eq!(&index.table.starts, &image.table.starts);
+        prop_assert_eq!(&index.table, &summary.table);
+        let length = |read: &Read| (read.header.packets, read.header.payload_bytes, read.header.duration_us);
+        prop_assert_eq!(length(&index), length(&image));
     }
 }

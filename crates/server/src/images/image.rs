@@ -6,9 +6,9 @@ use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use wirepath_datapath::MappedFile;
 use wirepath_engine::{BlockingPool, Waker};
@@ -16,11 +16,15 @@ use wirepath_media::image::{Plan, SegmentEntry, Start};
 use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::progress::{Contents, Failure, Progress, SeekResult};
-use super::segment;
+use super::read::ReadImageError;
+use super::segment::{self, Files};
 use super::slot::{Loaded, Slot};
 use super::summary::Summary;
 
-/// A wire image that is open. Its segments are read, checked and shared as playbacks request them.
+/// Time before a playback needs more of an asset, at which that is packed with urgency.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// A wire image or an index that is open. Its segments are read, checked and shared as playbacks request them.
 pub struct Image {
     this: Weak<Image>,
     name: String,
@@ -32,6 +36,8 @@ pub struct Image {
     packing: Mutex<PackingState>,
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
+    /// Bytes of packets that playbacks were given to be sent from the asset.
+    asset_bytes_played: AtomicU64,
 }
 
 /// Damage that was found in a file.
@@ -40,6 +46,8 @@ pub(super) struct Damage {
     pub(super) mapped_file: Arc<MappedFile>,
     /// Generation of the image after it started over.
     pub(super) generation: u32,
+    /// True if the index has what is damaged, so that playbacks go on from the asset.
+    pub(super) is_replaced: bool,
     /// The damage.
     pub(super) error: String,
 }
@@ -55,8 +63,15 @@ struct State {
     /// Number of times that the image started over because it was damaged. Reading and packing name the
     /// generation that they are for, so that results for an older one change nothing.
     generation: u32,
-    mapped_file: Option<Arc<MappedFile>>,
+    /// Number of times that other files took the place of those before. Segments name the one that they were
+    /// read for.
+    edition: u64,
+    files: Option<Files>,
     slots: Vec<Slot>,
+    /// The index, while packets are sent from an image that was made by it.
+    index: Option<(Files, Vec<SegmentEntry>)>,
+    /// Time at which a playback could begin.
+    begun: Option<Instant>,
     starts: Vec<Start>,
     summary: Summary,
     /// Wakers of playbacks, each with the number of the segment that it waits for: one at a time.
@@ -76,8 +91,11 @@ impl Image {
     ) -> Arc<Image> {
         let state = State {
             generation: 0,
-            mapped_file: None,
+            edition: 0,
+            files: None,
             slots: Vec::new(),
+            index: None,
+            begun: None,
             starts: Vec::new(),
             summary,
             waiters: HashMap::new(),
@@ -93,6 +111,7 @@ impl Image {
             packing: Mutex::default(),
             progress: watch::Sender::new(Progress::Growing { until_us: 0 }),
             asset_bytes_packed: AtomicU64::new(0),
+            asset_bytes_played: AtomicU64::new(0),
         })
     }
 
@@ -133,8 +152,8 @@ impl Image {
         Ok(Contents {
             packets: entries().map(|entry| entry.packets(&self.plan)).sum(),
             trains: entries().map(|entry| u64::from(entry.records)).sum(),
-            stored_bytes: match &state.mapped_file {
-                Some(mapped_file) => mapped_file.file().metadata()?.len(),
+            stored_bytes: match &state.files {
+                Some(files) => files.stored.file().metadata()?.len(),
                 None => 0,
             },
         })
@@ -150,13 +169,49 @@ impl Image {
         matches!(*self.progress.borrow(), Progress::Failed(_))
     }
 
-    /// The file and where its segments end, once all of them are there.
+    /// The file of the image and where its segments end, once all of them are there. None for an index.
     pub(super) fn whole(&self) -> Option<(Arc<MappedFile>, u64)> {
         let state = self.state.lock();
         let complete = *self.progress.borrow() == Progress::Complete;
-        let mapped_file = state.mapped_file.as_ref().filter(|_| complete)?;
+        let files = state.files.as_ref().filter(|files| complete && files.asset.is_none())?;
         let last = &state.slots.last()?.entry;
-        Some((Arc::clone(mapped_file), last.offset + last.length()))
+        Some((Arc::clone(&files.stored), last.offset + last.length()))
+    }
+
+    /// Returns whether payload is sent from the asset, not from an image.
+    pub fn is_sent_from_asset(&self) -> bool {
+        self.state.lock().files.as_ref().is_some_and(|files| files.asset.is_some())
+    }
+
+    /// Bytes of packets that playbacks were given to be sent from the asset.
+    pub(super) fn asset_bytes_played(&self) -> u64 {
+        self.asset_bytes_played.load(Relaxed)
+    }
+
+    /// The complete index, to make an image by.
+    pub(super) fn whole_index(&self) -> Option<WholeIndex> {
+        let state = self.state.lock();
+        let complete = *self.progress.borrow() == Progress::Complete;
+        let files = state.files.as_ref().filter(|files| complete && files.asset.is_some())?;
+        Some(WholeIndex {
+            generation: state.generation,
+            files: files.clone(),
+            segments: state.slots.iter().map(|slot| slot.entry).collect(),
+            starts: state.starts.clone(),
+            summary: state.summary.clone(),
+        })
+    }
+
+    /// Time at which more of the asset has to be packed, lest a playback wait: in the past if one waits.
+    pub(super) fn needed_at(&self, last_turn: Instant) -> Instant {
+        let state = self.state.lock();
+        let end = state.slots.len() as u32;
+        let Some(begun) = state.begun.filter(|_| !state.waiters.values().any(|segment| *segment >= end))
+        else {
+            return last_turn;
+        };
+        let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
+        begun + Duration::from_micros(until_us).saturating_sub(LEAD)
     }
 
     /// The segments by now.
@@ -214,15 +269,31 @@ impl Image {
         self.state.lock().generation
     }
 
-    /// Keeps the image in an empty file from now on. Returns whether the image still is of this generation,
+    /// Keeps the image in empty files from now on. Returns whether the image still is of this generation,
     /// as do [`Image::grow`] and [`Image::end`], which otherwise change nothing.
-    pub(super) fn begin(&self, generation: u32, mapped_file: MappedFile) -> bool {
+    pub(super) fn begin(&self, generation: u32, files: Files) -> bool {
         let mut state = self.state.lock();
         let current = state.generation == generation;
         if current {
-            state.mapped_file = Some(Arc::new(mapped_file));
+            state.files = Some(files);
         }
         current
+    }
+
+    /// Has packets sent from an image that was made by the index, each playback from its next segment on.
+    /// Returns whether the index still is of this generation.
+    pub(super) fn adopt(&self, generation: u32, image: Arc<MappedFile>, entries: &[SegmentEntry]) -> bool {
+        let mut state = self.state.lock();
+        if state.generation != generation || state.slots.len() != entries.len() {
+            return false;
+        }
+        let files = Files { stored: image, asset: None };
+        let before = state.replace(files, entries, true);
+        state.index = before;
+        let wakers = state.take_wakers(..);
+        drop(state);
+        wakers.iter().for_each(Waker::wake);
+        true
     }
 
     /// Adds segments that are in the file now. If their checksums were computed from the bytes that were
@@ -238,10 +309,9 @@ impl Image {
         if state.generation != generation {
             return false;
         }
-        let slot =
-            |entry: &SegmentEntry| Slot { entry: *entry, verified, loading: false, loaded: Loaded::No };
         let first = state.slots.len() as u32;
-        state.slots.extend(entries.iter().map(slot));
+        state.slots.extend(entries.iter().map(|entry| Slot::new(*entry, verified)));
+        state.begun.get_or_insert_with(Instant::now);
         state.starts.extend_from_slice(starts);
         let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
         self.progress.send_replace(Progress::Growing { until_us });
@@ -281,10 +351,10 @@ impl Image {
     fn load(&self, number: u32) {
         let index = number as usize;
         let Some(job) = self.to_load(index) else { return };
-        let result = segment::read(&job.mapped_file, &self.plan, &job.entry, job.until_us, job.verified);
+        let result = segment::read(&job.files, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state.lock();
-        // The image may have started over meanwhile; then this segment is not needed.
-        if state.generation != job.generation {
+        // The image may have started over or moved meanwhile; then this segment is not needed.
+        if state.edition != job.edition {
             return;
         }
         let Some(slot) = state.slots.get_mut(index) else { return };
@@ -296,18 +366,14 @@ impl Image {
                 None
             }
             Err(error) if error.is_damage() => {
-                let gone = self.start_over(&mut state);
-                let generation = state.generation;
-                drop(state);
-                drop(gone);
-                let error = format!("segment {number}: {error}");
-                if let Some(this) = self.this.upgrade() {
-                    (self.on_damage)(this, Damage { mapped_file: job.mapped_file, generation, error });
-                }
-                return; // playbacks that wait for the segment are woken when it is there again
+                self.leave_damaged(state, job.files.stored, format!("segment {number}: {error}"));
+                return;
             }
             Err(error) => {
-                let reason = format!("segment {number} of the wire image {}: {error}", self.path.display());
+                let reason = match error {
+                    ReadImageError::AssetChanged | ReadImageError::Asset(_) => error.to_string(),
+                    _ => format!("segment {number} of the wire image {}: {error}", self.path.display()),
+                };
                 slot.loaded = Loaded::Failed { at: Instant::now(), reason: reason.into() };
                 Some(error)
             }
@@ -321,10 +387,33 @@ impl Image {
         }
     }
 
+    /// Goes on without a file that turned out damaged: from the index if there is one; else the image is empty
+    /// and is packed again, and playbacks that wait for a segment are woken when it is there again.
+    fn leave_damaged(&self, mut state: MutexGuard<'_, State>, mapped_file: Arc<MappedFile>, error: String) {
+        let index = state.index.take();
+        let is_replaced = index.is_some();
+        let (gone, wakers) = match index {
+            Some((files, entries)) => {
+                let before = state.replace(files, &entries, false);
+                (before.map(|(files, _)| (Some(files), Vec::new())), state.take_wakers(..))
+            }
+            None => (Some(self.start_over(&mut state)), Vec::new()),
+        };
+        let generation = state.generation;
+        drop(state);
+        drop(gone);
+        wakers.iter().for_each(Waker::wake);
+        if let Some(this) = self.this.upgrade() {
+            (self.on_damage)(this, Damage { mapped_file, generation, is_replaced, error });
+        }
+    }
+
     /// Empties the image for the next generation. While `state` is locked nobody requests a segment: one that
     /// is missing in an image that still called itself complete would be taken for its end.
-    fn start_over(&self, state: &mut State) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
+    fn start_over(&self, state: &mut State) -> (Option<Files>, Vec<Slot>) {
         state.generation += 1;
+        state.edition += 1;
+        state.begun = None;
         self.progress.send_replace(Progress::Growing { until_us: 0 });
         state.empty()
     }
@@ -333,8 +422,8 @@ impl Image {
         let state = self.state.lock();
         let slot = state.slots.get(index)?;
         Some(LoadJob {
-            generation: state.generation,
-            mapped_file: Arc::clone(state.mapped_file.as_ref()?),
+            edition: state.edition,
+            files: state.files.clone()?,
             entry: slot.entry,
             until_us: state.slots.get(index + 1).map_or(u64::MAX, |next| next.entry.first_departure_us),
             verified: slot.verified,
@@ -342,10 +431,19 @@ impl Image {
     }
 }
 
+/// A complete index, and what an image needs of it.
+pub(super) struct WholeIndex {
+    pub(super) generation: u32,
+    pub(super) files: Files,
+    pub(super) segments: Vec<SegmentEntry>,
+    pub(super) starts: Vec<Start>,
+    pub(super) summary: Summary,
+}
+
 /// A segment to be read, as it was when that was decided.
 struct LoadJob {
-    generation: u32,
-    mapped_file: Arc<MappedFile>,
+    edition: u64,
+    files: Files,
     entry: SegmentEntry,
     until_us: u64,
     verified: bool,
@@ -358,17 +456,33 @@ impl State {
         self.waiters.extract_if(|_, segment| segments.contains(segment)).map(|(waker, _)| waker).collect()
     }
 
-    /// Takes out all references to the file, to be dropped where that may block.
-    fn empty(&mut self) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
+    /// Takes out all references to the files, to be dropped where that may block.
+    fn empty(&mut self) -> (Option<Files>, Vec<Slot>) {
         self.starts.clear();
-        (self.mapped_file.take(), std::mem::take(&mut self.slots))
+        (self.files.take(), std::mem::take(&mut self.slots))
+    }
+
+    /// Puts the same segments of other files in the place of those there are; answers what was there before.
+    /// Playbacks keep the segments that they have, and wakers are to be woken.
+    fn replace(
+        &mut self,
+        files: Files,
+        entries: &[SegmentEntry],
+        verified: bool,
+    ) -> Option<(Files, Vec<SegmentEntry>)> {
+        self.edition += 1;
+        let slots = entries.iter().map(|entry| Slot::new(*entry, verified)).collect();
+        let before = std::mem::replace(&mut self.slots, slots);
+        let entries = before.iter().map(|slot| slot.entry).collect();
+        self.files.replace(files).map(|files| (files, entries))
     }
 }
 
 impl Drop for Image {
     /// The last reference to an image may be dropped by a thread that must not wait until the file is closed.
     fn drop(&mut self) {
-        let gone = self.state.lock().empty();
+        let mut state = self.state.lock();
+        let gone = (state.empty(), state.index.take());
         self.pool.discard(gone);
     }
 }
@@ -389,6 +503,9 @@ impl TrainSource for Image {
             };
         };
         if let Some(segment) = slot.take() {
+            if slot.entry.asset_offset.is_some() {
+                self.asset_bytes_played.fetch_add(slot.entry.data_length.into(), Relaxed);
+            }
             return Load::Ready(segment);
         }
         if let Some(reason) = slot.failed() {

@@ -150,6 +150,18 @@ impl ImageFolder {
         self.begin_with(name, length, reserve)
     }
 
+    /// Begins an index of about `length` bytes. It takes so little that room is made for it only when the
+    /// budget is used up, and the folder is not read for it: many are begun at once.
+    pub fn begin_index(&self, name: &str, length: u64) -> Result<Draft, FolderError> {
+        if self.used() + length > self.budget {
+            return self.begin(name, length);
+        }
+        let mut draft = self.create(name).map_err(|source| self.error(source))?;
+        self.used.bytes.fetch_add(length, Relaxed);
+        draft.counted = Some(length);
+        Ok(draft)
+    }
+
     /// Removes an image whose file is `damaged`. Another file that has its name by now stays. Users of the
     /// image keep their file.
     pub fn remove(&self, name: &str, damaged: &File) -> Result<(), FolderError> {
@@ -204,7 +216,8 @@ impl ImageFolder {
         let part = self.path.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
         let used = Arc::clone(&self.used);
-        let draft = Draft { file, part, image: self.path_of(name), published: false, used };
+        let file = Arc::new(file);
+        let draft = Draft { file, part, image: self.path_of(name), published: false, used, counted: None };
         if geteuid().is_root() {
             // Root packs ahead of time for a server that runs as the user whose folder this is.
             let owner = fs::metadata(&self.path)?;
@@ -303,6 +316,13 @@ impl UsedBytes {
         Ok(())
     }
 
+    /// Counts `after` bytes where `before` were counted.
+    fn count(&self, before: u64, after: u64) {
+        // Should the folder have been read meanwhile, the sum is right again when it is read next.
+        let count = |bytes: u64| Some(bytes.saturating_sub(before).saturating_add(after));
+        let _ = self.bytes.fetch_update(Relaxed, Relaxed, count);
+    }
+
     fn refresh_or_log(&self, folder: &Path) {
         if let Err(error) = self.refresh(folder) {
             tracing::debug!(%error, "reading the size of the images failed");
@@ -324,16 +344,18 @@ fn taken_by(entries: &[Entry]) -> u64 {
 /// An image that is being written. Dropped unfinished, it is removed.
 #[derive(Debug)]
 pub struct Draft {
-    file: File,
+    file: Arc<File>,
     part: PathBuf,
     image: PathBuf,
     published: bool,
     used: Arc<UsedBytes>,
+    /// Bytes that count for it without the folder having been read.
+    counted: Option<u64>,
 }
 
 impl Draft {
     /// The file to write to.
-    pub fn file(&self) -> &File {
+    pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
@@ -358,6 +380,10 @@ impl Drop for Draft {
             && let Err(error) = fs::remove_file(&self.part)
         {
             tracing::warn!(%error, file = %self.part.display(), "removing an unfinished image failed");
+        }
+        if let Some(counted) = self.counted {
+            let length = self.file.metadata().map_or(0, |facts| facts.len());
+            return self.used.count(counted, if self.published { length } else { 0 });
         }
         self.used.refresh_or_log(folder_of(&self.image));
     }

@@ -1,6 +1,9 @@
 //! Keys of images, and their names in the folder.
 
-use wirepath_media::image::{Identity, Recipe};
+use wirepath_media::image::{Identity, Layout, Recipe};
+
+/// End of the name of an index.
+const INDEX: &str = ".index";
 
 /// Key of an image: one version of a file has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,14 +18,28 @@ impl Key {
         Key { device: identity.device, inode: identity.inode, recipe }
     }
 
-    /// Name in the cache.
+    /// Name of the image in the cache.
     pub(super) fn name(&self) -> String {
         let Recipe { ts_per_packet, burst_us } = self.recipe;
         format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
     }
 
+    /// Name of the index in the cache.
+    pub(super) fn index_name(&self) -> String {
+        self.name() + INDEX
+    }
+
+    /// Name of the file of this layout.
+    pub(super) fn name_of(&self, layout: Layout) -> String {
+        match layout {
+            Layout::Image => self.name(),
+            Layout::Index => self.index_name(),
+        }
+    }
+
     /// Returns whether `name` is such a name.
     pub(super) fn is_name(name: &str) -> bool {
+        let name = name.strip_suffix(INDEX).unwrap_or(name);
         let numbers = || {
             let (device, rest) = name.split_once('-')?;
             let (inode, recipe) = rest.split_once('-')?;

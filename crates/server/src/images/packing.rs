@@ -1,35 +1,68 @@
-//! Packs an asset's file into an image's file, by `wirepath_media::pack`.
+//! Packs an asset's file into the file of an image or an index, by `wirepath_media::pack`.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wirepath_datapath::MappedFile;
-use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
-use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
+use wirepath_media::image::{
+    self, Layout, MAX_SEGMENT_DATA, PAGE, PayloadRun, Plan, TRAIN_RECORD_LENGTH, Writer,
+};
+use wirepath_media::pack::{Packer, estimate as estimate_bytes};
 use wirepath_media::ts::PACKET_LENGTH;
 
 use super::error::{StoreError, identity, io_error};
 use super::image::Image;
 use super::image_folder::Draft;
+use super::segment::Files;
 use super::summary::Summary;
 
 /// Bytes of the asset that are read at a time.
-const READ_LENGTH: usize = 1 << 20;
+const READ_LENGTH: usize = 1 << 18;
+
+/// The same until there is a first segment, which somebody waits for.
+const FIRST_READ_LENGTH: usize = 1 << 16;
+
+/// Bytes at both ends of an asset for an estimate: the more are read only if the fewer do not suffice.
+const ESTIMATE_LENGTHS: [usize; 2] = [1 << 17, 1 << 20];
 
 /// Time that an asset is packed before others have their turn.
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(10);
 
-/// Estimate from the first and last megabyte of an asset of `size` bytes.
+thread_local! {
+    /// Bytes of an asset, for the turns of a thread.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_LENGTH]);
+}
+
+/// Estimate from both ends of an asset of `size` bytes.
 pub(super) fn estimate(asset: &File, size: u64) -> Result<Summary, StoreError> {
     if size == 0 {
         return Err(StoreError::NotPlayable("the file is empty".to_owned()));
     }
-    let head = read_at_most(asset, 0)?;
-    let tail = read_at_most(asset, size.saturating_sub(READ_LENGTH as u64))?;
-    let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
-    Ok(Summary { duration_us: estimate.duration_us, payload_bytes: size, description: estimate.description })
+    let mut summary = Summary::default();
+    for length in ESTIMATE_LENGTHS {
+        let head = read_at_most(asset, 0, length)?;
+        let tail = read_at_most(asset, size.saturating_sub(length as u64), length)?;
+        let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
+        let description = estimate.description;
+        summary = Summary { duration_us: estimate.duration_us, payload_bytes: size, description };
+        if summary.duration_us.is_some() {
+            break;
+        }
+    }
+    Ok(summary)
+}
+
+/// The layout that an asset is played from at first: an index if its payload lies without gaps, as far as an
+/// estimate says.
+pub(super) fn first_layout(estimate: &Summary) -> Layout {
+    match usize::from(estimate.description.stride) {
+        PACKET_LENGTH => Layout::Index,
+        _ => Layout::Image,
+    }
 }
 
 /// The most bytes that an image by `plan` can take: every packet full, and in a train of its own.
@@ -42,10 +75,19 @@ pub(super) fn length_bound(plan: &Plan) -> u64 {
     PAGE + data + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
+/// The most bytes that an index by `plan` takes whose asset has no gaps.
+pub(super) fn index_length_bound(plan: &Plan) -> u64 {
+    let segments = plan.identity.size / u64::from(MAX_SEGMENT_DATA) + 1;
+    let packets = plan.identity.size / plan.recipe.payload_length() as u64 + 1;
+    2 * PAGE + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
+}
+
 /// An asset's packing that has begun.
 pub(super) struct Packing {
     draft: Draft,
     packer: Packer,
+    /// Gone when all is packed.
+    writer: Option<Writer>,
     /// Bytes of the asset that have been read.
     offset: u64,
     /// True if its first segment is there: playbacks can begin.
@@ -54,19 +96,24 @@ pub(super) struct Packing {
 
 impl Packing {
     /// Begins to pack into `draft`, which is removed on errors, for this generation of `image`.
-    pub(super) fn begin(draft: Draft, image: &Image, generation: u32) -> Result<Box<Packing>, StoreError> {
+    pub(super) fn begin(
+        draft: Draft,
+        layout: Layout,
+        asset: &Arc<File>,
+        image: &Image,
+        generation: u32,
+    ) -> Result<Box<Packing>, StoreError> {
         let plan = image.plan();
-        let file = draft.file().try_clone().map_err(writing)?;
-        let mapped_file = MappedFile::new(file, length_bound(plan))
-            .map_err(|source| io_error("mapping the wire image", source))?;
-        if !image.begin(generation, mapped_file) {
+        if !image.begin(generation, files(Arc::clone(draft.file()), layout, asset, plan, length_bound(plan))?)
+        {
             return Err(StoreError::Stopped);
         }
         let packer = Packer::new(*plan).map_err(not_playable)?;
-        Ok(Box::new(Packing { draft, packer, offset: 0, has_segment: false }))
+        let writer = Some(Writer::new(*plan, layout));
+        Ok(Box::new(Packing { draft, packer, writer, offset: 0, has_segment: false }))
     }
 
-    /// Packs until a turn's time is over, or there is a first segment, and has the image grow as segments are
+    /// Packs until a turn's time is over, or there is another segment, and has the image grow as segments are
     /// written; ends early when `stop` returns true, or the image started over meanwhile. Returns a summary
     /// when all is packed, and to be published.
     pub(super) fn turn(
@@ -75,42 +122,49 @@ impl Packing {
         image: &Image,
         generation: u32,
         stop: impl Fn() -> bool,
-    ) -> Result<Option<pack::Summary>, StoreError> {
+    ) -> Result<Option<image::Summary>, StoreError> {
         let begun = Instant::now();
-        let mut buffer = vec![0; READ_LENGTH];
         loop {
             if stop() {
                 return Err(StoreError::Stopped);
             }
-            let length = asset.read_at(&mut buffer, self.offset).map_err(reading)?;
+            let length = BUFFER.with_borrow_mut(|buffer| self.read(asset, buffer))?;
             if length == 0 {
-                let summary = self.packer.finish().map_err(not_playable)?;
-                self.write_segments(image, generation)?;
+                let end = self.packer.finish().map_err(not_playable)?;
+                self.write_segments(asset, image, generation)?;
                 if identity(asset)? != image.plan().identity {
                     let reason = "the asset was changed while it was being packed".to_owned();
                     return Err(StoreError::NotPlayable(reason));
                 }
-                return Ok(Some(summary));
+                return Ok(self.writer.take().map(|writer| writer.finish(end)));
             }
-            self.packer.push(&buffer[..length]).map_err(not_playable)?;
-            let wrote = self.write_segments(image, generation)?;
-            self.offset += length as u64;
+            let wrote = self.write_segments(asset, image, generation)?;
             image.note_packed(self.offset);
-            let is_first = wrote && !self.has_segment;
             self.has_segment |= wrote;
-            if is_first || begun.elapsed() >= TURN {
+            if wrote || begun.elapsed() >= TURN {
                 return Ok(None);
             }
         }
     }
 
+    /// Reads some of the asset; returns how much, 0 at its end.
+    fn read(&mut self, asset: &File, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        let wanted = if self.has_segment { READ_LENGTH } else { FIRST_READ_LENGTH };
+        let length = asset.read_at(&mut buffer[..wanted], self.offset).map_err(reading)?;
+        self.packer.push(&buffer[..length]).map_err(not_playable)?;
+        self.offset += length as u64;
+        Ok(length)
+    }
+
     /// Writes the segments that are ready; returns whether there were some.
-    fn write_segments(&mut self, image: &Image, generation: u32) -> Result<bool, StoreError> {
+    fn write_segments(&mut self, asset: &File, image: &Image, generation: u32) -> Result<bool, StoreError> {
         let mut wrote = false;
         while let Some(segment) = self.packer.pop() {
+            let Some(writer) = &mut self.writer else { break };
             wrote = true;
-            self.draft.file().write_all_at(&segment.bytes, segment.entry.offset).map_err(writing)?;
-            if !image.grow(generation, &[segment.entry], &segment.starts, true) {
+            let written = writer.add(&segment, |runs, payload| read_payload(asset, runs, payload))?;
+            self.draft.file().write_all_at(&written.bytes, written.entry.offset).map_err(writing)?;
+            if !image.grow(generation, &[written.entry], &segment.starts, true) {
                 return Err(StoreError::Stopped);
             }
         }
@@ -124,7 +178,7 @@ impl Packing {
 
 /// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs for
 /// all of it. On errors the draft is removed.
-pub(super) fn publish(draft: Draft, summary: pack::Summary) -> Result<Summary, StoreError> {
+pub(super) fn publish(draft: Draft, summary: image::Summary) -> Result<Summary, StoreError> {
     let table = summary.header.table;
     draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
     draft.file().write_all_at(&summary.header.encode(), 0).map_err(writing)?;
@@ -132,8 +186,45 @@ pub(super) fn publish(draft: Draft, summary: pack::Summary) -> Result<Summary, S
     Ok(Summary::of(&summary.header, summary.table.description))
 }
 
-fn read_at_most(asset: &File, offset: u64) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = vec![0; READ_LENGTH];
+/// The files to play from by an image or an index that may still grow to `length` bytes.
+pub(super) fn files(
+    stored: Arc<File>,
+    layout: Layout,
+    asset: &Arc<File>,
+    plan: &Plan,
+    length: u64,
+) -> Result<Files, StoreError> {
+    let mapping = |source| io_error("mapping the wire image", source);
+    let stored = MappedFile::new(stored, length).map_err(mapping)?;
+    let asset = match layout {
+        Layout::Index => Some(MappedFile::of_asset(Arc::clone(asset), plan.identity.size).map_err(mapping)?),
+        Layout::Image => None,
+    };
+    Ok(Files { stored: Arc::new(stored), asset: asset.map(Arc::new) })
+}
+
+/// Reads payload of an asset.
+pub(super) fn read_payload(
+    asset: &File,
+    runs: &[PayloadRun],
+    mut payload: &mut [u8],
+) -> Result<(), StoreError> {
+    for run in runs {
+        let (part, rest) = payload.split_at_mut(run.length());
+        if run.is_contiguous() {
+            asset.read_exact_at(part, run.offset).map_err(reading)?;
+        } else {
+            let mut span = vec![0; run.span()];
+            asset.read_exact_at(&mut span, run.offset).map_err(reading)?;
+            run.copy(&span, part);
+        }
+        payload = rest;
+    }
+    Ok(())
+}
+
+fn read_at_most(asset: &File, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; length];
     let mut length = 0;
     while length < bytes.len() {
         match asset.read_at(&mut bytes[length..], offset + length as u64).map_err(reading)? {
@@ -149,10 +240,10 @@ fn not_playable(error: impl std::fmt::Display) -> StoreError {
     StoreError::NotPlayable(error.to_string())
 }
 
-fn reading(source: io::Error) -> StoreError {
+pub(super) fn reading(source: io::Error) -> StoreError {
     io_error("reading the asset", source)
 }
 
-fn writing(source: io::Error) -> StoreError {
+pub(super) fn writing(source: io::Error) -> StoreError {
     io_error("writing the wire image", source)
 }

@@ -17,6 +17,12 @@ pub enum ReadImageError {
     /// Reading failed.
     #[error("it cannot be read: {0}")]
     Read(#[from] io::Error),
+    /// Reading the asset failed.
+    #[error("the asset cannot be read: {0}")]
+    Asset(io::Error),
+    /// The asset, which the payload is sent from, is not the one that was indexed.
+    #[error("the asset was changed or truncated since it was indexed; play it again")]
+    AssetChanged,
     /// The reader panicked.
     #[error("reading it panicked; the log says where")]
     Panicked,
@@ -28,7 +34,7 @@ impl ReadImageError {
         match self {
             ReadImageError::Format(..) => true,
             ReadImageError::Read(error) => is_lost(error),
-            ReadImageError::Panicked => false,
+            ReadImageError::Asset(_) | ReadImageError::AssetChanged | ReadImageError::Panicked => false,
         }
     }
 }

@@ -28,6 +28,10 @@ pub(super) enum Loaded {
 }
 
 impl Slot {
+    pub(super) fn new(entry: SegmentEntry, verified: bool) -> Slot {
+        Slot { entry, verified, loading: false, loaded: Loaded::No }
+    }
+
     /// Takes the segment, if it is there, for a playback that keeps it from now on.
     pub(super) fn take(&mut self) -> Option<Arc<Segment>> {
         let segment = match &self.loaded {

@@ -7,19 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
-use wirepath_datapath::MappedFile;
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
-use wirepath_media::image::{Identity, Plan, Recipe, USUAL_BURST_US};
+use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table, USUAL_BURST_US};
 
 use super::error::{StoreError, identity, io_error};
 use super::image::{Damage, Image};
 use super::image_folder::{Draft, FolderError, ImageFolder};
 use super::key::Key;
-use super::open::{IDLE_TTL, OpenImages};
+use super::open::OpenImages;
 use super::packing;
 use super::progress::Failure;
 use super::read::read_image;
@@ -27,8 +26,12 @@ use super::summary::Summary;
 use super::work_queue::WorkQueue;
 
 mod job;
+mod making;
+mod options;
 
 use job::Job;
+use making::Making;
+pub use options::{ImagePolicy, StoreOptions};
 
 /// Most times that an image is packed again because of damage; then something else than the file is at fault.
 const REPAIRS: u32 = 2;
@@ -41,12 +44,13 @@ pub const USUAL_TS_PER_PACKET: u16 = 7;
 pub struct Store {
     this: Weak<Store>,
     folder: ImageFolder,
-    readers: BlockingPool,
+    options: StoreOptions,
     packers: WorkQueue<Job>,
     /// Writes packed images to the disk, which may take seconds.
     publisher: BlockingPool,
     open: Mutex<OpenImages>,
     counters: StoreCounters,
+    making: Making,
     stop: AtomicBool,
     /// Dropped with the store, which ends the thread that expires idle images.
     _alive: Sender<()>,
@@ -62,11 +66,15 @@ counters! {
     packed: Counter,
     /// Assets that could not be packed.
     failed: Counter,
+    /// Indexes of assets made completely.
+    indexed: Counter,
     /// Wire images found in the cache and used.
     found: Counter,
-    /// Wire images found damaged or stale, and packed again.
+    /// Indexes found in the cache and used.
+    indexes_found: Counter,
+    /// Wire images and indexes found damaged or stale.
     rejected: Counter,
-    /// Wire images that are open.
+    /// Wire images and indexes that are open.
     open: Gauge,
     /// Room that wire images take, unfinished ones with what is reserved for them.
     cache_used_bytes: Gauge,
@@ -75,34 +83,35 @@ counters! {
 }
 
 impl Store {
-    /// A store over `folder`; `readers` read the segments that are played.
+    /// A store over `folder` that packs an image of each asset it is asked for; `readers` read the segments that
+    /// are played.
     pub fn new(folder: ImageFolder, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
-        Store::with_idle_ttl(folder, readers, packers, IDLE_TTL)
+        Store::start(folder, StoreOptions::new(readers, packers))
     }
 
-    /// As `new`; idle images expire after `idle_ttl`.
-    pub(super) fn with_idle_ttl(
-        folder: ImageFolder,
-        readers: BlockingPool,
-        packers: usize,
-        idle_ttl: Duration,
-    ) -> io::Result<Arc<Store>> {
-        let packers = WorkQueue::start("packer", packers)?;
+    /// A store over `folder`.
+    pub fn start(folder: ImageFolder, options: StoreOptions) -> io::Result<Arc<Store>> {
+        let packers = WorkQueue::start("packer", options.packers)?;
         let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
+        let makes_images = matches!(options.images, ImagePolicy::Auto | ImagePolicy::All);
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
             folder,
-            readers,
             packers,
             publisher,
-            open: Mutex::new(OpenImages::new(idle_ttl)),
+            open: Mutex::new(OpenImages::new(options.idle_ttl)),
+            options,
             counters: StoreCounters::default(),
+            making: Making::default(),
             stop: AtomicBool::new(false),
             _alive: alive,
         });
         let expiring = Arc::downgrade(&store);
         thread::Builder::new().name("expiry".to_owned()).spawn(move || run_expiry(&expiring, &ended))?;
+        if makes_images {
+            making::start(&store)?;
+        }
         Ok(store)
     }
 
@@ -143,9 +152,11 @@ impl Store {
         Ok(image)
     }
 
-    /// Path of the finished image of this plan.
-    pub fn path_of(&self, plan: &Plan) -> PathBuf {
-        self.folder.path_of(&Key::of(plan.identity, plan.recipe).name())
+    /// Path of the finished file that an image is sent from, which is the index where it has no packets.
+    pub fn path_of(&self, image: &Image) -> PathBuf {
+        let layout = if image.is_sent_from_asset() { Layout::Index } else { Layout::Image };
+        let Plan { identity, recipe, .. } = *image.plan();
+        self.folder.path_of(&Key::of(identity, recipe).name_of(layout))
     }
 
     /// Stops packing for good: images that are not complete fail, and nothing of them is left in the folder.
@@ -171,21 +182,53 @@ impl Store {
     fn expire_idle(&self) {
         let expired = self.open.lock().expire(Instant::now());
         if !expired.is_empty() {
-            self.readers.discard(expired);
+            self.options.readers.discard(expired);
         }
     }
 
-    /// A good image from the folder, its segments not yet checked.
+    /// A good image or index from the folder, its segments not yet checked.
     fn stored(&self, request: &Request<'_>) -> Result<Option<Arc<Image>>, StoreError> {
+        if let Some(image) = self.stored_as(Layout::Image, request)? {
+            self.counters.found.increment();
+            return Ok(Some(image));
+        }
+        if self.options.images == ImagePolicy::AtOnce {
+            return Ok(None);
+        }
+        let index = self.stored_as(Layout::Index, request)?;
+        self.counters.indexes_found.add(index.iter().count() as u64);
+        Ok(index)
+    }
+
+    fn stored_as(&self, layout: Layout, request: &Request<'_>) -> Result<Option<Arc<Image>>, StoreError> {
+        let name = request.key.name_of(layout);
+        let Some(file) = self.folder.find(&name)? else { return Ok(None) };
+        let Some((header, table)) = self.read_good(&file, &name, request)? else { return Ok(None) };
+        let (asset, length) = (&request.asset, header.table.offset);
+        let files = packing::files(file.into(), layout, asset, &header.plan, length)?;
+        let summary = Summary::of(&header, table.description);
+        let image = self.new_image(request, header.plan, summary.clone(), layout);
+        image.begin(0, files);
+        image.grow(0, &table.segments, &table.starts, false);
+        image.end(0, Ok(summary));
+        Ok(Some(image))
+    }
+
+    /// Header and table of a file that is not damaged, and not of another version of the asset.
+    fn read_good(
+        &self,
+        file: &File,
+        name: &str,
+        request: &Request<'_>,
+    ) -> Result<Option<(Header, Table)>, StoreError> {
         let Request { name: asset, key, identity, .. } = *request;
-        let Some(file) = self.folder.find(&key.name())? else { return Ok(None) };
-        let path = self.folder.path_of(&key.name());
-        let (header, table) = match read_image(&file) {
+        let path = self.folder.path_of(name);
+        let (header, table) = match read_image(file) {
             Ok(read) => read,
             Err(error) if error.is_damage() => {
                 tracing::warn!(asset, image = %path.display(), %error, "a wire image is damaged; it is packed again");
                 self.counters.rejected.increment();
-                self.folder.remove(&key.name(), &file)?;
+                self.folder.remove(name, file)?;
                 return Ok(None);
             }
             Err(error) => return Err(io_error("reading the wire image", io::Error::other(error))),
@@ -195,18 +238,10 @@ impl Store {
             self.counters.rejected.increment();
             return Ok(None);
         }
-        let mapped_file = MappedFile::new(file, header.table.offset)
-            .map_err(|source| io_error("mapping the wire image", source))?;
-        let summary = Summary::of(&header, table.description);
-        let image = self.new_image(request, header.plan, summary.clone());
-        image.begin(0, mapped_file);
-        image.grow(0, &table.segments, &table.starts, false);
-        image.end(0, Ok(summary));
-        self.counters.found.increment();
-        Ok(Some(image))
+        Ok(Some((header, table)))
     }
 
-    /// An image that is being packed from now on.
+    /// An image or an index that is being packed from now on.
     fn pack(&self, request: Request<'_>) -> Result<Arc<Image>, StoreError> {
         let random = |error: getrandom::Error| io_error("asking for random numbers", io::Error::other(error));
         let plan = Plan {
@@ -217,16 +252,26 @@ impl Store {
             timestamp: getrandom::u32().map_err(random)?,
         };
         let summary = packing::estimate(&request.asset, request.identity.size)?;
-        let image = self.new_image(&request, plan, summary);
-        self.submit(request.asset, request.key, Arc::clone(&image))?;
+        let layout = self.first_layout(&summary);
+        let image = self.new_image(&request, plan, summary, layout);
+        self.submit(request.asset, request.key, Arc::clone(&image), layout)?;
         Ok(image)
     }
 
-    fn new_image(&self, request: &Request<'_>, plan: Plan, summary: Summary) -> Arc<Image> {
+    /// Layout in which an asset is packed for playbacks that wait.
+    fn first_layout(&self, summary: &Summary) -> Layout {
+        match self.options.images {
+            ImagePolicy::AtOnce => Layout::Image,
+            _ => packing::first_layout(summary),
+        }
+    }
+
+    fn new_image(&self, request: &Request<'_>, plan: Plan, summary: Summary, layout: Layout) -> Arc<Image> {
         let key = request.key;
-        let asset = DropOnPool::new(Arc::clone(&request.asset), &self.readers);
-        let (store, path) = (self.this.clone(), self.folder.path_of(&key.name()));
-        Image::new(request.name, path, plan, summary, self.readers.clone(), move |image, damage| {
+        let asset = DropOnPool::new(Arc::clone(&request.asset), &self.options.readers);
+        let (store, path) = (self.this.clone(), self.folder.path_of(&key.name_of(layout)));
+        let readers = self.options.readers.clone();
+        Image::new(request.name, path, plan, summary, readers, move |image, damage| {
             let Some(store) = store.upgrade() else { return };
             let generation = damage.generation;
             if let Err(error) = store.repair(Arc::clone(&asset), key, &image, damage) {
@@ -246,8 +291,14 @@ impl Store {
         self.counters.rejected.increment();
         tracing::warn!(asset = image.name(), image = %image.path().display(), error = damage.error,
             "a wire image is damaged");
-        self.folder.remove(&key.name(), damage.mapped_file.file())?;
+        for layout in [Layout::Image, Layout::Index] {
+            self.folder.remove(&key.name_of(layout), damage.mapped_file.file())?;
+        }
         drop(damage.mapped_file); // frees its space
+        if damage.is_replaced {
+            self.making.decline(image);
+            return Ok(());
+        }
         if damage.generation > REPAIRS {
             let reason = format!(
                 "damaged after it was packed again {REPAIRS} times ({}); check the disk of the cache folder",
@@ -260,7 +311,8 @@ impl Store {
                 "the wire image is damaged, and the asset has changed since it was packed".to_owned();
             return Err(StoreError::NotPlayable(reason));
         }
-        self.submit(asset, key, Arc::clone(image))
+        let layout = self.first_layout(&image.summary());
+        self.submit(asset, key, Arc::clone(image), layout)
     }
 
     /// Ends an image that failed, unless it has started over meanwhile.
@@ -280,15 +332,26 @@ impl Store {
         image.end(generation, Err(failure));
     }
 
-    /// Begins an image in the folder. Closes idle images if that is necessary to make room.
-    fn begin(&self, name: &str, plan: &Plan) -> Result<Draft, StoreError> {
-        let length = packing::length_bound(plan);
-        match self.folder.begin(name, length) {
+    /// Begins an image or an index in the folder.
+    fn begin(&self, key: Key, layout: Layout, plan: &Plan) -> Result<Draft, StoreError> {
+        let name = key.name_of(layout);
+        match layout {
+            Layout::Image => self.begin_with_room(|| self.folder.begin(&name, packing::length_bound(plan))),
+            Layout::Index => {
+                let length = packing::index_length_bound(plan);
+                self.begin_with_room(|| self.folder.begin_index(&name, length))
+            }
+        }
+    }
+
+    /// Begins a file in the folder. Closes idle images if that is necessary to make room.
+    fn begin_with_room(&self, begin: impl Fn() -> Result<Draft, FolderError>) -> Result<Draft, StoreError> {
+        match begin() {
             Err(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
                 let idle = self.open.lock().expire_all();
                 drop(idle); // outside the lock
-                self.readers.wait_for_discarded();
-                Ok(self.folder.begin(name, length)?)
+                self.options.readers.wait_for_discarded();
+                Ok(begin()?)
             }
             result => Ok(result?),
         }

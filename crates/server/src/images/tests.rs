@@ -271,7 +271,7 @@ fn those_who_ask_at_once_share_an_image() {
 fn storage_that_does_not_answer_keeps_nobody_from_asking_for_other_images_and_for_the_status() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let fixture = fixture();
-    let path = fixture.store.path_of(fixture.image().plan());
+    let path = fixture.store.path_of(&fixture.image());
     complete(&fixture.image());
     fs::remove_file(&path).unwrap();
     mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -324,7 +324,7 @@ fn an_image_says_what_is_in_it() {
     assert_eq!(contents.packets, 20_000u64.div_ceil(7));
     assert!(contents.trains > 0 && contents.trains < contents.packets);
     assert_eq!(image.asset_bytes_packed(), image.plan().identity.size);
-    let path = fixture.store.path_of(image.plan());
+    let path = fixture.store.path_of(&image);
     assert_eq!(fixture.cached(), std::slice::from_ref(&path));
     assert_eq!(fs::metadata(path).unwrap().len(), contents.stored_bytes);
 }
@@ -359,7 +359,8 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     }
     let cache = ImageFolder::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
     let rest = Duration::from_millis(200);
-    let store = Store::with_idle_ttl(cache, readers(), 1, rest).unwrap();
+    let options = StoreOptions { idle_ttl: rest, ..StoreOptions::new(readers(), 1) };
+    let store = Store::start(cache, options).unwrap();
     let (asset, begun) =
         (Arc::new(File::open(fixture.folder.path().join("clip.ts")).unwrap()), Instant::now());
     drop(store.image(asset, "clip.ts", store.usual_recipe()).unwrap());
@@ -384,7 +385,8 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     let fixture = fixture();
     let cache = ImageFolder::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
     let readers = readers();
-    let store = Store::with_idle_ttl(cache, readers.clone(), 1, Duration::ZERO).unwrap();
+    let options = StoreOptions { idle_ttl: Duration::ZERO, ..StoreOptions::new(readers.clone(), 1) };
+    let store = Store::start(cache, options).unwrap();
     let image = store.image(fixture.asset(), "clip.ts", store.usual_recipe()).unwrap();
     complete(&image);
     let path = fixture.cached().remove(0);

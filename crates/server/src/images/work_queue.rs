@@ -1,26 +1,26 @@
-//! Threads that do long work in turns, so that long work does not delay the beginnings of others.
+//! Threads that do long work in turns, in the order in which it is needed.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use wirepath_engine::{BlockingPool, Priority, catch_panic};
 
 /// Most works that have begun; more wait for their first turn. Each holds some memory, and disk space.
-const BEGUN: usize = 32;
+const BEGUN: usize = 2048;
 
 /// Most works that wait for their first turn; more are refused.
-const WAITING: usize = 1024;
-
-/// Most first turns in a row before work that has begun gets one: first turns are short, but clients wait for
-/// the others, too.
-const FIRST_IN_A_ROW: usize = 8;
+const WAITING: usize = 4096;
 
 /// Work that is done in turns.
 pub(super) trait Work: Send + Sized + 'static {
     /// Does some of it; returns the work if there is more to do. The first turn should be the shortest.
     fn turn(self) -> Option<Self>;
+
+    /// Time at which the next turn is needed; the earliest goes first. It may change while the work waits.
+    fn needed_at(&self) -> Instant;
 }
 
 /// Threads and the work that waits for them. They end when this is dropped, with that work.
@@ -34,25 +34,18 @@ struct Shared<W> {
 }
 
 struct Queue<W> {
-    /// Work without a turn yet, and work that had some.
+    /// Work without a turn yet, in the order in which it is needed, and work that had some.
     new: VecDeque<W>,
-    begun: VecDeque<W>,
+    begun: Vec<W>,
     /// Number of works that have begun, whether they wait or have their turn.
     begun_count: usize,
-    firsts_in_a_row: usize,
     ended: bool,
 }
 
 impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
     pub(super) fn start(name: &str, threads: usize) -> io::Result<WorkQueue<W>> {
-        let queue = Queue {
-            new: VecDeque::new(),
-            begun: VecDeque::new(),
-            begun_count: 0,
-            firsts_in_a_row: 0,
-            ended: false,
-        };
+        let queue = Queue { new: VecDeque::new(), begun: Vec::new(), begun_count: 0, ended: false };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new() });
         let pool = BlockingPool::start(name, threads, Priority::Background)?;
         for _ in 0..threads.max(1) {
@@ -63,7 +56,7 @@ impl<W: Work> WorkQueue<W> {
         Ok(WorkQueue { shared })
     }
 
-    /// Queues work, its first turn before those of work that has begun; returns it if there is no room.
+    /// Queues work; returns it if there is no room.
     pub(super) fn submit(&self, work: W) -> Result<(), W> {
         let mut queue = self.shared.queue.lock();
         if queue.new.len() >= WAITING {
@@ -73,6 +66,14 @@ impl<W: Work> WorkQueue<W> {
         drop(queue);
         self.shared.changed.notify_one();
         Ok(())
+    }
+}
+
+impl<W: Work> WorkQueue<W> {
+    /// Returns whether there is no work.
+    pub(super) fn is_idle(&self) -> bool {
+        let queue = self.shared.queue.lock();
+        queue.new.is_empty() && queue.begun_count == 0
     }
 }
 
@@ -97,7 +98,7 @@ impl<W: Work> Shared<W> {
             });
             let mut queue = self.queue.lock();
             match rest {
-                Some(work) if !queue.ended => queue.begun.push_back(work),
+                Some(work) if !queue.ended => queue.begun.push(work),
                 done => {
                     queue.begun_count -= 1;
                     drop(queue);
@@ -121,19 +122,21 @@ impl<W: Work> Shared<W> {
     }
 }
 
-impl<W> Queue<W> {
+impl<W: Work> Queue<W> {
     fn next(&mut self) -> Option<W> {
-        let turn_of_new = self.firsts_in_a_row < FIRST_IN_A_ROW || self.begun.is_empty();
-        if self.begun_count < BEGUN
-            && turn_of_new
-            && let Some(work) = self.new.pop_front()
-        {
-            self.begun_count += 1;
-            self.firsts_in_a_row += 1;
-            return Some(work);
+        let new = self.new.front().filter(|_| self.begun_count < BEGUN).map(W::needed_at);
+        let begun = self.begun.iter().map(W::needed_at).enumerate().min_by_key(|(_, at)| *at);
+        match (new, begun) {
+            (Some(new_at), Some((index, begun_at))) if begun_at < new_at => {
+                Some(self.begun.swap_remove(index))
+            }
+            (None, Some((index, _))) => Some(self.begun.swap_remove(index)),
+            (Some(_), _) => {
+                self.begun_count += 1;
+                self.new.pop_front()
+            }
+            (None, None) => None,
         }
-        self.firsts_in_a_row = 0;
-        self.begun.pop_front()
     }
 }
 
@@ -143,10 +146,14 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
+    /// Time after which work needs another turn.
+    const MINUTE: Duration = Duration::from_secs(60);
+
     /// Work of some turns; each is told, then waits for leave.
     struct Told {
         name: usize,
         turns: usize,
+        needed_at: Instant,
         tell: Sender<usize>,
         leave: Arc<Mutex<Receiver<()>>>,
     }
@@ -156,7 +163,12 @@ mod tests {
             self.tell.send(self.name).unwrap();
             self.leave.lock().recv().unwrap();
             self.turns -= 1;
+            self.needed_at += MINUTE;
             (self.turns > 0).then_some(self)
+        }
+
+        fn needed_at(&self) -> Instant {
+            self.needed_at
         }
     }
 
@@ -166,18 +178,22 @@ mod tests {
         told: Receiver<usize>,
         give_leave: Sender<()>,
         leave: Arc<Mutex<Receiver<()>>>,
+        begun: Instant,
     }
 
     fn fixture() -> Fixture {
         let ((tell, told), (give_leave, leave)) = (channel(), channel());
         let turns = WorkQueue::start("turn", 1).unwrap();
-        Fixture { turns, tell, told, give_leave, leave: Arc::new(Mutex::new(leave)) }
+        let begun = Instant::now();
+        Fixture { turns, tell, told, give_leave, leave: Arc::new(Mutex::new(leave)), begun }
     }
 
     impl Fixture {
-        fn submit(&self, name: usize, turns: usize) {
+        /// Submits work whose first turn is needed in a number of seconds.
+        fn submit(&self, name: usize, turns: usize, seconds: u64) {
             let (tell, leave) = (self.tell.clone(), Arc::clone(&self.leave));
-            assert!(self.turns.submit(Told { name, turns, tell, leave }).is_ok());
+            let needed_at = self.begun + Duration::from_secs(seconds);
+            assert!(self.turns.submit(Told { name, turns, needed_at, tell, leave }).is_ok());
         }
 
         /// Number of the work that has a turn now.
@@ -198,31 +214,21 @@ mod tests {
 
     /// Promise: A long asset that is being packed delays no other: assets are packed in turns.
     #[test]
-    fn what_is_new_goes_first_and_the_rest_takes_turns() {
+    fn what_is_needed_first_goes_first() {
         let fixture = fixture();
-        fixture.submit(0, 5);
+        fixture.submit(0, 5, 0);
         assert_eq!(fixture.whose(), 0);
-        fixture.submit(1, 2);
-        fixture.submit(2, 3);
+        fixture.submit(1, 2, 1);
+        fixture.submit(2, 3, 2);
         assert_eq!(fixture.order(3), [1, 2, 0]);
-        fixture.submit(3, 1);
+        fixture.submit(3, 1, 3);
         assert_eq!(fixture.order(6), [3, 1, 2, 0, 2, 0]);
-    }
-
-    #[test]
-    fn what_has_begun_goes_on_though_new_work_keeps_coming() {
-        let fixture = fixture();
-        fixture.submit(0, 2);
-        assert_eq!(fixture.whose(), 0);
-        (1..=20).for_each(|name| fixture.submit(name, 1));
-        let order = fixture.order(FIRST_IN_A_ROW);
-        assert!(order.contains(&0), "{order:?}");
     }
 
     #[test]
     fn only_so_much_has_begun_at_a_time() {
         let fixture = fixture();
-        (0..BEGUN + 2).for_each(|name| fixture.submit(name, 3));
+        (0..BEGUN + 2).for_each(|name| fixture.submit(name, 3, name as u64 % 7));
         let mut order = vec![fixture.whose()];
         order.extend(fixture.order(3 * (BEGUN + 2) - 1));
         let mut begun = std::collections::HashMap::new();
@@ -241,6 +247,10 @@ mod tests {
                 assert!(!self.1, "on purpose");
                 self.0.send(()).unwrap();
                 None
+            }
+
+            fn needed_at(&self) -> Instant {
+                Instant::now()
             }
         }
         let (tell, told) = channel();

@@ -177,7 +177,7 @@ fn what_does_not_fit_leaves_the_others_alone() {
 fn a_damaged_image_is_not_held() {
     let fixture = fixture();
     let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
-    let path = fixture.store.path_of(image.plan());
+    let path = fixture.store.path_of(&image);
     File::options().write(true).open(path).unwrap().write_all_at(&[0xa5; 64], 500_000).unwrap();
     let _session = memory.session(&image).unwrap();
     wait_for("the refusal", || {

@@ -11,6 +11,7 @@ const ENTRY: SegmentEntry = SegmentEntry {
     first_packet: 0,
     first_departure_us: 500,
     crc: 1,
+    asset_offset: None,
 };
 
 /// An image in a file of zeros, and where its damage is reported.
@@ -27,7 +28,7 @@ fn image() -> (Arc<Image>, Receiver<Damage>) {
     let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
         let _ = damages.send(damage); // a test may not care
     });
-    assert!(image.begin(0, zeros()));
+    assert!(image.begin(0, files()));
     (image, damaged)
 }
 
@@ -35,10 +36,10 @@ fn failure(reason: &str) -> Failure {
     Failure { reason: reason.into(), public: reason.into() }
 }
 
-fn zeros() -> MappedFile {
+fn files() -> Files {
     let file = tempfile::tempfile().unwrap();
     file.set_len(1 << 16).unwrap();
-    MappedFile::new(file, 1 << 16).unwrap()
+    Files { stored: Arc::new(MappedFile::new(file, 1 << 16).unwrap()), asset: None }
 }
 
 fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {
@@ -85,12 +86,12 @@ fn what_belongs_to_an_older_generation_changes_nothing() {
     let damage = damaged.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!((damage.generation, image.generation()), (1, 1));
     assert!(!image.grow(0, &[ENTRY], &[], true));
-    assert!(!image.begin(0, zeros()));
+    assert!(!image.begin(0, files()));
     assert!(!image.end(0, Ok(Summary::default())));
     assert!(!image.end(0, Err(failure("too late"))));
     assert_eq!(*image.progress().borrow(), Progress::Growing { until_us: 0 });
     assert_eq!(image.contents().unwrap(), Contents::default());
-    assert!(image.begin(1, zeros()));
+    assert!(image.begin(1, files()));
     assert!(image.grow(1, &[ENTRY], &[], true));
 }
 

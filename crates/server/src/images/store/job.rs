@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use wirepath_media::pack;
+use wirepath_media::image::{self, Layout};
 
 use super::Store;
 use crate::images::error::StoreError;
@@ -23,23 +23,37 @@ pub(super) struct Job {
     key: Key,
     image: Arc<Image>,
     generation: u32,
+    layout: Layout,
     begun: Option<Box<Packing>>,
+    /// End of the last turn; before the first, the time of the request.
+    last_turn: Instant,
 }
 
 impl Work for Job {
     fn turn(self) -> Option<Job> {
         self.store.upgrade()?.pack_on(self)
     }
+
+    fn needed_at(&self) -> Instant {
+        self.image.needed_at(self.last_turn)
+    }
 }
 
 impl Store {
     /// Has a generation of an image packed, unless the packer of an older one goes on with it.
-    pub(super) fn submit(&self, asset: Arc<File>, key: Key, image: Arc<Image>) -> Result<(), StoreError> {
+    pub(super) fn submit(
+        &self,
+        asset: Arc<File>,
+        key: Key,
+        image: Arc<Image>,
+        layout: Layout,
+    ) -> Result<(), StoreError> {
         let generation = image.generation();
         if !image.want_packed(generation) {
             return Ok(());
         }
-        let job = Job { store: self.this.clone(), asset, key, image, generation, begun: None };
+        let (store, last_turn) = (self.this.clone(), Instant::now());
+        let job = Job { store, asset, key, image, generation, layout, begun: None, last_turn };
         self.packers.submit(job).map_err(|job| {
             let wanted = job.image.packing_over(generation);
             debug_assert!(wanted.is_none(), "there is nothing in it yet that could be damaged");
@@ -56,15 +70,15 @@ impl Store {
             Some(packing) => Ok(packing),
             None if stop() => Err(StoreError::Stopped),
             None => self
-                .begin(&job.key.name(), job.image.plan())
-                .and_then(|draft| Packing::begin(draft, &job.image, job.generation)),
+                .begin(job.key, job.layout, job.image.plan())
+                .and_then(|draft| Packing::begin(draft, job.layout, &job.asset, &job.image, job.generation)),
         };
         let packed = packing.and_then(|mut packing| {
             let summary = packing.turn(&job.asset, &job.image, job.generation, stop)?;
             Ok((packing, summary))
         });
         match packed {
-            Ok((packing, None)) => Some(Job { begun: Some(packing), ..job }),
+            Ok((packing, None)) => Some(Job { begun: Some(packing), last_turn: Instant::now(), ..job }),
             Ok((packing, Some(summary))) => {
                 self.publish(job, packing.into_draft(), summary);
                 None
@@ -73,7 +87,7 @@ impl Store {
         }
     }
 
-    fn publish(&self, job: Job, draft: Draft, summary: pack::Summary) {
+    fn publish(&self, job: Job, draft: Draft, summary: image::Summary) {
         let publish = move || {
             let Some(store) = job.store.upgrade() else { return };
             let next = store.conclude(job, packing::publish(draft, summary));
@@ -81,16 +95,20 @@ impl Store {
                 store.fail(job.key, &job.image, job.generation, StoreError::Busy);
             }
         };
-        // Fewer are packed at a time than may wait there.
-        let submitted = self.publisher.submit(publish);
-        debug_assert!(submitted, "there is room");
+        // Without room there, the packer does it.
+        if let Err(publish) = self.publisher.offer(Box::new(publish)) {
+            publish();
+        }
     }
 
     /// Ends the packing of a generation; returns the job of the next one, if another is wanted by now.
     fn conclude(&self, job: Job, result: Result<Summary, StoreError>) -> Option<Job> {
         match result {
             Ok(summary) => {
-                self.counters.packed.increment();
+                match job.layout {
+                    Layout::Image => self.counters.packed.increment(),
+                    Layout::Index => self.counters.indexed.increment(),
+                }
                 job.image.end(job.generation, Ok(summary));
             }
             Err(StoreError::Io(_, source)) if is_full(&source) => {

@@ -1,0 +1,52 @@
+//! Payload that waits to be timed, as places in the asset.
+
+use std::collections::VecDeque;
+
+use crate::image::PayloadRun;
+use crate::ts::Packets;
+
+/// Transport stream packets in order, none of their bytes.
+#[derive(Debug, Default)]
+pub(super) struct PayloadMap {
+    runs: VecDeque<PayloadRun>,
+    /// Number of packets so far, those that were taken included.
+    end: u64,
+}
+
+impl PayloadMap {
+    pub(super) fn append(&mut self, run: &Packets<'_>) {
+        let (offset, stride, packets) = (run.offset(0), run.framing().stride() as u16, run.count() as u64);
+        self.end += packets;
+        match self.runs.back_mut() {
+            Some(last)
+                if last.stride == stride && last.offset + last.packets * u64::from(stride) == offset =>
+            {
+                last.packets += packets;
+            }
+            _ => self.runs.push_back(PayloadRun { offset, stride, packets }),
+        }
+    }
+
+    /// Number of packets so far.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Takes the first `packets`.
+    pub(super) fn take(&mut self, mut packets: u64) -> Vec<PayloadRun> {
+        let mut taken = Vec::new();
+        while packets > 0
+            && let Some(first) = self.runs.front_mut()
+        {
+            let count = first.packets.min(packets);
+            taken.push(PayloadRun { packets: count, ..*first });
+            first.offset += count * u64::from(first.stride);
+            first.packets -= count;
+            packets -= count;
+            if first.packets == 0 {
+                self.runs.pop_front();
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,275 @@
+//! Indexes through the store: assets that are played from their own bytes, and images that are made of them.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wirepath_engine::{BlockingPool, Priority};
+use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_media::ts::Framing;
+use wirepath_media::ts::synthetic::{Sample, SampleStream};
+use wirepath_playback::{Load, Segment, TrainSource};
+
+use super::*;
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    sample: SampleStream,
+}
+
+fn fixture() -> Fixture {
+    of(Sample { packets: 20_000, ..Sample::default() })
+}
+
+fn of(sample: Sample) -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = sample.stream();
+    fs::write(folder.path().join("clip.ts"), &sample.bytes).unwrap();
+    Fixture { folder, sample }
+}
+
+impl Fixture {
+    fn store(&self, images: ImagePolicy) -> Arc<Store> {
+        self.store_with(|options| options.images = images)
+    }
+
+    fn store_with(&self, change: impl FnOnce(&mut StoreOptions)) -> Arc<Store> {
+        let cache = ImageFolder::open(&self.folder.path().join("cache"), 1 << 30).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let mut options = StoreOptions::new(readers, 1);
+        change(&mut options);
+        Store::start(cache, options).unwrap()
+    }
+
+    fn asset(&self) -> Arc<File> {
+        Arc::new(File::open(self.folder.path().join("clip.ts")).unwrap())
+    }
+
+    fn image(&self, store: &Store) -> Arc<Image> {
+        store.image(self.asset(), "clip.ts", store.usual_recipe()).unwrap()
+    }
+
+    /// The complete image or index.
+    fn complete(&self, store: &Store) -> Arc<Image> {
+        let image = self.image(store);
+        wait_until("the end of packing", || *image.progress().borrow() == Progress::Complete);
+        image
+    }
+
+    /// Endings of the names of finished files in the cache, in order.
+    fn cached(&self) -> Vec<&'static str> {
+        let names = self.cached_paths().into_iter().map(|path| path.to_string_lossy().into_owned());
+        let mut endings: Vec<_> =
+            names.map(|name| if name.ends_with(".index.wpi") { "index" } else { "image" }).collect();
+        endings.sort_unstable();
+        endings
+    }
+
+    fn cached_paths(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.path().join("cache")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "wpi")).collect()
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+fn segment(image: &Image, number: u32) -> Result<Option<Arc<Segment>>, String> {
+    let mut answer = None;
+    wait_until("a segment", || {
+        answer = match image.segment(number, None) {
+            Load::Ready(segment) => Some(Ok(Some(segment))),
+            Load::End => Some(Ok(None)),
+            Load::Failed(reason) => Some(Err(reason.to_string())),
+            Load::Pending | Load::Busy => None,
+        };
+        answer.is_some()
+    });
+    answer.unwrap()
+}
+
+fn is_from_asset(segment: &Segment) -> bool {
+    segment.mapped_file.has_payload_only()
+}
+
+/// The packets of a segment as a data path sends them.
+fn packets(segment: &Segment) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    for departure in &segment.departures {
+        let train = departure.train;
+        let mut bytes = vec![0; train.length as usize];
+        segment.mapped_file.file().read_exact_at(&mut bytes, train.offset).unwrap();
+        for (index, packet) in (0..).zip(bytes.chunks(train.packet_size.into())) {
+            let header = train.run.header(train.first + index).to_bytes();
+            if is_from_asset(segment) {
+                packets.push([&header[..], packet].concat());
+            } else {
+                assert_eq!(packet[..HEADER_LENGTH], header);
+                packets.push(packet.to_vec());
+            }
+        }
+    }
+    packets
+}
+
+fn all_packets(image: &Image) -> Vec<Vec<u8>> {
+    let segments = (0..).map_while(|number| segment(image, number).unwrap());
+    segments.flat_map(|segment| packets(&segment)).collect()
+}
+
+/// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+#[test]
+fn an_asset_is_played_from_its_index_which_is_found_again() {
+    let fixture = fixture();
+    let store = fixture.store(ImagePolicy::None);
+    let image = fixture.complete(&store);
+    let sent = all_packets(&image);
+    let payload: Vec<u8> = sent.iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect();
+    assert!(payload == fixture.sample.payload);
+    assert!(image.is_sent_from_asset() && image.whole().is_none());
+    assert_eq!((fixture.cached(), store.counts().indexed, store.counts().packed), (vec!["index"], 1, 0));
+    let index_length = fs::metadata(store.path_of(&image)).unwrap().len();
+    assert!(index_length < fixture.sample.bytes.len() as u64 / 50, "{index_length}");
+
+    let another = fixture.store(ImagePolicy::None);
+    let found = fixture.complete(&another);
+    assert_eq!(
+        (found.plan(), another.counts().indexed, another.counts().indexes_found),
+        (image.plan(), 0, 1)
+    );
+    assert!(all_packets(&found) == sent);
+}
+
+/// Promise: A damaged index is noticed before it is used, and made again.
+#[test]
+fn a_damaged_index_is_made_again() {
+    let fixture = fixture();
+    let sent = all_packets(&fixture.complete(&fixture.store(ImagePolicy::None)));
+    let path = fixture.cached_paths().remove(0);
+    // In the header, which is read when the index is opened, and in a segment, which is read when it is played.
+    for (at, keeps_plan) in [(100, false), (4100, true)] {
+        let whole = fs::read(&path).unwrap();
+        let mut file = File::options().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.write_all(&[whole[at as usize] ^ 1]).unwrap();
+        let store = fixture.store(ImagePolicy::None);
+        let again = all_packets(&fixture.image(&store));
+        assert_eq!(again.len(), sent.len());
+        assert_eq!(store.counts().rejected, 1);
+        wait_until("the index", || store.counts().indexed == 1);
+        if keeps_plan {
+            assert!(fs::read(&path).unwrap() == whole, "the same plan gives the same index");
+        }
+    }
+}
+
+/// Promise: Playbacks move from the asset to its image between two trains, and packets stay the same.
+#[test]
+fn an_image_that_is_made_takes_the_place_of_the_asset() {
+    let fixture = fixture();
+    let store = fixture.store(ImagePolicy::None);
+    let sent = all_packets(&fixture.complete(&store));
+    drop(store);
+    let store = fixture.store(ImagePolicy::All);
+    let image = fixture.image(&store);
+    let first = segment(&image, 0).unwrap().unwrap();
+    wait_until("the image", || !image.is_sent_from_asset());
+    let second = segment(&image, 1).unwrap().unwrap();
+    assert!(!is_from_asset(&second), "it leaves from the image");
+    let moved: Vec<_> = [packets(&first), packets(&second)].concat();
+    assert!(moved == sent[..moved.len()], "no packet differs");
+    assert!(all_packets(&image) == sent);
+    wait_until("the count", || store.counts().packed == 1);
+    assert_eq!((fixture.cached(), store.counts().indexes_found), (vec!["image", "index"], 1));
+    assert!(image.whole().is_some());
+
+    // A damaged image is left for the asset again.
+    let path = store.path_of(&image);
+    File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
+    let numbers = (0..).map_while(|number| segment(&image, number).unwrap());
+    assert!(numbers.flat_map(|segment| packets(&segment)).collect::<Vec<_>>() == sent);
+    assert_eq!(store.counts().rejected, 1);
+}
+
+/// Promise: `--images auto` makes an image of what is played so often that it pays for itself, and of no other.
+#[test]
+fn an_image_is_made_when_it_pays() {
+    let fixture = fixture();
+    let store = fixture.store_with(|options| {
+        options.images = ImagePolicy::Auto;
+        // An image costs 2 x 2,000 ns a packet, so three plays pay for one.
+        options.saved_ns_per_packet = Box::new(|| Some(1500.0));
+    });
+    let image = fixture.complete(&store);
+    all_packets(&image);
+    all_packets(&image);
+    assert!(store.next_to_make().is_none());
+    all_packets(&image);
+    wait_until("the image", || !image.is_sent_from_asset());
+
+    let store = fixture.store_with(|options| {
+        options.images = ImagePolicy::Auto;
+        options.saved_ns_per_packet = Box::new(|| Some(-1.0));
+    });
+    for path in fixture.cached_paths() {
+        fs::remove_file(path).unwrap();
+    }
+    let image = fixture.complete(&store);
+    (0..10).for_each(|_| drop(all_packets(&image)));
+    assert!(store.next_to_make().is_none(), "it would save nothing");
+}
+
+/// Promise: A playback whose asset is changed or truncated ends with an error that says so.
+#[test]
+fn a_changed_asset_ends_what_plays_it() {
+    for change in [|file: &File| file.set_len(100_000), |file: &File| file.write_all_at(b"other", 3_000_000)]
+    {
+        let fixture = fixture();
+        let store = fixture.store(ImagePolicy::Auto);
+        let image = fixture.complete(&store);
+        assert!(segment(&image, 0).unwrap().is_some());
+        let file = File::options().write(true).open(fixture.folder.path().join("clip.ts")).unwrap();
+        change(&file).unwrap();
+        let reason = segment(&image, 5).unwrap_err();
+        assert!(reason.contains("changed or truncated"), "{reason}");
+        let again = fixture.image(&store);
+        assert!(segment(&again, 0).unwrap().is_some(), "the new version is played");
+    }
+}
+
+/// Promise: An asset that another file takes the place of is played to its end.
+#[test]
+fn a_replaced_asset_is_played_on() {
+    let fixture = fixture();
+    let store = fixture.store(ImagePolicy::None);
+    let image = fixture.complete(&store);
+    assert!(segment(&image, 0).unwrap().is_some());
+    let other = fixture.folder.path().join("other.ts");
+    fs::write(&other, vec![0; 100]).unwrap();
+    fs::rename(&other, fixture.folder.path().join("clip.ts")).unwrap();
+    let payload: Vec<u8> =
+        all_packets(&image).iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect();
+    assert!(payload == fixture.sample.payload);
+}
+
+/// An asset whose packets are not back to back has an image whatever the policy.
+#[test]
+fn packets_with_gaps_between_them_need_an_image() {
+    let fixture = of(Sample { packets: 5000, framing: Framing::Timestamped, ..Sample::default() });
+    let store = fixture.store(ImagePolicy::None);
+    let image = fixture.complete(&store);
+    assert!(!image.is_sent_from_asset());
+    assert_eq!((fixture.cached(), store.counts().packed), (vec!["image"], 1));
+    let payload: Vec<u8> =
+        all_packets(&image).iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect();
+    assert!(payload == fixture.sample.payload);
+}

@@ -1,0 +1,239 @@
+//! Making images in the background, of assets that are played from their index.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use wirepath_datapath::MappedFile;
+use wirepath_media::image::{
+    End, Layout, NewSegment, PAGE, PayloadRun, Start, Writer, WrittenSegment, padded,
+};
+use wirepath_media::ts::PACKET_LENGTH;
+
+use super::{ImagePolicy, Store};
+use crate::images::error::{StoreError, identity, io_error};
+use crate::images::image::{Image, WholeIndex};
+use crate::images::key::Key;
+use crate::images::packing::{self, read_payload, writing};
+use crate::images::segment::bytes;
+
+/// Interval of looking for an asset to make an image of.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time after which an image that could not be made is tried again.
+const RETRY: Duration = Duration::from_secs(600);
+
+/// Longest wait for assets that are packed for playbacks, before each segment of an image.
+const LONGEST_YIELD: Duration = Duration::from_secs(1);
+
+/// Interval of looking whether they are packed.
+const YIELD: Duration = Duration::from_millis(10);
+
+/// Processor time in nanoseconds that a packet of an image costs when it is made, until one was measured.
+const USUAL_COST_NS: f64 = 2000.0;
+
+/// Cost of writing to the disk, which no thread is charged with, and of the disk itself: as much again.
+const COST_FACTOR: f64 = 2.0;
+
+/// Plays that pay for an image, where nothing was measured.
+const USUAL_PLAYS: f64 = 20.0;
+
+/// Costs and failures so far.
+#[derive(Default)]
+pub(super) struct Making {
+    /// Measured cost of making a packet, in nanoseconds.
+    cost_ns: Mutex<Option<f64>>,
+    /// Images that could not be made or turned out damaged, and when that was.
+    failed: Mutex<Vec<(Weak<Image>, Instant)>>,
+}
+
+impl Making {
+    /// Has no image made for a while.
+    pub(super) fn decline(&self, image: &Arc<Image>) {
+        self.failed.lock().push((Arc::downgrade(image), Instant::now()));
+    }
+}
+
+/// Starts the thread that makes images, for as long as the store is there.
+pub(super) fn start(store: &Arc<Store>) -> io::Result<()> {
+    let store = Arc::downgrade(store);
+    thread::Builder::new().name("maker".to_owned()).spawn(move || run(&store)).map(drop)
+}
+
+fn run(store: &Weak<Store>) {
+    if let Err(errno) = rustix::process::nice(10) {
+        // On Linux this concerns the calling thread only.
+        tracing::warn!(%errno, "nice(10) failed for a background thread");
+    }
+    while let Some(there) = store.upgrade() {
+        if there.stop.load(Relaxed) {
+            return;
+        }
+        let made = there.make_next();
+        drop(there);
+        if !made {
+            thread::sleep(INTERVAL);
+        }
+    }
+}
+
+impl Store {
+    /// Makes the image that is wanted most; returns whether there was one.
+    fn make_next(&self) -> bool {
+        let Some((image, index)) = self.next_to_make() else { return false };
+        let begun = thread_time();
+        match self.make(&image, &index) {
+            Ok(()) => {
+                let packets: u64 = index.segments.iter().map(|entry| entry.packets(image.plan())).sum();
+                let cost_ns = (thread_time() - begun).as_nanos() as f64 / packets.max(1) as f64;
+                *self.making.cost_ns.lock() = Some(cost_ns);
+                self.counters.packed.increment();
+                tracing::info!(asset = image.name(), "made a wire image; playbacks move to it");
+            }
+            Err(StoreError::Stopped) => {}
+            Err(error) => {
+                tracing::warn!(asset = image.name(), %error, "cannot make a wire image; the asset is played without");
+                self.counters.failed.increment();
+                self.making.decline(&image);
+            }
+        }
+        true
+    }
+
+    /// The open image that was played most of its own length without an image, if an image pays for itself.
+    pub(in crate::images) fn next_to_make(&self) -> Option<(Arc<Image>, WholeIndex)> {
+        let plays = self.plays_that_pay()?;
+        let mut failed = self.making.failed.lock();
+        failed.retain(|(image, at)| image.strong_count() > 0 && at.elapsed() < RETRY);
+        let has_failed =
+            |image: &Arc<Image>| failed.iter().any(|(failed, _)| std::ptr::eq(failed.as_ptr(), &**image));
+        let played =
+            |image: &Arc<Image>| image.asset_bytes_played() as f64 / image.plan().identity.size.max(1) as f64;
+        let images = self.open_images().into_iter().filter(|image| !has_failed(image));
+        let wanted = images.filter(|image| image.is_sent_from_asset() && played(image) >= plays);
+        let most = wanted.max_by(|one, other| played(one).total_cmp(&played(other)))?;
+        most.whole_index().map(|index| (most, index))
+    }
+
+    /// Plays of an asset that cost more without an image than making the image does; none if no number does.
+    fn plays_that_pay(&self) -> Option<f64> {
+        match (self.options.images, (self.options.saved_ns_per_packet)()) {
+            (ImagePolicy::All, _) => Some(0.0),
+            (_, None) => Some(USUAL_PLAYS),
+            (_, Some(saved_ns)) if saved_ns <= 0.0 => None,
+            (_, Some(saved_ns)) => {
+                Some(COST_FACTOR * self.making.cost_ns.lock().unwrap_or(USUAL_COST_NS) / saved_ns)
+            }
+        }
+    }
+
+    /// Makes an image by an index, and has the index's playbacks move to it.
+    fn make(&self, image: &Arc<Image>, index: &WholeIndex) -> Result<(), StoreError> {
+        let plan = image.plan();
+        let key = Key::of(plan.identity, plan.recipe);
+        let length = PAGE
+            + index
+                .segments
+                .iter()
+                .map(|entry| padded(entry.length() + u64::from(entry.data_length)))
+                .sum::<u64>()
+            + padded(index.files.stored.file().metadata().map_or(0, |facts| facts.len()));
+        let draft = self.begin_with_room(|| self.folder.begin(&key.name(), length))?;
+        let mut writer = Writer::new(*plan, Layout::Image);
+        let mut entries = Vec::with_capacity(index.segments.len());
+        let begun = Instant::now();
+        for number in 0..index.segments.len() {
+            self.yield_to_playbacks();
+            if self.stop.load(Relaxed) || Arc::strong_count(image) == 1 {
+                return Err(StoreError::Stopped);
+            }
+            let written = index.segment(number, image, &mut writer)?;
+            draft.file().write_all_at(&written.bytes, written.entry.offset).map_err(writing)?;
+            entries.push(written.entry);
+            self.keep_rate(begun, written.entry.offset);
+        }
+        let asset = index.asset()?;
+        if identity(asset)? != plan.identity {
+            return Err(StoreError::NotPlayable("the asset was changed".to_owned()));
+        }
+        let file = Arc::clone(draft.file());
+        let end = writer.finish(index.end());
+        let table_offset = end.header.table.offset;
+        packing::publish(draft, end)?;
+        let mapped_file = MappedFile::new(file, table_offset);
+        let mapped_file = mapped_file.map_err(|source| io_error("mapping the wire image", source))?;
+        image.adopt(index.generation, Arc::new(mapped_file), &entries);
+        Ok(())
+    }
+
+    /// Waits while assets are packed that playbacks wait for.
+    fn yield_to_playbacks(&self) {
+        let begun = Instant::now();
+        while !self.packers.is_idle() && begun.elapsed() < LONGEST_YIELD && !self.stop.load(Relaxed) {
+            thread::sleep(YIELD);
+        }
+    }
+
+    /// Waits until `written` bytes are not more than may be written since `begun`.
+    fn keep_rate(&self, begun: Instant, written: u64) {
+        let rate = self.options.image_bytes_per_second.max(1);
+        let due = Duration::from_secs_f64(written as f64 / rate as f64);
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+    }
+}
+
+impl WholeIndex {
+    fn asset(&self) -> Result<&File, StoreError> {
+        let asset = self.files.asset.as_ref().ok_or(StoreError::Stopped)?;
+        Ok(asset.file())
+    }
+
+    fn end(&self) -> End {
+        let duration_us = self.summary.duration_us.unwrap_or_default();
+        End { duration_us, description: self.summary.description.clone() }
+    }
+
+    /// Reads a segment, and its payload from the asset, as a segment of an image.
+    fn segment(
+        &self,
+        number: usize,
+        image: &Image,
+        writer: &mut Writer,
+    ) -> Result<WrittenSegment, StoreError> {
+        let (plan, entry) = (image.plan(), self.segments[number]);
+        let reading = |source| io_error("reading the index", source);
+        let stored =
+            bytes(self.files.stored.file(), entry.offset, entry.length() as usize).map_err(reading)?;
+        let trains = entry
+            .trains(plan, u64::MAX, &stored)
+            .map_err(|error| reading(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let starts = self.starts_of(number as u32);
+        let Some(offset) = entry.asset_offset else {
+            return Ok(writer.add_stored(entry, stored, starts));
+        };
+        let packets = entry.payload_length(plan) / PACKET_LENGTH as u64;
+        let payload = vec![PayloadRun { offset, stride: PACKET_LENGTH as u16, packets }];
+        let starts = starts.to_vec();
+        let segment = NewSegment { first_packet: entry.first_packet, trains, starts, payload };
+        let asset = self.asset()?;
+        writer.add(&segment, |runs, payload| read_payload(asset, runs, payload))
+    }
+
+    /// Random access points of a segment.
+    fn starts_of(&self, segment: u32) -> &[Start] {
+        let first = self.starts.partition_point(|start| start.segment < segment);
+        let end = self.starts.partition_point(|start| start.segment <= segment);
+        &self.starts[first..end]
+    }
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}

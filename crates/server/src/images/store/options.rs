@@ -1,0 +1,57 @@
+//! Options of an image store.
+
+use std::fmt;
+use std::time::Duration;
+
+use wirepath_engine::BlockingPool;
+
+use crate::images::open::IDLE_TTL;
+
+/// Assets that images are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImagePolicy {
+    /// Those that are played so often that an image pays for itself.
+    Auto,
+    /// All that are played.
+    All,
+    /// None, but for assets whose payload is not contiguous; those that there are serve.
+    None,
+    /// All that are opened, before anything else: packing ahead of time. No index is made.
+    AtOnce,
+}
+
+/// Options of an image store.
+pub struct StoreOptions {
+    /// Threads that read the segments that are played.
+    pub readers: BlockingPool,
+    /// Number of threads that pack.
+    pub packers: usize,
+    /// Assets that images are made of.
+    pub images: ImagePolicy,
+    /// Most bytes of images written in a second while they are made in the background.
+    pub image_bytes_per_second: u64,
+    /// Processor time in nanoseconds that a packet of an image saves when it is sent, if that was measured.
+    pub saved_ns_per_packet: Box<dyn Fn() -> Option<f64> + Send + Sync>,
+    /// Time for which an image that nobody plays stays open.
+    pub idle_ttl: Duration,
+}
+
+impl StoreOptions {
+    /// Options for packing ahead of time.
+    pub fn new(readers: BlockingPool, packers: usize) -> StoreOptions {
+        StoreOptions {
+            readers,
+            packers,
+            images: ImagePolicy::AtOnce,
+            image_bytes_per_second: 64 << 20,
+            saved_ns_per_packet: Box::new(|| None),
+            idle_ttl: IDLE_TTL,
+        }
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("StoreOptions").field("images", &self.images).finish_non_exhaustive()
+    }
+}
