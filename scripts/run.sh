@@ -27,7 +27,7 @@ how_to_play() { # rtsp address, http address
     cat <<EOF
 
 Serving $media, in which there is no MPEG transport stream whose name ends in .ts and needs no quoting.
-What there is to play or to fetch: $http   sessions: ${http}api/status   metrics: ${http}metrics
+What there is to play or to fetch: $http   who plays what: ${http}status   metrics: ${http}metrics
 Stop with Ctrl-C.
 EOF
     return
@@ -42,7 +42,7 @@ Serving $media, for example $clip. Play it with any of
   curl -O $http$clip
 
 Names with spaces or other letters: the links at $http have them as a URL needs them.
-All files: $http   sessions: ${http}api/status   metrics: ${http}metrics
+All files: $http   who plays what: ${http}status   metrics: ${http}metrics
 Stop with Ctrl-C.
 EOF
 }

@@ -46,6 +46,7 @@ fn the_page_shows_what_the_status_says() -> Result<()> {
     }
     let warnings = shown["warnings"].to_string();
     ensure!(warnings.contains("clients that report lost packets (1): 127.0.0.1:"), "{warnings}");
+    ensure!(shown["mistold"] == json!([]), "numbers shown as other texts: {}", shown["mistold"]);
     ensure!(shown["elements"] == json!({"script": 1, "img": 0}), "{}", shown["elements"]);
     ensure!(shown["foreign"] == json!([]), "from other hosts: {}", shown["foreign"]);
     Ok(())
@@ -70,7 +71,8 @@ fn expected(status: &Value) -> Value {
             "Rate": "0", "Packets": text(&session["packets"]),
             "Lost": text(&report["packets_lost"]), "Loss now": text(&report["fraction_lost"]),
             "Jitter": text(&report["jitter_ms"]), "Round trip": text(&report["round_trip_ms"]),
-            "Burst": text(&session["burst_ms"]), "Transport": text(&session["transport"]),
+            "Burst": text(&session["burst_ms"]), "Skips": text(&session["forward_skips"]),
+            "Transport": text(&session["transport"]),
             "Data path": text(&session["data_path"]),
             "Player": text(&session["agent"]),
         })
@@ -89,6 +91,7 @@ fn expected(status: &Value) -> Value {
     costs.sort();
     json!({
         "clients": playing,
+        "left": status["rtsp"]["limits"]["sessions"].as_u64().map(|most| most - sessions.len() as u64),
         "packets": status["counters"]["playback"]["packets"],
         "late": status["lateness_us"]["p99"],
         "lateness": lateness,

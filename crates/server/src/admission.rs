@@ -20,7 +20,7 @@ const LEAST_TRAINS: u64 = 20;
 
 /// Lateness of the 99th percentile beyond which sessions count as late: half of the 200 ms that receivers
 /// buffer at least.
-const LATE: Duration = Duration::from_millis(100);
+pub(crate) const LATE: Duration = Duration::from_millis(100);
 
 /// Admission to a server's engine.
 pub(crate) struct Admission {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::admission::LATE;
+
 /// Share of a limit from which its use is a warning.
 const NEAR: f64 = 0.8;
 
@@ -11,9 +13,10 @@ const LOSS: f64 = 0.005;
 /// Most names in one warning.
 const MOST_NAMES: usize = 3;
 
-/// Warnings: limits that are near, offload that is missing, clients that lose packets, assets that failed.
+/// Warnings: limits that are near, sessions that are late, offload that is missing, clients that lose packets, assets that failed.
 pub(crate) fn conclude(status: &Json) -> Json {
-    let groups = [limits(status), data_path(status), losses(status), assets(status)];
+    let late = lateness(status).into_iter().collect();
+    let groups = [limits(status), late, data_path(status), losses(status), assets(status)];
     groups.into_iter().flatten().map(|(kind, text)| json!({"kind": kind, "text": text})).collect()
 }
 
@@ -29,6 +32,12 @@ fn limits(status: &Json) -> Vec<Warning> {
     let rtsp = "/rtsp/limits/connections";
     [
         limit("sessions", "--max-sessions", "/counters/rtsp/sessions", "/rtsp/limits/sessions"),
+        limit(
+            "sessions that the processor has time for",
+            "the number of processors, or lower --reserve",
+            "/capacity/sessions_playing",
+            "/capacity/sessions",
+        ),
         limit("RTSP connections", "--max-connections", "/rtsp/connections", rtsp),
         limit("HTTP connections", "--max-connections", "/http/connections", "/http/limits/connections"),
         limit(
@@ -41,6 +50,12 @@ fn limits(status: &Json) -> Vec<Warning> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn lateness(status: &Json) -> Option<Warning> {
+    let late_ms = status["capacity"]["lateness_p99_ms"].as_f64()?;
+    let text = format!("sessions are {late_ms:.0} ms late (99 %): new ones and downloads are refused");
+    (late_ms > LATE.as_secs_f64() * 1000.0).then_some(("late", text))
 }
 
 fn data_path(status: &Json) -> Vec<Warning> {
@@ -113,6 +128,7 @@ mod tests {
         assert_eq!(texts(json!({})), []);
         let quiet = json!({
             "rtsp": {"limits": {"sessions": 10, "connections": 10}, "connections": 7},
+            "capacity": {"sessions": 20, "sessions_playing": 15, "lateness_p99_ms": 100.0},
             "counters": {"rtsp": {"sessions": 7}, "process": {"open_fds": 5, "max_fds": 100}},
             "data_path": {"exceptions": [], "devices_without_checksums": []},
             "sessions": [{"client": "a", "packets_lost_here": 0, "receiver_report": null}],
@@ -131,6 +147,7 @@ mod tests {
         };
         let status = json!({
             "rtsp": {"limits": {"sessions": 10}},
+            "capacity": {"sessions": 20, "sessions_playing": 16, "lateness_p99_ms": 101.4},
             "counters": {"rtsp": {"sessions": 8}, "process": {"open_fds": 95, "max_fds": 100}},
             "data_path": {
                 "exceptions": [{"name": "sendmmsg", "reason": "wire_sendfile failed on a route"}],
@@ -147,6 +164,8 @@ mod tests {
         let expected = [
             "limit_near",
             "limit_near",
+            "limit_near",
+            "late",
             "offload_missing",
             "stepped_down",
             "hot_memory",
@@ -157,9 +176,10 @@ mod tests {
         assert_eq!(kinds, expected, "{found:?}");
         assert_eq!(found[0].1, "8 of 10 sessions are in use: raise --max-sessions");
         assert_eq!(
-            found[5].1,
+            found[7].1,
             "clients that report lost packets (4): b (50.0 %), d (3.0 %), c (2.0 %) and 1 more"
         );
-        assert_eq!(found[7].1, "assets that cannot be played (1): x (no PCR)");
+        assert_eq!(found[3].1, "sessions are 101 ms late (99 %): new ones and downloads are refused");
+        assert_eq!(found[9].1, "assets that cannot be played (1): x (no PCR)");
     }
 }

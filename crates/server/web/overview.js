@@ -1,5 +1,12 @@
 // Tiles, warnings, lateness, data path, capacity and threads.
 
+/** Sessions that may still be set up, and played at what those that play cost. */
+function stillFit({ capacity, rtsp, sessions }) {
+  const byLimit = rtsp.limits.sessions - sessions.length;
+  const byTime = capacity.sessions_playing > 0 ? capacity.sessions - capacity.sessions_playing : Infinity;
+  return Math.max(0, Math.min(byLimit, byTime));
+}
+
 /** Tiles: what they are called, the number they show, its text, a remark, and a list of last values. */
 const TILES = [
   {
@@ -9,6 +16,16 @@ const TILES = [
     text: count,
     remark: (status) => `${count(status.sessions.length)} sessions of ${count(status.rtsp.limits.sessions)}`,
     values: () => model.history.clients,
+  },
+  {
+    id: 'left',
+    label: 'Clients that still fit',
+    number: stillFit,
+    text: count,
+    remark: ({ capacity }) =>
+      capacity.sessions_playing > 0
+        ? `processor time for ${count(capacity.sessions)} in all, at what these cost`
+        : 'by the limit of sessions: their cost is known when some play',
   },
   {
     id: 'rate',
@@ -173,6 +190,8 @@ function costs(path, calibration) {
 
 /** Limits: name, how much is used, how much there may be, text of an amount. */
 const limits = (status) => [
+  ['Sessions, by processor time', status.capacity.sessions_playing, status.capacity.sessions, count],
+  ['Threads, by what sessions take', status.capacity.threads_used, status.capacity.threads, short],
   ['Sessions', status.sessions.length, status.rtsp.limits.sessions, count],
   ['RTSP connections', status.rtsp.connections, status.rtsp.limits.connections, count],
   ['HTTP connections', status.http.connections, status.http.limits.connections, count],

@@ -9,7 +9,8 @@ const MORE_ROWS = 100;
 
 /**
  * A table. Each column has a `label`, `value` of a row to sort by, `text` of a row to show, and may be a
- * `number` or `long` text; a column with `fill` puts elements into its cell when the row is made, one with `draw` each time.
+ * `number` or `long` text; a column with `fill` puts elements into its cell when the row is made, one with
+ * `draw` each time.
  */
 class Table {
   constructor(place, { name, columns, key, sort, noun }) {

@@ -54,6 +54,12 @@ const SESSION_COLUMNS = [
     value: (session) => session.burst_ms,
     text: (session) => milliseconds(session.burst_ms),
   },
+  {
+    label: 'Skips',
+    number: true,
+    value: (session) => session.forward_skips,
+    text: (session) => count(session.forward_skips),
+  },
   { label: 'Transport', value: (session) => session.transport },
   { label: 'Data path', value: (session) => session.data_path },
   { label: 'Player', long: true, value: (session) => session.agent },

@@ -10,8 +10,17 @@
     );
   const meter = (name) =>
     all('#capacity .meter').find((meter) => meter.firstChild.textContent === name).children[1].textContent;
+  // Whole numbers are told with separators of thousands only.
+  const columns = ['Packets', 'Lost', 'Plays', 'Sessions'].map((label) => `[data-label=${label}]`);
+  const counts = [...columns, '#tile-packets .value', '#lateness td.number'].join(', ');
+  const isMistold = ({ dataset, textContent }) =>
+    dataset.value && dataset.value !== textContent.replaceAll(',', '');
   return {
+    mistold: all(counts)
+      .filter(isMistold)
+      .map((cell) => `${cell.dataset.value} as ${cell.textContent}`),
     clients: value('clients'),
+    left: value('left'),
     packets: value('packets'),
     late: value('late'),
     lateness: all('#lateness tbody tr').map((row) => Number(row.children[1].dataset.value)),

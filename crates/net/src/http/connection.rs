@@ -220,6 +220,13 @@ impl Connection {
         SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
     }
 
+    /// Ends the connection when nothing that was sent is acknowledged for as long as a write may take: what is
+    /// sent little by little to a client that vanished fits into the socket for long.
+    pub fn limit_unacknowledged(&mut self) -> io::Result<()> {
+        let limit = self.timeouts.write;
+        SockRef::from(&*self.stream()?).set_tcp_user_timeout(Some(limit))
+    }
+
     /// Resets the connection, so that the client sees that bytes are missing; returns `why` as an error.
     pub fn cut(&mut self, why: String) -> io::Error {
         match self.stream.take() {

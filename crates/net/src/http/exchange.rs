@@ -181,9 +181,10 @@ impl<S: Site> Exchanges<S> {
         let (status, bytes) = (answer.response.status, answer.response.body_length());
         let sent = self.send(answer, version, keep_alive).await;
         if let Some((form, access)) = access {
+            let bytes = sent.as_ref().map_or(bytes, |bytes| *bytes);
             access.end(form, status, bytes, sent.is_ok());
         }
-        sent.map(|()| keep_alive)
+        sent.map(|_| keep_alive)
     }
 
     async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
@@ -201,7 +202,8 @@ impl<S: Site> Exchanges<S> {
         }
     }
 
-    async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
+    /// Sends an answer; returns the number of bytes of its body.
+    async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<u64> {
         let Answer { response, file, events } = answer;
         let (status, length) = (response.status, response.body_length());
         tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
@@ -209,7 +211,8 @@ impl<S: Site> Exchanges<S> {
         counters.responses.increment(status.into());
         if let Some(events) = events {
             let head = response.head(client, keep_alive, now_s());
-            return self.send_events(&head, events).await;
+            let sent = self.send_events(&head, events).await;
+            return sent.inspect_err(|error| self.count_timeout(error));
         }
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
@@ -231,27 +234,37 @@ impl<S: Site> Exchanges<S> {
             Ok(()) => counters.body_bytes.add(length),
             Err(error) => {
                 counters.bodies_cut.increment();
-                if error.kind() == io::ErrorKind::TimedOut {
-                    counters.connections_timed_out.increment();
-                }
+                self.count_timeout(error);
             }
         }
-        sent
+        sent.map(|()| length)
     }
 
-    /// Sends events until the client leaves, which is its usual end, or the listener drains.
-    async fn send_events(&mut self, head: &[u8], mut events: Subscription) -> io::Result<()> {
+    /// Counts a client that took nothing for too long.
+    fn count_timeout(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut {
+            self.shared.counters.connections_timed_out.increment();
+        }
+    }
+
+    /// Sends events until the client leaves, which is its usual end, or the listener drains; returns the
+    /// number of their bytes.
+    async fn send_events(&mut self, head: &[u8], mut events: Subscription) -> io::Result<u64> {
         let counters = &self.shared.counters;
         let _open = Counted::begin(&counters.event_streams);
+        self.client.limit_unacknowledged()?;
         self.client.write(&[head, events::PREAMBLE].concat()).await?;
+        let mut sent = events::PREAMBLE.len() as u64;
+        counters.body_bytes.add(sent);
         loop {
             let event = tokio::select! {
-                () = self.client.draining() => return Ok(()),
+                () = self.client.draining() => return Ok(sent),
                 event = events.next() => event,
             };
-            let Some(event) = event else { return Ok(()) };
+            let Some(event) = event else { return Ok(sent) };
             self.client.write(&event).await?;
             counters.body_bytes.add(event.len() as u64);
+            sent += event.len() as u64;
         }
     }
 }

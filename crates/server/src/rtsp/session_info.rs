@@ -151,7 +151,6 @@ impl SessionInfo {
             "asset": self.path,
             "since_s": since_s,
             "state": state,
-            "transport": "udp",
             "position_s": progress.position_us as f64 / 1e6,
             "packets": progress.packets,
             "payload_bytes": progress.payload_bytes,
