@@ -24,6 +24,20 @@ const SLOWDOWN: u64 = 4;
 /// Steps shorter than this for each packet (11 Gb/s) are of a clock that stands still.
 const FEWEST_TICKS_PER_PACKET: u64 = 4;
 
+/// Factor by which packets may be faster than all before them on average, and bounds of the rate that this
+/// allows: 100 Mb/s is always believed, more than 400 Mb/s never. A clock that makes packets faster for longer
+/// than a burst stands still, or nearly so.
+const SPEEDUP: u64 = 8;
+const ALWAYS_BELIEVED: u64 = ticks_per_packet(100_000_000);
+const NEVER_BELIEVED: u64 = ticks_per_packet(400_000_000);
+
+/// Packets that may be faster than that in a row (4 MiB): a large picture between two references.
+const BURST_PACKETS: u64 = (4 << 20) / PACKET_LENGTH as u64;
+
+const fn ticks_per_packet(bits_per_second: u64) -> u64 {
+    PACKET_LENGTH as u64 * 8 * TICKS_PER_SECOND / bits_per_second
+}
+
 /// Packets that depart at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
@@ -100,6 +114,10 @@ struct Rated {
     end: Instant,
     /// True if the clock is discontinuous at `end`.
     discontinuity: bool,
+    /// Packets that may be faster than is believed for long.
+    burst: u64,
+    /// True while the clock is not believed because packets were too fast.
+    too_fast: bool,
 }
 
 impl Default for State {
@@ -139,6 +157,7 @@ impl Clock {
                         (*since, *before) = (packet, pcr);
                         true
                     }
+                    Step::Took(ticks) if packets > BURST_PACKETS + ticks / NEVER_BELIEVED => false,
                     Step::Took(ticks) => {
                         self.start(Rate { ticks, packets }, packet, pcr);
                         false
@@ -204,37 +223,67 @@ impl Clock {
             first = end;
         }
         let end = Instant { packet, departure: rate.ticks_for(packet) };
-        self.state = State::Rated(Rated { rate, anchor: end, pcr, end, discontinuity });
+        let (burst, too_fast) = (BURST_PACKETS, false);
+        self.state = State::Rated(Rated { rate, anchor: end, pcr, end, discontinuity, burst, too_fast });
     }
 }
 
 impl Rated {
     fn observe(&mut self, packet: u64, pcr: Pcr, flagged: bool) -> (Option<Stretch>, bool) {
         let packets = packet - self.anchor.packet;
-        let broken = match judge(pcr, self.pcr, flagged, packets, Some(self.rate)) {
+        let took = match judge(pcr, self.pcr, flagged, packets, Some(self.rate)) {
             Step::Stands => return (None, false),
             Step::Broke => None,
             Step::Took(ticks) => Some((self.anchor.departure.saturating_add(ticks), Rate { ticks, packets }))
                 .filter(|&(departure, _)| departure >= self.end.departure),
         };
-        let stretch = match broken {
-            Some((departure, rate)) => {
+        let stretch = match took {
+            Some((departure, rate)) if self.is_believed(Instant { packet, departure }) => {
                 let stretch = self.stretch_to(Instant { packet, departure });
                 self.rate = rate;
+                self.too_fast = false;
                 stretch
             }
+            Some(_) => self.extend_slowly(packet),
             None => self.extend(packet),
         };
         self.anchor = self.end;
         self.pcr = pcr;
-        self.discontinuity |= broken.is_none();
-        (stretch, broken.is_none())
+        self.discontinuity |= took.is_none();
+        (stretch, took.is_none())
     }
 
+    /// Times packets without the clock, at the rate before unless that is too fast.
     fn extend(&mut self, packet: u64) -> Option<Stretch> {
         let packets = packet.saturating_sub(self.end.packet);
         let departure = self.end.departure.saturating_add(self.rate.ticks_for(packets));
+        match self.is_believed(Instant { packet, departure }) {
+            true => self.stretch_to(Instant { packet, departure }),
+            false => self.extend_slowly(packet),
+        }
+    }
+
+    /// Times packets at the average of all before, or at the nominal rate if that is too fast itself.
+    fn extend_slowly(&mut self, packet: u64) -> Option<Stretch> {
+        if !std::mem::replace(&mut self.too_fast, true) {
+            let Instant { packet: packets, departure: ticks } = self.end;
+            let is_slow = ticks >= packets.saturating_mul(ALWAYS_BELIEVED) && packets > 0;
+            self.rate = if is_slow { Rate { ticks, packets } } else { Rate::NOMINAL };
+        }
+        let packets = packet.saturating_sub(self.end.packet);
+        let departure = self.end.departure.saturating_add(self.rate.ticks_for(packets));
         self.stretch_to(Instant { packet, departure })
+    }
+
+    /// Returns whether the packets up to `end` are not faster than is believed, or are a burst.
+    fn is_believed(&mut self, end: Instant) -> bool {
+        let packets = end.packet.saturating_sub(self.end.packet);
+        let ticks = end.departure.saturating_sub(self.end.departure);
+        let average = self.end.departure.checked_div(self.end.packet).unwrap_or(0);
+        let fewest = (average / SPEEDUP).clamp(NEVER_BELIEVED, ALWAYS_BELIEVED);
+        let possible = self.burst.saturating_add(ticks / fewest);
+        self.burst = possible.saturating_sub(packets).min(BURST_PACKETS);
+        packets <= possible
     }
 
     /// The stretch from the last one's end to `end`; none where that is no packet.

@@ -84,6 +84,59 @@ fn a_clock_that_stands_still_is_not_believed() {
     assert_eq!((departures[20], departures[30], breaks.len()), (2000, 3000, 0));
 }
 
+/// Packets of 300 MB, and a reference every 50 packets.
+const LONG: u64 = 300_000_000 / PACKET_LENGTH as u64;
+const INTERVAL: u64 = 50;
+
+/// Seconds until the last packet departs, with a reference every 50 packets; `ticks` are those from the
+/// reference before a packet.
+fn seconds(packets: u64, ticks: impl Fn(u64) -> u64) -> u64 {
+    let (mut clock, mut now, mut last) = (Clock::new(), 0, 0);
+    for packet in (0..packets).step_by(INTERVAL as usize) {
+        now += ticks(packet);
+        clock.observe(packet, Pcr::new(now), false);
+    }
+    clock.extend(packets);
+    while let Some(stretch) = clock.next_stretch() {
+        assert!(stretch.departure(stretch.first) >= last);
+        last = stretch.departure(stretch.end);
+    }
+    last / TICKS_PER_SECOND
+}
+
+/// Promise: A clock that stands still, or nearly so, does not make packets leave at once.
+#[test]
+fn a_clock_that_hardly_moves_is_paced_like_a_missing_one() {
+    let nominal = NOMINAL_TICKS_PER_PACKET * INTERVAL;
+    let honest = seconds(LONG, |_| nominal);
+    assert!((299..301).contains(&honest), "{honest} s");
+    let crawling = seconds(LONG, |_| nominal / 100);
+    assert!((280..301).contains(&crawling), "{crawling} s at 800 Mb/s by its clock");
+    let later = seconds(LONG, |packet| if packet < LONG / 10 { nominal } else { nominal / 100 });
+    // The burst before it was noticed counts in the average.
+    assert!((240..301).contains(&later), "{later} s");
+    let again = seconds(LONG, |packet| if packet % 20_000 < 10_000 { nominal } else { nominal / 100 });
+    assert!((140..301).contains(&again), "{again} s, half of it believed as bursts");
+    let flagged = {
+        let mut clock = clock(&[(0, 0), (100, 1000)]);
+        clock.extend(LONG);
+        times(&mut clock, LONG).0[LONG as usize - 1] / TICKS_PER_SECOND
+    };
+    assert!((280..301).contains(&flagged), "{flagged} s after two references 3 Gb/s apart");
+}
+
+#[test]
+fn fast_streams_and_large_pictures_are_believed() {
+    let fast = seconds(LONG, |_| ticks_per_packet(200_000_000) * INTERVAL);
+    assert_eq!(fast, 11, "200 Mb/s throughout, rounded");
+    // 2 MB in 10 ms every second, the rest at 4 Mb/s.
+    let slow = 2 * NOMINAL_TICKS_PER_PACKET * INTERVAL;
+    let bursts =
+        |packet| if packet % 13_000 < 10_600 { ticks_per_packet(1_600_000_000) * INTERVAL } else { slow };
+    let expected = (0..LONG).step_by(INTERVAL as usize).map(bursts).sum::<u64>() / TICKS_PER_SECOND;
+    assert!(seconds(LONG, bursts).abs_diff(expected) <= 1);
+}
+
 #[test]
 fn what_was_timed_without_waiting_is_not_taken_back() {
     let mut early = clock(&[(0, 0), (10, 1000)]);
