@@ -325,6 +325,10 @@ impl TestBed {
         Deadline::seconds(20.0).wait_for("the image", || {
             Ok((server.status()?["assets"][0]["state"] == "ready").then_some(()))
         })?;
+        // The ports that sessions share stay open.
+        drop(begin(&server, "clip.ts")?);
+        Deadline::seconds(5.0)
+            .wait_for("the session's end", || Ok((server.sessions()? == 0).then_some(())))?;
         Ok(Self { server, stored: std::fs::read(&clip)?, _folder: folder })
     }
 

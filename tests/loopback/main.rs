@@ -8,12 +8,14 @@ mod choice;
 mod command;
 mod ending;
 mod faults;
+mod floods;
 mod formats;
 mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
 mod interleaved;
+mod limits;
 mod load;
 mod log;
 mod page;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         hot_memory::trials(),
         http::trials(),
         interleaved::trials(),
+        limits::trials(),
         load::trials(),
         log::trials(),
         page::trials(),
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
         scripts::trials(),
         seeking::trials(),
     ];
-    let alone = [faults::alone(), hostile::alone(), relay_config::alone()];
+    let alone = [faults::alone(), floods::alone(), hostile::alone(), relay_config::alone()];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),
         alone.into_iter().flatten().collect(),

@@ -14,7 +14,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
 use wirepath_net::http::{AccessLog, HttpOptions};
-use wirepath_server::{Burst, DataPath, RtspOptions, Server, ServerOptions, StartError, port_pairs};
+use wirepath_server::{Burst, DataPath, RtspOptions, Server, ServerOptions, StartError};
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
@@ -152,15 +152,6 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
     }
     ensure_memory(hot_memory_bytes)?;
-    let rtp_ports = ports.first..=ports.last;
-    let pairs = port_pairs(&rtp_ports);
-    let sessions = options.max_sessions.unwrap_or_else(|| pairs.min(10_000));
-    ensure!(
-        sessions <= pairs,
-        "--rtp-ports {}-{} suffice for {pairs} sessions, and --max-sessions is {sessions}: widen the one or lower the other",
-        ports.first,
-        ports.last
-    );
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let cache = options.images.cache_folder()?;
@@ -178,6 +169,10 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         hot_memory_bytes,
         threads,
         path,
+        max_sessions: options.max_sessions,
+        // Who sets the limit of an address means it.
+        bounds_addresses: options.max_sessions_per_address.is_none()
+            && options.max_connections_per_address.is_none(),
         reserve: options.reserve.unwrap_or(RESERVE),
         burst: burst(options.burst, options.burst_max)?,
         max_lag,
@@ -185,9 +180,8 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             session_timeout,
             connections,
             connections_per_address,
-            sessions,
             sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
-            ports: rtp_ports,
+            ports: ports.first..=ports.last,
             ..RtspOptions::default()
         },
         http_options: HttpOptions {

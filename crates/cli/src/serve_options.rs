@@ -77,12 +77,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) calibration: Option<PathBuf>,
 
-    /// UDP ports of RTP and RTCP, two for each session [default: 10000-32767]
+    /// UDP ports of RTP and RTCP, in pairs that sessions share; one pair is enough, such as 5004-5005
+    /// [default: 10000-32767]
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
 
-    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000, or as many as --rtp-ports
-    /// suffice for]
+    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions: Option<usize>,
 
@@ -264,7 +264,7 @@ impl FromStr for PortRange {
             return Err(format!("the first port, {first}, is greater than the last, {last}"));
         }
         if wirepath_server::port_pairs(&(first..=last)) == 0 {
-            return Err(format!("{first}-{last} has no even port before an odd one, as each session needs"));
+            return Err(format!("{first}-{last} has no even port before an odd one, as RTP and RTCP need"));
         }
         Ok(PortRange { first, last })
     }

@@ -1,6 +1,144 @@
-//! The limit of open files.
+//! Descriptors: the limit of open files, and how many of them clients may hold.
 
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::limits::{Exceeded, client};
+
+/// Share of the limit that is kept in reserve, to answer clients that are refused and for files of the server.
+const RESERVED_SHARE: usize = 16;
+
+/// Bounds of the reserve.
+const RESERVE: (usize, usize) = (32, 512);
+
+/// Time between counts where counting costs a call for each descriptor (before Linux 6.2).
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Descriptors of the process, shared by its clients.
+///
+/// Clients together may hold what is neither in use otherwise nor in reserve. One address may hold as many as
+/// are left for others, which is half if it is the only one.
+#[derive(Debug)]
+pub struct DescriptorBudget {
+    /// Limit of open files, less the reserve.
+    most: usize,
+    bounds_addresses: bool,
+    /// False if descriptors that no client holds do not count.
+    counts_others: bool,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    by_clients: usize,
+    by_address: HashMap<IpAddr, usize>,
+    /// Descriptors that no client holds, as last counted.
+    others: usize,
+    counted: Option<Instant>,
+}
+
+/// Permission for some descriptors; dropping it makes room for others.
+#[derive(Debug)]
+pub struct DescriptorPermit {
+    budget: Arc<DescriptorBudget>,
+    address: IpAddr,
+    descriptors: usize,
+}
+
+impl DescriptorBudget {
+    /// Budget of a process that may have `limit` open files. With `bounds_addresses` each address is bounded
+    /// by what is left for others.
+    pub fn new(limit: u64, bounds_addresses: bool) -> Arc<Self> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let reserve = (limit / RESERVED_SHARE).clamp(RESERVE.0, RESERVE.1);
+        let most = limit.saturating_sub(reserve);
+        Arc::new(Self { most, bounds_addresses, counts_others: true, held: Mutex::default() })
+    }
+
+    /// Budget that admits everything, for a process that bounds connections in another way.
+    pub fn unlimited() -> Arc<Self> {
+        Self::of_clients(usize::MAX)
+    }
+
+    /// Budget of `most` descriptors for clients, whatever the process holds for itself.
+    pub fn of_clients(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, bounds_addresses: false, counts_others: false, held: Mutex::default() })
+    }
+
+    /// Descriptors that clients may hold together, by what the process holds for itself now.
+    pub fn for_clients(&self) -> usize {
+        let mut held = self.held.lock();
+        held.count();
+        self.most.saturating_sub(held.others)
+    }
+
+    /// Admits so many more descriptors for a client at this address.
+    ///
+    /// # Errors
+    /// `Descriptors` if there are no more; `Address` if only this address may not have them.
+    pub fn admit(
+        self: &Arc<Self>,
+        address: IpAddr,
+        descriptors: usize,
+    ) -> Result<DescriptorPermit, Exceeded> {
+        let address = client(address);
+        let mut held = self.held.lock();
+        if self.counts_others {
+            held.count();
+        }
+        let left = self.most.saturating_sub(held.others + held.by_clients);
+        let here = held.by_address.get(&address).copied().unwrap_or(0);
+        if descriptors > left {
+            return Err(Exceeded::Descriptors);
+        }
+        if self.bounds_addresses && here + descriptors > left {
+            return Err(Exceeded::Address);
+        }
+        held.by_clients += descriptors;
+        held.by_address.insert(address, here + descriptors);
+        Ok(DescriptorPermit { budget: Arc::clone(self), address, descriptors })
+    }
+}
+
+impl Held {
+    /// Counts the descriptors that no client holds, unless that costs much and was done lately.
+    fn count(&mut self) {
+        let now = Instant::now();
+        let open = match cheap_count() {
+            Some(open) => open,
+            None if self.counted.is_some_and(|at| now.duration_since(at) < COUNT_INTERVAL) => return,
+            None => slow_count(),
+        };
+        self.others = open.saturating_sub(self.by_clients);
+        self.counted = Some(now);
+    }
+}
+
+impl Drop for DescriptorPermit {
+    fn drop(&mut self) {
+        let mut held = self.budget.held.lock();
+        held.by_clients -= self.descriptors;
+        if let Some(here) = held.by_address.get_mut(&self.address) {
+            *here -= self.descriptors;
+            if *here == 0 {
+                held.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Returns whether a call failed because the process or the system has too many files open.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+}
 
 /// Raises the soft limit of open files to the hard one, as far as this user may. Returns the limit that holds
 /// then.
@@ -12,4 +150,64 @@ pub fn raise_descriptor_limit() -> u64 {
         tracing::warn!(%errno, "raising the limit of open files failed");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Number of open descriptors; none before Linux 6.2, where the folder has no size.
+fn cheap_count() -> Option<usize> {
+    let stat = rustix::fs::stat("/proc/self/fd").ok()?;
+    usize::try_from(stat.st_size).ok().filter(|&open| open > 0)
+}
+
+fn slow_count() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: u8) -> IpAddr {
+        [127, 0, 0, number].into()
+    }
+
+    fn budget(most: usize, bounds_addresses: bool) -> Arc<DescriptorBudget> {
+        Arc::new(DescriptorBudget { most, bounds_addresses, counts_others: false, held: Mutex::default() })
+    }
+
+    /// Promise: One address holds at most as many descriptors as are left for others.
+    #[test]
+    fn one_address_leaves_some_to_others() {
+        let budget = budget(16, true);
+        let greedy: Vec<_> = std::iter::from_fn(|| budget.admit(address(1), 1).ok()).collect();
+        assert_eq!(greedy.len(), 8);
+        assert_eq!(budget.admit(address(1), 1).err(), Some(Exceeded::Address));
+        let second: Vec<_> = std::iter::from_fn(|| budget.admit(address(2), 2).ok()).collect();
+        assert_eq!(second.len(), 2);
+        assert!(budget.admit(address(3), 1).is_ok());
+        drop(greedy);
+        assert!(budget.admit(address(2), 2).is_ok(), "there is room again");
+        drop(second);
+        assert!(budget.held.lock().by_address.is_empty() && budget.held.lock().by_clients == 0);
+    }
+
+    #[test]
+    fn addresses_that_are_bounded_otherwise_may_have_all() {
+        let budget = budget(16, false);
+        let all: Vec<_> = std::iter::from_fn(|| budget.admit(address(1), 2).ok()).collect();
+        assert_eq!((all.len(), budget.admit(address(2), 1).err()), (8, Some(Exceeded::Descriptors)));
+    }
+
+    /// Other tests of this process open and close some meanwhile, but not hundreds.
+    #[test]
+    fn what_the_process_holds_for_itself_is_counted() {
+        let limit = slow_count() as u64 + 1000;
+        let budget = DescriptorBudget::new(limit, true);
+        let before = budget.for_clients();
+        assert!((700..1000).contains(&before), "{before}");
+        let files: Vec<_> =
+            (0..400).map(|_| std::fs::File::open("/dev/null").expect("it is there")).collect();
+        let after = budget.for_clients();
+        assert!(cheap_count().is_none() || (300..600).contains(&after), "{after}");
+        drop(files);
+    }
 }

@@ -8,9 +8,11 @@ mod listener;
 mod log_limit;
 pub mod metrics;
 pub mod process;
+mod reserved_listener;
 pub mod status;
 
-pub use descriptors::raise_descriptor_limit;
+pub use descriptors::{DescriptorBudget, DescriptorPermit, is_out_of_descriptors, raise_descriptor_limit};
 pub use limits::{ClientLimits, Exceeded, Permit};
 pub use listener::{Listen, any_address, bind, serve};
 pub use log_limit::LogLimit;
+pub use reserved_listener::ReservedListener;

@@ -13,17 +13,20 @@ use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
 use wirepath_media::image::{MAX_BURST_US, Recipe};
 use wirepath_media::sdp::Description;
+use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
     self as playback, ConnectionWriter, Cursor, PlayError, PlaybackOptions, PlaybackSink, Playbacks,
     Position, Progress, TrainSource,
 };
 
 use crate::admission::Admission;
-use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
+use crate::images::{
+    FolderError, HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError,
+};
 use crate::library::{FindError, Library};
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    BoxFuture, MediaSink, OnEvent, OpenError, Player, Presentation, Reply, SessionPlayback,
+    BoxFuture, MediaSink, OnEvent, OpenError, PlaybackFailure, Player, Presentation, Reply, SessionPlayback,
 };
 
 /// Assets of a library, played from a store's images.
@@ -74,7 +77,8 @@ impl Player for AssetPlayer {
 impl AssetPlayer {
     /// Opens the presentation at a path. May wait for storage.
     fn open_now(self, path: &AssetPath) -> Result<Arc<dyn Presentation>, OpenError> {
-        let asset = Arc::new(self.library.find_file(path).map_err(find_error)?.file);
+        let (path, asset) = self.library.find_file_in_any_case(path).map_err(find_error)?;
+        let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let recipe = self.store.usual_recipe();
         let image = self.store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
@@ -196,6 +200,19 @@ impl SessionPlayback for ImagePlayback {
         self.playback.progress()
     }
 
+    fn failure(&self) -> Option<PlaybackFailure> {
+        match &*self.image.progress().borrow() {
+            ImageProgress::Failed(failure) => {
+                Some(PlaybackFailure { reason: failure.public.to_string(), is_asset: failure.is_asset })
+            }
+            ImageProgress::Growing { .. } | ImageProgress::Complete => None,
+        }
+    }
+
+    fn duration_us(&self) -> Option<u64> {
+        self.image.summary().duration_us
+    }
+
     fn reason(&self) -> &str {
         self.playback.reason()
     }
@@ -249,13 +266,18 @@ async fn blocking<T: Send + 'static>(
 fn find_error(error: FindError) -> OpenError {
     match error {
         FindError::NotFound => OpenError::NotFound,
-        FindError::Exhausted => OpenError::Busy(error.to_string()),
+        FindError::Exhausted => OpenError::Exhausted(error.to_string()),
         FindError::Forbidden => OpenError::Forbidden(error.to_string()),
         FindError::Io(_) => OpenError::Failed(error.to_string()),
     }
 }
 
 fn open_error(error: StoreError) -> OpenError {
+    if let StoreError::Io(_, source) | StoreError::Folder(FolderError::Io(_, source)) = &error
+        && is_out_of_descriptors(source)
+    {
+        return OpenError::Exhausted(error.to_string());
+    }
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
         StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),

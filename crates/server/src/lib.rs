@@ -9,6 +9,7 @@ mod library;
 mod plays;
 mod rtsp;
 mod server;
+mod session_limit;
 mod status;
 mod warnings;
 
@@ -17,5 +18,6 @@ pub use images::ImagePolicy;
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};
+pub use session_limit::TooManySessions;
 pub use wirepath_datapath::DataPath;
 pub use wirepath_playback::Burst;

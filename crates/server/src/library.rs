@@ -9,6 +9,7 @@
 //! All functions but `find_cached` may wait for a disk: call them where that is allowed.
 
 mod asset;
+mod folded;
 mod listing;
 mod resolve;
 
@@ -149,6 +150,26 @@ impl Library {
         match self.find(path)? {
             Found::File(asset) if !path.names_folder() => Ok(asset),
             Found::File(_) | Found::Folder => Err(FindError::NotFound),
+        }
+    }
+
+    /// As `find_file`; a file that is not found may have a name that differs only in case, if just one has.
+    /// Returns the path that it has.
+    pub(crate) fn find_file_in_any_case(&self, path: &AssetPath) -> Result<(AssetPath, Asset), FindError> {
+        match self.find_file(path) {
+            Err(FindError::NotFound) if !path.names_folder() => {
+                let path = self.unfold(path)?;
+                self.find_file(&path).map(|asset| (path, asset))
+            }
+            result => result.map(|asset| (path.clone(), asset)),
+        }
+    }
+
+    /// Names in a folder, in no order; of a large one, as many as the file system names first.
+    fn names(&self, path: &AssetPath) -> Result<Vec<Vec<u8>>, FindError> {
+        match self.locate(path)? {
+            Location::Top(named) => Ok(named.keys().map(|name| name.as_bytes().to_vec()).collect()),
+            Location::Below(folder, path) => folder.names(path),
         }
     }
 

@@ -12,6 +12,7 @@ mod listener;
 mod methods;
 mod output;
 pub(crate) mod player;
+mod port_socket;
 mod ports;
 mod registry;
 mod rtcp;

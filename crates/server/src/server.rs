@@ -14,7 +14,7 @@ use wirepath_engine::{Engine, EngineOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::{bind, raise_descriptor_limit};
+use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
 use crate::admission::Admission;
@@ -24,6 +24,7 @@ use crate::images::{FolderError, HotMemory, ImageFolder, ImagePolicy, Store, Sto
 use crate::library::{Library, LibraryError};
 use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
+use crate::session_limit::{self, TooManySessions};
 use crate::{calibrated, status};
 
 /// Time limit of draining, after which connections are cut.
@@ -56,6 +57,10 @@ pub struct ServerOptions {
     pub calibration: PathBuf,
     /// Length of bursts.
     pub burst: Burst,
+    /// Most RTSP sessions; none for as many as open files allow, up to 10,000.
+    pub max_sessions: Option<usize>,
+    /// True if an address may not hold more descriptors than are left for others.
+    pub bounds_addresses: bool,
     /// Lateness beyond which a client that reads too slowly over TCP skips forward.
     pub max_lag: Duration,
     /// Share of the engine threads' time (0 to 1) that sessions leave to downloads and everything else.
@@ -78,6 +83,9 @@ pub enum StartError {
     /// Listening failed for RTSP or HTTP.
     #[error("cannot listen for {0} on {1}: {2}")]
     Listen(&'static str, SocketAddr, io::Error),
+    /// Open files do not allow as many sessions.
+    #[error(transparent)]
+    Sessions(#[from] TooManySessions),
     /// Too few threads or descriptors.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -94,7 +102,7 @@ pub struct Server {
 impl Server {
     /// Opens everything; must be called on a tokio runtime, as `run`.
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
-        raise_descriptor_limit();
+        let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
         let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
         let hot_memory = options.hot_memory_bytes > 0;
@@ -133,8 +141,11 @@ impl Server {
             admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),
         };
-        let rtsp_service = rtsp::Listener::new(Arc::new(player), options.rtsp_options);
-        let http_service = http::Listener::new(options.http_options);
+        let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
+        let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
+        let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
+        let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors));
+        let http_service = http::Listener::new(options.http_options).within(descriptors);
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);

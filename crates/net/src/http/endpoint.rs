@@ -29,6 +29,11 @@ impl Endpoint {
         Endpoint { metrics, status, events }
     }
 
+    /// Returns whether a path is one of this endpoint.
+    pub fn has(&self, path: &AssetPath) -> bool {
+        matches!(path.as_bytes(), b"metrics" | b"api/status" | b"api/events")
+    }
+
     /// The answer for a path of this endpoint; none for any other.
     pub async fn find(&self, path: &AssetPath) -> Option<Answer> {
         let Endpoint { metrics, status, events } = self.clone();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use http::{Method, StatusCode, Version};
+use http::{Method, StatusCode, Version, header};
 use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use super::connection::{Connection, End, now_s};
 use super::counters::Counters;
 use super::events::{self, Subscription};
 use super::options::HttpOptions;
+use crate::descriptors::{DescriptorBudget, DescriptorPermit};
 use crate::limits::Permit;
 
 /// Most bytes of a body of a file that are read into memory. To have an engine thread send a response costs
@@ -39,6 +40,11 @@ pub trait Site: Send + Sync + 'static {
         request: Request,
         local: SocketAddr,
     ) -> impl Future<Output = Answer> + Send;
+
+    /// Most descriptors that an answer for this path takes while it is looked up and sent.
+    fn descriptors(&self, _path: &AssetPath) -> usize {
+        0
+    }
 }
 
 /// A response, and what its body is made of.
@@ -112,6 +118,7 @@ pub(super) struct Shared<S> {
     pub(super) counters: Arc<Counters>,
     pub(super) site: S,
     pub(super) engine: Arc<Engine>,
+    pub(super) descriptors: Arc<DescriptorBudget>,
 }
 
 /// A client of a listener.
@@ -119,7 +126,7 @@ pub(super) struct Exchanges<S> {
     client: Connection,
     peer: SocketAddr,
     shared: Arc<Shared<S>>,
-    _permit: Permit,
+    _permits: (Permit, DescriptorPermit),
 }
 
 impl<S: Site> Exchanges<S> {
@@ -127,12 +134,12 @@ impl<S: Site> Exchanges<S> {
         stream: TcpStream,
         peer: SocketAddr,
         shared: Arc<Shared<S>>,
-        permit: Permit,
+        permits: (Permit, DescriptorPermit),
         drain: watch::Receiver<bool>,
     ) -> Self {
         shared.counters.connections_accepted.increment();
         let client = Connection::new(stream, shared.options.timeouts, drain);
-        Self { client, peer, shared, _permit: permit }
+        Self { client, peer, shared, _permits: permits }
     }
 
     pub(super) async fn run(mut self) {
@@ -175,11 +182,12 @@ impl<S: Site> Exchanges<S> {
         let (version, keep_alive) = (request.version, request.keep_alive);
         let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
         let local = self.client.local_address()?;
-        let answer = self.answer(request, local).await;
+        let (answer, descriptors) = self.answer(request, local).await;
         // Only the end of the connection ends a stream of events.
         let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
         let (status, bytes) = (answer.response.status, answer.response.body_length());
         let sent = self.send(answer, version, keep_alive).await;
+        drop(descriptors);
         if let Some((form, access)) = access {
             let bytes = sent.as_ref().map_or(bytes, |bytes| *bytes);
             access.end(form, status, bytes, sent.is_ok());
@@ -187,19 +195,25 @@ impl<S: Site> Exchanges<S> {
         sent.map(|_| keep_alive)
     }
 
-    async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
+    /// The answer, and permission for the descriptors that it takes until it is sent.
+    async fn answer(&self, request: Request, local: SocketAddr) -> (Answer, Option<DescriptorPermit>) {
         if let Some(response) = respond_to_method(&request.method) {
-            return response.into();
+            return (response.into(), None);
         }
         let Target::Path(path) = &request.target else {
-            return Response::error(StatusCode::BAD_REQUEST, "this method needs a path").into();
+            return (Response::error(StatusCode::BAD_REQUEST, "this method needs a path").into(), None);
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
-        let answer = self.shared.site.answer(path, request, local).await;
-        match is_head {
+        let Shared { site, descriptors, .. } = &*self.shared;
+        let Ok(permit) = descriptors.admit(self.peer.ip(), site.descriptors(&path)) else {
+            return (too_many_files(), None);
+        };
+        let answer = site.answer(path, request, local).await;
+        let answer = match is_head {
             true => Answer { response: answer.response.without_body(), events: None, ..answer },
             false => answer,
-        }
+        };
+        (answer, Some(permit))
     }
 
     /// Sends an answer; returns the number of bytes of its body.
@@ -267,6 +281,11 @@ impl<S: Site> Exchanges<S> {
             sent += event.len() as u64;
         }
     }
+}
+
+fn too_many_files() -> Answer {
+    let why = "the server has too many files open: try again later";
+    Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
 /// Closes a file of which nothing is needed any more. Freeing a large file that was deleted meanwhile may take

@@ -11,8 +11,10 @@ use super::connection::reject;
 use super::counters::{Counters, Counts};
 use super::exchange::{Exchanges, Shared, Site};
 use super::options::HttpOptions;
-use crate::limits::ClientLimits;
+use crate::descriptors::DescriptorBudget;
+use crate::limits::{ClientLimits, Exceeded};
 use crate::metrics::Metrics;
+use crate::reserved_listener::ReservedListener;
 use crate::status::Status;
 
 /// HTTP listener that does not listen yet.
@@ -20,13 +22,19 @@ pub struct Listener {
     options: HttpOptions,
     counters: Arc<Counters>,
     limits: Arc<ClientLimits>,
+    descriptors: Arc<DescriptorBudget>,
 }
 
 impl Listener {
     /// A listener with these limits.
     pub fn new(options: HttpOptions) -> Self {
         let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
-        Self { options, counters: Arc::default(), limits }
+        Self { options, counters: Arc::default(), limits, descriptors: DescriptorBudget::unlimited() }
+    }
+
+    /// The same listener; its clients take descriptors of this budget.
+    pub fn within(self, descriptors: Arc<DescriptorBudget>) -> Self {
+        Self { descriptors, ..self }
     }
 
     /// Adds the listener's counters and limits to metrics and status.
@@ -58,17 +66,19 @@ impl Listener {
         engine: Arc<Engine>,
         drain: watch::Receiver<bool>,
     ) {
-        let Self { options, counters, limits } = self;
-        let shared = Arc::new(Shared { options, counters, site, engine });
+        let Self { options, counters, limits, descriptors } = self;
+        let shared = Arc::new(Shared { options, counters, site, engine, descriptors });
         let for_connections = drain.clone();
-        crate::serve("HTTP", listener, drain, |(stream, peer)| {
-            let Ok(permit) = limits.admit(peer.ip()) else {
+        crate::serve("HTTP", ReservedListener::new(listener), drain, |(stream, peer)| {
+            let admit = || Ok((limits.admit(peer.ip())?, shared.descriptors.admit(peer.ip(), 1)?));
+            let permits: Result<_, Exceeded> = admit();
+            let Ok(permits) = permits else {
                 shared.counters.connections_refused.increment();
                 reject(&stream);
                 return None;
             };
             let drain = for_connections.clone();
-            Some(Exchanges::new(stream, peer, Arc::clone(&shared), permit, drain).run())
+            Some(Exchanges::new(stream, peer, Arc::clone(&shared), permits, drain).run())
         })
         .await;
     }

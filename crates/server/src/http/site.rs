@@ -36,14 +36,20 @@ impl LibrarySite {
     }
 }
 
+/// Descriptors of a download: its file, and a second one of its connection for the engine.
+const PER_DOWNLOAD: usize = 2;
+
 impl Site for LibrarySite {
+    fn descriptors(&self, path: &AssetPath) -> usize {
+        if self.endpoint.has(path) || is_page(path) { 0 } else { PER_DOWNLOAD }
+    }
+
     /// Looks up the file on another thread, unless its name is in the kernel's cache: storage may be slow.
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
         if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
         }
-        // A folder of this name is still found: its URL ends in a slash.
-        if path.as_bytes() == b"status" && !path.names_folder() {
+        if is_page(&path) {
             return page::respond().into();
         }
         if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
@@ -62,6 +68,12 @@ impl Site for LibrarySite {
             Response::error(StatusCode::INTERNAL_SERVER_ERROR, "file lookup failed").into()
         })
     }
+}
+
+/// Returns whether a path is that of the status page. A folder of this name is still found: its URL ends in a
+/// slash.
+fn is_page(path: &AssetPath) -> bool {
+    path.as_bytes() == b"status" && !path.names_folder()
 }
 
 fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> Answer {

@@ -205,7 +205,10 @@ mod tests {
         assert!(matches!(answer, Some(Err(StoreError::NotPlayable(_)))));
         assert!(open.keep_idle(key, &failed, now + seconds(9)).is_empty());
         assert_eq!(Arc::strong_count(&failed), 1, "nor does it begin to");
-        failed.end(0, Err(ImageFailure { reason: "no clock".into(), public: "no clock".into() }));
+        failed.end(
+            0,
+            Err(ImageFailure { reason: "no clock".into(), public: "no clock".into(), is_asset: true }),
+        );
         assert!(open.find(key, identity, now + seconds(10)).is_none());
     }
 

@@ -36,6 +36,8 @@ pub struct Failure {
     pub reason: Arc<str>,
     /// For clients: names no folder.
     pub public: Arc<str>,
+    /// True if the asset is at fault, and trying again would not help.
+    pub is_asset: bool,
 }
 
 /// Result of seeking a time.

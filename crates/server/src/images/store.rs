@@ -321,7 +321,8 @@ impl Store {
             return;
         }
         let (asset, path) = (image.name(), image.path().display());
-        let failure = Failure { reason: error.to_string().into(), public: error.public().into() };
+        let is_asset = matches!(error, StoreError::NotPlayable(_));
+        let failure = Failure { reason: error.to_string().into(), public: error.public().into(), is_asset };
         if let StoreError::Stopped = error {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {

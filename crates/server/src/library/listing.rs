@@ -2,7 +2,7 @@
 
 use super::asset::{identity, modified_s};
 use super::{FindError, Served, is_hidden};
-use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Stat, statat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -61,6 +61,14 @@ pub(super) fn read(
         entries.extend(stat.and_then(|stat| Entry::of(name, &stat)));
     }
     Ok(FolderListing::of(entries, false))
+}
+
+/// Reads the names in a folder.
+pub(super) fn names(folder: &OwnedFd) -> Result<Vec<Vec<u8>>, FindError> {
+    let name = |entry: rustix::io::Result<DirEntry>| {
+        entry.map(|entry| entry.file_name().to_bytes().to_vec()).map_err(FindError::Io)
+    };
+    Dir::read_from(folder).map_err(FindError::Io)?.take(LISTING_LIMIT).map(name).collect()
 }
 
 /// Lists the root above several served folders and files.

@@ -78,6 +78,15 @@ impl ServedFolder {
         }
     }
 
+    /// Names in a folder, at most as many as in a listing.
+    pub(super) fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, FindError> {
+        let (fd, stat) = self.open_shown(path)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => listing::names(&fd),
+            _ => Err(FindError::NotFound),
+        }
+    }
+
     /// Metadata of a path, links followed, without opening it. None if it cannot be reached.
     pub(super) fn look(&self, path: &[u8]) -> Option<Stat> {
         fstat(self.resolve(path, LOOK).ok()?).ok()

@@ -114,6 +114,40 @@ fn what_cannot_be_served_is_said_at_start() {
     assert_eq!(names(&dots.list(&path("/")).unwrap()), ["media/", "secret.ts"]);
 }
 
+/// Promise: RTSP finds a file whose name differs from the URL only in case, if it is the only one.
+#[test]
+fn names_differ_in_case_only_where_that_is_unambiguous() {
+    let dir = tree();
+    let media = dir.path().join("media");
+    fs::create_dir(media.join("Filme")).unwrap();
+    for name in ["Filme/Größe Ä.TS", "One.ts", "ONE.ts", "Clip.ts", ".Hidden.ts"] {
+        fs::write(media.join(name), name).unwrap();
+    }
+    symlink("../secret.ts", media.join("Secret.ts")).unwrap();
+    let library = open(&dir, &["media"]).unwrap();
+    let content = |name: &str| {
+        let found = library.find_file_in_any_case(&AssetPath::from_decoded(name.as_bytes()).unwrap());
+        found.map(|(path, mut asset)| {
+            let path = String::from_utf8_lossy(path.as_bytes()).into_owned();
+            (path, std::io::read_to_string(&mut asset.file).unwrap())
+        })
+    };
+    let large = || Ok(("Filme/Größe Ä.TS".to_owned(), "Filme/Größe Ä.TS".to_owned()));
+    // As it is, in lower case, and as VLC changes it: only the letters of ASCII.
+    assert_eq!(content("Filme/Größe Ä.TS"), large());
+    assert_eq!(content("filme/größe ä.ts"), large());
+    assert_eq!(content("filme/größe Ä.ts"), large());
+    assert_eq!(content("clip.ts"), Ok(("clip.ts".to_owned(), "clip".to_owned())), "it exists as it is");
+    for missing in ["one.ts", ".hidden.ts", "secret.ts", "nothing", "../SECRET.ts", "filme", "clip.ts/more"] {
+        let path = AssetPath::from_decoded(missing.as_bytes());
+        let found = path.map(|path| library.find_file_in_any_case(&path).err());
+        assert!(found.is_err() || found == Ok(Some(FindError::NotFound)), "{missing}: {found:?}");
+    }
+    let named = open(&dir, &["media", "secret.ts"]).unwrap();
+    let path = path("/MEDIA/FILME/gr%C3%B6%C3%9Fe%20%C3%84.ts");
+    assert!(named.find_file_in_any_case(&path).is_ok());
+}
+
 /// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 #[test]
 fn links_stay_inside() {

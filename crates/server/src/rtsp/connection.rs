@@ -53,6 +53,15 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, shutdown: watc
     connection.close(end).await;
 }
 
+/// Answer to a client beyond a limit. Its request is not waited for, so there is no CSeq.
+const FULL: &[u8] = b"RTSP/1.0 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\n\r\n";
+
+/// Rejects a client beyond a limit, without waiting.
+pub(super) fn reject(stream: &TcpStream) {
+    let sent = stream.try_write(FULL);
+    tracing::debug!(peer = ?stream.peer_addr(), ?sent, "RTSP connection rejected: limit reached");
+}
+
 struct Connection {
     shared: Arc<Shared>,
     handler: RequestHandler,

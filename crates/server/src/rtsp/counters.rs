@@ -9,6 +9,7 @@ label! {
         Total = "total_limit",
         Address = "address_limit",
         Connection = "connection_limit",
+        Descriptors = "descriptor_limit",
     }
 }
 
@@ -81,6 +82,8 @@ counters! {
     rtcp_received: Counter,
     /// Datagrams and frames received from clients that are not RTCP.
     rtcp_malformed: Counter,
+    /// Datagrams received on RTCP ports from addresses and ports that have no session.
+    rtcp_strays: Counter,
     /// RTCP reception reports received about our sources.
     reception_reports: Counter,
 }
@@ -90,6 +93,7 @@ impl From<Exceeded> for RefusalReason {
         match exceeded {
             Exceeded::Total => RefusalReason::Total,
             Exceeded::Address => RefusalReason::Address,
+            Exceeded::Descriptors => RefusalReason::Descriptors,
         }
     }
 }

@@ -125,7 +125,7 @@ impl RequestHandler {
             session.info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)
         };
         match self.sessions.values().find(is_to) {
-            Some(session) => session.info.receive(Ok(frame)),
+            Some(session) => session.info.read_packet(frame),
             None => self.shared.counters.frames_dropped.increment(),
         }
     }
@@ -200,17 +200,33 @@ impl RequestHandler {
             let found = if event.key == key { is_awaited(&event.kind) } else { None };
             self.handle(&event).await;
             if let Some(result) = found {
-                return result.map_err(|error| match error {
-                    PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
-                    error => self.fail(StatusCode::InternalServerError, &error.to_string()),
-                });
+                return result.map_err(|error| self.play_refusal(key, &error));
             }
         }
         Err(refuse(StatusCode::SessionNotFound, "the session has just ended"))
     }
 
-    pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
-        self.shared.player.open(resource.path()).await.map_err(|error| self.open_refusal(error))
+    fn play_refusal(&self, key: u64, error: &PlayError) -> Refusal {
+        let session = || self.sessions.values().find(|session| session.key() == key);
+        match error {
+            PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
+            PlayError::Source(_) => match session().and_then(|session| session.playback.failure()) {
+                Some(failure) if failure.is_asset => refuse(StatusCode::UnsupportedMediaType, failure.reason),
+                Some(failure) => refuse(StatusCode::ServiceUnavailable, failure.reason),
+                None => self.fail(StatusCode::InternalServerError, &error.to_string()),
+            },
+            error => self.fail(StatusCode::InternalServerError, &error.to_string()),
+        }
+    }
+
+    /// Opens a presentation, which takes a descriptor meanwhile.
+    pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, OpenError> {
+        let _descriptor = self
+            .shared
+            .descriptors
+            .admit(self.peer.ip(), 1)
+            .map_err(|_| OpenError::Exhausted("the limit of descriptors is reached".to_owned()))?;
+        self.shared.player.open(resource.path()).await
     }
 
     pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {
@@ -218,6 +234,7 @@ impl RequestHandler {
             OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
             OpenError::Forbidden(why) => refuse(StatusCode::Forbidden, why),
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
+            OpenError::Exhausted(why) => self.fail(StatusCode::NotEnoughBandwidth, &why),
             OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
             OpenError::Overload(why) => refuse(StatusCode::NotEnoughBandwidth, why),
             OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
@@ -227,8 +244,11 @@ impl RequestHandler {
     /// Logs why the server fails. The client is not told: the words may name files and folders of this
     /// machine.
     fn fail(&self, status: StatusCode, why: &str) -> Refusal {
-        tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
+        if self.shared.log_refusal() {
+            tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
+        }
         let told = match status {
+            StatusCode::NotEnoughBandwidth => "the server has too many files open; try again later",
             StatusCode::ServiceUnavailable => "the server cannot do this now; try again later",
             _ => "the server failed; its log says why",
         };
@@ -270,9 +290,8 @@ impl RequestHandler {
     /// Logs a refusal for the operator, since players may not show it to their user.
     fn log_refusal(&self, request: &Request, refusal: &Refusal) {
         const MOST_CHARACTERS: usize = 200;
-        let Some(suppressed) = self.shared.refusals.pass(std::time::Instant::now()) else { return };
-        if suppressed > 0 {
-            tracing::info!(suppressed, "further refusals were not logged");
+        if !self.shared.log_refusal() {
+            return;
         }
         let asset: String = match &request.target {
             Target::Server => "*".to_owned(),

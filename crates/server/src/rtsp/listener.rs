@@ -10,14 +10,19 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
+use wirepath_net::{DescriptorBudget, ReservedListener};
 
 /// RTSP listener that does not listen yet.
 pub(crate) struct Listener(pub(super) Arc<Shared>);
 
 impl Listener {
     /// A listener that serves the presentations of `player`.
-    pub(crate) fn new(player: Arc<dyn Player>, options: RtspOptions) -> Self {
-        Self(Arc::new(Shared::new(player, options)))
+    pub(crate) fn new(
+        player: Arc<dyn Player>,
+        options: RtspOptions,
+        descriptors: Arc<DescriptorBudget>,
+    ) -> Self {
+        Self(Arc::new(Shared::new(player, options, descriptors)))
     }
 
     /// Adds the listener's counters, limits and sessions to metrics and status.
@@ -45,13 +50,15 @@ impl Listener {
     /// returns when the last response is written. The caller decides how long it waits for that.
     pub(crate) async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
         let for_connections = shutdown.clone();
-        wirepath_net::serve("RTSP", listener, shutdown, |(stream, peer)| {
-            // Dropping the stream closes it: refusing many clients must be cheap.
-            let permit = self.0.admit(peer.ip())?;
+        wirepath_net::serve("RTSP", ReservedListener::new(listener), shutdown, |(stream, peer)| {
+            let Some(permits) = self.0.admit(peer.ip()) else {
+                connection::reject(&stream);
+                return None;
+            };
             let (shared, shutdown) = (Arc::clone(&self.0), for_connections.clone());
             Some(async move {
                 connection::serve(stream, shared, shutdown).await;
-                drop(permit);
+                drop(permits);
             })
         })
         .await;

@@ -2,6 +2,7 @@
 
 use super::counters::{EndReason, RefusalReason};
 use super::handler::{Answer, RequestHandler, refuse, resource};
+use super::player::OpenError;
 use super::registry::SessionSlot;
 use super::rtcp;
 use super::session::{EventKind, Session, SessionEvent};
@@ -28,7 +29,7 @@ impl RequestHandler {
         }
         let description = match self.open(resource).await {
             Ok(presentation) => presentation.describe().to_bytes(self.local.ip()),
-            Err(refusal) => return Err(self.explain_missing(resource, refusal).await),
+            Err(error) => return Err(self.explain_missing(resource, error).await),
         };
         let base = format!("{}/", resource.url(&self.origin()));
         let response = self.ok(request).header(header_names::CONTENT_BASE, &base);
@@ -36,15 +37,15 @@ impl RequestHandler {
     }
 
     /// A track cannot be described, which is 460 (RFC 2326 section 11.3.11) where its presentation is there.
-    async fn explain_missing(&self, resource: &Resource, refusal: Refusal) -> Refusal {
+    async fn explain_missing(&self, resource: &Resource, error: OpenError) -> Refusal {
         match resource.split_track() {
             Some((presentation, TRACK))
-                if refusal.status == StatusCode::NotFound && self.open(&presentation).await.is_ok() =>
+                if error == OpenError::NotFound && self.open(&presentation).await.is_ok() =>
             {
                 let url = presentation.url(&self.origin());
                 refuse(StatusCode::OnlyAggregateOperationAllowed, format!("this is a track; DESCRIBE {url}"))
             }
-            _ => refusal,
+            _ => self.open_refusal(error),
         }
     }
 
@@ -58,7 +59,7 @@ impl RequestHandler {
         }
         let offer = choose(&request.headers, self.peer.ip())?;
         let slot = self.reserve()?;
-        let presentation = self.open(&presentation_url).await?;
+        let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
         if number != TRACK {
             let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
             return Err(refuse(StatusCode::NotFound, why));
@@ -75,16 +76,17 @@ impl RequestHandler {
         let client = ClientName::new(key, request.headers.first("User-Agent"));
         let info = SessionInfo::new(self.peer, self.local.ip(), path, rtcp, &playback, counters, client);
         let info = Arc::new(info);
+        info.rtcp.register(&info);
         let session = Session {
             id: new_id()?,
             path: path.to_vec(),
             track_url: self.track_url(&presentation_url),
-            presentation,
             playback,
             state: SessionState::default(),
             events: self.events.clone(),
             rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), self.shared.options.report_interval)),
             info,
+            shared: Arc::clone(&self.shared),
             last_ticket: 0,
             is_held: false,
             slot,
@@ -105,6 +107,7 @@ impl RequestHandler {
                 RefusalReason::Total => "the server",
                 RefusalReason::Address => "your address",
                 RefusalReason::Connection => "this connection",
+                RefusalReason::Descriptors => "the server's open files",
             };
             refuse(StatusCode::NotEnoughBandwidth, format!("session limit reached for {who}"))
         })
@@ -120,7 +123,10 @@ impl RequestHandler {
         info.counters.sessions_interleaved.add(info.is_interleaved().into());
         info.counters.sessions_started.increment();
         session.slot.fill(Arc::clone(info));
-        tracing::info!(peer = %self.peer, path = info.path, transport = info.transport(), "session is set up");
+        if self.shared.log_session() {
+            let (peer, path, transport) = (self.peer, &info.path, info.transport());
+            tracing::info!(%peer, path, transport, "session is set up");
+        }
         let transport = TransportReply { delivery, ssrc: info.ssrc };
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         let response = response.session(&session.id, self.timeout_s()).transport(transport);
@@ -133,7 +139,7 @@ impl RequestHandler {
         let session = self.named_session(request)?;
         let (scale, speed) = (request.scale()?, request.speed()?);
         let range = NptRange::of(request)?;
-        let duration_us = session.presentation.describe().duration_us;
+        let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
         let step = session.state.play(range, duration_us, position_us)?;
         let (id, track_url) = (session.id.clone(), session.track_url.clone());

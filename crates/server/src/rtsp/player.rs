@@ -71,11 +71,27 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     fn progress(&self) -> Progress;
 
+    /// Reason for which the presentation cannot be played any further, in words for clients, and whether it
+    /// is at fault itself.
+    fn failure(&self) -> Option<PlaybackFailure>;
+
+    /// Duration of the presentation in microseconds, as far as it is known.
+    fn duration_us(&self) -> Option<u64>;
+
     /// Reason for its first data path, for the status page.
     fn reason(&self) -> &str;
 
     /// Counts a play of the asset. Called when the session plays for the first time, on the control thread.
     fn count_play(&self);
+}
+
+/// Reason for which a presentation turned out unplayable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlaybackFailure {
+    /// In words for clients.
+    pub(crate) reason: String,
+    /// True if the asset is at fault; else trying later may help.
+    pub(crate) is_asset: bool,
 }
 
 /// A presentation cannot be played.
@@ -90,6 +106,9 @@ pub(crate) enum OpenError {
     /// The asset's fault, in words for clients.
     #[error("{0}")]
     NotPlayable(String),
+    /// Too many files are open; the text is for the log.
+    #[error("{0}")]
+    Exhausted(String),
     /// The server is at a limit; trying later may help. The text is for the log.
     #[error("{0}")]
     Busy(String),

@@ -1,63 +1,158 @@
-//! Pairs of UDP sockets: RTP on an even port, RTCP on the next (RFC 3550 section 11).
+//! UDP ports of sessions: RTP on an even port, RTCP on the next (RFC 3550 section 11), shared by sessions.
 
-use socket2::{Domain, Protocol, Socket, Type};
+use super::counters::Counters;
+use super::port_socket::{PortSocket, PortUse};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use wirepath_media::rtsp::PortPair;
 
-/// Receive buffer of datagrams that nobody reads: clients open their firewalls with a few to the RTP port.
-const RTP_RECEIVE_BUFFER: usize = 4096;
+/// Sessions on a pair of ports before another pair is opened. The kernel looks at all sockets of a port when
+/// one is bound to it, and before Linux 6.13 also when a datagram comes to it.
+const SESSIONS_PER_PAIR: usize = 64;
 
-/// Room for some tens of reports.
-const RTCP_RECEIVE_BUFFER: usize = 32 * 1024;
+/// Most pairs that are open for one local address; then sessions are spread over these.
+const MOST_PAIRS: usize = 64;
 
-/// Allocates pairs from a range of ports in turn, so that a freed port rests.
-#[derive(Debug)]
+/// Most pairs that are tried when one is to be opened. The next time others are tried.
+const TRIES: u32 = 32;
+
+/// Local addresses whose pairs stay open without sessions.
+const IDLE_ADDRESSES: usize = 16;
+
+/// Ports of a range, opened in pairs as sessions need them.
 pub(super) struct Ports {
     /// First even port.
     first: u32,
     pairs: u32,
-    next: AtomicU32,
+    counters: Arc<Counters>,
+    /// Open pairs of each local address, which has no port here.
+    open: Mutex<HashMap<SocketAddr, OpenPairs>>,
 }
 
-/// Two sockets on neighbouring ports, connected to a client.
-#[derive(Debug)]
-pub(super) struct Pair {
+/// Open pairs of a local address.
+#[derive(Default)]
+struct OpenPairs {
+    /// The first pair, which stays open without sessions.
+    kept: Option<Arc<PortSocket>>,
+    pairs: Vec<Weak<PortSocket>>,
+    /// Number of the pair that is tried next.
+    next: u32,
+}
+
+/// Sockets of a session.
+pub(super) struct SessionPorts {
+    /// Socket for RTP, connected to the client.
     pub(super) rtp: UdpSocket,
-    pub(super) rtcp: UdpSocket,
+    /// Use of the socket for RTCP.
+    pub(super) rtcp: PortUse,
     pub(super) ports: PortPair,
 }
 
-/// Number of pairs of ports in a range: most sessions that can use it.
+/// Number of pairs of ports in a range.
 pub fn port_pairs(range: &RangeInclusive<u16>) -> usize {
-    Ports::new(range).pairs as usize
+    span(range).1 as usize
+}
+
+/// First even port of a range, and its number of pairs.
+fn span(range: &RangeInclusive<u16>) -> (u32, u32) {
+    let first = u32::from(*range.start()).next_multiple_of(2).max(2);
+    (first, (u32::from(*range.end()) + 1).saturating_sub(first) / 2)
 }
 
 impl Ports {
-    pub(super) fn new(range: &RangeInclusive<u16>) -> Self {
-        let first = u32::from(*range.start()).next_multiple_of(2).max(2);
-        let pairs = (u32::from(*range.end()) + 1).saturating_sub(first) / 2;
-        Self { first, pairs, next: AtomicU32::new(0) }
+    pub(super) fn new(range: &RangeInclusive<u16>, counters: Arc<Counters>) -> Self {
+        let (first, pairs) = span(range);
+        Self { first, pairs, counters, open: Mutex::default() }
     }
 
-    /// Binds the next free pair to a local address and connects it to the client's ports. The address keeps
-    /// its scope, which link-local ones need.
-    pub(super) fn open(&self, local: SocketAddr, peer: SocketAddr, client: PortPair) -> io::Result<Pair> {
-        for _ in 0..self.pairs {
-            let number = self.next.fetch_add(1, Relaxed) % self.pairs;
-            let rtp = (self.first + 2 * number) as u16; // below the range's end
-            let ports = PortPair { rtp, rtcp: rtp + 1 };
-            let rtp = open_socket((local, ports.rtp), (peer, client.rtp), RTP_RECEIVE_BUFFER);
-            let rtcp = || open_socket((local, ports.rtcp), (peer, client.rtcp), RTCP_RECEIVE_BUFFER);
-            match rtp.and_then(|rtp| Ok(Pair { rtp, rtcp: rtcp()?, ports })) {
+    /// Sockets for a session, at a local address and connected to the client's ports. The address keeps its
+    /// scope, which link-local ones need. Must be called on a tokio runtime.
+    pub(super) fn open(
+        &self,
+        mut local: SocketAddr,
+        mut peer: SocketAddr,
+        client: PortPair,
+    ) -> io::Result<SessionPorts> {
+        local.set_port(0);
+        peer.set_port(client.rtcp);
+        let mut open = self.open.lock();
+        if open.len() > IDLE_ADDRESSES {
+            open.retain(|address, pairs| *address == local || pairs.are_used());
+        }
+        let socket = self.socket_for(open.entry(local).or_default(), local, peer)?;
+        drop(open);
+        let rtcp = PortUse::new(&socket, peer);
+        peer.set_port(client.rtp);
+        Ok(SessionPorts { rtp: socket.connect_rtp(peer)?, rtcp, ports: socket.ports() })
+    }
+
+    /// The pair with the fewest sessions among those that do not serve this client's ports yet; another one
+    /// is opened if they have many.
+    fn socket_for(
+        &self,
+        open: &mut OpenPairs,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> io::Result<Arc<PortSocket>> {
+        open.pairs.retain(|pair| pair.strong_count() > 0);
+        let usual = open.least_used(|pair| !pair.serves(peer));
+        let most = MOST_PAIRS.min(self.pairs as usize);
+        match usual {
+            Some(pair) if pair.sessions() < SESSIONS_PER_PAIR || open.pairs.len() >= most => return Ok(pair),
+            None if open.pairs.len() >= most => {}
+            _ => match self.open_next(open, local) {
+                Ok(pair) => return Ok(pair),
+                Err(error) if open.pairs.is_empty() => return Err(error),
+                // Crowded ports are better than none.
+                Err(error) => tracing::debug!(%error, "no further pair of UDP ports"),
+            },
+        }
+        let any = || open.least_used(|_| true);
+        usual.or_else(any).ok_or_else(in_use)
+    }
+
+    fn open_next(&self, open: &mut OpenPairs, local: SocketAddr) -> io::Result<Arc<PortSocket>> {
+        for _ in 0..TRIES.min(self.pairs) {
+            let rtp = (self.first + 2 * (open.next % self.pairs)) as u16; // below the range's end
+            open.next = (open.next + 1) % self.pairs;
+            if open.pairs().any(|pair| pair.ports().rtp == rtp) {
+                continue;
+            }
+            match PortSocket::open(local, PortPair { rtp, rtcp: rtp + 1 }, &self.counters) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                result => return result,
+                Err(error) => return Err(error),
+                Ok(pair) => {
+                    open.pairs.push(Arc::downgrade(&pair));
+                    open.kept.get_or_insert_with(|| Arc::clone(&pair));
+                    return Ok(pair);
+                }
             }
         }
-        Err(io::Error::new(io::ErrorKind::AddrInUse, "every pair of UDP ports of the range is in use"))
+        Err(in_use())
     }
+}
+
+impl OpenPairs {
+    fn least_used(&self, is_possible: impl Fn(&PortSocket) -> bool) -> Option<Arc<PortSocket>> {
+        self.pairs().filter(|pair| is_possible(pair)).min_by_key(|pair| pair.sessions())
+    }
+
+    fn are_used(&self) -> bool {
+        self.pairs().any(|pair| pair.sessions() > 0)
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = Arc<PortSocket>> {
+        self.pairs.iter().filter_map(Weak::upgrade)
+    }
+}
+
+fn in_use() -> io::Error {
+    let why = "the UDP ports of --rtp-ports that were tried are in use by other programs";
+    io::Error::new(io::ErrorKind::AddrInUse, why)
 }
 
 /// An address as IPv4 where it is one inside IPv6, which a listener on `::` sees.
@@ -68,58 +163,5 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn open_socket(
-    (mut local, port): (SocketAddr, u16),
-    (mut peer, peer_port): (SocketAddr, u16),
-    receive_buffer: usize,
-) -> io::Result<UdpSocket> {
-    local.set_port(port);
-    peer.set_port(peer_port);
-    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_recv_buffer_size(receive_buffer)?;
-    socket.bind(&local.into())?;
-    socket.connect(&peer.into())?;
-    Ok(socket.into())
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-    #[test]
-    fn pairs_are_even_and_odd_and_inside_the_range() {
-        for (range, first, pairs) in [
-            (5000..=5001, 5000, 1),
-            (5001..=5004, 5002, 1),
-            (5001..=5005, 5002, 2),
-            (0..=3, 2, 1),
-            (65_534..=65_535, 65_534, 1),
-            (65_535..=65_535, 0, 0),
-            (5001..=5001, 5002, 0),
-        ] {
-            let ports = Ports::new(&range);
-            assert_eq!(ports.pairs, pairs, "{range:?}");
-            assert!(pairs == 0 || ports.first == first, "{range:?}");
-        }
-    }
-
-    #[test]
-    fn a_pair_in_use_is_passed_over_and_a_full_range_says_so() {
-        let client = PortPair { rtp: 40_000, rtcp: 40_001 };
-        let ports = Ports::new(&(47_310..=47_313));
-        let first = ports.open(LOCAL, LOCAL, client).expect("free");
-        let second = ports.open(LOCAL, LOCAL, client).expect("free");
-        assert_eq!((first.ports.rtp, second.ports.rtp), (47_310, 47_312));
-        assert_eq!(first.rtp.peer_addr().expect("connected").port(), 40_000);
-        assert_eq!(first.rtcp.peer_addr().expect("connected").port(), 40_001);
-        assert_eq!(first.rtcp.local_addr().expect("bound").port(), 47_311);
-        let full = ports.open(LOCAL, LOCAL, client).expect_err("full");
-        assert_eq!(full.kind(), io::ErrorKind::AddrInUse);
-        drop(first);
-        assert_eq!(ports.open(LOCAL, LOCAL, client).expect("free again").ports.rtp, 47_310);
-    }
-}
+mod tests;

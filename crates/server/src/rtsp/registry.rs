@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use wirepath_net::{ClientLimits, Exceeded, Permit};
+use wirepath_net::{ClientLimits, DescriptorBudget, DescriptorPermit, Exceeded, Permit};
 
 /// All sessions of a listener, at most so many, and so many from one address.
 pub(super) struct Registry {
     limits: Arc<ClientLimits>,
+    descriptors: Arc<DescriptorBudget>,
     last_key: AtomicU64,
     sessions: Mutex<HashMap<u64, Arc<SessionInfo>>>,
 }
@@ -20,20 +21,23 @@ pub(super) struct Registry {
 pub(super) struct SessionSlot {
     registry: Arc<Registry>,
     pub(super) key: u64,
-    _permit: Permit,
+    _permits: (Permit, DescriptorPermit),
 }
 
+/// Descriptors of a session beside its connection: its RTP socket.
+pub(super) const PER_SESSION: usize = 1;
+
 impl Registry {
-    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
+    pub(super) fn new(most: usize, most_per_address: usize, descriptors: Arc<DescriptorBudget>) -> Arc<Self> {
         let limits = ClientLimits::new(most, most_per_address);
-        Arc::new(Self { limits, last_key: AtomicU64::default(), sessions: Mutex::default() })
+        Arc::new(Self { limits, descriptors, last_key: AtomicU64::default(), sessions: Mutex::default() })
     }
 
     /// Reserves one more session for a client at this address.
     pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<SessionSlot, Exceeded> {
-        let permit = self.limits.admit(address)?;
+        let permits = (self.limits.admit(address)?, self.descriptors.admit(address, PER_SESSION)?);
         let key = self.last_key.fetch_add(1, Relaxed);
-        Ok(SessionSlot { registry: Arc::clone(self), key, _permit: permit })
+        Ok(SessionSlot { registry: Arc::clone(self), key, _permits: permits })
     }
 
     /// Sessions for `/api/status`, in the order in which they were set up.

@@ -1,8 +1,8 @@
 //! A session's RTCP (RFC 3550 section 6): reports at intervals, the client's reports, BYE at the end.
 
+use super::port_socket::RtcpReceiver;
 use super::session_info::SessionInfo;
 use super::session_state::Phase;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
@@ -17,19 +17,12 @@ const BYE_DELAY: Duration = Duration::from_millis(100);
 /// Time until the next attempt at a report when no packet has left yet.
 const FIRST_REPORT_RETRY: Duration = Duration::from_millis(100);
 
-/// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
-const DATAGRAM_LIMIT: usize = 1500;
-
-/// Serves a session's RTCP until the task is aborted.
+/// Sends a session's RTCP until the task is aborted.
 pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
     let mut phases = session.phase.subscribe();
     let mut wake = None;
-    let mut datagram = [0; DATAGRAM_LIMIT];
     loop {
         tokio::select! {
-            received = session.rtcp.receive(&mut datagram) => {
-                session.receive(received.map(|length| &datagram[..length]));
-            }
             changed = phases.changed() => {
                 if changed.is_err() {
                     return;
@@ -57,14 +50,15 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
     }
 }
 
+impl RtcpReceiver for SessionInfo {
+    fn receive(&self, packet: &[u8]) {
+        self.read_packet(packet);
+    }
+}
+
 impl SessionInfo {
-    /// Reads an RTCP packet of the client's, to which a socket is connected. That its RTCP port is closed is no
-    /// reason to end: some receivers have none.
-    pub(super) fn receive(&self, received: io::Result<&[u8]>) {
-        let datagram = match received {
-            Ok(datagram) => datagram,
-            Err(error) => return tracing::debug!(peer = %self.peer, %error, "RTCP was not received"),
-        };
+    /// Reads an RTCP packet of the client's.
+    pub(super) fn read_packet(&self, datagram: &[u8]) {
         self.counters.rtcp_received.increment();
         match rtcp::read(datagram, self.ssrc) {
             Ok(received) => {

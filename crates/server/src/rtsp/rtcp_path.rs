@@ -1,15 +1,15 @@
 //! A session's way for RTCP.
 
+use super::port_socket::{PortUse, RtcpReceiver};
 use std::io;
-use std::sync::Arc;
-use tokio::net::UdpSocket;
+use std::sync::{Arc, Weak};
 use wirepath_media::rtsp::ChannelPair;
 use wirepath_playback::ConnectionWriter;
 
 /// A session's way for RTCP.
 pub(super) enum RtcpPath {
-    /// A socket connected to the client.
-    Udp(UdpSocket),
+    /// The socket that sessions share.
+    Udp(PortUse),
     /// A channel of the RTSP connection.
     Interleaved {
         /// Writer of the connection.
@@ -31,7 +31,7 @@ impl RtcpPath {
     /// Sends a packet, which may get lost.
     pub(super) fn send(&self, packet: &[u8]) -> io::Result<()> {
         match self {
-            RtcpPath::Udp(socket) => socket.try_send(packet).map(drop),
+            RtcpPath::Udp(ports) => ports.send(packet),
             RtcpPath::Interleaved { writer, channels } => {
                 writer.write_report(channels.rtcp, packet);
                 Ok(())
@@ -39,11 +39,11 @@ impl RtcpPath {
         }
     }
 
-    /// Receives a datagram. Frames come through the connection's reader instead.
-    pub(super) async fn receive(&self, datagram: &mut [u8]) -> io::Result<usize> {
-        match self {
-            RtcpPath::Udp(socket) => socket.recv(datagram).await,
-            RtcpPath::Interleaved { .. } => std::future::pending().await,
+    /// Has datagrams of the client given to the session. Frames come through the connection's reader instead.
+    pub(super) fn register<T: RtcpReceiver + 'static>(&self, session: &Arc<T>) {
+        if let RtcpPath::Udp(ports) = self {
+            let session: Weak<T> = Arc::downgrade(session);
+            ports.register(session);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! A session: one client plays one presentation. Owned by its connection.
 
 use super::counters::EndReason;
-use super::player::{Presentation, SessionPlayback};
+use super::player::SessionPlayback;
 use super::registry::SessionSlot;
 use super::session_info::SessionInfo;
 use super::session_state::{Phase, PlayRange, SessionState};
+use super::shared::Shared;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -41,9 +42,9 @@ pub(super) struct Session {
     pub(super) path: Vec<u8>,
     /// URL of the track, as the client set it up.
     pub(super) track_url: String,
-    pub(super) presentation: Arc<dyn Presentation>,
     pub(super) playback: Arc<dyn SessionPlayback>,
     pub(super) info: Arc<SessionInfo>,
+    pub(super) shared: Arc<Shared>,
     pub(super) state: SessionState,
     pub(super) events: EventSender,
     pub(super) rtcp: JoinHandle<()>,
@@ -103,7 +104,9 @@ impl Session {
                 return Some(EndReason::Unreachable);
             }
             EventKind::Event(PlaybackEvent::Failed(error)) => {
-                tracing::warn!(peer = %self.info.peer, path = self.info.path, %error, "a session failed");
+                if self.shared.log_session() {
+                    tracing::warn!(peer = %self.info.peer, path = self.info.path, %error, "a session failed");
+                }
                 return Some(EndReason::Failed);
             }
         }
@@ -129,7 +132,10 @@ impl Session {
     /// Ends the session, with a BYE unless the client is unreachable. No packet may follow (RFC 3550 section
     /// 6.3.7): call this when the playback is drained.
     pub(super) fn end(self, reason: EndReason) {
-        tracing::info!(peer = %self.info.peer, path = self.info.path, reason = reason.name(), "session ends");
+        if self.shared.log_session() {
+            let (peer, path, reason) = (self.info.peer, &self.info.path, reason.name());
+            tracing::info!(%peer, path, reason, "session ends");
+        }
         if reason != EndReason::Unreachable {
             self.info.send_bye();
         }

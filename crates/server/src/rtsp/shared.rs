@@ -1,14 +1,14 @@
 //! Options of an RTSP listener, and the state that its connections share.
 
-use super::counters::{Counters, Counts};
+use super::counters::{Counters, Counts, RefusalReason};
 use super::player::Player;
 use super::ports::Ports;
 use super::registry::Registry;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
-use wirepath_net::{ClientLimits, LogLimit, Permit};
+use std::time::{Duration, Instant};
+use wirepath_net::{ClientLimits, DescriptorBudget, DescriptorPermit, Exceeded, LogLimit, Permit};
 
 /// Value of `Server` in every response.
 pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
@@ -61,6 +61,9 @@ impl Default for RtspOptions {
 /// Most refused requests logged in a second.
 const REFUSALS_PER_SECOND: u32 = 20;
 
+/// Most lines in a second about sessions that begin or end.
+const SESSION_LINES_PER_SECOND: u32 = 20;
+
 /// State that connections share.
 pub(super) struct Shared {
     pub(super) options: RtspOptions,
@@ -69,21 +72,49 @@ pub(super) struct Shared {
     pub(super) registry: Arc<Registry>,
     pub(super) ports: Ports,
     pub(super) limits: Arc<ClientLimits>,
+    pub(super) descriptors: Arc<DescriptorBudget>,
     /// Rate limit of log lines about refused requests.
-    pub(super) refusals: LogLimit,
+    refusals: LogLimit,
+    /// Rate limit of log lines about sessions.
+    session_lines: LogLimit,
 }
 
 impl Shared {
-    pub(super) fn new(player: Arc<dyn Player>, options: RtspOptions) -> Self {
+    pub(super) fn new(
+        player: Arc<dyn Player>,
+        options: RtspOptions,
+        descriptors: Arc<DescriptorBudget>,
+    ) -> Self {
+        let counters = Arc::<Counters>::default();
         Self {
             player,
-            counters: Arc::default(),
-            registry: Registry::new(options.sessions, options.sessions_per_address),
-            ports: Ports::new(&options.ports),
+            registry: Registry::new(options.sessions, options.sessions_per_address, Arc::clone(&descriptors)),
+            descriptors,
+            ports: Ports::new(&options.ports, Arc::clone(&counters)),
+            counters,
             limits: ClientLimits::new(options.connections, options.connections_per_address),
             refusals: LogLimit::new(REFUSALS_PER_SECOND),
+            session_lines: LogLimit::new(SESSION_LINES_PER_SECOND),
             options,
         }
+    }
+
+    /// Returns whether a refusal is to be logged.
+    pub(super) fn log_refusal(&self) -> bool {
+        let suppressed = self.refusals.pass(Instant::now());
+        if let Some(suppressed @ 1..) = suppressed {
+            tracing::info!(suppressed, "further refusals were not logged");
+        }
+        suppressed.is_some()
+    }
+
+    /// Returns whether a session that begins or ends is to be logged.
+    pub(super) fn log_session(&self) -> bool {
+        let suppressed = self.session_lines.pass(Instant::now());
+        if let Some(suppressed @ 1..) = suppressed {
+            tracing::info!(suppressed, "further lines about sessions were not logged");
+        }
+        suppressed.is_some()
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -92,14 +123,16 @@ impl Shared {
     }
 
     /// Admits a connection, or counts why not.
-    pub(super) fn admit(&self, address: IpAddr) -> Option<Permit> {
-        match self.limits.admit(address) {
-            Ok(permit) => {
+    pub(super) fn admit(&self, address: IpAddr) -> Option<(Permit, DescriptorPermit)> {
+        let admit = || Ok((self.limits.admit(address)?, self.descriptors.admit(address, 1)?));
+        let permits: Result<_, Exceeded> = admit();
+        match permits {
+            Ok(permits) => {
                 self.counters.connections_accepted.increment();
-                Some(permit)
+                Some(permits)
             }
             Err(exceeded) => {
-                self.counters.connections_refused.increment(exceeded.into());
+                self.counters.connections_refused.increment(RefusalReason::from(exceeded));
                 None
             }
         }

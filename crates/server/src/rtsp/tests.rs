@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wirepath_counters::Value;
+use wirepath_net::DescriptorBudget;
 
 /// Longer than anything here takes on the slowest machine; whoever waits so long fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,10 +43,14 @@ impl Open {
     }
 
     async fn with(change: impl FnOnce(&mut RtspOptions)) -> Self {
+        Self::within(DescriptorBudget::unlimited(), change).await
+    }
+
+    async fn within(descriptors: Arc<DescriptorBudget>, change: impl FnOnce(&mut RtspOptions)) -> Self {
         let mut options = RtspOptions { ports: ports(), ..RtspOptions::default() };
         change(&mut options);
         let player = Arc::new(FakePlayer::default());
-        let listener = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options));
+        let listener = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options, descriptors));
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = socket.local_addr().expect("bound");
         let (shutdown, told) = watch::channel(false);

@@ -1,16 +1,16 @@
 //! Transports of sessions: what is taken of a client's offers, and what is opened for it.
 
 use super::handler::{RequestHandler, refuse};
-use super::player::MediaSink;
-use super::ports::Pair;
+use super::player::{MediaSink, OpenError};
+use super::ports::SessionPorts;
 use super::rtcp_path::RtcpPath;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::net::UdpSocket;
 use wirepath_media::rtsp::{
     ChannelPair, Delivery, Headers, Offer, PortPair, Protocol, Refusal, ReplyDelivery, StatusCode,
 };
+use wirepath_net::is_out_of_descriptors;
 
 /// Ports below this belong to services; a client that wants media there wants to annoy one.
 const FIRST_CLIENT_PORT: u16 = 1024;
@@ -37,19 +37,30 @@ impl RequestHandler {
     /// Opens sockets or channels for an offer.
     pub(super) fn open_transport(&mut self, offer: Accepted) -> Result<Opened, Refusal> {
         match offer {
-            Accepted::Udp(client_port) => self.open_ports(client_port).map_err(socket_refusal),
+            Accepted::Udp(client_port) => {
+                self.open_ports(client_port).map_err(|error| self.socket_refusal(error))
+            }
             Accepted::Interleaved(wish) => self.open_channels(wish),
         }
     }
 
     fn open_ports(&self, client_port: PortPair) -> io::Result<Opened> {
-        let Pair { rtp, rtcp, ports } = self.shared.ports.open(self.local, self.peer, client_port)?;
+        let SessionPorts { rtp, rtcp, ports } = self.shared.ports.open(self.local, self.peer, client_port)?;
         let source = self.local.ip();
         Ok(Opened {
             sink: MediaSink::Udp(rtp),
-            rtcp: RtcpPath::Udp(UdpSocket::from_std(rtcp)?),
+            rtcp: RtcpPath::Udp(rtcp),
             delivery: ReplyDelivery::Udp { client_port, server_port: ports, source },
         })
+    }
+
+    fn socket_refusal(&self, error: io::Error) -> Refusal {
+        let said = format!("the UDP sockets could not be set up: {error}");
+        match error.kind() {
+            _ if is_out_of_descriptors(&error) => self.open_refusal(OpenError::Exhausted(said)),
+            io::ErrorKind::AddrInUse => refuse(StatusCode::ServiceUnavailable, error.to_string()),
+            _ => refuse(StatusCode::InternalServerError, said),
+        }
     }
 
     fn open_channels(&mut self, wish: Option<ChannelPair>) -> Result<Opened, Refusal> {
@@ -121,13 +132,6 @@ fn accept(offer: &Offer, peer: IpAddr) -> Result<Accepted, Refusal> {
 fn is_peer(destination: &str, peer: IpAddr) -> bool {
     let bare = destination.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer)
-}
-
-fn socket_refusal(error: io::Error) -> Refusal {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => refuse(StatusCode::ServiceUnavailable, error.to_string()),
-        _ => refuse(StatusCode::InternalServerError, format!("the UDP sockets could not be set up: {error}")),
-    }
 }
 
 #[cfg(test)]

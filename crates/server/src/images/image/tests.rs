@@ -33,7 +33,7 @@ fn image() -> (Arc<Image>, Receiver<Damage>) {
 }
 
 fn failure(reason: &str) -> Failure {
-    Failure { reason: reason.into(), public: reason.into() }
+    Failure { reason: reason.into(), public: reason.into(), is_asset: true }
 }
 
 fn files() -> Files {

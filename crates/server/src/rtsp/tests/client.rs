@@ -101,7 +101,14 @@ impl Client {
     pub(super) async fn is_served(&mut self) -> bool {
         // A listener that refuses may close before this is written.
         _ = self.write.write_all(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").await;
-        soon("an answer or the end", self.read_reply()).await.is_some()
+        soon("an answer or the end", self.read_reply()).await.is_some_and(|reply| reply.status == 200)
+    }
+
+    /// The listener refuses this client: 503 and the end, though nothing was asked.
+    pub(super) async fn expect_rejection(&mut self) {
+        let reply = self.reply().await;
+        assert_eq!((reply.status, reply.header("Connection")), (503, "close"));
+        self.expect_end().await;
     }
 
     /// Nothing more comes.

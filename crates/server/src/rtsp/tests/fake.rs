@@ -50,6 +50,8 @@ struct Shared {
     on_event: Mutex<Option<Arc<OnEvent>>>,
     /// Of the request to play that waits.
     waiting: Mutex<Option<Reply<Position>>>,
+    /// Of all playbacks.
+    failure: Mutex<Option<PlaybackFailure>>,
     /// Plays that were counted.
     plays: AtomicUsize,
 }
@@ -57,8 +59,8 @@ struct Shared {
 impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
-        let (on_event, waiting, plays) = Default::default();
-        let shared = Arc::new(Shared { asked, on_event, waiting, plays });
+        let (on_event, waiting, plays, failure) = Default::default();
+        let shared = Arc::new(Shared { asked, on_event, waiting, plays, failure });
         Self { shared, seen: seen.into(), playbacks: playbacks() }
     }
 }
@@ -97,6 +99,12 @@ impl FakePlayer {
     pub(super) fn answer_late(&self) {
         let reply = self.shared.waiting.lock().take().expect("a request that waits");
         reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
+    }
+
+    /// All presentations turn out unplayable.
+    pub(super) fn set_failure(&self, is_asset: bool) {
+        let reason = "no clock".to_owned();
+        *self.shared.failure.lock() = Some(PlaybackFailure { reason, is_asset });
     }
 
     /// The request that waits is answered as one that fails.
@@ -178,8 +186,8 @@ impl Presentation for FakePresentation {
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         *self.shared.on_event.lock() = Some(Arc::new(on_event));
         self.shared.note(Asked::SetUp);
-        let playback =
-            FakePlayback { shared: Arc::clone(&self.shared), sink, progress: Mutex::new(NO_PROGRESS) };
+        let (shared, progress) = (Arc::clone(&self.shared), Mutex::new(NO_PROGRESS));
+        let playback = FakePlayback { shared, sink, progress, duration_us: self.duration_us };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn SessionPlayback>) })
     }
 }
@@ -190,6 +198,7 @@ struct FakePlayback {
     shared: Arc<Shared>,
     sink: MediaSink,
     progress: Mutex<Progress>,
+    duration_us: Option<u64>,
 }
 
 impl SessionPlayback for FakePlayback {
@@ -236,6 +245,14 @@ impl SessionPlayback for FakePlayback {
 
     fn progress(&self) -> Progress {
         *self.progress.lock()
+    }
+
+    fn failure(&self) -> Option<PlaybackFailure> {
+        self.shared.failure.lock().clone()
+    }
+
+    fn duration_us(&self) -> Option<u64> {
+        self.duration_us
     }
 
     fn reason(&self) -> &str {

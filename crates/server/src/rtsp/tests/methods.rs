@@ -315,6 +315,28 @@ async fn a_failure_does_not_tell_about_the_machine() {
     assert!(reply.body.contains("log") && !reply.body.contains(SECRET), "{}", reply.body);
 }
 
+/// Promise: PLAY of a file that turns out unplayable is answered with 415, or 503 if the server is at fault,
+/// and the reason.
+#[tokio::test]
+async fn a_file_that_turns_out_unplayable_is_named_at_fault() {
+    for (is_asset, status) in [(true, 415), (false, 503)] {
+        let open = Open::new().await;
+        open.player.set_failure(is_asset);
+        let mut client = open.client().await;
+        let set_up = client.set_up("growing.ts").await;
+        open.player.expect(Asked::SetUp).await;
+        let session = format!("Session: {}", set_up.id);
+        let headers = ["Range: npt=3600-", session.as_str()];
+        let fail = async {
+            open.player.expect(play(Some(3600), None)).await;
+            open.player.fail_waiting();
+        };
+        let (reply, ()) = tokio::join!(client.ask("PLAY", "growing.ts", &headers), fail);
+        assert_eq!(reply.status, status);
+        assert!(reply.body.contains("no clock") && !reply.body.contains(SECRET), "{}", reply.body);
+    }
+}
+
 #[tokio::test]
 async fn requests_may_be_pipelined_and_split_anywhere() {
     let open = Open::new().await;

@@ -41,12 +41,16 @@ fn receiver_report(ssrc: u32) -> Vec<u8> {
     report
 }
 
-async fn to_server(set_up: &SetUp, datagram: &[u8]) {
+fn server_ports(set_up: &SetUp) -> Vec<u16> {
     let transport = set_up.reply.header("Transport");
     let ports =
         transport.split("server_port=").nth(1).and_then(|rest| rest.split(';').next()).expect("ports");
-    let port: u16 = ports.split('-').nth(1).expect("two ports").parse().expect("a number");
-    set_up.rtcp.send_to(datagram, ("127.0.0.1", port)).await.expect("sent");
+    ports.split('-').map(|port| port.parse().expect("a number")).collect()
+}
+
+async fn to_server(set_up: &SetUp, datagram: &[u8]) {
+    let rtcp = server_ports(set_up)[1];
+    set_up.rtcp.send_to(datagram, ("127.0.0.1", rtcp)).await.expect("sent");
 }
 
 async fn playing(open: &Open) -> (Client, SetUp) {
@@ -126,6 +130,36 @@ async fn receiver_reports_are_read_and_shown() {
     assert_eq!((&report["fraction_lost"], &report["packets_lost"]), (&json!(0.125), &json!(2)));
     assert!(report["round_trip_ms"].is_null());
     assert_eq!((&sessions[0]["state"], &sessions[0]["asset"]), (&json!("playing"), &json!("clip.ts")));
+}
+
+/// Promise: RTCP of all sessions comes to one socket and is told apart by the client's address and port.
+#[tokio::test]
+async fn reports_of_sessions_on_one_pair_are_told_apart() {
+    let open =
+        Open::with(|options| options.ports = *options.ports.start()..=*options.ports.start() + 1).await;
+    let (mut first, played) = playing(&open).await;
+    let mut other = open.client().await;
+    let second = other.set_up("clip.ts").await;
+    to_server(&second, &receiver_report(SSRC)).await;
+    let stranger = super::client::socket().await;
+    let rtcp = server_ports(&second)[1];
+    stranger.send_to(&receiver_report(SSRC), ("127.0.0.1", rtcp)).await.expect("sent");
+    let mut poll = interval(Duration::from_millis(5));
+    soon("a report and a stray", async {
+        while open.counter("reception_reports") + open.counter("rtcp_strays") < 2 {
+            poll.tick().await;
+        }
+    })
+    .await;
+    assert_eq!((open.counter("reception_reports"), open.counter("rtcp_strays")), (1, 1));
+    let of = |state: &str| {
+        let sessions = open.sessions();
+        sessions.into_iter().find(|session| session["state"] == state).expect("it is there")
+    };
+    assert!(of("playing")["receiver_report"].is_null() && !of("resting")["receiver_report"].is_null());
+    assert_eq!(server_ports(&played), server_ports(&second));
+    assert_eq!(first.in_session("TEARDOWN", &played, &[]).await.status, 200);
+    while last_packet(&played.rtcp).await != BYE {}
 }
 
 /// Promise: RTCP keeps a session alive.

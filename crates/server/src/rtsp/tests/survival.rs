@@ -4,6 +4,7 @@ use super::fake::Asked;
 use super::{Open, counter, soon};
 use std::time::Duration;
 use wirepath_datapath::SendError;
+use wirepath_net::DescriptorBudget;
 use wirepath_playback::{PlayError, PlaybackEvent};
 
 const SOON: Duration = Duration::from_millis(100);
@@ -140,7 +141,7 @@ async fn connections_and_sessions_are_limited() {
     let (mut first, mut second) = (open.client().await, open.client().await);
     let set_up = first.set_up("clip.ts").await;
     assert_eq!(second.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
-    open.client().await.expect_end().await;
+    open.client().await.expect_rejection().await;
     assert_eq!(open.counter("connections_refused/address_limit"), 1);
 
     let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
@@ -194,20 +195,43 @@ async fn the_listener_is_full_when_it_is_full() {
     let open = Open::with(|options| options.connections = 1).await;
     let mut first = open.client().await;
     assert_eq!(first.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
-    open.client().await.expect_end().await;
+    open.client().await.expect_rejection().await;
     assert_eq!(open.counter("connections_refused/total_limit"), 1);
 }
 
+/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions go on.
 #[tokio::test]
-async fn ports_run_out_with_a_clear_answer() {
+async fn without_descriptors_clients_are_refused() {
+    let open = Open::within(DescriptorBudget::of_clients(4), |_| {}).await;
+    let mut first = open.client().await;
+    // Its connection, its RTP socket, and for a moment the asset.
+    let set_up = first.set_up("clip.ts").await;
+    let mut second = open.client().await;
+    assert_eq!(second.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
+    let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
+    assert_eq!(second.ask("SETUP", "clip.ts/track1", &[transport]).await.status, 453);
+    let mut third = open.client().await;
+    assert_eq!(third.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
+    open.client().await.expect_rejection().await;
+    assert_eq!(open.counter("connections_refused/descriptor_limit"), 1);
+    assert_eq!(first.in_session("PLAY", &set_up, &[]).await.status, 200);
+    drop(third);
+    first.in_session("TEARDOWN", &set_up, &[]).await;
+    second.set_up("clip.ts").await;
+}
+
+/// The program that has the port is this test.
+#[tokio::test]
+async fn ports_that_others_have_are_a_clear_answer() {
     let open =
         Open::with(|options| options.ports = *options.ports.start()..=*options.ports.start() + 1).await;
+    let port = *open.listener.0.options.ports.start();
+    let other = std::net::UdpSocket::bind(("127.0.0.1", port)).expect("free");
     let mut client = open.client().await;
-    let set_up = client.set_up("clip.ts").await;
     let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
     let reply = client.ask("SETUP", "clip.ts/track1", &[transport]).await;
     assert_eq!(reply.status, 503);
     assert!(reply.body.contains("ports"), "{}", reply.body);
-    client.in_session("TEARDOWN", &set_up, &[]).await;
+    drop(other);
     client.set_up("clip.ts").await;
 }
