@@ -3,9 +3,7 @@
 //!
 //! The first byte chooses the packet size, the second the length of the pieces; the rest is the file.
 
-use wirepath_media::image::{
-    Header, Identity, Layout, PAGE, Plan, Recipe, Table, Writer, copy_payload,
-};
+use wirepath_media::image::{Header, Identity, Layout, PAGE, Plan, Recipe, Table, Writer, copy_payload};
 use wirepath_media::inspect::AssetInspector;
 use wirepath_media::pack::{Error, Packer, estimate};
 
