@@ -327,7 +327,7 @@ fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
     std::fs::write(&path, &bytes)?;
     let (code, image, errors) = inspect(&path)?;
     ensure!(code == Some(1) && image["image"]["intact"] == false, "{image}");
-    ensure!(errors.contains("renamed: error: byte 1") && errors.contains("segment 1"), "{errors}");
+    ensure!(errors.contains("renamed: error: byte 962560") && errors.contains("segment 4"), "{errors}");
     std::fs::write(&path, &bytes[..5000])?;
     let (code, _, errors) = inspect(&path)?;
     ensure!(code == Some(1) && errors.contains("renamed: at byte 0: the header"), "{errors}");
