@@ -1,6 +1,6 @@
 //! Sessions beyond what the processor can send in time.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::playback::{self, Playback};
 use wirepath_tests::rtsp::Client;
@@ -8,12 +8,13 @@ use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, trials};
 
 /// A thread's time for 21 sessions, before the cost of any was measured.
-const TIME_OF_21: [&str; 4] = ["--threads", "1", "--reserve", "99.8925%"];
+const TIME_OF_21: [&str; 6] = ["--admission", "measured", "--threads", "1", "--reserve", "99.8925%"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         sessions_beyond_the_capacity_are_refused_and_the_others_play_on,
-        no_time_for_sessions_is_no_session
+        no_time_for_sessions_is_no_session,
+        without_admission_by_measurement_nobody_is_refused
     ]
 }
 
@@ -44,11 +45,22 @@ fn sessions_beyond_the_capacity_are_refused_and_the_others_play_on() -> Result<(
 
 fn no_time_for_sessions_is_no_session() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
-    let server = Server::of(folder.path()).with(["--reserve", "100%"]).start()?;
+    let server = Server::of(folder.path()).with(["--admission", "measured", "--reserve", "100%"]).start()?;
     let (_, status) = set_up(&server)?;
     ensure!(status == 453, "SETUP is answered with {status}");
     let got = wirepath_tests::http::get(server.http, "/clip.ts")?;
     ensure!(got.status == 200, "a download is answered with {}", got.status);
+    Ok(())
+}
+
+/// Promise: `--admission off` refuses nobody by what is measured, and a reserve beside it is an error.
+fn without_admission_by_measurement_nobody_is_refused() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
+    let server = Server::of(folder.path()).with(["--admission", "off"]).start()?;
+    Playback::whole(server.rtsp, "clip.ts", 20.0)?;
+    let error = Server::of(folder.path()).with(["--admission", "off", "--reserve", "20%"]).start().err();
+    let error = error.context("a server started with a reserve and without admission")?.to_string();
+    ensure!(error.contains("--reserve belongs to --admission measured"), "{error}");
     Ok(())
 }
 

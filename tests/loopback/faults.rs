@@ -81,7 +81,7 @@ fn an_unreachable_port_ends_its_session() -> Result<()> {
     let bed = TestBed::new(8)?;
     let mut witness = bed.playing()?;
     let Playback { mut client, receiver, session, url, .. } = bed.playing()?;
-    drop(receiver); // the next train, 20 ms later at most, meets a closed port, and the one after that is told
+    receiver.close_ports(); // the next train meets a closed port, and the one after that is told
     Deadline::seconds(1.0).wait_for("454 for the session", || {
         let answer = client.request("GET_PARAMETER", &url, &[("Session", &session)])?;
         Ok((answer.status == 454).then_some(()))

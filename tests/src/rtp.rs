@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
+use wirepath_testkit::udp::close_port;
 
 use crate::Deadline;
 
@@ -137,6 +138,12 @@ impl Receiver {
     /// Waits for the server's BYE.
     pub fn to_the_end(&self, deadline: Deadline) -> Result<Received> {
         self.wait_for("BYE", deadline, |received| received.bye.is_some())
+    }
+
+    /// Makes both ports answer like closed ones, and keeps other tests from them.
+    pub fn close_ports(&self) {
+        close_port(&self.rtp);
+        close_port(&self.rtcp);
     }
 
     /// Returns whether media stops within so many seconds: from then on nothing comes for half a second.

@@ -14,12 +14,12 @@ use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
 use wirepath_net::http::{AccessLog, HttpOptions};
-use wirepath_server::{Burst, DataPath, RtspOptions, Server, ServerOptions, StartError};
+use wirepath_server::{AdmissionPolicy, Burst, DataPath, RtspOptions, Server, ServerOptions, StartError};
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
 use crate::log::Log;
-use crate::serve_options::{PathChoice, PolicyChoice, PortRange, ServeOptions};
+use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
 use crate::signals::Signals;
 use crate::values::BurstOption;
 
@@ -173,7 +173,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         // Who sets the limit of an address means it.
         bounds_addresses: options.max_sessions_per_address.is_none()
             && options.max_connections_per_address.is_none(),
-        reserve: options.reserve.unwrap_or(RESERVE),
+        admission: admission(options.admission, options.reserve)?,
         burst: burst(options.burst, options.burst_max)?,
         max_lag,
         rtsp_options: RtspOptions {
@@ -191,6 +191,19 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             ..HttpOptions::default()
         },
     })
+}
+
+/// Rule of admission by `--admission` and `--reserve`.
+fn admission(rule: Option<AdmissionChoice>, reserve: Option<f64>) -> Result<AdmissionPolicy> {
+    match (rule.unwrap_or(AdmissionChoice::Measured), reserve) {
+        (AdmissionChoice::Measured, reserve) => {
+            Ok(AdmissionPolicy::Measured { reserve: reserve.unwrap_or(RESERVE) })
+        }
+        (AdmissionChoice::Off, None) => Ok(AdmissionPolicy::Off),
+        (AdmissionChoice::Off, Some(_)) => {
+            bail!("--reserve belongs to --admission measured: give --reserve or --admission off")
+        }
+    }
 }
 
 /// Length of bursts by `--burst` and `--burst-max`.

@@ -58,6 +58,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
     pub(crate) burst_max: Option<Duration>,
 
+    /// Admission of sessions: refused with 453 by what is measured, or off [default: measured]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) admission: Option<AdmissionChoice>,
+
     /// Share of the engine threads' time, in percent, that sessions leave to downloads and everything else;
     /// sessions beyond are refused with 453 [default: 15%]
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
@@ -110,6 +114,15 @@ pub(crate) struct ServeOptions {
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]
     pub(crate) access_log: Option<AccessLogForm>,
+}
+
+/// Rule by which sessions are admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AdmissionChoice {
+    /// Refuse a session for which the engine threads have no time, or while others are late
+    Measured,
+    /// Refuse none but by the limits that are counted, such as --max-sessions
+    Off,
 }
 
 /// Assets that wire images are made of.

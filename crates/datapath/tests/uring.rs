@@ -15,6 +15,7 @@ use wirepath_datapath::{
     ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome, SharedPages, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_testkit::udp::close_port;
 use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
@@ -214,7 +215,7 @@ fn errors_are_sorted_as_of_other_paths() {
     hot.enqueue(&sink, &large, 1);
     let call = "io_uring send_zc";
     assert_eq!(hot.flush(), [(1, Err(SendError::Unsupported { call, errno: Errno::MSGSIZE }))]);
-    drop(receiver);
+    close_port(&receiver);
     let small = train(0, 100);
     hot.enqueue(&sink, &small, 2);
     hot.enqueue(&sink, &small, 3);

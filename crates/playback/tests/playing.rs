@@ -19,6 +19,7 @@ use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     At, Burst, Cursor, Load, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, TrainSource,
 };
+use wirepath_testkit::udp::close_port;
 
 /// A source that tells the name of the thread that it is dropped on.
 struct Parting {
@@ -182,7 +183,7 @@ fn a_vanished_client_ends_its_playback_only() {
     let (gone, stays) =
         (Player::new(&playbacks, Numbered::new(3)), Player::new(&playbacks, Numbered::new(3)));
     let Player { playback, receiver, events } = gone;
-    drop(receiver);
+    close_port(&receiver);
     playback.play(None, None, |_| ());
     stays.play(None, None).unwrap();
     let event = events.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -16,6 +16,7 @@ use wirepath_engine::Waker;
 use wirepath_playback::{
     At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, Position, Segment, TrainSource,
 };
+use wirepath_testkit::udp::close_port;
 use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
@@ -160,7 +161,7 @@ fn a_vanished_client_ends_its_playback_only() {
     let player = || Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>);
     let (gone, stays) = (player(), player());
     let Player { playback, receiver, events } = gone;
-    drop(receiver);
+    close_port(&receiver);
     playback.play(None, None, |_| ());
     stays.play(None, None).unwrap();
     let event = events.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -1,5 +1,5 @@
-//! Admission of sessions by measurement: one is admitted while engine threads have time for it, and while
-//! those that play are sent in time.
+//! Admission of sessions by measurement: one is admitted while engine threads have time for it, and unless
+//! those that play are late for longer than a moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,26 @@ const LEAST_TRAINS: u64 = 20;
 /// buffer at least.
 pub(crate) const LATE: Duration = Duration::from_millis(100);
 
+/// Rule by which sessions are admitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AdmissionPolicy {
+    /// By what is measured; sessions leave `reserve`, a share (0 to 1) of the engine threads' time, to
+    /// downloads and everything else.
+    Measured {
+        /// The share that is left.
+        reserve: f64,
+    },
+    /// All sessions, up to the limits that are counted.
+    Off,
+}
+
 /// Admission to a server's engine.
 pub(crate) struct Admission {
     playbacks: Arc<Playbacks>,
     /// Threads' time that sessions may take, in threads.
     limit: f64,
+    /// True if nobody is refused.
+    is_off: bool,
     state: Mutex<State>,
 }
 
@@ -45,6 +60,8 @@ struct Load {
     playing: u64,
     /// Lateness of the 99th percentile; zero if too little was sent.
     late: Duration,
+    /// That of the interval before. A machine that pauses for a moment makes one interval late.
+    late_before: Duration,
 }
 
 /// Reason to refuse a session.
@@ -61,12 +78,17 @@ pub(crate) enum Overload {
 impl Load {
     /// Admits a session beside `sessions` that exist, all of which may play soon.
     fn admit(&self, sessions: u64, limit: f64) -> Result<(), Overload> {
-        if self.late > LATE {
+        if self.is_late() {
             return Err(Overload::Late { late: self.late });
         }
         let others = sessions.saturating_sub(self.playing) + 1;
         let used = self.used + others as f64 * self.cost();
         if used > limit { Err(Overload::Processor { used: self.used, limit }) } else { Ok(()) }
+    }
+
+    /// Returns whether sessions were late in both intervals.
+    fn is_late(&self) -> bool {
+        self.late.min(self.late_before) > LATE
     }
 
     /// Threads' time that a session takes, in threads.
@@ -81,17 +103,23 @@ impl Load {
 }
 
 impl Admission {
-    /// Admission to playbacks that leave `reserve`, a share of the engine threads' time, to downloads and
-    /// everything else.
-    pub(crate) fn new(playbacks: Arc<Playbacks>, reserve: f64) -> Admission {
+    /// Admission of playbacks by a policy.
+    pub(crate) fn new(playbacks: Arc<Playbacks>, policy: AdmissionPolicy) -> Admission {
+        let (reserve, is_off) = match policy {
+            AdmissionPolicy::Measured { reserve } => (reserve, false),
+            AdmissionPolicy::Off => (0.0, true),
+        };
         let limit = playbacks.engine().threads() as f64 * (1.0 - reserve);
         let counters = playbacks.counters();
         let state = State { sampled_at_us: now_us(), counters, load: Load::default() };
-        Admission { playbacks, limit, state: Mutex::new(state) }
+        Admission { playbacks, limit, is_off, state: Mutex::new(state) }
     }
 
     /// Admits a session, or says why not.
     pub(crate) fn admit(&self) -> Result<(), Overload> {
+        if self.is_off {
+            return Ok(());
+        }
         let mut state = self.state.lock();
         state.measure(&self.playbacks, now_us());
         state.load.admit(self.playbacks.counters().playbacks, self.limit)
@@ -99,9 +127,12 @@ impl Admission {
 
     /// Returns whether sessions are late, so that others have to wait.
     pub(crate) fn is_late(&self) -> bool {
+        if self.is_off {
+            return false;
+        }
         let mut state = self.state.lock();
         state.measure(&self.playbacks, now_us());
-        state.load.late > LATE
+        state.load.is_late()
     }
 
     /// Load and capacity, for `/api/status`.
@@ -130,7 +161,7 @@ impl State {
         let busy = counters.busy_seconds.saturating_sub(self.counters.busy_seconds);
         let late = lateness(&counters.lateness_seconds, &self.counters.lateness_seconds);
         let used = busy.as_secs_f64() * 1e6 / elapsed_us as f64;
-        let load = Load { used, playing: counters.playing, late };
+        let load = Load { used, playing: counters.playing, late, late_before: self.load.late };
         *self = State { sampled_at_us: now_us, counters, load };
     }
 }
@@ -150,7 +181,7 @@ mod tests {
     /// Promise: A session is refused when those that play leave no processor time for it.
     #[test]
     fn sessions_are_admitted_while_there_is_time_for_them() {
-        let load = Load { used: 0.5, playing: 1024, late: Duration::ZERO };
+        let load = Load { used: 0.5, playing: 1024, ..Load::default() };
         assert_eq!(load.capacity(0.75), 1536);
         assert_eq!(load.admit(1024, 0.75), Ok(()));
         assert_eq!(load.admit(1535, 0.75), Ok(()), "sessions that rest will play, too");
@@ -166,11 +197,12 @@ mod tests {
         assert!(load.admit(17_000, 0.85).is_err());
     }
 
-    /// Promise: A session is refused while those that play are late.
+    /// Promise: A session is refused while those that play are late in one interval after another.
     #[test]
     fn nobody_is_admitted_while_sessions_are_late() {
-        let load = Load { late: LATE_ENOUGH, ..Load::default() };
+        let load = Load { late: LATE_ENOUGH, late_before: LATE_ENOUGH, ..Load::default() };
         assert_eq!(load.admit(0, 1.0), Err(Overload::Late { late: LATE_ENOUGH }));
         assert_eq!(Load { late: LATE, ..load }.admit(0, 1.0), Ok(()));
+        assert_eq!(Load { late_before: LATE, ..load }.admit(0, 1.0), Ok(()), "it may be for a moment");
     }
 }

@@ -13,6 +13,7 @@ mod session_limit;
 mod status;
 mod warnings;
 
+pub use admission::AdmissionPolicy;
 pub use http::LibrarySite;
 pub use images::ImagePolicy;
 pub use library::{Library, LibraryError};

@@ -17,7 +17,7 @@ use wirepath_net::status::Status;
 use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::AssetPlayer;
 use crate::http::LibrarySite;
 use crate::images::{FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions};
@@ -63,8 +63,8 @@ pub struct ServerOptions {
     pub bounds_addresses: bool,
     /// Lateness beyond which a client that reads too slowly over TCP skips forward.
     pub max_lag: Duration,
-    /// Share of the engine threads' time (0 to 1) that sessions leave to downloads and everything else.
-    pub reserve: f64,
+    /// Rule by which sessions are admitted.
+    pub admission: AdmissionPolicy,
     /// Options of the RTSP listener.
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
@@ -130,7 +130,7 @@ impl Server {
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
-        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.reserve));
+        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
         let plays = Arc::<Plays>::default();
         let player = AssetPlayer {
             library: Arc::clone(&library),

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Refused, Ring, Socket};
 use wirepath_sys::socket::set_segment;
+use wirepath_testkit::udp::close_port;
 use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
@@ -165,7 +166,7 @@ fn errors_of_the_network_are_told() {
     let (socket, receiver) = udp();
     ring.send(Arc::clone(&socket), index, 0..70_000, 1).unwrap();
     assert_eq!(submit(&mut ring), [(1, Err(Errno::MSGSIZE))]);
-    drop(receiver);
+    close_port(&receiver);
     ring.send(Arc::clone(&socket), index, 0..100, 2).unwrap();
     assert_eq!(submit(&mut ring), [(2, Ok(100))]);
     ring.send(Arc::clone(&socket), index, 0..100, 3).unwrap();
@@ -191,7 +192,7 @@ fn what_the_kernel_copied_is_counted() {
     client.read_exact(&mut [0; 50_000]).unwrap();
     assert!(ring.drain(Duration::from_secs(5)));
     assert_eq!(ring.copied(), Some(2));
-    drop(receiver);
+    close_port(&receiver);
     ring.send(Arc::clone(&datagrams), index, 0..100, 4).unwrap();
     ring.send(datagrams, index, 0..100, 5).unwrap();
     assert_eq!(submit(&mut ring), [(4, Ok(100)), (5, Err(Errno::CONNREFUSED))]);

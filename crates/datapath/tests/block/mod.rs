@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use wirepath_datapath::{BlockPath, BlockSink, Extent, MappedFile, SendContext, SendError};
+use wirepath_testkit::udp::close_port;
 
 /// This host, by both families.
 pub(crate) const HOSTS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
@@ -99,7 +100,7 @@ pub(crate) fn a_closed_port_is_told(paths: &[(BlockPath, &str)]) {
     let (medium, _) = medium(1000);
     for &(path, host) in paths {
         let (sink, receiver) = udp(host, 1000, path);
-        drop(receiver);
+        close_port(&receiver);
         let mut scratch = SendContext::default();
         let mut send = || path.send(&sink, &medium, Extent { offset: 0, length: 1000 }, &mut scratch);
         let refused = send().and_then(|_| send());

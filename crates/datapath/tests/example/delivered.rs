@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 use wirepath_datapath::{DataPath, Headers, SendContext, SendError};
 use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_testkit::udp::close_port;
 
 use super::{Example, HOSTS, KINDS};
 
@@ -93,7 +94,7 @@ impl Delivered {
             for headers in KINDS {
                 let example = Example::new(headers, 0, 100, 5, 100);
                 let (sink, receiver) = example.sink_to(host, path);
-                drop(receiver);
+                close_port(&receiver);
                 let mut scratch = SendContext::default();
                 let mut send = || example.send(path, &sink, &mut scratch);
                 let refused = send().and_then(|()| send());
