@@ -113,7 +113,7 @@ fn full_disk(cache: &SmallDisk) -> Result<()> {
     large_session.play(Some("npt=0-5"))?;
     ensure_bytes(&witness.receiver.to_the_end(Deadline::seconds(10.0))?, &std::fs::read(&small)?)
         .context("the other session was disturbed")?;
-    Deadline::seconds(5.0).wait_for("the reason in the log", || {
+    Deadline::seconds(20.0).wait_for("the reason in the log", || {
         let log = server.process.log();
         ensure!(!log.contains("panicked"), "{log}");
         let said =

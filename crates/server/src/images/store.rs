@@ -16,7 +16,7 @@ use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table, USUAL
 
 use super::error::{StoreError, identity, io_error};
 use super::image::{Damage, Image};
-use super::image_folder::{Draft, FolderError, ImageFolder};
+use super::image_folder::{Draft, FolderError, ImageFolder, is_full};
 use super::key::Key;
 use super::open::OpenImages;
 use super::packing;
@@ -355,6 +355,14 @@ impl Store {
                 Ok(begin()?)
             }
             result => Ok(result?),
+        }
+    }
+
+    /// The error of writing a file of `needed` bytes, which says what to do if the disk is full.
+    fn name_full_disk(&self, error: StoreError, needed: u64) -> StoreError {
+        match error {
+            StoreError::Io(_, source) if is_full(&source) => self.folder.disk_full(needed).into(),
+            error => error,
         }
     }
 }

@@ -10,7 +10,7 @@ use wirepath_media::image::{self, Layout};
 use super::Store;
 use crate::images::error::StoreError;
 use crate::images::image::Image;
-use crate::images::image_folder::{Draft, is_full};
+use crate::images::image_folder::Draft;
 use crate::images::key::Key;
 use crate::images::packing::{self, Packing};
 use crate::images::summary::Summary;
@@ -111,11 +111,14 @@ impl Store {
                 }
                 job.image.end(job.generation, Ok(summary));
             }
-            Err(StoreError::Io(_, source)) if is_full(&source) => {
-                let error = self.folder.disk_full(packing::length_bound(job.image.plan()));
-                self.fail(job.key, &job.image, job.generation, error.into());
+            Err(error) => {
+                let plan = job.image.plan();
+                let needed = match job.layout {
+                    Layout::Image => packing::length_bound(plan),
+                    Layout::Index => packing::index_length_bound(plan),
+                };
+                self.fail(job.key, &job.image, job.generation, self.name_full_disk(error, needed));
             }
-            Err(error) => self.fail(job.key, &job.image, job.generation, error),
         }
         let generation = job.image.packing_over(job.generation)?;
         Some(Job { generation, ..job })

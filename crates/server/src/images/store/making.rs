@@ -19,6 +19,7 @@ use wirepath_media::ts::PACKET_LENGTH;
 use super::{ImagePolicy, Store};
 use crate::images::error::{StoreError, identity, io_error};
 use crate::images::image::{Image, WholeIndex};
+use crate::images::image_folder::Draft;
 use crate::images::key::Key;
 use crate::images::packing::{self, read_payload, writing};
 use crate::images::segment::bytes;
@@ -133,7 +134,7 @@ impl Store {
         }
     }
 
-    /// Makes an image by an index, and has the index's playbacks move to it.
+    /// Makes an image by an index.
     fn make(&self, image: &Arc<Image>, index: &WholeIndex) -> Result<(), StoreError> {
         let plan = image.plan();
         let key = Key::of(plan.identity, plan.recipe);
@@ -145,6 +146,12 @@ impl Store {
                 .sum::<u64>()
             + padded(index.files.stored.file().metadata().map_or(0, |facts| facts.len()));
         let draft = self.begin_with_room(|| self.folder.begin(&key.name(), length))?;
+        self.write(draft, image, index).map_err(|error| self.name_full_disk(error, length))
+    }
+
+    /// Writes an image into `draft`, publishes it, and has the index's playbacks move to it.
+    fn write(&self, draft: Draft, image: &Arc<Image>, index: &WholeIndex) -> Result<(), StoreError> {
+        let plan = image.plan();
         let mut writer = Writer::new(*plan, Layout::Image);
         let mut entries = Vec::with_capacity(index.segments.len());
         let begun = Instant::now();
