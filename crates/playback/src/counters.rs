@@ -27,6 +27,10 @@ counters! {
     clock_resyncs: LocalCounter,
     /// Times that a playback had to wait until a segment was read or packed.
     io_stalls: LocalCounter,
+    /// Times that a thread slept while it sent trains: for a page that was not in memory, for memory, or for a lock.
+    sleeps: LocalCounter,
+    /// Bytes that storage had to read while a thread sent trains, since they were not in memory.
+    cold_bytes: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
     /// Time that threads took to send trains, that included in which others had their processor.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use slab::Slab;
 use wirepath_datapath::{
-    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, prefetch,
+    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, ThreadWaits, prefetch,
 };
 use wirepath_engine::{BlockingPool, Context, Cost, Event, Task, TimerWheel, now_us};
 
@@ -252,9 +252,14 @@ impl Task for Pacer {
     }
 
     fn fire(&mut self, context: &mut Context<'_>) {
-        let begun_us = now_us();
+        let (begun_us, waits) = (now_us(), ThreadWaits::of_thread());
         self.send_due();
         self.thread.counters.busy_seconds.add_us(now_us().saturating_sub(begun_us));
+        if let (Ok(before), Ok(now)) = (waits, ThreadWaits::of_thread()) {
+            let ThreadWaits { sleeps, bytes_read } = now.since(before);
+            self.thread.counters.sleeps.add(sleeps);
+            self.thread.counters.cold_bytes.add(bytes_read);
+        }
         if self.poll_at_us.is_some_and(|at_us| at_us <= now_us()) {
             self.poll_at_us = None;
             context.request_turn();

@@ -1,4 +1,4 @@
-//! Processor time.
+//! Processor time, and waits of a thread.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,11 +18,7 @@ pub struct Usage {
 impl Usage {
     /// Of this process until now (`getrusage` with RUSAGE_SELF).
     pub fn of_process() -> io::Result<Usage> {
-        let mut usage = MaybeUninit::<libc::rusage>::uninit();
-        // SAFETY: the kernel fills `usage`, which is as large as it takes it to be.
-        checked(unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } as isize)?;
-        // SAFETY: the call succeeded, and then all of it is filled.
-        let usage = unsafe { usage.assume_init() };
+        let usage = usage(libc::RUSAGE_SELF)?;
         Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
 
@@ -56,6 +52,42 @@ impl Usage {
     }
 }
 
+/// Waits of a thread until now (`getrusage` with RUSAGE_THREAD).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadWaits {
+    /// Times that the thread gave its processor up, because it had to wait for something.
+    pub sleeps: u64,
+    /// Bytes that storage read on behalf of the thread, of files that were not in memory; 0 where the kernel
+    /// does not account for that (CONFIG_TASK_IO_ACCOUNTING).
+    pub bytes_read: u64,
+}
+
+impl ThreadWaits {
+    /// Of the calling thread.
+    pub fn of_thread() -> io::Result<ThreadWaits> {
+        /// Bytes of a block of `ru_inblock`.
+        const BLOCK: u64 = 512;
+        let usage = usage(libc::RUSAGE_THREAD)?;
+        Ok(ThreadWaits { sleeps: usage.ru_nvcsw as u64, bytes_read: usage.ru_inblock as u64 * BLOCK })
+    }
+
+    /// Waits since `earlier`.
+    pub fn since(self, earlier: ThreadWaits) -> ThreadWaits {
+        ThreadWaits {
+            sleeps: self.sleeps.saturating_sub(earlier.sleeps),
+            bytes_read: self.bytes_read.saturating_sub(earlier.bytes_read),
+        }
+    }
+}
+
+fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills `usage`, which is as large as it takes it to be.
+    checked(unsafe { libc::getrusage(of, usage.as_mut_ptr()) } as isize)?;
+    // SAFETY: the call succeeded, and then all of it is filled.
+    Ok(unsafe { usage.assume_init() })
+}
+
 /// Times of use are never negative, nor have they a million microseconds.
 fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
@@ -82,6 +114,19 @@ mod tests {
         // The clock of the process knows of it too.
         let total = Usage::total_of(std::process::id()).unwrap();
         assert!(total >= used.user + used.system, "{total:?} of {used:?}");
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_seen_to() {
+        let before = ThreadWaits::of_thread().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(sender);
+        });
+        assert!(receiver.recv().is_err(), "nothing is sent");
+        other.join().unwrap();
+        assert!(ThreadWaits::of_thread().unwrap().since(before).sleeps > 0);
     }
 
     #[test]

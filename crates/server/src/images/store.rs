@@ -20,6 +20,7 @@ use super::image_folder::{Draft, FolderError, ImageFolder, is_full};
 use super::key::Key;
 use super::open::OpenImages;
 use super::packing;
+use super::page_memory::{PageCounts, PageMemory, Readers};
 use super::progress::Failure;
 use super::read::read_image;
 use super::summary::Summary;
@@ -51,6 +52,7 @@ pub struct Store {
     open: Mutex<OpenImages>,
     counters: StoreCounters,
     making: Making,
+    page_memory: Arc<PageMemory>,
     stop: AtomicBool,
     /// Dropped with the store, which ends the thread that expires idle images.
     _alive: Sender<()>,
@@ -100,6 +102,7 @@ impl Store {
             folder,
             packers,
             publisher,
+            page_memory: PageMemory::new(options.page_bytes),
             open: Mutex::new(OpenImages::new(options.idle_ttl)),
             options,
             counters: StoreCounters::default(),
@@ -176,6 +179,11 @@ impl Store {
         self.counters.cache_used_bytes.set(self.folder.used());
         self.counters.cache_budget_bytes.set(self.folder.budget());
         self.counters.snapshot()
+    }
+
+    /// Counters of the page cache's memory that holds what was read for playbacks.
+    pub fn page_counts(&self) -> PageCounts {
+        self.page_memory.counts()
     }
 
     /// Has expired images closed by a reader.
@@ -270,7 +278,8 @@ impl Store {
         let key = request.key;
         let asset = DropOnPool::new(Arc::clone(&request.asset), &self.options.readers);
         let (store, path) = (self.this.clone(), self.folder.path_of(&key.name_of(layout)));
-        let readers = self.options.readers.clone();
+        let memory = Arc::clone(&self.page_memory);
+        let readers = Readers { pool: self.options.readers.clone(), memory };
         Image::new(request.name, path, plan, summary, readers, move |image, damage| {
             let Some(store) = store.upgrade() else { return };
             let generation = damage.generation;
