@@ -31,6 +31,8 @@ counters! {
     sleeps: LocalCounter,
     /// Bytes that storage had to read while a thread sent trains, since they were not in memory.
     cold_bytes: LocalCounter,
+    /// Playbacks that were moved from a thread that was hot to another.
+    moves: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
     /// Time that threads took to send trains, that included in which others had their processor.

@@ -8,7 +8,7 @@ use slab::Slab;
 use wirepath_datapath::{
     Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, ThreadWaits, prefetch,
 };
-use wirepath_engine::{BlockingPool, Context, Cost, Event, Task, TimerWheel, now_us};
+use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWheel, now_us};
 
 use crate::burst::Burst;
 use crate::counters::ThreadCounters;
@@ -18,13 +18,18 @@ use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::thread_state::ThreadState;
 
+mod moving;
 mod writers;
+
+pub(crate) use moving::Destination;
 
 pub(crate) struct Pacer {
     thread: ThreadState,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
+    /// Pacers of other threads, by the identity of playbacks that were moved there.
+    moved: HashMap<u64, Handle<Pacer>>,
     /// Keys of writers of RTSP connections by the identity that commands carry.
     writer_keys: HashMap<u64, usize>,
     /// Due times of playbacks.
@@ -68,6 +73,7 @@ impl Pacer {
             },
             playbacks: Slab::new(),
             keys: HashMap::new(),
+            moved: HashMap::new(),
             writer_keys: HashMap::new(),
             wheel: TimerWheel::new(now_us()),
             results: Vec::new(),
@@ -90,6 +96,9 @@ impl Pacer {
         reply: Reply<Position>,
         context: &mut Context<'_>,
     ) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+        }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
         playback.play(from, until_us, reply);
         self.thread.set_burst();
@@ -99,6 +108,9 @@ impl Pacer {
     }
 
     pub(crate) fn pause(&mut self, id: u64, reply: Reply<u64>, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, context| pacer.pause(id, reply, context));
+        }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
         let at_us = playback.pause();
         self.wheel.cancel(key);
@@ -107,6 +119,9 @@ impl Pacer {
     }
 
     pub(crate) fn remove(&mut self, id: u64, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved.remove(&id) {
+            return pacer.with(move |pacer, context| pacer.remove(id, context));
+        }
         if let Some((key, _)) = self.find(id) {
             self.remove_key(key);
             self.set_timer(context);

@@ -60,6 +60,11 @@ impl Playhead {
         self.cursor = cursor;
     }
 
+    /// Has the source wake another task, while none waits for it.
+    pub(crate) fn set_waker(&mut self, waker: Waker) {
+        self.waker = waker;
+    }
+
     /// Moves to the first random access point at or after a time, if there is one. Returns whether there is.
     pub(crate) fn skip_to_start(&mut self, at_us: u64) -> bool {
         let start = self.source.next_start(at_us);

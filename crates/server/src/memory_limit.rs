@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Memory in bytes that the process may use, its share of the page cache included; none if nothing says.
 pub(crate) fn memory_limit() -> Option<u64> {
     let read = |path: PathBuf| fs::read_to_string(path).ok();
-    let limits = fs::read_to_string("/proc/self/cgroup").ok().into_iter().flat_map(|groups| limits(&groups, read));
+    let limits =
+        fs::read_to_string("/proc/self/cgroup").ok().into_iter().flat_map(|groups| limits(&groups, read));
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_total(&text));
     limits.chain(machine).min()
 }

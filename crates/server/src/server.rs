@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
@@ -29,6 +29,9 @@ use crate::{calibrated, status};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Interval of balancing the threads' loads.
+const BALANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Everything that can be set about a server.
 #[derive(Clone, Debug)]
@@ -115,6 +118,7 @@ impl Server {
         })?);
         let settings = PlaybackSettings { support, ring, burst: options.burst };
         let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
+        tokio::spawn(balance(Arc::downgrade(&playbacks)));
         let hot = match ring {
             true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
@@ -189,6 +193,15 @@ impl Server {
         tracing::info!("draining");
         drain.send_replace(true);
         tokio::time::timeout(DRAIN_LIMIT, services).await.is_ok()
+    }
+}
+
+/// Balances the threads' loads for as long as there are playbacks.
+async fn balance(playbacks: Weak<Playbacks>) {
+    while let Some(there) = playbacks.upgrade() {
+        there.balance();
+        drop(there);
+        tokio::time::sleep(BALANCE_INTERVAL).await;
     }
 }
 

@@ -417,14 +417,18 @@ impl Image {
 
     /// Has further segments read that are needed soon after one that is requested in advance.
     fn load_further(&self, state: &mut State, number: u32) {
-        let start_us = |slots: &[Slot], index: usize| slots.get(index).map(|slot| slot.entry.first_departure_us);
+        let start_us =
+            |slots: &[Slot], index: usize| slots.get(index).map(|slot| slot.entry.first_departure_us);
         let mut index = number as usize + 1;
-        let (Some(from_us), Some(next_us)) = (start_us(&state.slots, index - 1), start_us(&state.slots, index))
+        let (Some(from_us), Some(next_us)) =
+            (start_us(&state.slots, index - 1), start_us(&state.slots, index))
         else {
             return;
         };
         let until_us = (from_us + self.readers.memory.read_ahead_us()).saturating_sub(next_us - from_us);
-        while let Some(slot) = state.slots.get_mut(index).filter(|slot| slot.entry.first_departure_us < until_us) {
+        while let Some(slot) =
+            state.slots.get_mut(index).filter(|slot| slot.entry.first_departure_us < until_us)
+        {
             if !self.has_loaded(slot, index as u32) {
                 return;
             }
