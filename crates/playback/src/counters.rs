@@ -27,9 +27,7 @@ counters! {
     clock_resyncs: LocalCounter,
     /// Times that a playback had to wait until a segment was read or packed.
     io_stalls: LocalCounter,
-    /// Times that a thread slept while it sent trains: for a page that was not in memory, for memory, or for a lock.
-    sleeps: LocalCounter,
-    /// Bytes that storage had to read while a thread sent trains, since they were not in memory.
+    /// Bytes that storage had to read while a thread waited, since they were not in memory when they were sent.
     cold_bytes: LocalCounter,
     /// Playbacks that were moved from a thread that was hot to another.
     moves: LocalCounter,

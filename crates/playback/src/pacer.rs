@@ -6,7 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use slab::Slab;
 use wirepath_datapath::{
-    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, ThreadWaits, prefetch,
+    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, bytes_read_by_thread,
+    prefetch,
 };
 use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWheel, now_us};
 
@@ -40,6 +41,27 @@ pub(crate) struct Pacer {
     /// Time of the next poll of memory that is being unregistered, while the network may still use it.
     poll_at_us: Option<u64>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
+    cold_reads: ColdReads,
+}
+
+/// Reads of storage that the thread itself had to wait for, sampled: each sample is a kernel call.
+#[derive(Default)]
+struct ColdReads {
+    next_us: u64,
+    /// Bytes at the last sample.
+    bytes: Option<u64>,
+}
+
+impl ColdReads {
+    fn note(&mut self, now_us: u64, counters: &ThreadCounters) {
+        if now_us < self.next_us {
+            return;
+        }
+        self.next_us = now_us + SAMPLE_US;
+        let Ok(bytes) = bytes_read_by_thread() else { return };
+        let before = self.bytes.replace(bytes).unwrap_or(bytes);
+        counters.cold_bytes.add(bytes.saturating_sub(before));
+    }
 }
 
 struct Entry {
@@ -49,6 +71,9 @@ struct Entry {
 
 /// Playbacks that are brought into the caches together: some 15 KiB.
 const BATCH: usize = 32;
+
+/// Time between two samples of what storage read.
+const SAMPLE_US: u64 = 100_000;
 
 /// Time between two polls of memory that is being unregistered.
 const POLL_US: u64 = 100_000;
@@ -80,6 +105,7 @@ impl Pacer {
             opens_ring,
             poll_at_us: None,
             registration_failures,
+            cold_reads: ColdReads::default(),
         }
     }
 
@@ -267,14 +293,11 @@ impl Task for Pacer {
     }
 
     fn fire(&mut self, context: &mut Context<'_>) {
-        let (begun_us, waits) = (now_us(), ThreadWaits::of_thread());
+        let begun_us = now_us();
         self.send_due();
-        self.thread.counters.busy_seconds.add_us(now_us().saturating_sub(begun_us));
-        if let (Ok(before), Ok(now)) = (waits, ThreadWaits::of_thread()) {
-            let ThreadWaits { sleeps, bytes_read } = now.since(before);
-            self.thread.counters.sleeps.add(sleeps);
-            self.thread.counters.cold_bytes.add(bytes_read);
-        }
+        let ended_us = now_us();
+        self.thread.counters.busy_seconds.add_us(ended_us.saturating_sub(begun_us));
+        self.cold_reads.note(ended_us, &self.thread.counters);
         if self.poll_at_us.is_some_and(|at_us| at_us <= now_us()) {
             self.poll_at_us = None;
             context.request_turn();
