@@ -10,6 +10,7 @@ mod key;
 mod open;
 mod packing;
 mod page_memory;
+mod popularity;
 mod progress;
 mod read;
 mod segment;
