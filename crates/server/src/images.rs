@@ -1,5 +1,6 @@
 //! Wire images as files: packed from assets, kept in a folder, played from.
 
+mod demand;
 mod error;
 mod hot;
 mod image;
@@ -7,6 +8,7 @@ mod image_folder;
 #[cfg(test)]
 mod index_tests;
 mod key;
+mod memory_budget;
 mod open;
 mod packing;
 mod page_memory;
@@ -29,5 +31,7 @@ pub use page_memory::PageCounts;
 pub(crate) use progress::SeekResult;
 pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_TS_PER_PACKET};
+pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_TS_PER_PACKET, usual_packing_memory};
 pub use summary::Summary;
+
+pub use crate::plays::Plays;

@@ -18,8 +18,8 @@ use wirepath_datapath::{MappedFile, Region};
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_playback::Playbacks;
 
+use super::demand::Demand;
 use super::image::Image;
-use super::popularity::Popularity;
 use super::read::ReadImageError;
 
 /// Interval of checks for completed images and free memory; a wake-up leads to a check at once.
@@ -79,7 +79,7 @@ struct State {
 
 struct Entry {
     image: Weak<Image>,
-    popularity: Popularity,
+    demand: Demand,
     last_request: u64,
     copy: Copy,
 }
@@ -132,12 +132,12 @@ impl HotMemory {
         let now = Instant::now();
         let known = state.entries.iter_mut().position(|entry| entry.image.ptr_eq(&image));
         let index = known.unwrap_or_else(|| {
-            let (popularity, copy) = (Popularity::new(now), Copy::None);
-            state.entries.push(Entry { image: image.clone(), popularity, last_request, copy });
+            let (demand, copy) = (Demand::new(now), Copy::None);
+            state.entries.push(Entry { image: image.clone(), demand, last_request, copy });
             state.entries.len() - 1
         });
         let entry = &mut state.entries[index];
-        entry.popularity.begin(now);
+        entry.demand.begin(now);
         entry.last_request = last_request;
         drop(state);
         self.wakeup.notify_one();
@@ -157,12 +157,12 @@ impl HotMemory {
         let state = self.state.lock();
         let now = Instant::now();
         let images = state.resident().filter_map(|(entry, region)| {
-            let (image, popularity) = (entry.image.upgrade()?, entry.popularity);
+            let (image, demand) = (entry.image.upgrade()?, entry.demand);
             Some(json!({
                 "name": image.name(),
                 "bytes": region.length(),
-                "sessions": popularity.sessions,
-                "popularity": popularity.score(now).round(),
+                "sessions": demand.sessions,
+                "popularity": demand.score(now).round(),
             }))
         });
         json!({
@@ -239,20 +239,20 @@ impl HotMemory {
     /// requested last.
     fn copy_next(&self, state: &mut State) {
         let now = Instant::now();
-        let played = state.entries.iter().enumerate().filter(|(_, entry)| entry.popularity.sessions > 0);
+        let played = state.entries.iter().enumerate().filter(|(_, entry)| entry.demand.sessions > 0);
         let mut wanted: Vec<_> = played
             .filter(|(_, entry)| matches!(entry.copy, Copy::None))
             .filter_map(|(index, entry)| Some((index, CompleteImage::of(entry.image.upgrade()?)?)))
             .collect();
         wanted.sort_by(|(one, _), (other, _)| state.order(*other, *one, now));
         let fits = |(index, image): &(usize, CompleteImage)| {
-            let score = state.entries[*index].popularity.score(now);
+            let score = state.entries[*index].demand.score(now);
             let stays = |entry: &&Entry| !self.is_replaceable(entry, score, now);
             let stay: u64 = state.entries.iter().filter(stays).map(|entry| entry.copy.bytes()).sum();
             stay + image.length <= self.budget
         };
         let Some((index, complete)) = wanted.into_iter().find(fits) else { return };
-        let score = state.entries[index].popularity.score(now);
+        let score = state.entries[index].demand.score(now);
         if !self.make_room(state, complete.length, score, now) {
             return; // regions are still in use: the next update tries again
         }
@@ -273,8 +273,8 @@ impl HotMemory {
     /// Returns whether an entry's copy goes for an image of this score.
     fn is_replaceable(&self, entry: &Entry, score: f64, now: Instant) -> bool {
         let Copy::Resident { since, .. } = entry.copy else { return false };
-        let has_stayed = entry.popularity.sessions == 0 || now.duration_since(since) >= self.least_stay;
-        has_stayed && entry.popularity.yields_to(score, now)
+        let has_stayed = entry.demand.sessions == 0 || now.duration_since(since) >= self.least_stay;
+        has_stayed && entry.demand.yields_to(score, now)
     }
 
     /// Releases images that go for one of this score, the least popular first, until there is room; returns
@@ -287,7 +287,7 @@ impl HotMemory {
             let Some(index) = replaceable.min_by(|one, other| state.order(*one, *other, now)) else {
                 return false;
             };
-            self.counters.demoted.add(u64::from(state.entries[index].popularity.sessions > 0));
+            self.counters.demoted.add(u64::from(state.entries[index].demand.sessions > 0));
             self.release(state, index, Copy::None);
         }
         state.used_bytes() + needed <= self.budget
@@ -336,7 +336,7 @@ impl Drop for HotSession {
     fn drop(&mut self) {
         let mut state = self.memory.state.lock();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(&self.image)) {
-            entry.popularity.end();
+            entry.demand.end();
         }
         drop(state);
         self.memory.wakeup.notify_one();
@@ -369,7 +369,7 @@ impl State {
     fn order(&self, one: usize, other: usize, now: Instant) -> Ordering {
         let key = |index: usize| {
             let entry = &self.entries[index];
-            (entry.popularity.score(now), entry.last_request)
+            (entry.demand.score(now), entry.last_request)
         };
         let (one, other) = (key(one), key(other));
         one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))

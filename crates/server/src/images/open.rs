@@ -168,7 +168,8 @@ mod tests {
         let plan = Plan { identity, recipe: RECIPE, ssrc: 4, sequence: 5, timestamp: 6 };
         let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let readers = Readers { pool, memory: PageMemory::new(None) };
-        let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, |_, _| {});
+        let image =
+            Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, Arc::default(), |_, _| {});
         (Key::of(identity, RECIPE), identity, image)
     }
 

@@ -34,9 +34,6 @@ const LOOKS: usize = 64;
 /// second.
 const LARGEST_FOLIO: u64 = 512 << 10;
 
-/// Budget where the memory of the machine is not known.
-const USUAL_BUDGET: u64 = 1 << 30;
-
 counters! {
     /// Counters of page memory.
     struct PageCounters;
@@ -102,7 +99,7 @@ pub(super) struct HeldSegment {
 impl PageMemory {
     /// Memory of this many bytes; none for half of what the process may use.
     pub(super) fn new(budget: Option<u64>) -> Arc<PageMemory> {
-        let budget = budget.or_else(|| memory_limit().map(|limit| limit / 2)).unwrap_or(USUAL_BUDGET);
+        let budget = budget.unwrap_or_else(|| memory_limit() / 2);
         let counters = PageCounters::default();
         counters.budget_bytes.set(budget);
         Arc::new(PageMemory { budget, held: AtomicU64::new(0), segments: Mutex::default(), counters })
