@@ -66,6 +66,7 @@ const RULES: &[Rule] = &[
         package: "wirepath-assess",
         ours: &[
             "wirepath-report",
+            "wirepath-load",
             "wirepath-sys",
             "wirepath-datapath",
             "wirepath-engine",
