@@ -58,7 +58,7 @@ fn check_answer(request: &Request, size: u64) {
         tag: EntityTag::strong("tag"),
         content_type: "video/mp2t",
     };
-    let response = respond(request, &file, &ResponseContext { now_s: 1_800_000_000, boundary: 1 });
+    let response = respond(request, &file, &ResponseContext { now_s: 1_800_000_000, boundary: || 1 });
     let mut from_file = 0u64;
     for part in &response.body {
         if let BodyPart::Extent(extent) = part {

@@ -4,6 +4,7 @@ pub mod http;
 pub mod image;
 pub mod rtcp;
 pub mod rtsp;
+pub mod rtsp_client;
 pub mod seeds;
 pub mod ts;
 
@@ -16,5 +17,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("image", image::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),
+    ("rtsp_client", rtsp_client::fuzz),
     ("ts", ts::fuzz),
 ];

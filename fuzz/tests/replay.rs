@@ -30,6 +30,12 @@ fn rtsp_keeps_its_promises() {
     replay("rtsp");
 }
 
+/// Promise: No bytes of an RTSP server break the load client's reader, however they are cut.
+#[test]
+fn rtsp_client_keeps_its_promises() {
+    replay("rtsp_client");
+}
+
 /// Promise: No file breaks the packing of transport streams.
 #[test]
 fn ts_keeps_its_promises() {
@@ -51,7 +57,11 @@ fn seeds_that_are_made_keep_their_promises() {
 #[test]
 fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["http", "image", "rtcp", "rtsp", "ts"], "give the new target a test above");
+    assert_eq!(
+        names,
+        ["http", "image", "rtcp", "rtsp", "rtsp_client", "ts"],
+        "give the new target a test above"
+    );
 }
 
 /// Promise: Every fuzz target has a corpus and every corpus a target, replayed in `make test`.

@@ -4,6 +4,7 @@ mod admission;
 mod assess;
 mod assess_relay;
 mod assess_report;
+mod bursts;
 mod choice;
 mod command;
 mod ending;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),
+        bursts::trials(),
         choice::trials(),
         command::trials(),
         ending::trials(),

@@ -29,12 +29,17 @@ pub struct Playback {
 impl Playback {
     /// Sets a session up from this process's network namespace.
     pub fn set_up(server: SocketAddr, path: &str) -> Result<Self> {
-        Self::set_up_from(None, server, path)
+        Self::set_up_from(None, server, path, &[])
+    }
+
+    /// Sets a session up with further headers in SETUP.
+    pub fn set_up_with(server: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Self> {
+        Self::set_up_from(None, server, path, headers)
     }
 
     /// Sets a session up from a network namespace.
     pub fn set_up_inside(namespace: &Namespace, server: SocketAddr, path: &str) -> Result<Self> {
-        Self::set_up_from(Some(namespace), server, path)
+        Self::set_up_from(Some(namespace), server, path, &[])
     }
 
     /// Plays an asset from its beginning to its end.
@@ -44,7 +49,12 @@ impl Playback {
         playback.receiver.to_the_end(Deadline::seconds(seconds))
     }
 
-    fn set_up_from(namespace: Option<&Namespace>, server: SocketAddr, path: &str) -> Result<Self> {
+    fn set_up_from(
+        namespace: Option<&Namespace>,
+        server: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Self> {
         let open = || {
             let stream = http::connect(server)?;
             let local: IpAddr = stream.local_addr().context("getsockname")?.ip();
@@ -58,7 +68,8 @@ impl Playback {
         let (description, control) = describe(&mut client, &url)?;
         let port = receiver.port()?;
         let asked = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
-        let answer = client.succeed("SETUP", &control, &[("Transport", &asked)])?;
+        let headers = [&[("Transport", asked.as_str())], headers].concat();
+        let answer = client.succeed("SETUP", &control, &headers)?;
         let session = answer.header("session").context("SETUP was answered without a Session")?;
         let session = session.split(';').next().unwrap_or_default().to_owned();
         let transport =

@@ -175,6 +175,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             && options.max_connections_per_address.is_none(),
         admission: admission(options.admission, options.reserve)?,
         burst: burst(options.burst, options.burst_max)?,
+        folder_bursts: options.folder_burst_max,
         max_lag,
         rtsp_options: RtspOptions {
             session_timeout,

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
-use clap::{Args, Command, FromArgMatches, ValueEnum};
+use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
-use wirepath_server::ImagePolicy;
+use wirepath_server::{FolderBurst, ImagePolicy};
 
 use crate::image_options::ImageOptions;
 use crate::values::{self, BurstOption};
@@ -57,6 +57,11 @@ pub(crate) struct ServeOptions {
     /// Longest burst that --burst auto takes, from 1ms to 500ms [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
     pub(crate) burst_max: Option<Duration>,
+
+    /// Longest burst of what is in a folder (or of a file), by its path in URLs; for several, give it several
+    /// times [default: --burst-max]
+    #[arg(long, value_name = "PATH=TIME", value_parser = values::folder_burst)]
+    pub(crate) folder_burst_max: Vec<FolderBurst>,
 
     /// Admission of sessions: refused with 453 by what is measured, or off [default: measured]
     #[arg(long, value_name = "RULE")]
@@ -194,6 +199,10 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
     let command = ServeOptions::augment_args(command());
     let name = |option: &clap::Arg| option.get_long().unwrap_or(option.get_id().as_str()).to_owned();
     let known: Vec<String> = command.get_arguments().map(name).collect();
+    let is_list = |key: &str| {
+        let option = command.get_arguments().find(|option| option.get_long() == Some(key));
+        option.is_some_and(|option| matches!(option.get_action(), ArgAction::Append))
+    };
     let (mut arguments, mut paths) = (Vec::new(), Vec::new());
     for (key, value) in DeTable::parse(text)?.get_ref() {
         let (line, key) = (text[..key.span().start].matches('\n').count() + 1, key.get_ref().as_ref());
@@ -202,36 +211,55 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
             "line {line}: unknown key `{key}`: expected {}",
             known.join(", ")
         );
-        let value = match value.get_ref() {
+        let values: Vec<OsString> = match value.get_ref() {
             DeValue::Array(list) if key == "paths" => {
                 let path = list.iter().map(|path| Some(folder.join(path.get_ref().as_str()?)));
                 let all: Option<Vec<PathBuf>> = path.collect();
                 paths = all.with_context(|| format!("line {line}: paths: expected a list of strings"))?;
                 continue;
             }
+            DeValue::Array(list) if is_list(key) => {
+                let texts = list.iter().map(|text| text.get_ref().as_str().map(OsString::from));
+                let texts: Option<Vec<OsString>> = texts.collect();
+                texts.with_context(|| format!("line {line}: {key}: expected a list of strings"))?
+            }
             DeValue::String(text) if key == "paths" => {
                 bail!("line {line}: expected a list: write paths = [{text:?}]")
             }
-            DeValue::String(path) if ["cache", "calibration"].contains(&key) => folder.join(&**path).into(),
-            DeValue::String(text) => OsString::from(&**text),
+            DeValue::String(path) if ["cache", "calibration"].contains(&key) => {
+                vec![folder.join(&**path).into()]
+            }
+            DeValue::String(text) => vec![OsString::from(&**text)],
             _ if key == "paths" => bail!("line {line}: paths: expected a list of strings"),
-            DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
-                .with_context(|| format!("line {line}: {key}: number too large"))?
-                .to_string()
-                .into(),
+            DeValue::Integer(number) => {
+                let number = i128::from_str_radix(number.as_str(), number.radix());
+                vec![
+                    number
+                        .with_context(|| format!("line {line}: {key}: number too large"))?
+                        .to_string()
+                        .into(),
+                ]
+            }
             _ => bail!("line {line}: {key}: expected a string or a whole number"),
         };
-        let mut argument = OsString::from(format!("--{key}="));
-        argument.push(value);
-        command.clone().try_get_matches_from([&argument]).map_err(|error| {
-            let message = error.to_string();
-            let words: Vec<&str> =
-                message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-            anyhow!("line {line}: {}", words.join(" ").trim_start_matches("error: "))
-        })?;
-        arguments.push(argument);
+        for value in values {
+            let mut argument = OsString::from(format!("--{key}="));
+            argument.push(value);
+            ensure_valid(&command, &argument, line)?;
+            arguments.push(argument);
+        }
     }
     Ok((arguments, paths))
+}
+
+/// Refuses an argument that the command refuses; `line` is where it stands in the configuration file.
+fn ensure_valid(command: &Command, argument: &OsString, line: usize) -> Result<()> {
+    let parsed = command.clone().try_get_matches_from([argument]);
+    parsed.map(drop).map_err(|error| {
+        let message = error.to_string();
+        let words: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        anyhow!("line {line}: {}", words.join(" ").trim_start_matches("error: "))
+    })
 }
 
 /// Choice of the data path.
@@ -309,6 +337,15 @@ mod tests {
     }
 
     #[test]
+    fn a_list_gives_an_option_several_times() {
+        let text = "folder-burst-max = [\"/cams/=20ms\", \"a=b=50ms\"]";
+        let options = from_text(text, &["--folder-burst-max", "c=1ms"]).unwrap();
+        let folders: Vec<_> =
+            options.folder_burst_max.iter().map(|folder| (folder.path.as_str(), folder.most_us)).collect();
+        assert_eq!(folders, [("cams", 20_000), ("a=b", 50_000), ("c", 1000)]);
+    }
+
+    #[test]
     fn paths_in_the_file_are_relative_to_it() {
         let options = from_text("paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"", &[]).unwrap();
         assert!(options.paths[0].is_absolute() && options.paths[0].ends_with("films"));
@@ -340,6 +377,8 @@ mod tests {
             ("rtsp = \"8554\"", ["line 1", "expected ADDRESS:PORT"]),
             ("access-log = \"xml\"", ["line 1", "text, json"]),
             ("paths = 3", ["line 1", "expected a list of strings"]),
+            ("\nfolder-burst-max = [\"a=9s\"]", ["line 2", "expected a time from 1ms to 500ms"]),
+            ("folder-burst-max = [20]", ["line 1", "expected a list of strings"]),
             ("burst = 0.5", ["line 1", "expected a string or a whole number"]),
         ] {
             let error = format!("{:#}", from_text(text, &[]).unwrap_err());

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use wirepath_server::FolderBurst;
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
@@ -76,6 +77,15 @@ pub(crate) fn burst(text: &str) -> Result<BurstOption, String> {
 pub(crate) fn burst_time(text: &str) -> Result<Duration, String> {
     let burst = time(text).ok().filter(|burst| BURSTS.contains(burst));
     burst.ok_or_else(|| "expected a time from 1ms to 500ms".to_owned())
+}
+
+/// `PATH=TIME`: the longest burst of a folder. A path may have `=`, a time has none.
+pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
+    let Some((path, time)) = text.rsplit_once('=') else {
+        return Err("expected PATH=TIME, such as cameras=20ms".to_owned());
+    };
+    let most_us = burst_time(time)?.as_micros() as u64;
+    Ok(FolderBurst { path: path.trim_matches('/').to_owned(), most_us })
 }
 
 /// Percentage from 0% to 100%, as a share from 0 to 1.

@@ -23,12 +23,13 @@ pub struct Representation {
 }
 
 /// Time and randomness of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ResponseContext {
     /// The time, in seconds since 1970.
     pub now_s: u64,
-    /// A random number: the boundary between parts, which no file can hold on purpose.
-    pub boundary: u128,
+    /// Source of random numbers: the boundary between parts, which no file can hold on purpose. Called for
+    /// responses with parts only.
+    pub boundary: fn() -> u128,
 }
 
 /// The response to a request for a file.
@@ -80,7 +81,7 @@ fn get(request: &Request, file: &Representation, context: &ResponseContext) -> R
 
 /// The response to GET for `size` bytes of this type, or for ranges of them; `boundary`
 /// is as in [`ResponseContext`].
-pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: u128) -> Response {
+pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: fn() -> u128) -> Response {
     let response = match range.map(|range| range.resolve(size)).as_deref() {
         None => {
             let body = (size > 0).then_some(BodyPart::Extent(Extent { offset: 0, length: size }));
@@ -93,7 +94,7 @@ pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary
             Response::with_body(StatusCode::PARTIAL_CONTENT, content_type, body)
                 .header(header::CONTENT_RANGE, &content_range(*extent, size))
         }
-        Some(extents) => several_ranges(size, content_type, extents, boundary),
+        Some(extents) => several_ranges(size, content_type, extents, boundary()),
     };
     response.header(header::ACCEPT_RANGES, "bytes")
 }

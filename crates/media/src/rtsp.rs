@@ -17,7 +17,7 @@ pub use client::{RESPONSE_BODY_LIMIT, ServerFault, ServerItem, ServerReader, Ser
 pub use headers::Headers;
 pub use npt::{Npt, NptRange};
 pub use reader::{FRAME_LIMIT, HEAD_LIMIT, Item, Reader};
-pub use request::{BODY_LIMIT, Refusal, Request};
+pub use request::{BODY_LIMIT, BURST_MAX, Refusal, Request};
 pub use resource::{Resource, ResourceError, Target};
 pub use response::{Response, RtpInfo};
 pub use rtsp_types::{Method, StatusCode, headers as header_names};

@@ -18,8 +18,11 @@ const RESERVED_SHARE: usize = 16;
 /// Bounds of the reserve.
 const RESERVE: (usize, usize) = (32, 512);
 
-/// Time between counts where counting costs a call for each descriptor (before Linux 6.2).
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// Least time between counts, each of which is a call. The reserve is enough for what is opened meanwhile.
+const COUNT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Least time between counts where one costs a call for each descriptor (before Linux 6.2).
+const SLOW_COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Descriptors of the process, shared by its clients.
 ///
@@ -108,12 +111,16 @@ impl DescriptorBudget {
 }
 
 impl Held {
-    /// Counts the descriptors that no client holds, unless that costs much and was done lately.
+    /// Counts the descriptors that no client holds, unless that was done lately.
     fn count(&mut self) {
         let now = Instant::now();
+        let is_younger = |interval| self.counted.is_some_and(|at| now.duration_since(at) < interval);
+        if is_younger(COUNT_INTERVAL) {
+            return;
+        }
         let open = match cheap_count() {
             Some(open) => open,
-            None if self.counted.is_some_and(|at| now.duration_since(at) < COUNT_INTERVAL) => return,
+            None if is_younger(SLOW_COUNT_INTERVAL) => return,
             None => slow_count(),
         };
         self.others = open.saturating_sub(self.by_clients);

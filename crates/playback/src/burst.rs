@@ -3,9 +3,9 @@
 /// Lengths that [`Burst::Auto`] takes, in microseconds.
 const LENGTHS_US: [u64; 6] = [10_000, 20_000, 50_000, 100_000, 200_000, 500_000];
 
-/// Playing time of a thread, in microseconds, for each playback that plays: with as many playbacks as a burst
-/// has milliseconds, the thread sends a train each millisecond.
-const US_PER_PLAYBACK: u64 = 1000;
+/// Length of a burst, in microseconds, for each playback that plays: the thread sends a train each two
+/// milliseconds, until the longest burst is reached.
+const US_PER_PLAYBACK: u64 = 2000;
 
 /// Length of the bursts of a thread's playbacks.
 ///
@@ -15,7 +15,7 @@ const US_PER_PLAYBACK: u64 = 1000;
 pub enum Burst {
     /// Always this long, in microseconds.
     Fixed(u64),
-    /// 10 ms while a thread plays up to ten playbacks; a millisecond for each playback beyond, in steps.
+    /// 10 ms while a thread plays up to five playbacks; two milliseconds for each playback beyond, in steps.
     Auto {
         /// Longest burst, in microseconds.
         most_us: u64,
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn bursts_grow_with_the_number_of_playbacks() {
         let auto = Burst::Auto { most_us: 100_000 };
-        let lengths = [0, 1, 10, 11, 20, 21, 50, 51, 100, 101, 5000, u64::MAX].map(|n| auto.length_us(n));
+        let lengths = [0, 1, 5, 6, 10, 11, 25, 26, 50, 51, 5000, u64::MAX].map(|n| auto.length_us(n));
         let ms = [10, 10, 10, 20, 20, 50, 50, 100, 100, 100, 100, 100].map(|ms| ms * 1000);
         assert_eq!(lengths, ms);
         assert_eq!(Burst::Auto { most_us: 5000 }.length_us(1), 5000);

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
-use wirepath_media::image::{MAX_BURST_US, Recipe};
+use wirepath_media::image::Recipe;
 use wirepath_media::sdp::Description;
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
@@ -20,6 +20,7 @@ use wirepath_playback::{
 };
 
 use crate::admission::Admission;
+use crate::burst_limits::BurstLimits;
 use crate::images::{
     FolderError, HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError,
 };
@@ -38,6 +39,8 @@ pub(crate) struct AssetPlayer {
     pub(crate) hot: Option<Arc<HotMemory>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) plays: Arc<Plays>,
+    /// Longest bursts of folders.
+    pub(crate) bursts: Arc<BurstLimits>,
     /// Lateness beyond which a client over TCP skips forward.
     pub(crate) max_lag_us: u64,
 }
@@ -107,6 +110,7 @@ impl Presentation for AssetPresentation {
     fn set_up(
         &self,
         sink: MediaSink,
+        most_burst_us: Option<u64>,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
@@ -125,7 +129,7 @@ impl Presentation for AssetPresentation {
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
                 sink,
-                most_burst_us: MAX_BURST_US.into(),
+                most_burst_us: most_burst_us.unwrap_or(u64::MAX).min(self.player.bursts.most_us(&self.name)),
                 on_event,
             };
             let playback =

@@ -2,6 +2,7 @@
 
 mod admission;
 mod asset_player;
+mod burst_limits;
 mod calibrated;
 mod http;
 pub mod images;
@@ -14,6 +15,7 @@ mod status;
 mod warnings;
 
 pub use admission::AdmissionPolicy;
+pub use burst_limits::FolderBurst;
 pub use http::LibrarySite;
 pub use images::ImagePolicy;
 pub use library::{Library, LibraryError};

@@ -19,6 +19,7 @@ use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
 use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::AssetPlayer;
+use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::LibrarySite;
 use crate::images::{FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions};
 use crate::library::{Library, LibraryError};
@@ -57,6 +58,8 @@ pub struct ServerOptions {
     pub calibration: PathBuf,
     /// Length of bursts.
     pub burst: Burst,
+    /// Longest bursts of folders.
+    pub folder_bursts: Vec<FolderBurst>,
     /// Most RTSP sessions; none for as many as open files allow, up to 10,000.
     pub max_sessions: Option<usize>,
     /// True if an address may not hold more descriptors than are left for others.
@@ -137,6 +140,7 @@ impl Server {
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
+            bursts: Arc::new(BurstLimits::new(options.folder_bursts)),
             max_lag_us: options.max_lag.as_micros() as u64,
             admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),

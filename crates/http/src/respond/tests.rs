@@ -21,7 +21,7 @@ fn request(method: &str, fields: &str) -> Request {
 }
 
 fn answer(method: &str, fields: &str, facts: &Representation) -> Response {
-    respond(&request(method, fields), facts, &ResponseContext { now_s: NOW_S, boundary: 7 })
+    respond(&request(method, fields), facts, &ResponseContext { now_s: NOW_S, boundary: || 7 })
 }
 
 fn value<'a>(response: &'a Response, name: &str) -> Option<&'a str> {

@@ -2,7 +2,11 @@
 
 use super::headers::{BadLine, Headers};
 use super::resource::{ResourceError, Target};
+use crate::image::MAX_BURST_US;
 use rtsp_types::{Method, StatusCode};
+
+/// Field of SETUP and its response: the longest burst that a client takes, such as `20ms`.
+pub const BURST_MAX: &str = "X-Burst-Max";
 
 /// Longest request body, in bytes.
 pub const BODY_LIMIT: usize = 64 * 1024;
@@ -69,6 +73,20 @@ impl Request {
     /// The speed asked for (RFC 2326 section 12.35).
     pub fn speed(&self) -> Result<Option<f64>, Refusal> {
         self.number("Speed")
+    }
+
+    /// The longest burst that the client takes, in microseconds: `X-Burst-Max: 20ms`, a field of Wirepath.
+    pub fn burst_max_us(&self) -> Result<Option<u64>, Refusal> {
+        let name = BURST_MAX;
+        let Some(value) = self.headers.first(name) else { return Ok(None) };
+        let ms = value.strip_suffix("ms").and_then(|ms| ms.parse::<u64>().ok());
+        match ms.filter(|ms| (1..=u64::from(MAX_BURST_US) / 1000).contains(ms)) {
+            Some(ms) => Ok(Some(ms * 1000)),
+            None => {
+                let why = format!("{name}: `{value}` is not a time from 1ms to {}ms", MAX_BURST_US / 1000);
+                Err(Refusal::new(StatusCode::BadRequest, why))
+            }
+        }
     }
 
     fn number(&self, name: &str) -> Result<Option<f64>, Refusal> {

@@ -1,7 +1,7 @@
 //! RFC 2326 section 7: responses to bytes.
 
 use super::npt::NptRange;
-use super::request::Refusal;
+use super::request::{BURST_MAX, Refusal};
 use super::transport::TransportReply;
 use rtsp_types::{HeaderName, StatusCode, Version, headers};
 use std::time::SystemTime;
@@ -66,6 +66,12 @@ impl Response {
     /// `Range` that is really played.
     pub fn range(self, range: NptRange) -> Self {
         self.header(headers::RANGE, &range.to_string())
+    }
+
+    /// `X-Burst-Max`: the longest burst in microseconds, of which whole milliseconds are told.
+    pub fn burst_max(self, burst_us: u64) -> Self {
+        let name = HeaderName::from_static_str(BURST_MAX).expect("the name is ASCII");
+        self.header(name, &format!("{}ms", burst_us / 1000))
     }
 
     /// `RTP-Info`.

@@ -69,8 +69,9 @@ impl Answer {
         }
     }
 
-    /// As [`Answer::of_file`], but reads only what is in the page cache. Never blocks.
-    pub fn of_cached_file(response: Response, file: File) -> Self {
+    /// As [`Answer::of_file`], but reads only what is in the page cache of a file of `size` bytes. Never
+    /// blocks.
+    pub fn of_cached_file(response: Response, file: File, size: u64) -> Self {
         let body = read_small(&response, |bytes, offset| {
             let length = bytes.len();
             match preadv2(&file, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT)? {
@@ -78,11 +79,12 @@ impl Answer {
                 _ => Err(io::ErrorKind::WouldBlock.into()),
             }
         });
-        let response = match body {
-            Some(body) => Response { body, ..response },
-            None => response,
-        };
-        Self { file: Some(Arc::new(file)), ..response.into() }
+        match body {
+            // The file is closed here.
+            Some(body) if size <= SMALL_FILE_BYTES => Response { body, ..response }.into(),
+            Some(body) => Self { file: Some(Arc::new(file)), ..Response { body, ..response }.into() },
+            None => Self { file: Some(Arc::new(file)), ..response.into() },
+        }
     }
 
     /// A response whose body are events, until the client leaves or the listener drains.
@@ -150,10 +152,11 @@ impl<S: Site> Exchanges<S> {
 
     /// Answers requests until there are no more.
     async fn serve(&mut self) -> io::Result<()> {
+        let local = self.client.local_address()?;
         loop {
             match self.client.next(HeadReader::next).await {
                 Ok(request) => {
-                    if !self.exchange(request).await? {
+                    if !self.exchange(request, local).await? {
                         break;
                     }
                 }
@@ -177,11 +180,10 @@ impl<S: Site> Exchanges<S> {
     }
 
     /// Answers one request; returns whether the connection stays.
-    async fn exchange(&mut self, request: Request) -> io::Result<bool> {
+    async fn exchange(&mut self, request: Request, local: SocketAddr) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
         let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
-        let local = self.client.local_address()?;
         let (answer, descriptors) = self.answer(request, local).await;
         // Only the end of the connection ends a stream of events.
         let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();

@@ -80,13 +80,14 @@ impl Served {
         self.progress.as_ref().is_none_or(|progress| progress.bytes() == self.entry.bytes)
     }
 
-    /// Response to a GET or HEAD request, with its conditions and ranges; `boundary` is a random number.
+    /// Response to a GET or HEAD request, with its conditions and ranges; `boundary` is a source of
+    /// random numbers.
     pub(super) fn answer(
         &self,
         request: &ClientRequest,
         source: Source,
         now: SystemTime,
-        boundary: u128,
+        boundary: fn() -> u128,
     ) -> Answer {
         let (entry, is_ok) = (&self.entry, self.entry.status == StatusCode::OK);
         let (tag, modified_s) = validators(&entry.fields);
@@ -219,7 +220,7 @@ mod tests {
         let served = Served { entry, file, progress: None };
         let request = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
         let request = ClientRequest::read(request.as_bytes()).unwrap();
-        let answer = served.answer(&request, Source::Hit, now() + Duration::from_secs(10), 7);
+        let answer = served.answer(&request, Source::Hit, now() + Duration::from_secs(10), || 7);
         let bytes = answer.parts.iter().map(|part| match part {
             streams::ObjectPart::Extent { range, .. } => range.end - range.start,
             _ => 0,

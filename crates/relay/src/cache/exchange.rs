@@ -85,7 +85,7 @@ impl Connection {
             Source::Passed(_) => &counters.passed,
         };
         outcome.increment();
-        let answer = served.answer(request, source, SystemTime::now(), boundary());
+        let answer = served.answer(request, source, SystemTime::now(), boundary);
         drop(served);
         if answer.parts.is_empty() {
             return self.client.write(&answer.head).await.map(|()| request.keep_alive);

@@ -56,7 +56,8 @@ impl Site for LibrarySite {
             return busy("sessions are late, and downloads wait");
         }
         if let Some(asset) = self.library.find_cached(&path) {
-            return Answer::of_cached_file(respond_with(&path, &request, &asset), asset.file);
+            let size = asset.identity.size;
+            return Answer::of_cached_file(respond_with(&path, &request, &asset), asset.file, size);
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {
@@ -94,7 +95,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> A
 
 fn respond_with(path: &AssetPath, request: &Request, asset: &Asset) -> Response {
     let name = path.segments().last().unwrap_or_default();
-    let context = ResponseContext { now_s: now_s(), boundary: boundary() };
+    let context = ResponseContext { now_s: now_s(), boundary };
     respond(request, &asset.representation(name), &context)
 }
 

@@ -58,6 +58,7 @@ impl RequestHandler {
             return Err(refuse_again(self.session(id)?, &presentation_url));
         }
         let offer = choose(&request.headers, self.peer.ip())?;
+        let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
         if number != TRACK {
@@ -70,8 +71,11 @@ impl RequestHandler {
             // The connection is gone, and the session with it.
             _ = events.send(SessionEvent { key, kind: EventKind::Event(event) });
         });
-        let playback =
-            Arc::from(presentation.set_up(sink, on_event).await.map_err(|error| self.open_refusal(error))?);
+        let playback = presentation
+            .set_up(sink, most_burst_us, on_event)
+            .await
+            .map_err(|error| self.open_refusal(error))?;
+        let playback = Arc::from(playback);
         let (path, counters) = (presentation_url.path(), Arc::clone(&self.shared.counters));
         let client = ClientName::new(key, request.headers.first("User-Agent"));
         let info = SessionInfo::new(self.peer, self.local.ip(), path, rtcp, &playback, counters, client);
@@ -91,7 +95,11 @@ impl RequestHandler {
             is_held: false,
             slot,
         };
-        Ok(self.admit(request, session, delivery))
+        let response = self.admit(request, session, delivery);
+        Ok(match most_burst_us {
+            Some(burst_us) => response.burst_max(burst_us),
+            None => response,
+        })
     }
 
     /// Reserves a session: 453 if this connection, its address or the server has as many as it may.

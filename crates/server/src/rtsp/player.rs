@@ -46,10 +46,11 @@ pub(crate) trait Presentation: Send + Sync {
     fn describe(&self) -> Description;
 
     /// Opens a playback. It rests at the start until told to play, and ends when it is dropped. The path's MTU
-    /// is that of the UDP socket.
+    /// is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the client says so.
     fn set_up(
         &self,
         sink: MediaSink,
+        most_burst_us: Option<u64>,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>>;
 }

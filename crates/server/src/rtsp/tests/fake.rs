@@ -182,6 +182,7 @@ impl Presentation for FakePresentation {
     fn set_up(
         &self,
         sink: MediaSink,
+        _most_burst_us: Option<u64>,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         *self.shared.on_event.lock() = Some(Arc::new(on_event));
