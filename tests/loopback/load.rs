@@ -267,14 +267,14 @@ fn arguments_that_make_no_sense_are_refused() -> Result<()> {
 }
 
 /// A run of the command that has ended.
-struct Run {
+pub(crate) struct Run {
     code: Option<i32>,
     text: String,
-    json: Value,
+    pub(crate) json: Value,
 }
 
 impl Run {
-    fn of(arguments: &[&str]) -> Result<Run> {
+    pub(crate) fn of(arguments: &[&str]) -> Result<Run> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("result.json");
         let mut command = Command::new(server::binary()?);
@@ -286,7 +286,7 @@ impl Run {
         Ok(Run { code, text, json: serde_json::from_slice(&json)? })
     }
 
-    fn ensure_code(&self, code: i32) -> Result<()> {
+    pub(crate) fn ensure_code(&self, code: i32) -> Result<()> {
         let Run { text, json, .. } = self;
         ensure!(self.code == Some(code), "{:?}: {text}\n{} {}", self.code, json["failures"], json["media"]);
         Ok(())

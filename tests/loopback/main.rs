@@ -19,8 +19,11 @@ mod interleaved;
 mod limits;
 mod load;
 mod log;
+mod overload;
+mod packing;
 mod page;
 mod playing;
+mod popularity;
 mod reference;
 mod relay;
 mod relay_cache;
@@ -67,8 +70,10 @@ fn main() -> ExitCode {
         limits::trials(),
         load::trials(),
         log::trials(),
+        packing::trials(),
         page::trials(),
         playing::trials(),
+        popularity::trials(),
         reference::trials(),
         relay::trials(),
         relay_config::trials(),
@@ -94,7 +99,14 @@ fn main() -> ExitCode {
         scripts::trials(),
         seeking::trials(),
     ];
-    let alone = [faults::alone(), floods::alone(), hostile::alone(), relay_config::alone()];
+    let alone = [
+        faults::alone(),
+        floods::alone(),
+        hostile::alone(),
+        overload::alone(),
+        packing::alone(),
+        relay_config::alone(),
+    ];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),
         alone.into_iter().flatten().collect(),

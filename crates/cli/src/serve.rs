@@ -154,6 +154,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     ensure_memory(hot_memory_bytes)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
+    let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
     let cache = options.images.cache_folder()?;
     // Hot memory holds images only.
     let default_policy = if hot_memory_bytes > 0 { PolicyChoice::All } else { PolicyChoice::Auto };
@@ -166,6 +167,8 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         cache_bytes: options.images.cache_bytes(),
         images: options.image_policy.unwrap_or(default_policy).into(),
         image_bytes_per_second: options.image_rate.unwrap_or(ByteSize::mib(64)).as_u64(),
+        packing_memory_bytes: options.packing_memory.map(|size| size.as_u64()),
+        packings_per_address: options.max_packings_per_address.unwrap_or(sessions_per_address),
         hot_memory_bytes,
         threads,
         path,
@@ -181,7 +184,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             session_timeout,
             connections,
             connections_per_address,
-            sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
+            sessions_per_address,
             ports: ports.first..=ports.last,
             ..RtspOptions::default()
         },

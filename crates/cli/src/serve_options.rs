@@ -45,6 +45,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SIZE", value_parser = values::rate)]
     pub(crate) image_rate: Option<ByteSize>,
 
+    /// Memory that reading files for their indexes and wire images may hold, at least 4MiB; files beyond wait
+    /// for their turn [default: 64MiB, at most an eighth of the memory]
+    #[arg(long, value_name = "SIZE", value_parser = values::packing_memory)]
+    pub(crate) packing_memory: Option<ByteSize>,
+
     /// Memory for images that are played, for the data path wire_uring: no copy, few calls [default: 0]
     #[arg(long, value_name = "SIZE")]
     pub(crate) hot_memory: Option<ByteSize>,
@@ -98,6 +103,11 @@ pub(crate) struct ServeOptions {
     /// Maximum number of RTSP sessions of one client address [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions_per_address: Option<usize>,
+
+    /// Maximum number of files that are read for their index or wire image at the request of one client
+    /// address; more are refused with 453 [default: as --max-sessions-per-address]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_packings_per_address: Option<usize>,
 
     /// Maximum number of connections, of RTSP and of HTTP each [default: 20000]
     #[arg(long, value_name = "N")]
@@ -371,6 +381,7 @@ mod tests {
             ("cache-size = 10", ["line 1", "10 B is too small"]),
             ("images = \"some\"", ["line 1", "auto, all, none"]),
             ("image-rate = 10", ["line 1", "10 B is too small"]),
+            ("packing-memory = \"1MiB\"", ["line 1", "expected at least 4.0 MiB"]),
             ("burst = 20", ["burst", "line 1"]),
             ("burst = \"2s\"", ["line 1", "expected a time from 1ms to 500ms"]),
             ("\npaths = \"../media\"", ["line 2", "expected a list: write paths = [\"../media\"]"]),

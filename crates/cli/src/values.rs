@@ -10,6 +10,9 @@ use wirepath_server::FolderBurst;
 /// Minimum size of a cache: a smaller one is a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
 
+/// Minimum memory of packings: what one needs at most.
+const MIN_PACKING_MEMORY: ByteSize = ByteSize::mib(4);
+
 /// Minimum rate: a smaller one is a forgotten unit.
 const MIN_RATE: ByteSize = ByteSize::kib(64);
 
@@ -105,6 +108,15 @@ pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
         Ok(size) if size >= MIN_CACHE => Ok(size),
         Ok(size) => Err(format!("{size} is too small: expected at least {MIN_CACHE}")),
         Err(_) => Err("expected a size, such as 500MB or 20GiB".to_owned()),
+    }
+}
+
+/// Memory of packings.
+pub(crate) fn packing_memory(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>() {
+        Ok(size) if size >= MIN_PACKING_MEMORY => Ok(size),
+        Ok(size) => Err(format!("{size} is too small: expected at least {MIN_PACKING_MEMORY}")),
+        Err(_) => Err("expected a size, such as 16MiB or 1GiB".to_owned()),
     }
 }
 

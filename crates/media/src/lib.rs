@@ -6,6 +6,7 @@
 pub mod image;
 pub mod inspect;
 pub mod pack;
+mod queue;
 pub mod random;
 pub mod rtcp;
 pub mod rtp;

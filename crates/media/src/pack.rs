@@ -3,8 +3,9 @@
 //!
 //! Pure: the caller reads the asset and writes the file. Give a [`Packer`] the asset's bytes in any pieces,
 //! take each segment as it comes out, have a [`Writer`](crate::image::Writer) lay it out and write its bytes
-//! at its offset; then the table and, last of all, the header. Memory is bounded: of payload that waits for
-//! a clock reference only its place is kept.
+//! at its offset; then the table and, last of all, the header. Memory is bounded to a few megabytes: of payload
+//! that waits for a clock reference only its place is kept, in so many pieces at most, and segments are cut
+//! when they are taken.
 //! ```
 //! use wirepath_media::image::{
 //!     self, Header, Identity, Layout, Plan, Recipe, Table, Writer, copy_payload,
@@ -95,14 +96,26 @@ impl Packer {
             while let Some(event) = self.deframer.next(&mut piece)? {
                 self.packing.take(event)?;
             }
-            self.packing.cut();
+            self.packing.note_timed();
         }
         Ok(())
     }
 
-    /// The next finished segment.
+    /// The next finished segment. Segments are cut one at a time: after a long stretch without a clock
+    /// reference there are many.
     pub fn pop(&mut self) -> Option<NewSegment> {
-        self.packing.cutter.pop()
+        let segment = self.packing.cutter.cut(&mut self.packing.map);
+        if segment.is_none() {
+            self.packing.shrink();
+        }
+        segment
+    }
+
+    /// Bytes of memory that the packer holds beside itself; a few megabytes at most, whatever the asset is,
+    /// once there is no segment to pop.
+    pub fn held_bytes(&self) -> usize {
+        let Packing { survey, map, cutter, .. } = &self.packing;
+        survey.held_bytes() + map.held_bytes() + cutter.held_bytes()
     }
 
     /// Ends the asset: the last segments can be taken with [`Packer::pop`] then.
@@ -111,9 +124,9 @@ impl Packer {
             self.packing.take(event)?;
         }
         self.packing.survey.finish()?;
-        self.packing.cut();
+        self.packing.note_timed();
         let description = self.description();
-        Ok(self.packing.cutter.finish(&mut self.packing.map, description))
+        Ok(self.packing.cutter.finish(description))
     }
 
     /// Description of the asset, as far as it is known.
@@ -155,15 +168,20 @@ impl Packing {
         Ok(())
     }
 
-    /// Cuts everything that is timed by now into trains and segments.
-    fn cut(&mut self) {
+    /// Tells the cutter what is timed by now.
+    fn note_timed(&mut self) {
         while let Some(start) = self.survey.next_start() {
             self.cutter.add_start(start);
         }
         while let Some(stretch) = self.survey.next_stretch() {
             self.cutter.add_stretch(stretch);
         }
-        self.cutter.cut(&mut self.map);
+    }
+
+    fn shrink(&mut self) {
+        self.survey.shrink();
+        self.map.shrink();
+        self.cutter.shrink();
     }
 }
 

@@ -31,6 +31,6 @@ pub use packet::{Adaptation, NULL_PID, PACKET_LENGTH, Packet, Pcr, SYNC_BYTE, TI
 pub use programme::{Codec, Programme, Stream};
 pub use psi::{MAX_PROGRAMMES, Psi};
 pub use service::{SERVICE_PID, Service, Services};
-pub use survey::{LOOKAHEAD_PACKETS, NoClock, Survey};
+pub use survey::{LOOKAHEAD_PACKETS, LOOKAHEAD_PLACES, NoClock, Survey};
 pub use video::{VideoFormat, VideoProbe};
 pub use warning::{Warning, WarningKind, Warnings};

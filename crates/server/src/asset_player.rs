@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -47,6 +47,7 @@ pub(crate) struct AssetPlayer {
 
 struct AssetPresentation {
     name: String,
+    client: IpAddr,
     asset: DropOnPool<Arc<File>>,
     image: Arc<Image>,
     player: AssetPlayer,
@@ -63,12 +64,16 @@ struct ImagePlayback {
 }
 
 impl Player for AssetPlayer {
-    fn open<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
+    fn open<'a>(
+        &'a self,
+        path: &'a [u8],
+        client: IpAddr,
+    ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let path = AssetPath::from_decoded(path);
         Box::pin(async move {
             let path = path.map_err(|_| OpenError::NotFound)?;
             let player = self.clone();
-            blocking(move || player.open_now(&path)).await
+            blocking(move || player.open_now(&path, client)).await
         })
     }
 
@@ -79,14 +84,15 @@ impl Player for AssetPlayer {
 
 impl AssetPlayer {
     /// Opens the presentation at a path. May wait for storage.
-    fn open_now(self, path: &AssetPath) -> Result<Arc<dyn Presentation>, OpenError> {
+    fn open_now(self, path: &AssetPath, client: IpAddr) -> Result<Arc<dyn Presentation>, OpenError> {
         let (path, asset) = self.library.find_file_in_any_case(path).map_err(find_error)?;
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let recipe = self.store.usual_recipe();
-        let image = self.store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
+        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, recipe);
+        let image = image.map_err(open_error)?;
         let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
-        Ok(Arc::new(AssetPresentation { name, asset, image, player: self }))
+        Ok(Arc::new(AssetPresentation { name, client, asset, image, player: self }))
     }
 }
 
@@ -153,9 +159,9 @@ impl AssetPresentation {
         if recipe == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
-        let (store, asset, name) =
-            (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone());
-        blocking(move || store.image(asset, &name, recipe).map_err(open_error)).await
+        let (store, asset, name, client) =
+            (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), Some(self.client));
+        blocking(move || store.image_for(client, asset, &name, recipe).map_err(open_error)).await
     }
 }
 
@@ -284,6 +290,7 @@ fn open_error(error: StoreError) -> OpenError {
     }
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
+        StoreError::AddressBusy => OpenError::Overload(error.to_string()),
         StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),
         StoreError::Io(..) | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
     }

@@ -7,8 +7,10 @@ mod image_folder;
 #[cfg(test)]
 mod index_tests;
 mod key;
+mod memory_budget;
 mod open;
 mod packing;
+mod popularity;
 mod progress;
 mod read;
 mod segment;
@@ -26,5 +28,7 @@ pub use image_folder::{FolderError, ImageFolder};
 pub(crate) use progress::SeekResult;
 pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_TS_PER_PACKET};
+pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_TS_PER_PACKET, usual_packing_memory};
 pub use summary::Summary;
+
+pub use crate::plays::Plays;

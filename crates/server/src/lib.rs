@@ -7,6 +7,7 @@ mod calibrated;
 mod http;
 pub mod images;
 mod library;
+mod memory_limit;
 mod plays;
 mod rtsp;
 mod server;

@@ -1,4 +1,4 @@
-//! Plays of each asset since the start.
+//! Plays of each asset.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ const MOST_ASSETS: usize = 4096;
 
 /// Number of plays by the names of assets.
 #[derive(Debug, Default)]
-pub(crate) struct Plays(Mutex<HashMap<String, u64>>);
+pub struct Plays(Mutex<HashMap<String, u64>>);
 
 impl Plays {
     /// Counts a session that has begun to play an asset.
@@ -23,6 +23,11 @@ impl Plays {
             forget_half(&mut plays);
         }
         plays.insert(asset.to_owned(), 1);
+    }
+
+    /// Takes over counts of an earlier start.
+    pub(crate) fn restore(&self, plays: HashMap<String, u64>) {
+        self.0.lock().extend(plays.into_iter().take(MOST_ASSETS));
     }
 
     /// Plays of all assets that were played.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions};
@@ -21,15 +22,20 @@ use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::AssetPlayer;
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::LibrarySite;
-use crate::images::{FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions};
+use crate::images::{
+    FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
+};
 use crate::library::{Library, LibraryError};
 use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
 use crate::session_limit::{self, TooManySessions};
-use crate::{calibrated, status};
+use crate::{calibrated, memory_limit, status};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time limit of writing what is kept for the next start.
+const KEEP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything that can be set about a server.
 #[derive(Clone, Debug)]
@@ -48,6 +54,10 @@ pub struct ServerOptions {
     pub images: ImagePolicy,
     /// Most bytes of wire images written in a second while they are made in the background.
     pub image_bytes_per_second: u64,
+    /// Most bytes of memory that packings hold before others wait; none for a share of the memory.
+    pub packing_memory_bytes: Option<u64>,
+    /// Most packings of one client address, waiting or running.
+    pub packings_per_address: usize,
     /// Most bytes of images in memory registered with io_uring; 0 for no hot memory.
     pub hot_memory_bytes: u64,
     /// Engine threads.
@@ -100,6 +110,7 @@ pub struct Server {
     http: (http::Listener, TcpListener),
     site: LibrarySite,
     engine: Arc<Engine>,
+    store: Arc<Store>,
 }
 
 impl Server {
@@ -123,9 +134,15 @@ impl Server {
             false => None,
         };
         let measured = Arc::clone(&playbacks);
+        let plays = Arc::<Plays>::default();
         let store_options = StoreOptions {
+            plays: Arc::clone(&plays),
             images: options.images,
             image_bytes_per_second: options.image_bytes_per_second,
+            packing_memory_bytes: options
+                .packing_memory_bytes
+                .unwrap_or_else(|| usual_packing_memory(memory_limit::memory_limit())),
+            packings_per_address: options.packings_per_address,
             saved_ns_per_packet: Box::new(move || measured.support().saved_by_stored_headers_ns()),
             ..StoreOptions::new(engine.pool().clone(), options.threads)
         };
@@ -134,7 +151,6 @@ impl Server {
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
         let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
-        let plays = Arc::<Plays>::default();
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
@@ -160,7 +176,8 @@ impl Server {
         let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
         let site = site.yielding_to(admission);
-        Ok(Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine })
+        let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
+        Ok(Server { rtsp, http, site, engine, store })
     }
 
     /// Address that RTSP listens on.
@@ -176,8 +193,8 @@ impl Server {
     /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten
     /// seconds at most. Returns whether all were done by then.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
-        let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), site, engine } =
-            self;
+        let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), .. } = self;
+        let (site, engine, store) = (self.site, self.engine, self.store);
         let (drain, draining) = watch::channel(false);
         let services = async {
             tokio::join!(
@@ -192,7 +209,12 @@ impl Server {
         }
         tracing::info!("draining");
         drain.send_replace(true);
-        tokio::time::timeout(DRAIN_LIMIT, services).await.is_ok()
+        let in_time = timeout(DRAIN_LIMIT, services).await.is_ok();
+        let kept = tokio::task::spawn_blocking(move || store.keep_popularity());
+        if timeout(KEEP_LIMIT, kept).await.is_err() {
+            tracing::warn!("the popularity of assets is not kept: the cache folder does not answer");
+        }
+        in_time
     }
 }
 

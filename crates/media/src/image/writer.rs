@@ -182,6 +182,11 @@ impl Writer {
         WrittenSegment { bytes, entry }
     }
 
+    /// Bytes of memory that the writer holds beside itself: the table grows with the asset.
+    pub fn held_bytes(&self) -> usize {
+        self.segments.capacity() * size_of::<SegmentEntry>() + self.starts.capacity() * size_of::<Start>()
+    }
+
     /// Table and header after the last segment.
     pub fn finish(self, end: End) -> Summary {
         let table = Table { segments: self.segments, starts: self.starts, description: end.description };

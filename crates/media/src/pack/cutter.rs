@@ -7,11 +7,17 @@ use super::payload_map::PayloadMap;
 use crate::image::{
     Description, End, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, Plan, Start, TrainRecord, segment_limit,
 };
+use crate::queue::shrink;
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
 
 /// Ticks of 27 MHz in one of RTP's 90 kHz.
 const TICKS_PER_RTP_TICK: u64 = TICKS_PER_SECOND / crate::rtp::CLOCK_HZ as u64;
+
+/// Most random access points of a segment; others in it are no places to begin. A file of 2 Mb/s that has only
+/// such pictures has fewer; a hostile one has one in every packet, and each takes memory for the whole length
+/// of the file.
+const MAX_STARTS: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Cutter {
@@ -24,6 +30,8 @@ pub(super) struct Cutter {
     packed: VecDeque<NewSegment>,
     /// Number of segments closed.
     closed: usize,
+    /// True if nothing comes behind the packets that are timed, and the last of them are not cut yet.
+    ends: bool,
 }
 
 /// When transport stream packets depart and which of them are special.
@@ -68,6 +76,7 @@ impl Cutter {
             segment: OpenSegment::default(),
             packed: VecDeque::new(),
             closed: 0,
+            ends: false,
         }
     }
 
@@ -85,28 +94,47 @@ impl Cutter {
         self.timing.stretches.push_back(stretch);
     }
 
-    pub(super) fn pop(&mut self) -> Option<NewSegment> {
+    /// Puts full packets that are timed into trains, as far as the end of a segment, which is returned.
+    pub(super) fn cut(&mut self, map: &mut PayloadMap) -> Option<NewSegment> {
+        let full = map.end().min(self.timing.end) / self.ts_per_packet();
+        while self.packed.is_empty() && self.next_packet < full {
+            self.add_packet(map, self.ts_per_packet());
+        }
+        if self.packed.is_empty() && std::mem::take(&mut self.ends) {
+            self.add_rest(map);
+        }
         self.packed.pop_front()
     }
 
-    /// Puts every full packet that is timed into a train.
-    pub(super) fn cut(&mut self, map: &mut PayloadMap) {
-        let full = map.end().min(self.timing.end) / self.ts_per_packet();
-        while self.next_packet < full {
-            self.add_packet(map, self.ts_per_packet());
-        }
+    /// Ends the asset, all of which is timed: what is not cut yet ends with a packet that may be shorter.
+    pub(super) fn finish(&mut self, description: Description) -> End {
+        self.ends = true;
+        End { duration_us: microseconds(self.timing.departure(self.timing.end)), description }
+    }
+
+    /// Bytes of memory that the cutter holds beside itself.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.timing.stretches.capacity() * size_of::<Stretch>()
+            + (self.timing.discontinuities.capacity() + self.timing.starts.capacity()) * size_of::<u64>()
+            + self.segment.trains.capacity() * size_of::<TrainRecord>()
+            + self.segment.starts.capacity() * size_of::<Start>()
+    }
+
+    /// Gives memory back that was needed for a long look-ahead.
+    pub(super) fn shrink(&mut self) {
+        shrink(&mut self.timing.stretches);
+        shrink(&mut self.timing.discontinuities);
+        shrink(&mut self.timing.starts);
     }
 
     /// Takes the last packet, which may be shorter, and closes everything.
-    pub(super) fn finish(&mut self, map: &mut PayloadMap, description: Description) -> End {
+    fn add_rest(&mut self, map: &mut PayloadMap) {
         let rest = map.end() - self.next_packet * self.ts_per_packet();
         if rest > 0 {
             self.add_packet(map, rest);
         }
         self.close_train(map);
-        let duration = self.timing.departure(self.timing.end);
         self.close_segment(map);
-        End { duration_us: microseconds(duration), description }
     }
 
     fn ts_per_packet(&self) -> u64 {
@@ -120,6 +148,8 @@ impl Cutter {
         let departure = self.timing.departure(first);
         let discontinuity = self.timing.take_discontinuity(first);
         let start = self.timing.take_start(first, first + ts_packets);
+        let waits = self.train.as_ref().is_some_and(|train| train.start.is_some());
+        let start = start.filter(|_| self.segment.starts.len() + usize::from(waits) < MAX_STARTS);
         let burst = u64::from(self.plan.recipe.burst_us) * (TICKS_PER_SECOND / 1_000_000);
         let joins = !discontinuity
             && start.is_none()

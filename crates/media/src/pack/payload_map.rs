@@ -27,6 +27,16 @@ impl PayloadMap {
         }
     }
 
+    /// Bytes of memory that the map holds beside itself.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<PayloadRun>()
+    }
+
+    /// Gives memory back that was needed for a long look-ahead.
+    pub(super) fn shrink(&mut self) {
+        crate::queue::shrink(&mut self.runs);
+    }
+
     /// Number of packets so far.
     pub(super) fn end(&self) -> u64 {
         self.end

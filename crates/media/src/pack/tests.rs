@@ -1,6 +1,6 @@
 use super::testing::{Read, pack, pack_as, plan, read, read_with};
 use super::*;
-use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, Recipe};
+use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, Recipe, Writer};
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme, SampleStream};
 use crate::ts::{Framing, NOMINAL_TICKS_PER_PACKET, NULL_PID, PACKET_LENGTH, Pcr, WarningKind};
 use proptest::prelude::*;
@@ -302,5 +302,52 @@ proptest! {
         prop_assert_eq!(&index.table, &summary.table);
         let length = |read: &Read| (read.header.packets, read.header.payload_bytes, read.header.duration_us);
         prop_assert_eq!(length(&index), length(&image));
+    }
+}
+
+/// Packets of the sample's video, each a random access point, with these flags and fields of adaptation.
+fn hostile_packets(flags: u8, fields: &[u8], packets: usize) -> Vec<u8> {
+    let mut packet = [0xff; PACKET_LENGTH];
+    packet[..6].copy_from_slice(&[0x47, 0x41, 0x00, 0x30, 1 + fields.len() as u8, flags]);
+    packet[6..6 + fields.len()].copy_from_slice(fields);
+    packet.repeat(packets)
+}
+
+/// Most bytes that packing holds of an asset, all of which must be packed.
+fn most_held(asset: &[u8]) -> usize {
+    let mut packer = Packer::new(plan(asset.len())).unwrap();
+    let mut writer = Writer::new(plan(asset.len()), Layout::Index);
+    let mut take = |packer: &mut Packer| {
+        while let Some(segment) = packer.pop() {
+            assert!(segment.starts.len() <= 128, "{} starts", segment.starts.len());
+            writer.add(&segment, |_, _| Ok::<(), ()>(())).unwrap();
+        }
+        assert!(packer.held_bytes() < 1 << 20, "it still holds {}", packer.held_bytes());
+    };
+    let mut most = 0;
+    for piece in asset.chunks(1 << 18) {
+        packer.push(piece).unwrap();
+        most = most.max(packer.held_bytes());
+        take(&mut packer);
+    }
+    let end = packer.finish().unwrap();
+    take(&mut packer);
+    assert_eq!(writer.finish(end).header.payload_bytes, asset.len() as u64);
+    most
+}
+
+/// Promise: What a packing holds of an asset is bounded, also where clock references are missing or useless.
+#[test]
+fn a_packing_holds_little_whatever_waits_for_a_clock() {
+    const RANDOM_ACCESS: u8 = 0x40;
+    const FLAGGED_REFERENCE: u8 = 0xd0;
+    let mut without_references = Sample { packets: 3000, ..Sample::default() }.stream().bytes;
+    without_references.extend(hostile_packets(RANDOM_ACCESS, &[], 80_000));
+    let silent = SampleProgramme { ticks: false, ..SampleProgramme::default() };
+    let mut discontinuous = Sample { programmes: vec![silent], ..Sample::default() }.stream().bytes;
+    discontinuous.extend(hostile_packets(FLAGGED_REFERENCE, &[1, 2, 3, 4, 5, 6], 80_000));
+    for asset in [without_references, discontinuous] {
+        let most = most_held(&asset);
+        assert!((1 << 16..4 << 20).contains(&most), "it held {most} bytes");
     }
 }

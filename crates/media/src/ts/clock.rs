@@ -194,6 +194,20 @@ impl Clock {
         self.stretches.pop_front()
     }
 
+    /// Bytes of memory that the clock holds beside itself.
+    pub fn held_bytes(&self) -> usize {
+        let discontinuities = match &self.state {
+            State::Unrated { discontinuities, .. } => discontinuities.capacity(),
+            State::Rated(_) => 0,
+        };
+        self.stretches.capacity() * size_of::<Stretch>() + discontinuities * size_of::<u64>()
+    }
+
+    /// Gives memory back that was needed for a long look-ahead.
+    pub fn shrink(&mut self) {
+        crate::queue::shrink(&mut self.stretches);
+    }
+
     /// The first packet that cannot be timed yet.
     pub fn end(&self) -> u64 {
         match &self.state {

@@ -10,9 +10,14 @@ use super::packet::{NULL_PID, PACKET_LENGTH, Packet};
 use super::programme::{Codec, Programme};
 use super::psi::Psi;
 use super::warning::{Warning, WarningKind, Warnings};
+use crate::queue::shrink;
 
 /// Most packets that wait for a reference; then they are timed without: 64 MiB.
 pub const LOOKAHEAD_PACKETS: u64 = (64 << 20) / PACKET_LENGTH as u64;
+
+/// Most places in the stream to be remembered while a reference is awaited: damage, random access points,
+/// discontinuities. A damaged file has one at every packet, and each takes memory.
+pub const LOOKAHEAD_PLACES: usize = 1 << 13;
 
 /// Packets after the first reference of any PID until the choice no longer waits for tables (4 MiB).
 const CHOICE_PACKETS: u64 = (4 << 20) / PACKET_LENGTH as u64;
@@ -38,6 +43,8 @@ pub struct NoClock {
 pub struct Survey {
     packets: u64,
     offset: u64,
+    /// Places since the last reference that timed packets.
+    places: usize,
     roles: Box<[u8; 8192]>,
     psi: Psi,
     clock: Clock,
@@ -75,6 +82,7 @@ impl Survey {
         let mut survey = Self {
             packets: 0,
             offset: 0,
+            places: 0,
             roles: Box::new([0; 8192]),
             psi: Psi::new(),
             clock: Clock::new(),
@@ -93,9 +101,10 @@ impl Survey {
     /// Takes the next packets.
     ///
     /// # Errors
-    /// [`NoClock`] after [`LOOKAHEAD_PACKETS`] without any reference.
+    /// [`NoClock`] after [`LOOKAHEAD_PACKETS`], or [`LOOKAHEAD_PLACES`], without any reference.
     pub fn push(&mut self, run: &Packets<'_>) -> Result<(), NoClock> {
         let stride = run.framing().stride() as u64;
+        self.places += usize::from(self.offset != run.offset(0));
         self.offset = run.offset(0);
         for bytes in run.iter() {
             let pid = u16::from_be_bytes([bytes[1], bytes[2]]) & 0x1fff;
@@ -146,6 +155,24 @@ impl Survey {
         self.starts.pop_front()
     }
 
+    /// Bytes of memory that the survey holds.
+    pub fn held_bytes(&self) -> usize {
+        let references = match &self.choice {
+            Choice::Open(candidates) => candidates.references.capacity(),
+            Choice::Made(_) => 0,
+        };
+        size_of_val(&*self.roles)
+            + references * size_of::<Reference>()
+            + self.starts.capacity() * size_of::<u64>()
+            + self.clock.held_bytes()
+    }
+
+    /// Gives memory back that was needed for a long look-ahead.
+    pub fn shrink(&mut self) {
+        shrink(&mut self.starts);
+        self.clock.shrink();
+    }
+
     /// Takes the warnings so far.
     pub fn take_warnings(&mut self) -> Warnings {
         std::mem::take(&mut self.warnings)
@@ -176,6 +203,7 @@ impl Survey {
         let Some((_, codec)) = self.video.filter(|&(video, _)| video == pid) else { return };
         if is_random_access(packet, codec) {
             self.starts.push_back(self.tables_since.unwrap_or(self.packets));
+            self.places += 1;
         }
     }
 
@@ -196,8 +224,13 @@ impl Survey {
     }
 
     fn observe(&mut self, reference: Reference) {
+        let timed = self.clock.end();
         if self.clock.observe(reference.packet, reference.pcr, reference.flagged) {
             self.warnings.push(Warning { offset: reference.offset, kind: WarningKind::Discontinuity });
+            self.places += 1;
+        }
+        if self.clock.end() > timed {
+            self.places = 0;
         }
         self.gap_noted = false;
     }
@@ -284,7 +317,7 @@ impl Survey {
 
     fn bound_lookahead(&mut self) -> Result<(), NoClock> {
         self.choose(false);
-        if self.packets - self.clock.end() < LOOKAHEAD_PACKETS {
+        if self.packets - self.clock.end() < LOOKAHEAD_PACKETS && self.places < LOOKAHEAD_PLACES {
             return Ok(());
         }
         self.choose(true);
@@ -298,6 +331,7 @@ impl Survey {
     }
 
     fn extend_clock(&mut self) {
+        self.places = 0;
         if !self.clock.extend(self.packets) {
             self.warnings.push(Warning { offset: self.offset, kind: WarningKind::RateAssumed });
         }

@@ -24,6 +24,9 @@ pub enum StoreError {
     /// Too many assets are waiting to be packed.
     #[error("too many assets are waiting to be packed; try again later")]
     Busy,
+    /// The client's address has as many assets packed as it may.
+    #[error("too many files are being prepared for your address; try again when some of them are ready")]
+    AddressBusy,
     /// `Store::stop_packing` was called, or nobody needs the image any more.
     #[error("packing was stopped")]
     Stopped,
@@ -42,9 +45,11 @@ impl StoreError {
             StoreError::Folder(FolderError::Io(..)) | StoreError::Io(..) => {
                 "it or its wire image cannot be read or written; see the server's log".to_owned()
             }
-            StoreError::NotPlayable(_) | StoreError::Busy | StoreError::Stopped | StoreError::Mtu(_) => {
-                self.to_string()
-            }
+            StoreError::NotPlayable(_)
+            | StoreError::Busy
+            | StoreError::AddressBusy
+            | StoreError::Stopped
+            | StoreError::Mtu(_) => self.to_string(),
         }
     }
 }

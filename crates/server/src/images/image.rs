@@ -37,7 +37,7 @@ pub struct Image {
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
     /// Bytes of packets that playbacks were given to be sent from the asset.
-    asset_bytes_played: AtomicU64,
+    asset_bytes_played: Arc<AtomicU64>,
 }
 
 /// Damage that was found in a file.
@@ -79,7 +79,7 @@ struct State {
 }
 
 impl Image {
-    /// An empty image. `on_damage` is called on a thread of the pool when a segment turns out damaged; the
+    /// An empty image, which counts in `played` what playbacks are given of the asset. `on_damage` is called on a thread of the pool when a segment turns out damaged; the
     /// image is empty then, and grows again.
     pub(super) fn new(
         name: &str,
@@ -87,6 +87,7 @@ impl Image {
         plan: Plan,
         summary: Summary,
         pool: BlockingPool,
+        played: Arc<AtomicU64>,
         on_damage: impl Fn(Arc<Image>, Damage) + Send + Sync + 'static,
     ) -> Arc<Image> {
         let state = State {
@@ -111,7 +112,7 @@ impl Image {
             packing: Mutex::default(),
             progress: watch::Sender::new(Progress::Growing { until_us: 0 }),
             asset_bytes_packed: AtomicU64::new(0),
-            asset_bytes_played: AtomicU64::new(0),
+            asset_bytes_played: played,
         })
     }
 
@@ -183,7 +184,7 @@ impl Image {
         self.state.lock().files.as_ref().is_some_and(|files| files.asset.is_some())
     }
 
-    /// Bytes of packets that playbacks were given to be sent from the asset.
+    /// Bytes of packets that playbacks were given to be sent from the asset, since it was first played.
     pub(super) fn asset_bytes_played(&self) -> u64 {
         self.asset_bytes_played.load(Relaxed)
     }

@@ -103,6 +103,11 @@ impl ImageFolder {
         self.path.join(format!("{name}.{IMAGE}"))
     }
 
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The budget in bytes.
     pub fn budget(&self) -> u64 {
         self.budget

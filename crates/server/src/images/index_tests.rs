@@ -228,6 +228,54 @@ fn an_image_is_made_when_it_pays() {
     assert!(store.next_to_make().is_none(), "it would save nothing");
 }
 
+/// Promise: Plays before a restart count: an image is made when those before and after it pay for it.
+#[test]
+fn plays_before_a_restart_count() {
+    let fixture = fixture();
+    let options = |options: &mut StoreOptions| {
+        options.images = ImagePolicy::Auto;
+        options.saved_ns_per_packet = Box::new(|| Some(1500.0));
+    };
+    let store = fixture.store_with(options);
+    let image = fixture.complete(&store);
+    all_packets(&image);
+    all_packets(&image);
+    assert!(store.next_to_make().is_none(), "three plays pay for one");
+    store.keep_popularity();
+    drop((image, store));
+
+    let store = fixture.store_with(options);
+    let image = fixture.complete(&store);
+    all_packets(&image);
+    wait_until("the image", || !image.is_sent_from_asset());
+}
+
+#[test]
+fn one_address_has_so_many_assets_packed_at_a_time() {
+    let fixture = fixture();
+    let other = fixture.folder.path().join("other.ts");
+    fs::write(&other, &fixture.sample.bytes).unwrap();
+    let store = fixture.store_with(|options| {
+        options.images = ImagePolicy::None;
+        options.packings_per_address = 0;
+    });
+    let other = Arc::new(File::open(other).unwrap());
+    let address = Some([10, 0, 0, 1].into());
+    let refused = store.image_for(address, Arc::clone(&other), "other.ts", store.usual_recipe());
+    assert!(matches!(refused.map(drop), Err(StoreError::AddressBusy)));
+    assert_eq!(store.counts().packings_refused, 1);
+    drop(store);
+
+    let store = fixture.store_with(|options| {
+        options.images = ImagePolicy::None;
+        options.packings_per_address = 1;
+    });
+    let image = store.image_for(address, other, "other.ts", store.usual_recipe()).unwrap();
+    wait_until("the index", || *image.progress().borrow() == Progress::Complete);
+    let recipe = store.usual_recipe();
+    wait_until("room for another", || store.image_for(address, fixture.asset(), "clip.ts", recipe).is_ok());
+}
+
 /// Promise: A playback whose asset is changed or truncated ends with an error that says so.
 #[test]
 fn a_changed_asset_ends_what_plays_it() {

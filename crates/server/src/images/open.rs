@@ -166,7 +166,8 @@ mod tests {
         let identity = Identity { size: 1, mtime_ns: 2, inode, device: 3 };
         let plan = Plan { identity, recipe: RECIPE, ssrc: 4, sequence: 5, timestamp: 6 };
         let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
-        let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, |_, _| {});
+        let image =
+            Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, Arc::default(), |_, _| {});
         (Key::of(identity, RECIPE), identity, image)
     }
 

@@ -17,6 +17,7 @@ use wirepath_media::ts::PACKET_LENGTH;
 use super::error::{StoreError, identity, io_error};
 use super::image::Image;
 use super::image_folder::Draft;
+use super::memory_budget::MemoryBudget;
 use super::segment::Files;
 use super::summary::Summary;
 
@@ -29,6 +30,9 @@ const FIRST_READ_LENGTH: usize = 1 << 16;
 /// Bytes at both ends of an asset for an estimate: the more are read only if the fewer do not suffice.
 const ESTIMATE_LENGTHS: [usize; 2] = [1 << 17, 1 << 20];
 
+/// Memory that an estimate takes for each byte at an end of an asset: both ends, and what is found in them.
+const ESTIMATE_FACTOR: u64 = 4;
+
 /// Time that an asset is packed before others have their turn.
 const TURN: Duration = Duration::from_millis(10);
 
@@ -37,13 +41,14 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_LENGTH]);
 }
 
-/// Estimate from both ends of an asset of `size` bytes.
-pub(super) fn estimate(asset: &File, size: u64) -> Result<Summary, StoreError> {
+/// Estimate from both ends of an asset of `size` bytes. Waits until there is memory for it.
+pub(super) fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, StoreError> {
     if size == 0 {
         return Err(StoreError::NotPlayable("the file is empty".to_owned()));
     }
     let mut summary = Summary::default();
     for length in ESTIMATE_LENGTHS {
+        let _memory = memory.reserve(ESTIMATE_FACTOR * length as u64);
         let head = read_at_most(asset, 0, length)?;
         let tail = read_at_most(asset, size.saturating_sub(length as u64), length)?;
         let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
@@ -169,6 +174,12 @@ impl Packing {
             }
         }
         Ok(wrote)
+    }
+
+    /// Bytes of memory that it holds between its turns.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let writer = self.writer.as_ref().map_or(0, Writer::held_bytes);
+        (size_of::<Packing>() + self.packer.held_bytes() + writer) as u64
     }
 
     pub(super) fn into_draft(self: Box<Self>) -> Draft {

@@ -2,24 +2,28 @@
 
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
 use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table, USUAL_BURST_US};
+use wirepath_net::{ClientLimits, Permit};
 
 use super::error::{StoreError, identity, io_error};
 use super::image::{Damage, Image};
 use super::image_folder::{Draft, FolderError, ImageFolder, is_full};
 use super::key::Key;
+use super::memory_budget::MemoryBudget;
 use super::open::OpenImages;
 use super::packing;
+use super::popularity::Popularity;
 use super::progress::Failure;
 use super::read::read_image;
 use super::summary::Summary;
@@ -31,10 +35,16 @@ mod options;
 
 use job::Job;
 use making::Making;
-pub use options::{ImagePolicy, StoreOptions};
+pub use options::{ImagePolicy, StoreOptions, usual_packing_memory};
 
 /// Most times that an image is packed again because of damage; then something else than the file is at fault.
 const REPAIRS: u32 = 2;
+
+/// Interval of keeping how much assets were played: as much is lost when the process is killed.
+const KEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Part of the memory of packings that estimates may take: one over this.
+const ESTIMATE_SHARE: u64 = 4;
 
 /// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250
 /// expects.
@@ -46,10 +56,15 @@ pub struct Store {
     folder: ImageFolder,
     options: StoreOptions,
     packers: WorkQueue<Job>,
+    /// Packings that clients asked for.
+    packings: Arc<ClientLimits>,
+    /// Memory of estimates.
+    estimates: MemoryBudget,
     /// Writes packed images to the disk, which may take seconds.
     publisher: BlockingPool,
     open: Mutex<OpenImages>,
     counters: StoreCounters,
+    popularity: Popularity,
     making: Making,
     stop: AtomicBool,
     /// Dropped with the store, which ends the thread that expires idle images.
@@ -80,6 +95,14 @@ counters! {
     cache_used_bytes: Gauge,
     /// Room that wire images may take.
     cache_budget_bytes: Gauge,
+    /// Packings of images and indexes that wait or run.
+    packings: Gauge,
+    /// Packings refused because the client's address had as many as it may.
+    packings_refused: Counter,
+    /// Memory that packings hold between their turns.
+    packing_memory_bytes: Gauge,
+    /// Memory that packings may hold before others wait.
+    packing_memory_budget_bytes: Gauge,
 }
 
 impl Store {
@@ -91,14 +114,19 @@ impl Store {
 
     /// A store over `folder`.
     pub fn start(folder: ImageFolder, options: StoreOptions) -> io::Result<Arc<Store>> {
-        let packers = WorkQueue::start("packer", options.packers)?;
+        let estimate_bytes = options.packing_memory_bytes / ESTIMATE_SHARE;
+        let packing_bytes = options.packing_memory_bytes - estimate_bytes;
+        let packers = WorkQueue::start("packer", options.packers, packing_bytes)?;
         let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
         let makes_images = matches!(options.images, ImagePolicy::Auto | ImagePolicy::All);
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
+            popularity: Popularity::load(folder.path().to_owned(), Arc::clone(&options.plays)),
             folder,
             packers,
+            packings: ClientLimits::new(usize::MAX, options.packings_per_address),
+            estimates: MemoryBudget::new(estimate_bytes),
             publisher,
             open: Mutex::new(OpenImages::new(options.idle_ttl)),
             options,
@@ -130,6 +158,17 @@ impl Store {
     /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the folder, or
     /// one that is being packed from now on. A failure of a few seconds ago is returned again.
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
+        self.image_for(None, asset, name, recipe)
+    }
+
+    /// The same for a client at this address, which may have only so many assets packed at a time.
+    pub fn image_for(
+        &self,
+        client: Option<IpAddr>,
+        asset: Arc<File>,
+        name: &str,
+        recipe: Recipe,
+    ) -> Result<Arc<Image>, StoreError> {
         let identity = identity(&asset)?;
         let key = Key::of(identity, recipe);
         let open_lock = self.open.lock().open_lock(key);
@@ -138,7 +177,7 @@ impl Store {
         let image = match known {
             Some(known) => known?,
             None => {
-                let request = Request { asset, name, key, identity };
+                let request = Request { client, asset, name, key, identity };
                 let image = match self.stored(&request)? {
                     Some(image) => image,
                     None => self.pack(request)?,
@@ -164,6 +203,11 @@ impl Store {
         self.stop.store(true, Relaxed);
     }
 
+    /// Keeps how much assets were played for the next start. Waits for storage.
+    pub fn keep_popularity(&self) {
+        self.popularity.keep();
+    }
+
     /// The images that are open. Never waits for storage.
     pub fn open_images(&self) -> Vec<Arc<Image>> {
         self.expire_idle();
@@ -175,6 +219,10 @@ impl Store {
         self.counters.open.set(self.open_images().len() as u64);
         self.counters.cache_used_bytes.set(self.folder.used());
         self.counters.cache_budget_bytes.set(self.folder.budget());
+        let backlog = self.packers.backlog();
+        self.counters.packings.set(backlog.works as u64);
+        self.counters.packing_memory_bytes.set(backlog.held_bytes);
+        self.counters.packing_memory_budget_bytes.set(self.options.packing_memory_bytes);
         self.counters.snapshot()
     }
 
@@ -243,6 +291,7 @@ impl Store {
 
     /// An image or an index that is being packed from now on.
     fn pack(&self, request: Request<'_>) -> Result<Arc<Image>, StoreError> {
+        let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
         let random = |error: getrandom::Error| io_error("asking for random numbers", io::Error::other(error));
         let plan = Plan {
             identity: request.identity,
@@ -251,11 +300,18 @@ impl Store {
             sequence: getrandom::u32().map_err(random)? as u16,
             timestamp: getrandom::u32().map_err(random)?,
         };
-        let summary = packing::estimate(&request.asset, request.identity.size)?;
+        let summary = packing::estimate(&request.asset, request.identity.size, &self.estimates)?;
         let layout = self.first_layout(&summary);
         let image = self.new_image(&request, plan, summary, layout);
-        self.submit(request.asset, request.key, Arc::clone(&image), layout)?;
+        self.submit(request.asset, request.key, Arc::clone(&image), layout, permit)?;
         Ok(image)
+    }
+
+    fn admit_packing(&self, client: IpAddr) -> Result<Permit, StoreError> {
+        self.packings.admit(client).map_err(|_| {
+            self.counters.packings_refused.increment();
+            StoreError::AddressBusy
+        })
     }
 
     /// Layout in which an asset is packed for playbacks that wait.
@@ -271,7 +327,8 @@ impl Store {
         let asset = DropOnPool::new(Arc::clone(&request.asset), &self.options.readers);
         let (store, path) = (self.this.clone(), self.folder.path_of(&key.name_of(layout)));
         let readers = self.options.readers.clone();
-        Image::new(request.name, path, plan, summary, readers, move |image, damage| {
+        let played = self.popularity.counter(key, request.identity);
+        Image::new(request.name, path, plan, summary, readers, played, move |image, damage| {
             let Some(store) = store.upgrade() else { return };
             let generation = damage.generation;
             if let Err(error) = store.repair(Arc::clone(&asset), key, &image, damage) {
@@ -312,7 +369,7 @@ impl Store {
             return Err(StoreError::NotPlayable(reason));
         }
         let layout = self.first_layout(&image.summary());
-        self.submit(asset, key, Arc::clone(image), layout)
+        self.submit(asset, key, Arc::clone(image), layout, None)
     }
 
     /// Ends an image that failed, unless it has started over meanwhile.
@@ -369,17 +426,25 @@ impl Store {
 
 /// A request for an image.
 struct Request<'a> {
+    client: Option<IpAddr>,
     asset: Arc<File>,
     name: &'a str,
     key: Key,
     identity: Identity,
 }
 
-/// Closes images that have expired, though nothing is requested, until the store has ended.
+/// Closes images that have expired, though nothing is requested, and keeps what is popular, until the store has
+/// ended.
 fn run_expiry(store: &Weak<Store>, ended: &Receiver<()>) {
+    let mut kept = Instant::now();
     while let Some(there) = store.upgrade() {
         there.expire_idle();
+        if kept.elapsed() >= KEEP_INTERVAL {
+            there.keep_popularity();
+            kept = Instant::now();
+        }
         let next = there.open.lock().next_expiry(Instant::now());
+        let next = next.min(KEEP_INTERVAL.saturating_sub(kept.elapsed()));
         drop(there);
         if ended.recv_timeout(next) == Err(RecvTimeoutError::Disconnected) {
             return;

@@ -21,6 +21,9 @@ pub(super) trait Work: Send + Sized + 'static {
 
     /// Time at which the next turn is needed; the earliest goes first. It may change while the work waits.
     fn needed_at(&self) -> Instant;
+
+    /// Bytes of memory that it holds until its next turn; work without a turn yet holds nothing worth counting.
+    fn held_bytes(&self) -> u64;
 }
 
 /// Threads and the work that waits for them. They end when this is dropped, with that work.
@@ -33,19 +36,36 @@ struct Shared<W> {
     changed: Condvar,
 }
 
+/// Work that there is, and the memory that it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Backlog {
+    /// Works that wait for a turn, or have one.
+    pub(super) works: usize,
+    /// Bytes of memory that they hold.
+    pub(super) held_bytes: u64,
+}
+
 struct Queue<W> {
     /// Work without a turn yet, in the order in which it is needed, and work that had some.
     new: VecDeque<W>,
     begun: Vec<W>,
     /// Number of works that have begun, whether they wait or have their turn.
     begun_count: usize,
+    /// Most bytes that works may hold for another to begin.
+    budget: u64,
+    /// Bytes that works hold, as of the end of their last turns.
+    held: u64,
     ended: bool,
 }
 
 impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
-    pub(super) fn start(name: &str, threads: usize) -> io::Result<WorkQueue<W>> {
-        let queue = Queue { new: VecDeque::new(), begun: Vec::new(), begun_count: 0, ended: false };
+    /// While works hold `budget` bytes or more, those that hold the most have their turns, until they hold
+    /// less or are done; others wait. So the memory of all is bounded by the budget, and what as many as there
+    /// are threads can hold.
+    pub(super) fn start(name: &str, threads: usize, budget: u64) -> io::Result<WorkQueue<W>> {
+        let (new, begun) = (VecDeque::new(), Vec::new());
+        let queue = Queue { new, begun, begun_count: 0, budget, held: 0, ended: false };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new() });
         let pool = BlockingPool::start(name, threads, Priority::Background)?;
         for _ in 0..threads.max(1) {
@@ -72,8 +92,13 @@ impl<W: Work> WorkQueue<W> {
 impl<W: Work> WorkQueue<W> {
     /// Returns whether there is no work.
     pub(super) fn is_idle(&self) -> bool {
+        self.backlog().works == 0
+    }
+
+    /// The work that there is.
+    pub(super) fn backlog(&self) -> Backlog {
         let queue = self.shared.queue.lock();
-        queue.new.is_empty() && queue.begun_count == 0
+        Backlog { works: queue.new.len() + queue.begun_count, held_bytes: queue.held }
     }
 }
 
@@ -91,12 +116,15 @@ impl<W: Work> Drop for WorkQueue<W> {
 impl<W: Work> Shared<W> {
     fn run(&self) {
         while let Some(work) = self.next() {
+            let held = work.held_bytes();
             // A panic is a bug of ours, but not a reason to stop other work.
             let rest = catch_panic(|| work.turn()).unwrap_or_else(|_| {
                 tracing::error!("work panicked; it is given up");
                 None
             });
+            let holds = rest.as_ref().map_or(0, W::held_bytes);
             let mut queue = self.queue.lock();
+            queue.held = queue.held - held + holds;
             match rest {
                 Some(work) if !queue.ended => queue.begun.push(work),
                 done => {
@@ -105,7 +133,8 @@ impl<W: Work> Shared<W> {
                     drop(done);
                 }
             }
-            self.changed.notify_one();
+            // Memory that was given back lets all threads go on.
+            self.changed.notify_all();
         }
     }
 
@@ -124,6 +153,9 @@ impl<W: Work> Shared<W> {
 
 impl<W: Work> Queue<W> {
     fn next(&mut self) -> Option<W> {
+        if self.held >= self.budget && self.begun_count > 0 {
+            return self.largest();
+        }
         let new = self.new.front().filter(|_| self.begun_count < BEGUN).map(W::needed_at);
         let begun = self.begun.iter().map(W::needed_at).enumerate().min_by_key(|(_, at)| *at);
         match (new, begun) {
@@ -138,6 +170,12 @@ impl<W: Work> Queue<W> {
             (None, None) => None,
         }
     }
+
+    /// The work that holds the most, of those that wait for another turn.
+    fn largest(&mut self) -> Option<W> {
+        let (index, _) = self.begun.iter().map(W::held_bytes).enumerate().max_by_key(|(_, held)| *held)?;
+        Some(self.begun.swap_remove(index))
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +183,9 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
+
+    /// A budget that nothing here uses up.
+    const ROOM: u64 = 1 << 40;
 
     /// Time after which work needs another turn.
     const MINUTE: Duration = Duration::from_secs(60);
@@ -154,6 +195,9 @@ mod tests {
         name: usize,
         turns: usize,
         needed_at: Instant,
+        /// Bytes that it holds after its first turn.
+        holds: u64,
+        has_begun: bool,
         tell: Sender<usize>,
         leave: Arc<Mutex<Receiver<()>>>,
     }
@@ -163,12 +207,17 @@ mod tests {
             self.tell.send(self.name).unwrap();
             self.leave.lock().recv().unwrap();
             self.turns -= 1;
+            self.has_begun = true;
             self.needed_at += MINUTE;
             (self.turns > 0).then_some(self)
         }
 
         fn needed_at(&self) -> Instant {
             self.needed_at
+        }
+
+        fn held_bytes(&self) -> u64 {
+            if self.has_begun { self.holds } else { 0 }
         }
     }
 
@@ -182,8 +231,12 @@ mod tests {
     }
 
     fn fixture() -> Fixture {
+        fixture_within(ROOM)
+    }
+
+    fn fixture_within(budget: u64) -> Fixture {
         let ((tell, told), (give_leave, leave)) = (channel(), channel());
-        let turns = WorkQueue::start("turn", 1).unwrap();
+        let turns = WorkQueue::start("turn", 1, budget).unwrap();
         let begun = Instant::now();
         Fixture { turns, tell, told, give_leave, leave: Arc::new(Mutex::new(leave)), begun }
     }
@@ -191,9 +244,17 @@ mod tests {
     impl Fixture {
         /// Submits work whose first turn is needed in a number of seconds.
         fn submit(&self, name: usize, turns: usize, seconds: u64) {
+            self.submit_holding(0, name, turns, seconds);
+        }
+
+        fn submit_holding(&self, holds: u64, name: usize, turns: usize, seconds: u64) {
             let (tell, leave) = (self.tell.clone(), Arc::clone(&self.leave));
             let needed_at = self.begun + Duration::from_secs(seconds);
-            assert!(self.turns.submit(Told { name, turns, needed_at, tell, leave }).is_ok());
+            assert!(
+                self.turns
+                    .submit(Told { name, turns, needed_at, holds, has_begun: false, tell, leave })
+                    .is_ok()
+            );
         }
 
         /// Number of the work that has a turn now.
@@ -225,6 +286,21 @@ mod tests {
         assert_eq!(fixture.order(6), [3, 1, 2, 0, 2, 0]);
     }
 
+    /// Promise: Packings share a budget of memory: beyond it they wait, and none fails.
+    #[test]
+    fn work_beyond_the_budget_waits_until_memory_is_given_back() {
+        let fixture = fixture_within(10);
+        fixture.submit_holding(4, 0, 2, 0);
+        assert_eq!(fixture.whose(), 0);
+        fixture.submit_holding(6, 1, 3, 1);
+        fixture.submit_holding(1, 2, 1, 2);
+        assert_eq!(fixture.order(1), [1], "4 bytes are held");
+        // 10 bytes are held: the work of 6 bytes goes on to its end, though others need their turns earlier.
+        assert_eq!(fixture.order(2), [1, 1]);
+        assert_eq!(fixture.turns.backlog(), Backlog { works: 3, held_bytes: 10 });
+        assert_eq!(fixture.order(2), [2, 0]);
+    }
+
     #[test]
     fn only_so_much_has_begun_at_a_time() {
         let fixture = fixture();
@@ -252,9 +328,13 @@ mod tests {
             fn needed_at(&self) -> Instant {
                 Instant::now()
             }
+
+            fn held_bytes(&self) -> u64 {
+                0
+            }
         }
         let (tell, told) = channel();
-        let turns = WorkQueue::start("turn", 1).unwrap();
+        let turns = WorkQueue::start("turn", 1, ROOM).unwrap();
         assert!(turns.submit(Bug(tell.clone(), true)).is_ok() && turns.submit(Bug(tell, false)).is_ok());
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }

@@ -226,7 +226,7 @@ impl RequestHandler {
             .descriptors
             .admit(self.peer.ip(), 1)
             .map_err(|_| OpenError::Exhausted("the limit of descriptors is reached".to_owned()))?;
-        self.shared.player.open(resource.path()).await
+        self.shared.player.open(resource.path(), self.peer.ip()).await
     }
 
     pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {

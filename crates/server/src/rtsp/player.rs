@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,8 +25,13 @@ pub(crate) type OnEvent = Box<dyn Fn(PlaybackEvent) + Send + Sync>;
 
 /// Finds presentations.
 pub(crate) trait Player: Send + Sync {
-    /// Opens the presentation at a path: names joined by `/`, none empty, `.` or `..`; empty for the root.
-    fn open<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
+    /// Opens the presentation at a path, for a client at an address: names joined by `/`, none empty, `.` or
+    /// `..`; empty for the root.
+    fn open<'a>(
+        &'a self,
+        path: &'a [u8],
+        client: IpAddr,
+    ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
 
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
@@ -113,7 +118,7 @@ pub(crate) enum OpenError {
     /// The server is at a limit; trying later may help. The text is for the log.
     #[error("{0}")]
     Busy(String),
-    /// The server has no capacity for another session, in words for clients.
+    /// The server has no capacity for this client, in words for clients.
     #[error("{0}")]
     Overload(String),
     /// The server failed; the text says where, for the log.

@@ -25,9 +25,17 @@ fn image() -> (Arc<Image>, Receiver<Damage>) {
     };
     let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let (damages, damaged) = channel();
-    let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
-        let _ = damages.send(damage); // a test may not care
-    });
+    let image = Image::new(
+        "a.ts",
+        "a.wpi".into(),
+        plan,
+        Summary::default(),
+        readers,
+        Arc::default(),
+        move |_, damage| {
+            let _ = damages.send(damage); // a test may not care
+        },
+    );
     assert!(image.begin(0, files()));
     (image, damaged)
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use wirepath_media::image::{self, Layout};
+use wirepath_net::Permit;
 
 use super::Store;
 use crate::images::error::StoreError;
@@ -24,6 +25,8 @@ pub(super) struct Job {
     image: Arc<Image>,
     generation: u32,
     layout: Layout,
+    /// Place among the packings of the client that asked for it.
+    _permit: Option<Permit>,
     begun: Option<Box<Packing>>,
     /// End of the last turn; before the first, the time of the request.
     last_turn: Instant,
@@ -37,6 +40,10 @@ impl Work for Job {
     fn needed_at(&self) -> Instant {
         self.image.needed_at(self.last_turn)
     }
+
+    fn held_bytes(&self) -> u64 {
+        self.begun.as_ref().map_or(0, |packing| packing.held_bytes())
+    }
 }
 
 impl Store {
@@ -47,13 +54,15 @@ impl Store {
         key: Key,
         image: Arc<Image>,
         layout: Layout,
+        permit: Option<Permit>,
     ) -> Result<(), StoreError> {
         let generation = image.generation();
         if !image.want_packed(generation) {
             return Ok(());
         }
         let (store, last_turn) = (self.this.clone(), Instant::now());
-        let job = Job { store, asset, key, image, generation, layout, begun: None, last_turn };
+        let job =
+            Job { store, asset, key, image, generation, layout, _permit: permit, begun: None, last_turn };
         self.packers.submit(job).map_err(|job| {
             let wanted = job.image.packing_over(generation);
             debug_assert!(wanted.is_none(), "there is nothing in it yet that could be damaged");
@@ -121,6 +130,6 @@ impl Store {
             }
         }
         let generation = job.image.packing_over(job.generation)?;
-        Some(Job { generation, ..job })
+        Some(Job { generation, _permit: None, ..job })
     }
 }

@@ -1,11 +1,13 @@
 //! Options of an image store.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wirepath_engine::BlockingPool;
 
 use crate::images::open::IDLE_TTL;
+use crate::plays::Plays;
 
 /// Assets that images are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,21 @@ pub struct StoreOptions {
     pub saved_ns_per_packet: Box<dyn Fn() -> Option<f64> + Send + Sync>,
     /// Time for which an image that nobody plays stays open.
     pub idle_ttl: Duration,
+    /// Most bytes of memory that packings and estimates hold before others wait.
+    pub packing_memory_bytes: u64,
+    /// Most packings of one client address, waiting or running.
+    pub packings_per_address: usize,
+    /// Plays of assets, which are kept with the images.
+    pub plays: Arc<Plays>,
+}
+
+/// Memory of packings unless another is asked for, and the share of the memory that it takes at most.
+const PACKING_MEMORY: u64 = 64 << 20;
+const PACKING_SHARE: u64 = 8;
+
+/// Memory of packings where the process may use `limit` bytes of memory.
+pub fn usual_packing_memory(limit: u64) -> u64 {
+    PACKING_MEMORY.min(limit / PACKING_SHARE)
 }
 
 impl StoreOptions {
@@ -46,6 +63,9 @@ impl StoreOptions {
             image_bytes_per_second: 64 << 20,
             saved_ns_per_packet: Box::new(|| None),
             idle_ttl: IDLE_TTL,
+            packing_memory_bytes: PACKING_MEMORY,
+            packings_per_address: usize::MAX,
+            plays: Arc::default(),
         }
     }
 }

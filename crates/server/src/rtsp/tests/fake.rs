@@ -4,6 +4,7 @@ use super::super::player::*;
 use super::soon;
 use parking_lot::Mutex;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -122,7 +123,11 @@ impl Shared {
 }
 
 impl Player for FakePlayer {
-    fn open<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
+    fn open<'a>(
+        &'a self,
+        path: &'a [u8],
+        _client: IpAddr,
+    ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
             b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" => {
                 let duration_us = (path != b"growing.ts").then_some(MINUTE_US);

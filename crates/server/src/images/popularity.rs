@@ -1,0 +1,257 @@
+//! How much assets were played, kept in the cache folder over restarts.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use wirepath_media::image::{Identity, Recipe};
+
+use super::key::Key;
+use crate::plays::Plays;
+
+/// Name of the file in the cache folder.
+const FILE: &str = "popularity.json";
+
+/// Version of the file's format.
+const VERSION: u32 = 1;
+
+/// Most assets that are counted; of more, those that were played least are forgotten.
+const MOST_ASSETS: usize = 4096;
+
+/// A file larger than this is not ours: 4,096 names of 4,096 bytes, each escaped, and numbers.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Counts of what was played.
+pub(super) struct Popularity {
+    file: PathBuf,
+    plays: Arc<Plays>,
+    played: Mutex<HashMap<Key, Played>>,
+    /// Text of the file when it was last written or read; held while it is written.
+    kept: Mutex<Kept>,
+}
+
+/// Bytes of packets of one version of an asset that were sent without an image.
+struct Played {
+    identity: Identity,
+    bytes: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct Kept {
+    text: String,
+    has_failed: bool,
+}
+
+/// Contents of the file.
+#[derive(Default, Deserialize, Serialize)]
+struct Stored {
+    version: u32,
+    /// Sessions that began to play, by names of assets.
+    plays: HashMap<String, u64>,
+    played: Vec<StoredPlayed>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct StoredPlayed {
+    device: u64,
+    inode: u64,
+    size: u64,
+    mtime_ns: i64,
+    ts_per_packet: u16,
+    burst_us: u32,
+    bytes: u64,
+}
+
+impl Popularity {
+    /// Counts as they were kept in `folder`; of none where there is no file, or a damaged one, which is logged.
+    pub(super) fn load(folder: PathBuf, plays: Arc<Plays>) -> Popularity {
+        let file = folder.join(FILE);
+        let stored = read(&file).unwrap_or_else(|error| {
+            tracing::warn!(
+                file = %file.display(), %error,
+                "the popularity of assets cannot be read: it is counted anew, and the file will be replaced"
+            );
+            None
+        });
+        let stored = stored.unwrap_or_default();
+        plays.restore(stored.plays);
+        let played = stored.played.into_iter().take(MOST_ASSETS).map(StoredPlayed::take_out).collect();
+        Popularity { file, plays, played: Mutex::new(played), kept: Mutex::default() }
+    }
+
+    /// The counter of an asset's bytes.
+    pub(super) fn counter(&self, key: Key, identity: Identity) -> Arc<AtomicU64> {
+        let mut played = self.played.lock();
+        if let Some(known) = played.get(&key).filter(|known| known.identity == identity) {
+            return Arc::clone(&known.bytes);
+        }
+        if played.len() >= MOST_ASSETS {
+            forget_half(&mut played);
+        }
+        let bytes = Arc::default();
+        played.insert(key, Played { identity, bytes: Arc::clone(&bytes) });
+        bytes
+    }
+
+    /// Writes the file, whole or not at all, if something was played since. Waits for the disk.
+    pub(super) fn keep(&self) {
+        let mut kept = self.kept.lock();
+        let result = self.text().and_then(|text| {
+            if text.is_none() || text.as_ref() == Some(&kept.text) {
+                return Ok(());
+            }
+            let text = text.unwrap_or_default();
+            self.write(&text)?;
+            kept.text = text;
+            Ok(())
+        });
+        match &result {
+            // Said once: a folder that may only be read from still serves.
+            Err(error) if !kept.has_failed => {
+                tracing::warn!(file = %self.file.display(), %error, "the popularity of assets cannot be kept");
+            }
+            _ => {}
+        }
+        kept.has_failed = result.is_err();
+    }
+
+    /// Contents of the file; none if nothing was played.
+    fn text(&self) -> io::Result<Option<String>> {
+        let of = |(key, played): (&Key, &Played)| StoredPlayed::new(key, played);
+        let mut played: Vec<_> =
+            self.played.lock().iter().map(of).filter(|played| played.bytes > 0).collect();
+        played.sort_unstable_by_key(|played| {
+            (played.device, played.inode, played.ts_per_packet, played.burst_us)
+        });
+        let plays = self.plays.read();
+        if played.is_empty() && plays.is_empty() {
+            return Ok(None);
+        }
+        // A map of JSON's has its keys in order, so that equal counts are equal texts.
+        let stored = serde_json::to_value(Stored { version: VERSION, plays, played })?;
+        Ok(Some(stored.to_string() + "\n"))
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let draft = self.file.with_extension(format!("json.{:016x}", getrandom::u64()?));
+        let written = File::create_new(&draft)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&draft, &self.file));
+        if written.is_err() {
+            _ = fs::remove_file(&draft); // the first error says more than a second one would
+        }
+        written
+    }
+}
+
+/// Reads the file; none if there is none.
+fn read(file: &PathBuf) -> io::Result<Option<Stored>> {
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    opened.take(MOST_BYTES).read_to_string(&mut text)?;
+    let stored: Stored = serde_json::from_str(&text)?;
+    if stored.version != VERSION {
+        return Err(io::Error::other(format!("version {} is unknown: expected {VERSION}", stored.version)));
+    }
+    Ok(Some(stored))
+}
+
+/// Forgets what was played least, of what is not open: rare enough that its cost does not matter.
+fn forget_half(played: &mut HashMap<Key, Played>) {
+    let mut counts: Vec<u64> = played.values().map(Played::bytes).collect();
+    let (_, median, _) = counts.select_nth_unstable(MOST_ASSETS / 2);
+    let median = *median;
+    played.retain(|_, played| Arc::strong_count(&played.bytes) > 1 || played.bytes() > median);
+}
+
+impl Played {
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
+
+impl StoredPlayed {
+    fn new(key: &Key, played: &Played) -> StoredPlayed {
+        let Identity { size, mtime_ns, .. } = played.identity;
+        let Key { device, inode, recipe: Recipe { ts_per_packet, burst_us } } = *key;
+        StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, burst_us, bytes: played.bytes() }
+    }
+
+    fn take_out(self) -> (Key, Played) {
+        let StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, burst_us, bytes } = self;
+        let identity = Identity { size, mtime_ns, inode, device };
+        let key = Key { device, inode, recipe: Recipe { ts_per_packet, burst_us } };
+        (key, Played { identity, bytes: Arc::new(bytes.into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(inode: u64) -> (Key, Identity) {
+        let identity = Identity { size: 1000, mtime_ns: -7, inode, device: 2 };
+        (Key::of(identity, Recipe { ts_per_packet: 7, burst_us: 20_000 }), identity)
+    }
+
+    fn load(folder: &tempfile::TempDir) -> Popularity {
+        Popularity::load(folder.path().to_owned(), Arc::default())
+    }
+
+    /// Promise: What assets were played survives a restart, unless they changed meanwhile.
+    #[test]
+    fn counts_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let popularity = load(&folder);
+        popularity.keep();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was played");
+        let (key, identity) = identity(5);
+        popularity.counter(key, identity).store(300, Relaxed);
+        popularity.plays.count("a \"film\".ts");
+        popularity.keep();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+
+        let again = load(&folder);
+        assert_eq!(again.counter(key, identity).load(Relaxed), 300);
+        assert_eq!(again.plays.read()["a \"film\".ts"], 1);
+        let changed = Identity { mtime_ns: 8, ..identity };
+        assert_eq!(again.counter(key, changed).load(Relaxed), 0, "another version of the file");
+    }
+
+    /// Promise: A damaged file of the popularity of assets is logged and replaced.
+    #[test]
+    fn what_cannot_be_read_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        for text in [&b""[..], b"{}", b"\xff\xfe", b"{\"version\": 2, \"plays\": {}, \"played\": []}"] {
+            fs::write(&file, text).unwrap();
+            let popularity = load(&folder);
+            assert!(popularity.plays.read().is_empty());
+            popularity.plays.count("a.ts");
+            popularity.keep();
+            assert_eq!(load(&folder).plays.read()["a.ts"], 1);
+        }
+    }
+
+    #[test]
+    fn so_many_assets_are_counted_and_the_most_played_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let popularity = load(&folder);
+        for inode in 0..3 * MOST_ASSETS as u64 {
+            let (key, identity) = identity(inode);
+            popularity.counter(key, identity).store(if inode == 0 { u64::MAX } else { inode % 7 }, Relaxed);
+        }
+        assert!(popularity.played.lock().len() <= MOST_ASSETS);
+        let (key, identity) = identity(0);
+        assert_eq!(popularity.counter(key, identity).load(Relaxed), u64::MAX);
+    }
+}

@@ -1,0 +1,61 @@
+//! The memory that this process may use.
+
+use std::fs;
+use std::path::Path;
+
+/// Where control groups are mounted.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Bytes of memory that this process may use: those of the machine, or fewer where a control group says so.
+pub(crate) fn memory_limit() -> u64 {
+    let system = rustix::system::sysinfo();
+    let machine = (system.totalram as u64).saturating_mul(system.mem_unit.into());
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    machine.min(limit_of_groups(&groups, Path::new(GROUPS)).unwrap_or(u64::MAX))
+}
+
+/// The lowest limit of a control group and of those around it, if one has a limit. `groups` is what
+/// `/proc/self/cgroup` has: lines of number, controllers and path; version 2 has no controllers there.
+fn limit_of_groups(groups: &str, mounted: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        match rest.split_once(":/")? {
+            ("", path) => limit_around(mounted, path, "memory.max"),
+            ("memory", path) => limit_around(&mounted.join("memory"), path, "memory.limit_in_bytes"),
+            _ => None,
+        }
+    });
+    limits.min()
+}
+
+fn limit_around(mounted: &Path, group: &str, file: &str) -> Option<u64> {
+    // Without a limit the file says `max`, or a number that no machine has; the root has no such file.
+    let limit = |folder: &Path| fs::read_to_string(mounted.join(folder).join(file)).ok()?.trim().parse().ok();
+    Path::new(group).ancestors().filter_map(limit).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_around_a_process_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("system/wirepath");
+        fs::create_dir_all(&inner).unwrap();
+        let limit = || limit_of_groups("1:name=old:/x\n0::/system/wirepath\n", folder.path());
+        assert_eq!(limit(), None);
+        fs::write(inner.join("memory.max"), "max\n").unwrap();
+        assert_eq!(limit(), None);
+        fs::write(folder.path().join("system/memory.max"), "1048576\n").unwrap();
+        assert_eq!(limit(), Some(1 << 20));
+        fs::write(inner.join("memory.max"), "4096\n").unwrap();
+        assert_eq!(limit(), Some(4096));
+        assert_eq!(limit_of_groups("", folder.path()), None);
+        let older = folder.path().join("memory/a");
+        fs::create_dir_all(&older).unwrap();
+        fs::write(older.join("memory.limit_in_bytes"), "8192\n").unwrap();
+        assert_eq!(limit_of_groups("4:memory:/a/b\n0::/\n", folder.path()), Some(8192));
+        assert!(memory_limit() > 1 << 20);
+    }
+}
