@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long test-vm test-kernel-debug vm build install bench assess assess-relay assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm build install bench assess assess-relay assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,14 @@ test: ## install what is missing and run every check and test; guests with the n
 
 test-long: ## the same with guests of every kernel, and with random tests that run for MINUTES minutes each (3)
 	@WIREPATH_LONG=$(MINUTES) $(MAKE) --no-print-directory test
+
+soak: MINUTES = 60
+soak: ## SESSIONS (2000) at random with everything that goes wrong, for MINUTES (60); writes SUMMARY (target/soak.json)
+	@scripts/install.sh
+	cargo build --release --locked -p wirepath
+	WIREPATH_SOAK_SECONDS=$$((60 * $(MINUTES))) WIREPATH_SOAK_SESSIONS=$(or $(SESSIONS),2000) \
+	  WIREPATH_SOAK_SUMMARY=$(abspath $(or $(SUMMARY),target/soak.json)) \
+	  cargo test --release --locked -p wirepath-tests --test loopback -- soak::
 
 test-vm: ## only what runs in guests, on every kernel; ARGS="--kernel 6.1 …"
 	@scripts/install.sh vm

@@ -24,7 +24,8 @@ use wirepath_tests::{Deadline, clips, rtp, trials};
 /// Duration in seconds of the clip that plays meanwhile.
 const CLIP_SECONDS: u32 = 4;
 
-const ATTACKERS: u8 = 8;
+/// Sources of wrong requests.
+pub(crate) const ATTACKERS: u8 = 8;
 
 /// Time an attacker waits for an answer that may never come.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -75,6 +76,14 @@ fn a_hostile_crowd_disturbs_nobody_and_leaves_nothing() -> Result<()> {
     settled.with_context(|| format!("seed {seed}: before {before:?}, now {:?}", now()))
 }
 
+/// Sends wrong requests up to a moment, as attacker `number`; returns how many connections it made. None may be
+/// answered with 500.
+pub(crate) fn attack(server: &Server, seed: u64, number: u8, until: Deadline) -> Result<u64> {
+    let seen = Attacker::new(server, seed, number)?.attack(until).context("an attacker")?;
+    ensure!(!seen.statuses.iter().any(|(_, status)| *status == 500), "an internal error: {seen:?}");
+    Ok(seen.connections)
+}
+
 /// Descriptors and threads of a server that nobody asks for anything.
 fn settled(server: &Server) -> Result<(usize, u64)> {
     let wait = Deadline::seconds(5.0);
@@ -92,14 +101,16 @@ fn watch(server: &Server, stored: &[u8], attack: Deadline) -> Result<()> {
     Ok(())
 }
 
-fn setting(name: &str, otherwise: u64) -> Result<u64> {
+/// A number of the environment.
+pub(crate) fn setting(name: &str, otherwise: u64) -> Result<u64> {
     match std::env::var(name) {
         Ok(text) => text.parse().with_context(|| format!("{name}={text} is no whole number")),
         Err(_) => Ok(otherwise),
     }
 }
 
-fn tail(log: &str) -> &str {
+/// The end of a log.
+pub(crate) fn tail(log: &str) -> &str {
     let from = log.floor_char_boundary(log.len().saturating_sub(3000));
     &log[from..]
 }

@@ -48,6 +48,7 @@ mod rtcp;
 mod rtsp;
 mod scripts;
 mod seeking;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         overload::alone(),
         packing::alone(),
         relay_config::alone(),
+        soak::alone(),
     ];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),

@@ -15,6 +15,7 @@ pub mod http;
 pub mod interleaved;
 pub mod kernel_memory;
 pub mod loss;
+pub mod memory_group;
 pub mod mutation;
 pub mod namespace;
 pub mod origin;
