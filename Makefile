@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm build install bench assess assess-relay assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm build install bench assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,11 @@ assess-relay: ## measure the stream service beside read and write, HAProxy, ngin
 	@scripts/install.sh bench
 	cargo build --release --locked -p wirepath
 	target/release/wirepath assess relay $(ARGS)
+
+assess-clients: ## find how many clients of wirepath serve this machine carries; ARGS="--quick …"; as root or by sudo
+	@scripts/install.sh clients
+	cargo build --release --locked -p wirepath
+	$(if $(filter 0,$(shell id -u)),,sudo) target/release/wirepath assess clients $(ARGS)
 
 assess-vm: ## measure every data path on every kernel, in guests, by instructions; RESULTS=folder ARGS="--kernel 6.12 …"
 	@[ -n "$(RESULTS)" ] || { echo "RESULTS= is missing: the folder that results go to" >&2; exit 64; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: scripts/install.sh [run] [test] [vm] [debug-kernel] [bench]. Debian 12, Debian 13, Ubuntu 24.04.
+# Installs what is missing: scripts/install.sh [run] [test] [vm] [debug-kernel] [bench] [clients]. Debian 12, Debian 13, Ubuntu 24.04.
 # Nothing missing: nothing is called. No way to become root: prints the command for root and exits with 69.
 set -eu
 cd "$(dirname "$0")/.."
@@ -45,6 +45,7 @@ for purpose in "$@"; do
       need ip iproute2; need ethtool ethtool
       # What `wirepath assess relay` compares with.
       need haproxy haproxy; need nginx nginx; need_package libnginx-mod-stream; need socat socat ;;
+    clients) need ip iproute2 ;;
     test)
       need ffmpeg ffmpeg; need wget wget; need ip iproute2; need ethtool ethtool; need setpriv util-linux
       need gst-launch-1.0 gstreamer1.0-tools
@@ -59,7 +60,7 @@ for purpose in "$@"; do
       need_guests
       # What builds a kernel from its sources.
       need flex flex; need bison bison; need m4 m4; need bc bc; need perl perl; need_package libelf-dev ;;
-    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, debug-kernel, bench" >&2; exit 64 ;;
+    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, debug-kernel, bench, clients" >&2; exit 64 ;;
   esac
 done
 install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }

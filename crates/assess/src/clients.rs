@@ -144,8 +144,10 @@ fn compare(
         (found.largest, found.failed) = (search.largest(), search.failed());
         found.limit = limit(&found, most < options.most);
         let only_failures = found.steps.iter().all(|step| step.limit == Some(Limit::Server));
-        if let Some(step) = found.steps.last().filter(|_| only_failures) {
-            result.leave_out(&format!("{} with {case}", contestant.name()), &step.reason);
+        // A search that a signal ended before its first step has nothing to show.
+        let Some(last) = found.steps.last() else { continue };
+        if only_failures {
+            result.leave_out(&format!("{} with {case}", contestant.name()), &last.reason);
         }
         result.searches.push(found);
     }

@@ -32,7 +32,7 @@ use crate::result::{Assessment, Cache, Part, RelayCase};
 
 pub(crate) use forwarder::allow_descriptors;
 pub use forwarder::serve;
-pub(crate) use measured_process::{MeasuredProcess, ProcessorTime};
+pub(crate) use measured_process::{MeasuredProcess, ProcessorTime, own_program};
 pub use targets::{Goal, targets};
 
 /// Makes the experiment, and adds what it found to `result`, also before an error.

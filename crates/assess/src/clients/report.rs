@@ -171,9 +171,12 @@ fn method(conditions: &Conditions) -> Section {
     section.paragraph(format!(
         "The server has processor {processor}, the load client the others ({client_processors}), unless the case says \
          all. Media over UDP of clients that are not judged go to a device that drops; the others cross a veth pair. Media \
-         over TCP are received and thrown away. `wirepath serve` runs with `--reserve 0%`, so that its admission keeps nothing \
-         free; sessions that it refuses all the same count as a limit. A step that may have failed by chance is repeated once."
+         over TCP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
+         says otherwise; refused sessions count as a limit. A step that may have failed by chance is repeated once."
     ));
+    if !conditions.server_arguments.is_empty() {
+        section.paragraph(format!("Given to wirepath: `{}`", conditions.server_arguments.join(" ")));
+    }
     for (name, command) in &conditions.peers {
         section.paragraph(format!("{name}: `{command}`"));
     }

@@ -10,7 +10,7 @@ use super::case::{ClientCase, Processors};
 use super::media::Media;
 use super::options::{ClientOptions, Peer};
 use crate::error::{Doing, Error};
-use crate::relay::MeasuredProcess;
+use crate::relay::{MeasuredProcess, own_program};
 use crate::test_bed::ClientBed;
 
 /// RTSP port of every server.
@@ -95,7 +95,7 @@ impl Contestant {
 
 /// Makes images of the assets, or indexes where there are many: popular assets have an image.
 pub(crate) fn pack(media: &Media, options: &ClientOptions) -> Result<(), Error> {
-    let mut command = own_command();
+    let mut command = own_program();
     command.arg("pack").arg("--cache").arg(options.images());
     if media.names.len() > 1 {
         command.arg("--index");
@@ -135,12 +135,15 @@ fn wirepath(
     clients: usize,
     options: &ClientOptions,
 ) -> Command {
-    let mut command = own_command();
+    let mut command = own_program();
     command.arg("serve").arg(&media.folder);
     command.args(["--rtsp", &format!("{address}:{PORT}"), "--http", &format!("{address}:0")]);
     command.arg("--cache").arg(options.images()).arg("--calibration").arg(&options.calibration);
-    // Admission keeps a reserve free; how many clients there are without one is what is asked.
-    command.args(["--reserve", "0%", "--burst", &case.burst_option(), "--path", &case.path]);
+    command.args(["--burst", &case.burst_option(), "--path", &case.path]);
+    // Admission refuses sessions before the limit that is searched for.
+    if !names_admission(&options.server_arguments) {
+        command.args(["--admission", "off"]);
+    }
     if case.path == "wire_uring" {
         command.args(["--hot-memory", "512MiB"]);
     }
@@ -153,6 +156,12 @@ fn wirepath(
     }
     command.args(&options.server_arguments);
     command
+}
+
+/// Returns whether arguments of `wirepath serve` say how sessions are admitted.
+fn names_admission(arguments: &[String]) -> bool {
+    let name = |argument: &String| argument.split('=').next().map(str::to_owned).unwrap_or_default();
+    arguments.iter().map(name).any(|name| ["--admission", "--reserve"].contains(&name.as_str()))
 }
 
 /// Another server, which finds in its environment what it is to do.
@@ -176,11 +185,6 @@ fn logged(command: &Command, log: &Path) -> Command {
     let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
     wrapped.envs(variables).env("WIREPATH_LOG", log);
     wrapped
-}
-
-/// This program, by a name that children know it by, too. The file may have been replaced since the start.
-fn own_command() -> Command {
-    Command::new(format!("/proc/{}/exe", std::process::id()))
 }
 
 /// The last lines of a log, as the end of a sentence.
@@ -224,5 +228,18 @@ impl ClientOptions {
     /// Folder of wire images of our own.
     pub(crate) fn images(&self) -> PathBuf {
         self.scratch.join("clients-images")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: `assess clients` runs `wirepath serve` without admission, unless an argument for it says otherwise.
+    #[test]
+    fn arguments_of_admission_replace_ours() {
+        let named = |argument: &str| names_admission(&[argument.to_owned()]);
+        assert!(named("--admission=measured") && named("--admission") && named("--reserve=5%"));
+        assert!(!named("--images=all") && !names_admission(&[]));
     }
 }

@@ -189,6 +189,8 @@ mod tests {
         let descriptors = judge(&failed("connecting failed: Too many open files"), &TERMS).unwrap();
         assert_eq!(descriptors.0, Limit::Descriptors);
         assert_eq!(judge(&failed("PLAY was not answered in time"), &TERMS).unwrap().0, Limit::SetUp);
+        let before_the_window = Figures { playing: 0, window_s: 0.0, ..refused };
+        assert_eq!(judge(&before_the_window, &TERMS).unwrap(), (limit, why), "all sessions were refused");
         let disk = Terms { storage: Storage::Disk, ..TERMS };
         let waiting = Figures { lateness_p99_ms: Some(150.0), storage_waits: Some(0.3), ..timely() };
         assert_eq!(judge(&waiting, &disk).unwrap().0, Limit::Disk);

@@ -44,7 +44,7 @@ pub(crate) struct ProcessorTime {
 impl MeasuredProcess {
     /// A forwarder for this task, on the processor and in the namespace of the calling thread; it listens.
     pub(crate) fn forwarder(task: &Task) -> Result<MeasuredProcess, Error> {
-        let mut command = own_command();
+        let mut command = forwarder_command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = started(&mut command)?;
         let pipes = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
@@ -60,7 +60,7 @@ impl MeasuredProcess {
 
     /// Another program with its arguments, which is to listen on `port` of TCP.
     pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<MeasuredProcess, Error> {
-        let mut command = own_command();
+        let mut command = forwarder_command();
         command.arg("--").arg(program.get_program()).args(program.get_args());
         command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -198,10 +198,14 @@ impl ProcessorTime {
     }
 }
 
-/// Command for this program. Its name is that of the link and not of the target: the file may have been
-/// replaced since the start.
-fn own_command() -> Command {
-    let mut command = Command::new("/proc/self/exe");
+/// Command for this program, by a name that children know it by, too. It is that of the link and not of the
+/// target: the file may have been replaced since the start.
+pub(crate) fn own_program() -> Command {
+    Command::new(format!("/proc/{}/exe", std::process::id()))
+}
+
+fn forwarder_command() -> Command {
+    let mut command = own_program();
     command.args(["assess", "forwarder"]);
     command
 }

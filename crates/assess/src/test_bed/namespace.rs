@@ -89,8 +89,7 @@ pub(super) fn ip(arguments: &str) -> Result<(), Error> {
             source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Input(
-            "`ip` is not installed, by which the sink's devices are made: install the package iproute2, or use \
-             --sink loopback"
+            "`ip`, which makes the devices of the test bed, is not installed: install the package iproute2"
                 .to_owned(),
         )),
         Err(error) => Err(error).doing("starting `ip`"),

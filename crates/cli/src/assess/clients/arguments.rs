@@ -26,12 +26,12 @@ const RATES: std::ops::RangeInclusive<f64> = 0.1..=200.0;
 #[derive(Args)]
 #[command(after_help = "\
 The first value of each of --rates, --transport, --assets, --storage, --burst, --path and --processors makes the base case. \
-Each further value is a case that differs from it in this alone. With --quick there is only the base case.
+Each further value is a case that differs from it in this alone. With --quick, an option that is not given has one value.
 
-Examples:
-  sudo wirepath assess clients --quick
-  sudo wirepath assess clients --rates 4,8,25 --transport udp,tcp --report clients.html
-  sudo wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
+Examples, as root:
+  wirepath assess clients --quick
+  wirepath assess clients --rates 4,8,25 --transport udp,tcp --report clients.html
+  wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
 
 A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve RTSP \
 at, the folder MEDIA with its ASSET, which clients play as rtsp://ADDRESS:PORT/ASSET, BIT_RATE in bits a second, and TRANSPORT \
@@ -53,7 +53,7 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 
-    /// The base case only, in shorter steps: about two minutes
+    /// One value of each option that is not given, and shorter steps: some minutes for each case
     #[arg(long)]
     quick: bool,
 
@@ -119,7 +119,8 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated
+    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated. --admission or --reserve
+    /// here replaces `--admission off`
     #[arg(long = "server", value_name = "ARGUMENT", allow_hyphen_values = true)]
     server: Vec<String>,
 
