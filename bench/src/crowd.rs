@@ -1,40 +1,108 @@
-//! Many sessions that ask for media and never see it: it goes to the sink.
+//! Many sessions, played by the load client: the media of all but the first go to the sink.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use wirepath_tests::playback::describe;
-use wirepath_tests::rtsp::Client;
+use anyhow::{Context, Result, bail, ensure};
+use wirepath_load::{Mix, Observer, Options, Snapshot, Target, Transport};
+use wirepath_tests::Deadline;
 
-/// Transport of every session; each has an address of its own.
-const TRANSPORT: &str = "RTP/AVP;unicast;client_port=5000-5001";
+/// Sessions started each second.
+const RAMP: f64 = 200.0;
 
-/// Sets so many sessions up and starts them. They last as long as their connections.
-pub(crate) fn play(server: SocketAddr, asset: &str, sessions: usize) -> Result<Vec<Client>> {
-    let url = format!("rtsp://{server}/{asset}");
-    let mut clients = Vec::with_capacity(sessions);
-    let mut names = Vec::with_capacity(sessions);
-    for number in 0..sessions {
-        let mut client = Client::over(connect(number, server)?);
-        let (_, track) = describe(&mut client, &url)?;
-        let answer = client.succeed("SETUP", &track, &[("Transport", TRANSPORT)])?;
-        let session = answer.header("session").context("SETUP was answered without a Session")?;
-        names.push(session.split(';').next().unwrap_or_default().to_owned());
-        clients.push(client);
-    }
-    for (client, session) in clients.iter_mut().zip(&names) {
-        client.succeed("PLAY", &url, &[("Session", session)])?;
-    }
-    Ok(clients)
+/// Time in which all sessions must play, besides that to start them.
+const PATIENCE: f64 = 20.0;
+
+/// Longer than any measurement: sessions play until the crowd is dropped.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// Sessions that play until this is dropped.
+pub(crate) struct Crowd {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
 }
 
-fn connect(number: usize, server: SocketAddr) -> Result<TcpStream> {
-    let [.., high, low] = u32::try_from(number + 256)?.to_be_bytes();
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::new(10, 78, high, low), 0)).into())?;
-    socket.connect(&server.into()).with_context(|| format!("connecting session {number}"))?;
-    let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    Ok(stream)
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    playing: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Watches the load client.
+struct Watch(Arc<State>);
+
+impl Observer for Watch {
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        self.0.playing.store(snapshot.playing, Relaxed);
+        self.0.failed.store(snapshot.failed, Relaxed);
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.0.stop.load(Relaxed)
+    }
+}
+
+/// Starts so many sessions in the calling thread's namespace, and waits until all of them play.
+pub(crate) fn play(server: SocketAddr, asset: &str, sessions: usize) -> Result<Crowd> {
+    let address = |network: u8, number: usize| -> Result<IpAddr> {
+        let [.., high, low] = u32::try_from(number + 256)?.to_be_bytes();
+        Ok(Ipv4Addr::new(10, network, high, low).into())
+    };
+    let options = Options {
+        targets: vec![Target::parse(&format!("rtsp://{server}/{asset}"))?],
+        mix: Mix::Even,
+        sessions,
+        ramp: RAMP,
+        duration: LONG,
+        settle: Duration::ZERO,
+        transport: Transport::Udp,
+        // The first session always is judged.
+        sample: 0.0,
+        seek_every: None,
+        churn: None,
+        vanish: 0.0,
+        buffer: Duration::from_millis(200),
+        from: (0..sessions.max(2)).map(|number| address(78, number)).collect::<Result<_>>()?,
+        sample_from: vec![address(79, 0)?],
+        threads: 1,
+        timeout: Duration::from_secs(20),
+    };
+    let state = Arc::<State>::default();
+    let mut watch = Watch(Arc::clone(&state));
+    let run = move || match wirepath_load::run(options, &mut watch) {
+        Ok(_) => {}
+        Err(error) => eprintln!("the load client failed: {error}"),
+    };
+    let thread =
+        std::thread::Builder::new().name("crowd".to_owned()).spawn(run).context("starting a thread")?;
+    let crowd = Crowd { state, thread: Some(thread) };
+    crowd.wait_until_playing(sessions)?;
+    Ok(crowd)
+}
+
+impl Crowd {
+    fn wait_until_playing(&self, sessions: usize) -> Result<()> {
+        let deadline = Deadline::seconds(PATIENCE + sessions as f64 / RAMP);
+        while self.state.playing.load(Relaxed) < sessions as u64 {
+            let failed = self.state.failed.load(Relaxed);
+            ensure!(failed == 0, "{failed} of {sessions} sessions failed");
+            if deadline.has_passed() || self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                bail!("{} of {sessions} sessions play", self.state.playing.load(Relaxed));
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Relaxed);
+        // A thread that panicked has said why.
+        self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
+    }
 }

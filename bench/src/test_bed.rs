@@ -4,6 +4,7 @@
 //!   client                                     server
 //!   10.77.0.2/24 veth ----- RTSP (TCP) ----- veth 10.77.0.1/24
 //!   10.78.0.0/16 local                       10.78.0.0/16 via 10.77.0.2   for TCP
+//!   10.79.0.0/16 local                       10.79.0.0/16 via 10.77.0.2   for the session that is judged
 //!                                            10.78.0.0/16 dev sink        for UDP: dropped
 //!                                            10.80.0.0/16 dev sink        for the bare loops: dropped
 //! ```
@@ -24,9 +25,9 @@ pub(crate) struct TestBed {
 impl TestBed {
     pub(crate) fn new() -> Result<Self> {
         let link = Link::new()?;
-        link.client.ip("route add local 10.78.0.0/16 dev lo")?;
+        link.client.ip("route add local 10.78.0.0/15 dev lo")?;
         for line in [
-            "route add 10.78.0.0/16 via 10.77.0.2",
+            "route add 10.78.0.0/15 via 10.77.0.2",
             "link add sink type ifb",
             "link set sink up",
             "address add 10.80.0.1/16 dev sink",

@@ -1,6 +1,7 @@
 //! The server in a network namespace of its own, clients in others: real links with real limits. Needs root.
 
 mod assess;
+mod assess_clients;
 mod assess_relay;
 mod by_the_module;
 mod crowd;
@@ -22,7 +23,13 @@ fn main() -> ExitCode {
         paths::trials(),
         storage::trials(),
     ];
-    let alone = [assess::trials(), assess_relay::trials(), by_the_module::trials(), crowd::trials()];
+    let alone = [
+        assess::trials(),
+        assess_clients::trials(),
+        assess_relay::trials(),
+        by_the_module::trials(),
+        crowd::trials(),
+    ];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),
         alone.into_iter().flatten().collect(),

@@ -4,6 +4,7 @@ mod bare;
 mod calibrate;
 mod calls;
 mod case;
+pub mod clients;
 pub mod compare;
 pub mod count;
 mod device_kind;

@@ -30,7 +30,9 @@ use crate::options::{Options, Sink};
 use crate::progress::Progress;
 use crate::result::{Assessment, Cache, Part, RelayCase};
 
+pub(crate) use forwarder::allow_descriptors;
 pub use forwarder::serve;
+pub(crate) use measured_process::{MeasuredProcess, ProcessorTime};
 pub use targets::{Goal, targets};
 
 /// Makes the experiment, and adds what it found to `result`, also before an error.
@@ -47,7 +49,7 @@ pub fn run(
             "the sink {address} is not supported by relay, whose ends are both on this machine: use veth or loopback"
         )));
     }
-    let descriptors = forwarder::allow_descriptors();
+    let descriptors = forwarder::allow_descriptors(forwarder::DESCRIPTORS);
     findings::experiment(options, result, progress, |test_bed, found| {
         explain(options, found);
         let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(cases::cases).collect();

@@ -18,6 +18,7 @@ use wirepath_datapath::calibration::Calibration;
 
 pub use count::{Copies, Counted};
 pub use host::{Advice, CopyCost, Costs, Device, Feature, Host, PathState, Rings, Setting};
+pub(crate) use json::read;
 pub use json::{ReadError, WriteError};
 pub use loan::{Loan, LoanPoint, Threshold};
 pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCase, RelayCost, RelayRun};

@@ -12,6 +12,7 @@
 //! privileges there are no namespaces, and packets go over the host's loopback device; to a real host they go
 //! over the host's devices.
 
+mod client_bed;
 mod device;
 mod namespace;
 mod pair;
@@ -26,6 +27,7 @@ use crate::error::{Doing, Error};
 use crate::header_sizes::udp_payload_limit;
 use crate::options::Sink;
 use crate::sink::Remote;
+pub(crate) use client_bed::{ClientBed, MOST_CLIENTS, Traffic, client_addresses, with_client_bed};
 pub(crate) use device::{Counted, Device};
 use namespace::{Namespace, ip};
 use pair::Pair;

@@ -1,6 +1,7 @@
 //! `wirepath assess`.
 
 mod bar;
+mod clients;
 mod compare;
 mod experiment;
 mod forwarder;
@@ -23,7 +24,7 @@ use measuring::Measuring;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Without an experiment, all of them but `count` and `relay` are run. Options of an experiment go after its name.
+Without an experiment, all of them but `clients`, `count` and `relay` are run. Options of an experiment go after its name.
 
 Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
 something wrong, if an experiment measured nothing, or if it ended early; 2 for invalid arguments; 130, 143 and 129 if \
@@ -62,6 +63,8 @@ enum Action {
     Loan(Measuring),
     /// Compare the stream service with loops of read and write, and with HAProxy, nginx and socat
     Relay(relay::Relay),
+    /// Find the largest number of timely clients of `wirepath serve` on this machine, and of other servers
+    Clients(Box<clients::Clients>),
     /// Receive for an assessment on another host
     Sink(sink::Sink),
     /// Forward data for `relay`, or start a program for it that does
@@ -82,6 +85,7 @@ impl Assess {
             Some(Action::Count(measuring)) => perform::perform(&measuring, &[COUNT]),
             Some(Action::Loan(measuring)) => perform::perform(&measuring, &[LOAN]),
             Some(Action::Relay(relay)) => relay.run(),
+            Some(Action::Clients(clients)) => clients.run(),
             Some(Action::Sink(sink)) => sink.run(),
             Some(Action::Forwarder(forwarder)) => forwarder.run(),
         }

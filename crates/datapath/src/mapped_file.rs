@@ -66,17 +66,34 @@ impl MappedFile {
         self.has_payload_only
     }
 
+    /// Has the kernel begin to read a range into the page cache. Advice: without it, the pages are read in
+    /// smaller pieces.
+    pub fn advise(&self, range: Range<u64>) {
+        let length = NonZero::new(range.end.saturating_sub(range.start));
+        let _ = fadvise(&self.file, range.start, length, Advice::WillNeed);
+    }
+
     /// Reads a range into the page cache and maps it, so that a send soon after does not wait for storage.
     /// May block.
     ///
     /// # Errors
     /// `EFAULT` where the file has become shorter, else those of reading.
     pub fn read_ahead(&self, range: Range<u64>) -> io::Result<()> {
-        // Advice: without it, the pages are read in smaller pieces.
-        let length = NonZero::new(range.end.saturating_sub(range.start));
-        let _ = fadvise(&self.file, range.start, length, Advice::WillNeed);
-        let range = Extent { offset: range.start, length: length.map_or(0, |length| length.get() as usize) };
-        self.mapping.prefault(range.in_memory())
+        self.advise(range.clone());
+        let length = range.end.saturating_sub(range.start) as usize;
+        self.mapping.prefault(Extent { offset: range.start, length }.in_memory())
+    }
+
+    /// Lets go of the whole pages of a range: out of the page table, and out of the page cache unless somebody
+    /// else uses them, or the network still sends them. May block.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range that was not mapped, else those of `posix_fadvise`.
+    pub fn release(&self, range: Range<u64>) -> io::Result<()> {
+        let Some(length) = NonZero::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
+        let extent = Extent { offset: range.start, length: length.get() as usize };
+        self.mapping.forget(extent.in_memory())?;
+        Ok(fadvise(&self.file, range.start, Some(length), Advice::DontNeed)?)
     }
 
     /// The file.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_counters::{Gauge, LocalCounter, counters};
+use wirepath_counters::{Gauge, LocalCounter, LocalTime, counters};
 
 counters! {
     /// Counters of one engine thread, on cache lines of their own.
@@ -14,6 +14,8 @@ counters! {
 
     /// Times that an engine thread slept and was woken.
     wakeups: LocalCounter,
+    /// Time that engine threads were awake, that included in which others had their processor.
+    awake_seconds: LocalTime,
     /// Turns of tasks.
     turns: LocalCounter,
     /// Bytes that tasks moved in their turns, in and out counted alike.
@@ -28,6 +30,13 @@ counters! {
 /// dropped.
 #[derive(Debug)]
 pub struct LoadUnit(Arc<ThreadCounters>);
+
+impl Clone for LoadUnit {
+    /// Another unit on the same thread.
+    fn clone(&self) -> LoadUnit {
+        LoadUnit::new(&self.0)
+    }
+}
 
 impl LoadUnit {
     pub(crate) fn new(counters: &Arc<ThreadCounters>) -> LoadUnit {

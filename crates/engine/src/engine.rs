@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::blocking_pool::{BlockingPool, Priority};
 use crate::counters::{Counters, LoadUnit, ThreadCounters};
@@ -121,6 +122,11 @@ impl Engine {
     /// Units of load on a thread: its tasks, and what was [added](Engine::add_load).
     pub fn load(&self, thread: usize) -> u64 {
         self.threads[thread].counters.load.value()
+    }
+
+    /// Time that a thread was awake since the engine was started.
+    pub fn awake(&self, thread: usize) -> Duration {
+        self.threads[thread].counters.snapshot().awake_seconds
     }
 
     /// Counts a unit of load on a thread when tasks are placed, for a task that does the work of many.

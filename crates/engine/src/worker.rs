@@ -26,6 +26,8 @@ pub(crate) struct Worker {
     keys: HashMap<u64, usize>,
     /// Turns are measured, which takes two kernel calls each.
     measures_turns: bool,
+    /// Time of CLOCK_MONOTONIC, in microseconds, since which the thread is awake.
+    awake_since_us: u64,
 }
 
 struct Entry {
@@ -58,7 +60,13 @@ impl Worker {
         let scheduler = Scheduler::new(sharing.policy, sharing.classes, TURN_BYTES);
         let timers = TimerWheel::new(now_us());
         let core = Core { mailbox, epoll, timers, scheduler, pool, counters };
-        Ok(Worker { core, tasks: Slab::new(), keys: HashMap::new(), measures_turns })
+        Ok(Worker {
+            core,
+            tasks: Slab::new(),
+            keys: HashMap::new(),
+            measures_turns,
+            awake_since_us: now_us(),
+        })
     }
 
     /// Runs until the engine is dropped.
@@ -121,9 +129,13 @@ impl Worker {
     /// Sleeps until a timer or turn is due or an event comes. Returns whether there are commands.
     fn sleep(&mut self, next_turn_us: Option<u64>) -> bool {
         let due_us = [self.core.timers.next_us(), next_turn_us].into_iter().flatten().min();
-        let timeout = due_us.map(|due_us| duration(due_us.saturating_sub(now_us())));
+        let now_us = now_us();
+        self.core.counters.awake_seconds.add_us(now_us.saturating_sub(self.awake_since_us));
+        let timeout = due_us.map(|due_us| duration(due_us.saturating_sub(now_us)));
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let ready = match epoll::wait(&self.core.epoll, &mut events[..], timeout.as_ref()) {
+        let waited = epoll::wait(&self.core.epoll, &mut events[..], timeout.as_ref());
+        self.awake_since_us = crate::clock::now_us();
+        let ready = match waited {
             Ok((ready, _)) => ready,
             Err(Errno::INTR) => return false,
             Err(errno) => {

@@ -89,6 +89,8 @@ struct Burst {
 pub(crate) struct Judge {
     payload_type: Option<u8>,
     hz: u32,
+    /// When lateness, bursts and underruns begin to count.
+    from_us: i64,
     phase: Phase,
     /// First packet announced.
     announced: Option<u16>,
@@ -124,6 +126,7 @@ impl Judge {
         Judge {
             payload_type,
             hz,
+            from_us: i64::MIN,
             phase: Phase::Idle,
             announced: None,
             asked_us: None,
@@ -145,6 +148,11 @@ impl Judge {
             longest_gap_us: 0,
             reported: (0, 0),
         }
+    }
+
+    /// The same judge, for whom lateness, bursts and underruns count from this time on.
+    pub(crate) fn judging_from(self, from_us: i64) -> Judge {
+        Judge { from_us, ..self }
     }
 
     /// PLAY is sent: packets are held until its answer.
@@ -297,13 +305,19 @@ impl Judge {
             self.starts.push(arrival_us - asked);
         }
         let media_us = self.clock.time_us(header.timestamp, header.marker, arrival_us);
-        let underrun = self.player.packet(media_us, arrival_us);
+        let counts = arrival_us >= self.from_us;
+        let underrun = self.player.packet(media_us, arrival_us) && counts;
+        if !counts {
+            self.player.forgive();
+        }
         let transit_us = arrival_us - media_us;
         if let Some(last) = self.last_transit_us.replace(transit_us) {
             // RFC 3550 section 6.4.1.
             self.jitter_us += ((transit_us - last).abs() as f64 - self.jitter_us) / 16.0;
         }
-        if let Some(last) = self.last_arrival_us.replace(arrival_us) {
+        if let Some(last) = self.last_arrival_us.replace(arrival_us)
+            && counts
+        {
             self.longest_gap_us = self.longest_gap_us.max(arrival_us - last);
         }
         if !in_order || self.continues_burst(arrival_us) {
@@ -311,10 +325,13 @@ impl Judge {
         }
         if let Some(before) =
             self.burst.replace(Burst { begin_media_us: media_us, last_arrival_us: arrival_us })
+            && counts
         {
             self.bursts.add((media_us - before.begin_media_us).max(0));
         }
-        self.transits.add(transit_us);
+        if counts {
+            self.transits.add(transit_us);
+        }
         let floor = self.least_transit_us.map_or(transit_us, |least| least.min(transit_us));
         self.least_transit_us = Some(floor);
         (Some(transit_us - floor), underrun)

@@ -20,6 +20,9 @@ pub struct Options {
     pub ramp: f64,
     /// Time from the start of the last session to the end.
     pub duration: Duration,
+    /// Time from the start of the last session until lateness, bursts and underruns count. Loss and failures
+    /// always count.
+    pub settle: Duration,
     /// Transport of media.
     pub transport: Transport,
     /// Share of the sessions that are received and judged, chosen at random. The first one always is.
@@ -34,6 +37,8 @@ pub struct Options {
     pub buffer: Duration,
     /// Local addresses, which sessions use in turn; the system's choice without any.
     pub from: Vec<IpAddr>,
+    /// Local addresses of judged sessions; those of `from` without any.
+    pub sample_from: Vec<IpAddr>,
     /// Threads.
     pub threads: usize,
     /// Time for each answer, and for the first packet.
@@ -56,6 +61,19 @@ impl Options {
         sessions + 2 * pairs
     }
 
+    /// Time from the first session's start until lateness counts.
+    pub(crate) fn judged_after(&self) -> Duration {
+        match self.settle {
+            Duration::ZERO => Duration::ZERO,
+            settle => self.ramp_time() + settle,
+        }
+    }
+
+    /// Time from the first session's start to the last's.
+    pub(crate) fn ramp_time(&self) -> Duration {
+        Duration::from_secs_f64(self.sessions.saturating_sub(1) as f64 / self.ramp)
+    }
+
     /// Returns whether sessions outside the sample share sockets: they have several addresses.
     pub(crate) fn shares_sockets(&self) -> bool {
         self.from.len() > 1 && self.from.iter().all(IpAddr::is_ipv4)
@@ -75,6 +93,7 @@ mod tests {
             sessions: 10_000,
             ramp: 1.0,
             duration: Duration::from_secs(1),
+            settle: Duration::ZERO,
             transport: Transport::Udp,
             sample: 0.01,
             seek_every: None,
@@ -82,12 +101,16 @@ mod tests {
             vanish: 0.0,
             buffer: Duration::from_millis(200),
             from: Vec::new(),
+            sample_from: Vec::new(),
             threads: 1,
             timeout: Duration::from_secs(10),
         };
         assert_eq!(alone.descriptors(), 30_000);
         let from = (0..100).map(|last| IpAddr::from([127, 1, 0, last])).collect();
         assert_eq!(Options { from, ..alone.clone() }.descriptors(), 10_000 + 2 * (100 + 99));
-        assert_eq!(Options { transport: Transport::Tcp, ..alone }.descriptors(), 10_000);
+        assert_eq!(Options { transport: Transport::Tcp, ..alone.clone() }.descriptors(), 10_000);
+        assert_eq!(alone.judged_after(), Duration::ZERO);
+        let settling = Options { settle: Duration::from_secs(2), ramp: 1_000.0, ..alone };
+        assert_eq!(settling.judged_after(), Duration::from_millis(11_999));
     }
 }

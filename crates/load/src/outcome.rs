@@ -79,6 +79,8 @@ pub struct Asked {
     pub ramp: f64,
     /// Seconds after the ramp.
     pub duration_s: f64,
+    /// Seconds after the ramp before lateness and underruns counted.
+    pub settle_s: f64,
     /// Transport.
     pub transport: Transport,
     /// Share that is judged.
@@ -303,6 +305,7 @@ impl Asked {
             sessions: options.sessions,
             ramp: options.ramp,
             duration_s: options.duration.as_secs_f64(),
+            settle_s: options.settle.as_secs_f64(),
             transport: options.transport,
             sample: options.sample,
             seek_every_s: options.seek_every.map(|time| time.as_secs_f64()),

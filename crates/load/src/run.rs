@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,7 @@ impl Running {
         let shared = Shared {
             options,
             clock: Clock::start(),
+            stopped_us: AtomicI64::new(i64::MAX),
             totals: Totals::default(),
             pairs: SharedPairs::default(),
         };
@@ -109,7 +111,7 @@ impl Running {
         let shared = Arc::clone(&self.starter.shared);
         let options = &shared.options;
         let begin = Instant::now();
-        let ramp = Duration::from_secs_f64((options.sessions.saturating_sub(1)) as f64 / options.ramp);
+        let ramp = options.ramp_time();
         let (mut started, mut snapshots) = (0, 1);
         loop {
             let elapsed = begin.elapsed();
@@ -172,6 +174,8 @@ impl Running {
 
     /// Ends all sessions.
     fn end(&mut self) {
+        let shared = &self.starter.shared;
+        shared.stopped_us.store(shared.clock.now_us(), Relaxed);
         // Fails only if all threads have ended already.
         _ = self.stop.send(true);
         let until = Instant::now() + self.starter.shared.options.timeout + ENDING;

@@ -6,7 +6,7 @@ mod ending;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ const SHORT_US: i64 = 1_000_000;
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
+    /// When the run was over. Sessions end one after another from then on, and what came meanwhile was not read.
+    pub(crate) stopped_us: AtomicI64,
     pub(crate) totals: Totals,
     pub(crate) pairs: SharedPairs,
 }
@@ -124,9 +126,11 @@ impl Session {
     ) -> Result<Session, Failure> {
         let options = &shared.options;
         let target = &options.targets[plan.target];
-        let from = match options.from.len() {
+        let is_apart = plan.judged && !options.sample_from.is_empty();
+        let addresses = if is_apart { &options.sample_from } else { &options.from };
+        let from = match addresses.len() {
             0 => None,
-            addresses => Some(options.from[(plan.number % addresses as u64) as usize]),
+            length => Some(addresses[(plan.number % length as u64) as usize]),
         };
         let connection = tokio::select! {
             opened = Connection::open(target.address, from) => opened.map_err(Failure::Connect)?,

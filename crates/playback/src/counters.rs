@@ -27,6 +27,10 @@ counters! {
     clock_resyncs: LocalCounter,
     /// Times that a playback had to wait until a segment was read or packed.
     io_stalls: LocalCounter,
+    /// Bytes that storage had to read while a thread waited, since they were not in memory when they were sent.
+    cold_bytes: LocalCounter,
+    /// Playbacks that were moved from a thread that was hot to another.
+    moves: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
     /// Time that threads took to send trains, that included in which others had their processor.

@@ -74,6 +74,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod balance;
 mod burst;
 mod connection_writer;
 mod counters;

@@ -47,7 +47,9 @@ pub(crate) struct PacedPlayback {
     reply: Option<Reply<Position>>,
     pub(crate) progress: Arc<SharedProgress>,
     on_event: Box<dyn Fn(PlaybackEvent) + Send>,
-    _place: Place,
+    place: Place,
+    /// True once it was moved to another thread.
+    is_moved: bool,
 }
 
 /// Lateness at which the timetable is moved instead of catching up by a burst.
@@ -78,7 +80,8 @@ impl PacedPlayback {
             reply: None,
             progress,
             on_event: options.on_event,
-            _place: place,
+            place,
+            is_moved: false,
         }
     }
 
@@ -97,6 +100,23 @@ impl PacedPlayback {
     /// Lets the first packet leave, whose response has been written. Returns whether it waited for that.
     pub(crate) fn release(&mut self) -> bool {
         self.output.interleaved().is_some_and(|output| std::mem::take(&mut output.is_held))
+    }
+
+    /// Returns whether the playback can be moved to another thread: it plays to a UDP receiver, waits for nothing
+    /// but time, and was not moved before.
+    pub(crate) fn is_movable(&self) -> bool {
+        let is_free = self.queued.is_none() && self.reply.is_none() && !self.waits_for_source;
+        is_free && !self.is_moved && self.playing.is_some() && matches!(self.output, Output::Udp(_))
+    }
+
+    /// Belongs to the thread of another place from now on, whose pacer has `waker`.
+    pub(crate) fn move_to(&mut self, place: Place, waker: Waker) {
+        self.is_moved = true;
+        self.playhead.set_waker(waker);
+        if let Some(Playing { timetable, .. }) = self.playing.take() {
+            self.playing = Some(Playing::new(timetable, place.counters()));
+        }
+        self.place = place;
     }
 
     /// Begins to play; `step` does the rest.

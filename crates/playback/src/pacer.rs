@@ -6,9 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use slab::Slab;
 use wirepath_datapath::{
-    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, prefetch,
+    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, bytes_read_by_thread,
+    prefetch,
 };
-use wirepath_engine::{BlockingPool, Context, Cost, Event, Task, TimerWheel, now_us};
+use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWheel, now_us};
 
 use crate::burst::Burst;
 use crate::counters::ThreadCounters;
@@ -18,13 +19,18 @@ use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::thread_state::ThreadState;
 
+mod moving;
 mod writers;
+
+pub(crate) use moving::Destination;
 
 pub(crate) struct Pacer {
     thread: ThreadState,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
+    /// Pacers of other threads, by the identity of playbacks that were moved there.
+    moved: HashMap<u64, Handle<Pacer>>,
     /// Keys of writers of RTSP connections by the identity that commands carry.
     writer_keys: HashMap<u64, usize>,
     /// Due times of playbacks.
@@ -35,6 +41,27 @@ pub(crate) struct Pacer {
     /// Time of the next poll of memory that is being unregistered, while the network may still use it.
     poll_at_us: Option<u64>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
+    cold_reads: ColdReads,
+}
+
+/// Reads of storage that the thread itself had to wait for, sampled: each sample is a kernel call.
+#[derive(Default)]
+struct ColdReads {
+    next_us: u64,
+    /// Bytes at the last sample.
+    bytes: Option<u64>,
+}
+
+impl ColdReads {
+    fn note(&mut self, now_us: u64, counters: &ThreadCounters) {
+        if now_us < self.next_us {
+            return;
+        }
+        self.next_us = now_us + SAMPLE_US;
+        let Ok(bytes) = bytes_read_by_thread() else { return };
+        let before = self.bytes.replace(bytes).unwrap_or(bytes);
+        counters.cold_bytes.add(bytes.saturating_sub(before));
+    }
 }
 
 struct Entry {
@@ -44,6 +71,9 @@ struct Entry {
 
 /// Playbacks that are brought into the caches together: some 15 KiB.
 const BATCH: usize = 32;
+
+/// Time between two samples of what storage read.
+const SAMPLE_US: u64 = 100_000;
 
 /// Time between two polls of memory that is being unregistered.
 const POLL_US: u64 = 100_000;
@@ -68,12 +98,14 @@ impl Pacer {
             },
             playbacks: Slab::new(),
             keys: HashMap::new(),
+            moved: HashMap::new(),
             writer_keys: HashMap::new(),
             wheel: TimerWheel::new(now_us()),
             results: Vec::new(),
             opens_ring,
             poll_at_us: None,
             registration_failures,
+            cold_reads: ColdReads::default(),
         }
     }
 
@@ -90,6 +122,9 @@ impl Pacer {
         reply: Reply<Position>,
         context: &mut Context<'_>,
     ) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+        }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
         playback.play(from, until_us, reply);
         self.thread.set_burst();
@@ -99,6 +134,9 @@ impl Pacer {
     }
 
     pub(crate) fn pause(&mut self, id: u64, reply: Reply<u64>, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, context| pacer.pause(id, reply, context));
+        }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
         let at_us = playback.pause();
         self.wheel.cancel(key);
@@ -107,6 +145,9 @@ impl Pacer {
     }
 
     pub(crate) fn remove(&mut self, id: u64, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved.remove(&id) {
+            return pacer.with(move |pacer, context| pacer.remove(id, context));
+        }
         if let Some((key, _)) = self.find(id) {
             self.remove_key(key);
             self.set_timer(context);
@@ -254,7 +295,9 @@ impl Task for Pacer {
     fn fire(&mut self, context: &mut Context<'_>) {
         let begun_us = now_us();
         self.send_due();
-        self.thread.counters.busy_seconds.add_us(now_us().saturating_sub(begun_us));
+        let ended_us = now_us();
+        self.thread.counters.busy_seconds.add_us(ended_us.saturating_sub(begun_us));
+        self.cold_reads.note(ended_us, &self.thread.counters);
         if self.poll_at_us.is_some_and(|at_us| at_us <= now_us()) {
             self.poll_at_us = None;
             context.request_turn();

@@ -5,17 +5,19 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use wirepath_datapath::{Choice, Region, RegisterError, Support, UdpSink, path_mtu};
-use wirepath_engine::{Engine, Handle, Placement};
+use wirepath_engine::{Engine, Handle, Placement, now_us};
 
+use crate::balance::{ThreadLoad, least_loaded, next_move};
 use crate::burst::Burst;
 use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
 use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
 use crate::paced_playback::{PacedOptions, PacedPlayback};
-use crate::pacer::Pacer;
+use crate::pacer::{Destination, Pacer};
 use crate::playback::{Playback, PlaybackOptions, PlaybackSink};
 use crate::progress::SharedProgress;
 use crate::thread_state::Place;
@@ -38,6 +40,14 @@ pub struct Playbacks {
     support: Arc<Support>,
     next_id: AtomicU64,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
+    measured: Mutex<Measured>,
+}
+
+/// Loads of threads, as they were measured last.
+struct Measured {
+    at_us: u64,
+    awake: Vec<Duration>,
+    loads: Vec<ThreadLoad>,
 }
 
 struct PacerThread {
@@ -52,6 +62,12 @@ const OVER_TCP: &str = "over TCP: one call and one copy for a train";
 /// on many threads they wake many.
 const FEW: u64 = 32;
 
+/// Share of a thread's time beyond which a few playbacks do not share it any longer.
+const FEW_SHARE: f64 = 0.5;
+
+/// Least time between two measurements of the threads' loads.
+const LEAST_INTERVAL_US: u64 = 500_000;
+
 impl Playbacks {
     /// Prepares each thread of an engine for playbacks. A thread that cannot open an io_uring logs why, and
     /// sends without.
@@ -65,8 +81,11 @@ impl Playbacks {
             let placement = Placement { thread: Some(number), ..Placement::default() };
             PacerThread { pacer: engine.spawn(pacer, placement), counters }
         });
-        let threads = threads.collect();
-        Playbacks { engine, threads, support, next_id: AtomicU64::new(1), registration_failures }
+        let threads: Vec<PacerThread> = threads.collect();
+        let (awake, loads) =
+            (vec![Duration::ZERO; threads.len()], vec![ThreadLoad::default(); threads.len()]);
+        let measured = Mutex::new(Measured { at_us: now_us(), awake, loads });
+        Playbacks { engine, threads, support, next_id: AtomicU64::new(1), registration_failures, measured }
     }
 
     /// Opens a playback, which rests at the start of its source until it is told to play.
@@ -154,6 +173,40 @@ impl Playbacks {
         self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
     }
 
+    /// Measures how busy each thread was since the last call, and has playbacks move from a thread that stays
+    /// hot to one that has time. Does nothing if the last call was less than half a second ago.
+    pub fn balance(&self) {
+        let mut measured = self.measured.lock();
+        let now_us = now_us();
+        let elapsed_us = now_us.saturating_sub(measured.at_us);
+        if elapsed_us < LEAST_INTERVAL_US {
+            return;
+        }
+        let awake: Vec<Duration> = (0..self.threads.len()).map(|number| self.engine.awake(number)).collect();
+        let since = |number: usize| awake[number].saturating_sub(measured.awake[number]).as_secs_f64();
+        let loads = self.threads.iter().enumerate().map(|(number, thread)| ThreadLoad {
+            share: (since(number) * 1e6 / elapsed_us as f64).min(1.0),
+            units: self.engine.load(number),
+            playing: thread.counters.playing.value(),
+        });
+        let loads: Vec<ThreadLoad> = loads.collect();
+        if let Some(next) = next_move(&measured.loads, &loads) {
+            let (from, to, playbacks) = (next.from, next.to, next.playbacks);
+            tracing::debug!(from, to, playbacks, "playbacks move to a thread that has time");
+            self.move_playbacks(from, to, playbacks);
+        }
+        *measured = Measured { at_us: now_us, awake, loads };
+    }
+
+    /// Has up to `most` playbacks move from a thread to another, each between two trains. Those that do not play,
+    /// that send to an RTSP connection or were moved before stay.
+    pub fn move_playbacks(&self, from: usize, to: usize, most: usize) {
+        let (Some(from), Some(thread)) = (self.threads.get(from), self.threads.get(to)) else { return };
+        let load = self.engine.add_load(to);
+        let to = Destination { pacer: thread.pacer.clone(), counters: Arc::clone(&thread.counters), load };
+        from.pacer.with(move |pacer, context| pacer.hand_over(most, &to, context));
+    }
+
     /// Data paths that the host and its routes support.
     pub fn support(&self) -> &Support {
         &self.support
@@ -171,9 +224,11 @@ impl Playbacks {
             // The pacer itself is a unit of load, too.
             (1..FEW).contains(&playbacks) && self.engine.load(*number) <= playbacks + 1
         };
-        let numbers = 0..self.threads.len();
-        let least_loaded = || numbers.clone().min_by_key(|number| self.engine.load(*number));
-        numbers.clone().find(has_only_few).or_else(least_loaded).unwrap_or_default()
+        let measured = self.measured.lock();
+        let has_time = |number: &usize| measured.loads[*number].share < FEW_SHARE;
+        let mut numbers = 0..self.threads.len();
+        let few = numbers.find(|number| has_only_few(number) && has_time(number));
+        few.unwrap_or_else(|| least_loaded(&measured.loads, |number| self.engine.load(number)))
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Playhead {
     /// The segment at the cursor, and the one after it once that was read.
     segment: Option<Arc<Segment>>,
     ahead: Option<Arc<Segment>>,
+    /// Departure with which the segment after this one is requested; the end of time once that is done.
+    request_at_us: u64,
     /// Index of the train at the cursor, and the rest of it.
     index: usize,
     rest: Option<Departure>,
@@ -46,6 +48,7 @@ impl Playhead {
             cursor: Cursor::START,
             segment: None,
             ahead: None,
+            request_at_us: u64::MAX,
             index: 0,
             rest: None,
             until_us: u64::MAX,
@@ -55,6 +58,11 @@ impl Playhead {
     pub(crate) fn seek(&mut self, cursor: Cursor) {
         self.leave();
         self.cursor = cursor;
+    }
+
+    /// Has the source wake another task, while none waits for it.
+    pub(crate) fn set_waker(&mut self, waker: Waker) {
+        self.waker = waker;
     }
 
     /// Moves to the first random access point at or after a time, if there is one. Returns whether there is.
@@ -94,7 +102,10 @@ impl Playhead {
                     Load::Failed(reason) => return Next::Failed(reason),
                 }
             }
-            if self.left().is_some() {
+            if let Some(left) = self.left() {
+                if left.at_us >= self.request_at_us {
+                    self.request_ahead();
+                }
                 break;
             }
             self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
@@ -160,17 +171,27 @@ impl Playhead {
         self.rest.or_else(|| self.segment.as_ref()?.departures.get(self.index).copied())
     }
 
-    /// Enters the segment at the cursor, and has the one after it read.
+    /// Enters the segment at the cursor.
     fn enter(&mut self, segment: Arc<Segment>) {
         (self.index, self.rest) = match self.cursor.at {
             At::Packet { train, packet, skip } => at_packet(&segment, train as usize, packet, skip),
             At::Time(at_us) => at_time(&segment, at_us),
         };
+        let end_us = segment.departures.last().map_or(0, |last| last.at_us);
+        self.request_at_us = end_us.saturating_sub(self.source.read_ahead_us());
         self.segment = Some(segment);
         self.is_waiting = false; // the source has woken the waker, or never kept it
-        if let Load::Ready(ahead) = self.source.segment(self.cursor.segment + 1, None) {
-            self.ahead = Some(ahead);
+    }
+
+    /// Has the segment after this one read, in advance.
+    #[cold]
+    fn request_ahead(&mut self) {
+        match self.source.segment(self.cursor.segment + 1, None) {
+            Load::Ready(ahead) => self.ahead = Some(ahead),
+            Load::Busy => return, // again with the next train
+            Load::Pending | Load::End | Load::Failed(_) => {}
         }
+        self.request_at_us = u64::MAX;
     }
 
     /// Drops the segments; files are closed on the pool.
@@ -184,7 +205,7 @@ impl Playhead {
                 self.source.pool().discard(file);
             }
         }
-        self.rest = None;
+        (self.rest, self.request_at_us) = (None, u64::MAX);
     }
 }
 
@@ -228,6 +249,7 @@ fn after(departure: Departure, packets: u32) -> Option<Departure> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use parking_lot::Mutex;
@@ -440,6 +462,44 @@ mod tests {
         }
         playhead.rest();
         assert!(matches!(playhead.next(), Next::End));
+    }
+
+    /// A source of three segments that is asked for each a while before it is needed.
+    #[derive(Default)]
+    struct Late {
+        requested: Mutex<Vec<(u32, bool)>>,
+        is_busy: AtomicBool,
+    }
+
+    impl TrainSource for Late {
+        fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+            self.requested.lock().push((number, waker.is_some()));
+            if self.is_busy.swap(false, Relaxed) { Load::Busy } else { Ready.segment(number, waker) }
+        }
+
+        fn read_ahead_us(&self) -> u64 {
+            20_000
+        }
+    }
+
+    /// Promise: Media is read ahead by time, whatever the bit rate, and not earlier than it is needed.
+    #[test]
+    fn a_segment_is_requested_a_while_before_it_is_due() {
+        let source = Arc::new(Late::default());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool());
+        let requested = || std::mem::take(&mut *source.requested.lock());
+        // The last train of the segment leaves at 30 ms.
+        assert!(matches!(playhead.next(), Next::Due(departure) if departure.at_us == 0));
+        assert_eq!(requested(), [(0, true)]);
+        playhead.advance(1);
+        source.is_busy.store(true, Relaxed);
+        assert!(matches!(playhead.next(), Next::Due(departure) if departure.at_us == PACKET_US));
+        assert_eq!(requested(), [(1, false)], "in advance; the source has no time for it");
+        playhead.advance(1);
+        assert!(matches!(playhead.next(), Next::Due(_)));
+        assert_eq!(requested(), [(1, false)]);
+        assert_eq!(walk(&mut playhead, 3), packets(2..18));
+        assert_eq!(requested(), [(2, false), (3, false), (3, true)], "each once, and the end");
     }
 
     /// A source whose segments never come, and the wakers that it keeps.

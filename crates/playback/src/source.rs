@@ -38,6 +38,9 @@ pub enum Load {
     Failed(Arc<str>),
 }
 
+/// Time before a segment is needed at which it is requested, unless the source says otherwise.
+const READ_AHEAD_US: u64 = 2_000_000;
+
 /// Segments, numbered from 0, whose list may still be growing.
 pub trait TrainSource: Send + Sync {
     /// Requests a segment, and has it read if it is not in memory. Never blocks: it is called on engine
@@ -50,6 +53,12 @@ pub trait TrainSource: Send + Sync {
     ///
     /// Without a waker the request is made in advance, and nobody waits for the answer.
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
+
+    /// Time in microseconds before the first departure of a segment at which a playback requests it in advance.
+    /// Never blocks.
+    fn read_ahead_us(&self) -> u64 {
+        READ_AHEAD_US
+    }
 
     /// The first place at or after a time, in microseconds from the start, where a decoder can begin: for a
     /// client that was too slow for what is before. None if none is known. Never blocks.

@@ -42,6 +42,11 @@ impl Place {
         counters.playbacks.increment();
         Place { counters: Arc::clone(counters), _load: load }
     }
+
+    /// Counters of the thread.
+    pub(crate) fn counters(&self) -> &Arc<ThreadCounters> {
+        &self.counters
+    }
 }
 
 impl Drop for Place {

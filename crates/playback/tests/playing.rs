@@ -284,3 +284,53 @@ fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
         std::thread::yield_now(); // playbacks leave on their thread
     }
 }
+
+/// Promise: A playback moves to another thread between two trains: no packet is lost, repeated or out of order.
+#[test]
+fn playbacks_move_between_threads() {
+    const SEGMENTS: u32 = 10;
+    for path in [DataPath::WireSendfile, DataPath::GsoWritev, DataPath::Sendmmsg] {
+        let playbacks = on_threads(2, path);
+        let players: Vec<Player> = (0..8).map(|_| Player::new(&playbacks, Numbered::new(SEGMENTS))).collect();
+        for player in &players {
+            player.play(None, None).unwrap();
+            assert_eq!(player.receive(), packet(0));
+        }
+        playbacks.move_playbacks(0, 1, 5);
+        playbacks.move_playbacks(0, 1, 0);
+        let moves = || playbacks.counters().moves;
+        for player in &players {
+            for number in 1..2 * TRAINS * TRAIN {
+                assert_eq!(player.receive(), packet(number), "packet {number} by {path}");
+            }
+        }
+        assert_eq!(moves(), 5);
+        // Commands find a playback that was moved.
+        for player in &players {
+            player.pause();
+            player.play(None, None).unwrap();
+        }
+        playbacks.move_playbacks(1, 0, 8);
+        playbacks.move_playbacks(7, 0, 8);
+        for player in &players {
+            for number in 2 * TRAINS * TRAIN..SEGMENTS * TRAINS * TRAIN {
+                assert_eq!(player.receive(), packet(number), "packet {number} by {path}");
+            }
+            player.wait_for_end();
+        }
+        assert_eq!(moves(), 5, "each moves once");
+        let counters = playbacks.counters();
+        assert_eq!((counters.playing, counters.playbacks), (0, 8));
+        assert_eq!(counters.packets, 8 * u64::from(SEGMENTS * TRAINS * TRAIN));
+        drop(players);
+        wait_for_no_playbacks(&playbacks);
+    }
+}
+
+/// Playbacks of an engine with so many threads.
+fn on_threads(threads: usize, path: DataPath) -> Playbacks {
+    let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
+    let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() }).unwrap());
+    let burst = Burst::Fixed(u64::from(TRAIN) * PACKET_US);
+    Playbacks::start(engine, PlaybackSettings { support, ring: false, burst })
+}

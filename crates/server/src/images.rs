@@ -1,5 +1,6 @@
 //! Wire images as files: packed from assets, kept in a folder, played from.
 
+mod demand;
 mod error;
 mod hot;
 mod image;
@@ -10,6 +11,7 @@ mod key;
 mod memory_budget;
 mod open;
 mod packing;
+mod page_memory;
 mod popularity;
 mod progress;
 mod read;
@@ -25,6 +27,7 @@ pub use error::StoreError;
 pub(crate) use hot::{HotCounts, HotMemory, HotSession};
 pub use image::Image;
 pub use image_folder::{FolderError, ImageFolder};
+pub use page_memory::PageCounts;
 pub(crate) use progress::SeekResult;
 pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};

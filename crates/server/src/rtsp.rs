@@ -18,6 +18,7 @@ mod registry;
 mod rtcp;
 mod rtcp_path;
 mod session;
+mod session_events;
 mod session_info;
 mod session_state;
 mod shared;

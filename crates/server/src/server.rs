@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
@@ -33,6 +33,9 @@ use crate::{calibrated, memory_limit, status};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Interval of balancing the threads' loads.
+const BALANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit of writing what is kept for the next start.
 const KEEP_LIMIT: Duration = Duration::from_secs(2);
@@ -129,6 +132,7 @@ impl Server {
         })?);
         let settings = PlaybackSettings { support, ring, burst: options.burst };
         let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
+        tokio::spawn(balance(Arc::downgrade(&playbacks)));
         let hot = match ring {
             true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
@@ -215,6 +219,15 @@ impl Server {
             tracing::warn!("the popularity of assets is not kept: the cache folder does not answer");
         }
         in_time
+    }
+}
+
+/// Balances the threads' loads for as long as there are playbacks.
+async fn balance(playbacks: Weak<Playbacks>) {
+    while let Some(there) = playbacks.upgrade() {
+        there.balance();
+        drop(there);
+        tokio::time::sleep(BALANCE_INTERVAL).await;
     }
 }
 

@@ -10,7 +10,7 @@ use wirepath_net::process;
 use wirepath_net::status::Status;
 use wirepath_playback::{LatenessSnapshot, Playbacks};
 
-use crate::images::{HotCounts, HotMemory, Image, Progress, Store, StoreCounts};
+use crate::images::{HotCounts, HotMemory, Image, PageCounts, Progress, Store, StoreCounts};
 use crate::plays::Plays;
 use crate::warnings;
 
@@ -29,6 +29,8 @@ pub(crate) fn register(
     metrics.register("playback", wirepath_playback::Counters::METRICS, move || counted.counters());
     let counted = Arc::clone(store);
     metrics.register("images", StoreCounts::METRICS, move || counted.counts());
+    let counted = Arc::clone(store);
+    metrics.register("pages", PageCounts::METRICS, move || counted.page_counts());
 
     let shown = Arc::clone(playbacks);
     status.add("data_path", move || data_path(shown.support()));

@@ -125,6 +125,24 @@ impl Mapping {
         }
     }
 
+    /// Takes the whole pages of the range out of the page table, so that the page cache may let go of them. A
+    /// call that reads them later faults, and reads what is not in memory any more.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the mapping.
+    pub fn forget(&self, range: Range<usize>) -> io::Result<()> {
+        let first = range.start.next_multiple_of(page_size());
+        let end = range.end / page_size() * page_size();
+        if first >= end {
+            return Ok(());
+        }
+        let vector = self.vector(first..end)?;
+        // SAFETY: the pages are those of our own mapping, which begins at one. Only calls read it, and a
+        // shared mapping reads the file's bytes again.
+        unsafe { madvise(vector.iov_base, vector.iov_len, Advice::LinuxDontNeed)? };
+        Ok(())
+    }
+
     /// Reads a range, and looks at nothing of it.
     fn read_through(&self, mut range: Range<usize>) -> io::Result<()> {
         const STEP: usize = 256 * 1024;
@@ -291,6 +309,19 @@ mod tests {
         // The kernel may map what is around it as well.
         let there = mapped(&mapping);
         assert!((1 << 19..=1 << 20).contains(&there), "{there} bytes are mapped");
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_mapped() {
+        let mapping = Mapping::populated(of_bytes(&[7; 1 << 20]), 1 << 20).unwrap();
+        mapping.forget(1..4096).unwrap();
+        assert_eq!(mapped(&mapping), 1 << 20, "a part of a page stays");
+        mapping.forget(1..1 << 19).unwrap();
+        assert_eq!(mapped(&mapping), (1 << 19) + 4096);
+        let mut read = BytesMut::new();
+        assert_eq!(mapping.read(8192..8194, &mut read).unwrap(), 2);
+        assert_eq!(read, &[7, 7][..]);
+        assert!(mapping.forget(0..2 << 20).is_err());
     }
 
     /// Promise: With a warm cache no run is the first to touch a page.

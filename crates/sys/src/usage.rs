@@ -1,4 +1,4 @@
-//! Processor time.
+//! Processor time, and reads of a thread.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,11 +18,7 @@ pub struct Usage {
 impl Usage {
     /// Of this process until now (`getrusage` with RUSAGE_SELF).
     pub fn of_process() -> io::Result<Usage> {
-        let mut usage = MaybeUninit::<libc::rusage>::uninit();
-        // SAFETY: the kernel fills `usage`, which is as large as it takes it to be.
-        checked(unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } as isize)?;
-        // SAFETY: the call succeeded, and then all of it is filled.
-        let usage = unsafe { usage.assume_init() };
+        let usage = usage(libc::RUSAGE_SELF)?;
         Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
 
@@ -56,6 +52,22 @@ impl Usage {
     }
 }
 
+/// Bytes that storage read on behalf of the calling thread until now, of files that were not in memory
+/// (`getrusage` with RUSAGE_THREAD); 0 where the kernel does not account for that (CONFIG_TASK_IO_ACCOUNTING).
+pub fn bytes_read_by_thread() -> io::Result<u64> {
+    /// Bytes of a block of `ru_inblock`.
+    const BLOCK: u64 = 512;
+    Ok(usage(libc::RUSAGE_THREAD)?.ru_inblock as u64 * BLOCK)
+}
+
+fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills `usage`, which is as large as it takes it to be.
+    checked(unsafe { libc::getrusage(of, usage.as_mut_ptr()) } as isize)?;
+    // SAFETY: the call succeeded, and then all of it is filled.
+    Ok(unsafe { usage.assume_init() })
+}
+
 /// Times of use are never negative, nor have they a million microseconds.
 fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
@@ -82,6 +94,12 @@ mod tests {
         // The clock of the process knows of it too.
         let total = Usage::total_of(std::process::id()).unwrap();
         assert!(total >= used.user + used.system, "{total:?} of {used:?}");
+    }
+
+    #[test]
+    fn what_storage_reads_for_a_thread_only_grows() {
+        let before = bytes_read_by_thread().unwrap();
+        assert!(bytes_read_by_thread().unwrap() >= before);
     }
 
     #[test]

@@ -66,6 +66,7 @@ const RULES: &[Rule] = &[
         package: "wirepath-assess",
         ours: &[
             "wirepath-report",
+            "wirepath-load",
             "wirepath-sys",
             "wirepath-datapath",
             "wirepath-engine",
@@ -90,7 +91,11 @@ const RULES: &[Rule] = &[
     Rule { package: "wirepath", ours: LIBRARIES, others: None },
     Rule { package: TESTKIT, ours: &[], others: None },
     Rule { package: "wirepath-tests", ours: LIBRARIES, others: None },
-    Rule { package: "wirepath-bench", ours: &["wirepath-assess", "wirepath-tests"], others: None },
+    Rule {
+        package: "wirepath-bench",
+        ours: &["wirepath-assess", "wirepath-load", "wirepath-tests"],
+        others: None,
+    },
     // The model needs the layout of what the kernel is asked only.
     Rule { package: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
     Rule {

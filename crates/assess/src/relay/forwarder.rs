@@ -116,11 +116,12 @@ pub(crate) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Has this process open as many descriptors as may be had; answers how many that is.
-pub(crate) fn allow_descriptors() -> u64 {
+/// Has this process open as many descriptors as may be had, `enough` where privileges allow more than the hard
+/// limit; answers how many that is.
+pub(crate) fn allow_descriptors(enough: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.unwrap_or(DESCRIPTORS).max(DESCRIPTORS);
+    let wanted = limit.maximum.unwrap_or(enough).max(enough);
     for most in [Some(wanted), limit.maximum] {
         // To raise the hard limit takes privileges; up to it everybody may go.
         if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {

@@ -62,6 +62,7 @@ impl MeasuredProcess {
     pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<MeasuredProcess, Error> {
         let mut command = own_command();
         command.arg("--").arg(program.get_program()).args(program.get_args());
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut side =
             MeasuredProcess { name: name.to_owned(), child: started(&mut command)?, pipes: None, port };
@@ -219,11 +220,14 @@ fn ticks(stat: &str) -> Option<[u64; 4]> {
     Some([next()?, next()?, next()?, next()?])
 }
 
-/// Returns whether a socket listens on this port, in the network namespace of the process.
+/// Returns whether a socket listens on this port, in the network namespace of the process. A process that has
+/// ended is in none.
 fn listens(process: u32, port: u16) -> Result<bool, Error> {
-    let table =
-        fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;
-    Ok(has_listener(&table, port))
+    match fs::read_to_string(format!("/proc/{process}/net/tcp")) {
+        Ok(table) => Ok(has_listener(&table, port)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).doing("looking for listening sockets"),
+    }
 }
 
 /// `sl local_address rem_address st …`: the state 0A is LISTEN.

@@ -16,6 +16,7 @@ pub(super) fn section(costs: &Costs) -> Section {
     let plot = Lines {
         title: "Cost of memcpy by size",
         x_axis: "bytes copied at a time",
+        x_unit: Unit::Bytes,
         y_axis: "time of one copy",
         y_kind: Axis::Logarithmic,
         y_unit: Unit::Time,

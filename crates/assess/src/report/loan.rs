@@ -159,6 +159,7 @@ fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<Seen<'_>>)) -> 
     let scene = Lines {
         title: &format!("{} {title}", plot.caption),
         x_axis: "bytes of a send",
+        x_unit: Unit::Bytes,
         y_axis: plot.axis,
         y_kind: plot.kind,
         y_unit: plot.unit,

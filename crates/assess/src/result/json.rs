@@ -1,6 +1,7 @@
 //! Results as JSON.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use wirepath_report::number::visible;
 
 use super::{Assessment, SCHEMA};
@@ -10,11 +11,13 @@ use super::{Assessment, SCHEMA};
 pub enum ReadError {
     /// JSON of another schema.
     #[error(
-        "schema {found:?} is not supported, expected {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
+        "schema {found:?} is not supported, expected {expected:?}: use the version of wirepath that wrote it, or assess again"
     )]
     OtherSchema {
         /// Its schema.
         found: String,
+        /// The schema that is read.
+        expected: &'static str,
     },
     /// A result with a name or a field that this version does not know.
     #[error("cannot read the result: {0}; another version of wirepath may have written it")]
@@ -35,22 +38,27 @@ pub enum WriteError {
     Json(#[from] serde_json::Error),
 }
 
+/// Reads a result of this schema.
+pub(crate) fn read<T: DeserializeOwned>(text: &str, expected: &'static str) -> Result<T, ReadError> {
+    /// The one field that every version has.
+    #[derive(Deserialize)]
+    struct AnySchema {
+        schema: String,
+    }
+    let AnySchema { schema: found } = serde_json::from_str(text)?;
+    if found != expected {
+        return Err(ReadError::OtherSchema { found, expected });
+    }
+    serde_json::from_str(text).map_err(|error| ReadError::OtherVersion(visible(&error.to_string())))
+}
+
 impl Assessment {
     /// Reads a result.
     ///
     /// # Errors
     /// [`ReadError`] for text that is none, or of another version.
     pub fn from_json(text: &str) -> Result<Assessment, ReadError> {
-        /// The one field that every version has.
-        #[derive(Deserialize)]
-        struct AnySchema {
-            schema: String,
-        }
-        let AnySchema { schema } = serde_json::from_str(text)?;
-        if schema != SCHEMA {
-            return Err(ReadError::OtherSchema { found: schema });
-        }
-        serde_json::from_str(text).map_err(|error| ReadError::OtherVersion(visible(&error.to_string())))
+        read(text, SCHEMA)
     }
 
     /// The result as JSON, with a newline at its end.
@@ -74,7 +82,7 @@ mod tests {
     fn another_schema_and_no_schema_are_told_apart() {
         let other = Assessment::from_json(r#"{"schema": "wirepath-assessment/99"}"#).unwrap_err();
         assert!(
-            matches!(&other, ReadError::OtherSchema { found } if found == "wirepath-assessment/99"),
+            matches!(&other, ReadError::OtherSchema { found, .. } if found == "wirepath-assessment/99"),
             "{other}"
         );
         for text in ["", "{}", "[1]", r#"{"schema": "wirepath-assessment/1""#] {

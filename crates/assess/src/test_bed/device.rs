@@ -54,19 +54,30 @@ impl Device {
 
     /// Counters until now, of packets received (as an ifb counts what it drops) and sent together.
     pub(crate) fn counted(&self) -> Result<Counted, Error> {
+        let [received, sent] = self.counters()?;
+        Ok(Counted { bytes: received.bytes + sent.bytes, packets: received.packets + sent.packets })
+    }
+
+    /// Counters until now, of packets sent.
+    pub(crate) fn sent(&self) -> Result<Counted, Error> {
+        self.counters().map(|[_, sent]| sent)
+    }
+
+    fn counters(&self) -> Result<[Counted; 2], Error> {
         let table =
             std::fs::read_to_string("/proc/thread-self/net/dev").doing("reading a device's counters")?;
-        counted(&table, &self.0.to_string())
+        counters(&table, &self.0.to_string())
             .ok_or_else(|| Error::Unable(format!("no counters of {} in /proc/net/dev", self.0)))
     }
 }
 
 /// Reads a row of `/proc/net/dev`: eight figures received, then eight sent, each beginning with bytes and
 /// packets.
-fn counted(table: &str, device: &str) -> Option<Counted> {
+fn counters(table: &str, device: &str) -> Option<[Counted; 2]> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
     let figures: Vec<u64> = row.split_whitespace().map_while(|figure| figure.parse().ok()).collect();
-    Some(Counted { bytes: figures.first()? + figures.get(8)?, packets: figures.get(1)? + figures.get(9)? })
+    let at = |place: usize| Some(Counted { bytes: *figures.get(place)?, packets: *figures.get(place + 1)? });
+    Some([at(0)?, at(8)?])
 }
 
 impl Counted {
@@ -84,8 +95,9 @@ mod tests {
     fn a_row_is_found_by_its_name() {
         let table = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs drop\n  \
                      sink2: 7 7 0 0 0 0 0 0 7 7 0 0 0 0 0 0\n  sink: 1000 10 0 10 0 0 0 0 200 2 0 0 0 0 0 0\n";
-        assert_eq!(counted(table, "sink"), Some(Counted { bytes: 1200, packets: 12 }));
-        assert_eq!(counted(table, "near"), None);
-        assert_eq!(counted("sink: 1 2", "sink"), None);
+        let expected = [Counted { bytes: 1000, packets: 10 }, Counted { bytes: 200, packets: 2 }];
+        assert_eq!(counters(table, "sink"), Some(expected));
+        assert_eq!(counters(table, "near"), None);
+        assert_eq!(counters("sink: 1 2", "sink"), None);
     }
 }

@@ -60,6 +60,11 @@ impl Pair {
         self.far.run_in(&Namespace::here()?, act)
     }
 
+    /// Calls `act` with the near device in its namespace.
+    pub(super) fn at_near<T>(&self, act: impl FnOnce(&Device) -> Result<T, Error>) -> Result<T, Error> {
+        self.near.run_in(&Namespace::here()?, || act(&self.device))
+    }
+
     /// Chooses whether the device or the kernel computes checksums.
     pub(super) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.near.run_in(&Namespace::here()?, || self.device.set_checksum_offload(by_device))

@@ -27,6 +27,16 @@ impl Processors {
         }
     }
 
+    /// Number of all processors.
+    pub(super) fn number(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Number of those that are not for measuring.
+    pub(super) fn others(&self) -> usize {
+        self.all.len() - 1
+    }
+
     pub(super) fn measuring(&self) -> u32 {
         self.measuring as u32
     }
@@ -36,6 +46,11 @@ impl Processors {
     pub(super) fn pin_to_others(&self) -> Result<(), Error> {
         let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.measuring).collect();
         if others.is_empty() { Ok(()) } else { pin_to(&others) }
+    }
+
+    /// Lets the calling thread, and processes that it starts from now on, use all of them.
+    pub(super) fn pin_to_all(&self) -> Result<(), Error> {
+        pin_to(&self.all)
     }
 
     /// Moves the calling thread to the measuring processor.

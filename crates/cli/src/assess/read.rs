@@ -6,12 +6,42 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use wirepath_assess::Assessment;
+use wirepath_assess::clients::Clients;
+use wirepath_assess::result::ReadError;
 
 /// A full run takes less than one megabyte.
 const MOST_BYTES: u64 = 32 << 20;
 
+/// A result of one of the commands.
+pub(super) enum Kept {
+    /// Of data paths and the relay.
+    Assessment(Box<Assessment>),
+    /// Of clients.
+    Clients(Box<Clients>),
+}
+
+/// Reads a result that `wirepath assess --json` or `wirepath assess clients --json` wrote.
+pub(super) fn kept(file: &Path) -> Result<Kept> {
+    let text = text(file)?;
+    match Clients::from_json(&text) {
+        Ok(clients) => Ok(Kept::Clients(Box::new(clients))),
+        Err(ReadError::OtherSchema { .. }) => {
+            parse(&text, file).map(|result| Kept::Assessment(Box::new(result)))
+        }
+        Err(error) => Err(error).with_context(|| crate::format::name(file)),
+    }
+}
+
 /// Reads a result that `wirepath assess --json` wrote.
 pub(super) fn result(file: &Path) -> Result<Assessment> {
+    parse(&text(file)?, file)
+}
+
+fn parse(text: &str, file: &Path) -> Result<Assessment> {
+    Assessment::from_json(text).with_context(|| crate::format::name(file))
+}
+
+fn text(file: &Path) -> Result<String> {
     let name = crate::format::name(file);
     let opened = File::open(file).with_context(|| format!("cannot open {name}"))?;
     let metadata = opened.metadata().with_context(|| format!("cannot read the metadata of {name}"))?;
@@ -22,9 +52,7 @@ pub(super) fn result(file: &Path) -> Result<Assessment> {
     let mut text = Vec::new();
     opened.take(MOST_BYTES + 1).read_to_end(&mut text).with_context(|| format!("cannot read {name}"))?;
     ensure!(text.len() as u64 <= MOST_BYTES, "{name} is larger than any result; {remedy}");
-    let text =
-        std::str::from_utf8(&text).with_context(|| format!("{name} is not a JSON result; {remedy}"))?;
-    Assessment::from_json(text).with_context(|| name)
+    String::from_utf8(text).with_context(|| format!("{name} is not a JSON result; {remedy}"))
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use wirepath_assess::report;
-use wirepath_report::{csv, html, markdown};
+use wirepath_assess::{clients, report};
+use wirepath_report::{Document, Table, csv, html, markdown};
 
-use super::read;
+use super::read::{self, Kept};
 use crate::{format, terminal};
 
 /// Arguments of `wirepath assess report`.
@@ -36,7 +36,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let result = read::result(&self.result)?;
+        let result = read::kept(&self.result)?;
         let nothing_named = [&self.html, &self.markdown, &self.csv].iter().all(|named| named.is_none());
         let html_file =
             self.html.clone().or_else(|| nothing_named.then(|| self.result.with_extension("html")));
@@ -49,13 +49,13 @@ impl Report {
         for to_standard in [false, true] {
             let wanted = |file: &&PathBuf| is_standard_output(file) == to_standard;
             if let Some(file) = html_file.as_ref().filter(wanted) {
-                self.write(file, &html(report::document(&result)).context("writing the page")?)?;
+                self.write(file, &html(result.document()).context("writing the page")?)?;
             }
             if let Some(file) = self.markdown.as_ref().filter(wanted) {
-                self.write(file, &markdown(&report::document(&result)))?;
+                self.write(file, &markdown(&result.document()))?;
             }
             if let Some(file) = self.csv.as_ref().filter(wanted) {
-                self.write(file, &csv(&report::runs(&result)).context("writing CSV")?)?;
+                self.write(file, &csv(&result.rows()).context("writing CSV")?)?;
             }
         }
         if nothing_named && let Some(file) = &html_file {
@@ -73,6 +73,22 @@ impl Report {
         let same = |one: &Path, other: &Path| Some(one.canonicalize().ok()? == other.canonicalize().ok()?);
         ensure!(same(file, &self.result) != Some(true), "{name} is the result itself: name another file");
         std::fs::write(file, text).with_context(|| format!("cannot write {name}"))
+    }
+}
+
+impl Kept {
+    fn document(&self) -> Document {
+        match self {
+            Kept::Assessment(result) => report::document(result),
+            Kept::Clients(result) => clients::document(result),
+        }
+    }
+
+    fn rows(&self) -> Table {
+        match self {
+            Kept::Assessment(result) => report::runs(result),
+            Kept::Clients(result) => clients::steps(result),
+        }
     }
 }
 

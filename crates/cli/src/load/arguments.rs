@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use wirepath_load::{Mix, Options, Outcome, Target, Transport};
 
-use crate::values::{positive_count, positive_time, threads};
+use crate::values::{positive_count, positive_time, threads, time};
 
 /// Most addresses that `--from` may stand for.
 const MOST_ADDRESSES: u32 = 1 << 16;
@@ -45,6 +45,10 @@ pub(crate) struct Load {
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = positive_time)]
     duration: Duration,
 
+    /// Time after the start of the last session before lateness and underruns count; with 0s all of them do
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    settle: Duration,
+
     /// Transport of media
     #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
     transport: TransportName,
@@ -77,6 +81,10 @@ pub(crate) struct Load {
     /// Local addresses, used in turn: ADDRESS, or ADDRESS/PREFIX for all hosts of a network
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     from: Vec<Addresses>,
+
+    /// Local addresses of the sessions that are judged [default: those of --from]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    sample_from: Vec<Addresses>,
 
     /// Threads that play sessions
     #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
@@ -130,6 +138,7 @@ impl Load {
             sessions: self.sessions.get(),
             ramp: self.ramp,
             duration: self.duration,
+            settle: self.settle,
             transport: match self.transport {
                 TransportName::Udp => Transport::Udp,
                 TransportName::Tcp => Transport::Tcp,
@@ -139,11 +148,16 @@ impl Load {
             churn: self.churn,
             vanish: self.vanish,
             buffer: self.buffer,
-            from: self.from.iter().flat_map(|addresses| addresses.0.iter().copied()).collect(),
+            from: all(&self.from),
+            sample_from: all(&self.sample_from),
             threads: self.threads.get(),
             timeout: self.timeout,
         })
     }
+}
+
+fn all(addresses: &[Addresses]) -> Vec<IpAddr> {
+    addresses.iter().flat_map(|addresses| addresses.0.iter().copied()).collect()
 }
 
 impl Require {

@@ -45,6 +45,11 @@ impl Player {
         (self.offset_us, self.end_us) = (None, i64::MIN);
     }
 
+    /// Forgets underruns until now. What the player waited for then, it has as buffer.
+    pub(crate) fn forgive(&mut self) {
+        (self.underruns, self.stalled_us) = (0, 0);
+    }
+
     fn stall(&mut self, late_us: i64) {
         self.underruns += 1;
         self.stalled_us += late_us;

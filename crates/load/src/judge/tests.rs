@@ -49,6 +49,21 @@ fn bursts_are_not_late() {
     assert_eq!((judge.player.underruns, judge.clock_jumps), (0, 0));
 }
 
+/// Promise: With `--settle`, lateness and underruns count from a time after the last session's start on.
+#[test]
+fn what_was_late_before_judging_began_does_not_count() {
+    let mut judge = playing().judging_from(1_000_000);
+    bursts(&mut judge, 0..800, |burst| if burst == 20 { 300_000 } else { 0 });
+    judge.stop(2_000_000, false);
+    assert_eq!((judge.lateness().greatest(), judge.player.underruns), (Some(0), 0));
+    assert_eq!((judge.bursts.quantile(0.5), judge.longest_gap_us), (Some(20_000), 20_000));
+    let mut judge = playing().judging_from(1_000_000);
+    bursts(&mut judge, 0..800, |burst| if burst == 60 { 300_000 } else { 0 });
+    judge.stop(2_000_000, false);
+    assert_eq!((judge.lateness().greatest(), judge.player.underruns), (Some(300_000), 1));
+    assert_eq!(judge.counts.packets, 800, "packets count from the start");
+}
+
 #[test]
 fn lateness_is_measured_from_the_earliest_burst() {
     let mut judge = playing();

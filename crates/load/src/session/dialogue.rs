@@ -51,7 +51,11 @@ impl Session {
     async fn set_up_track(&mut self, index: usize, track: &TrackDescription) -> Result<(), Failure> {
         let options = &self.shared.options;
         let buffer_us = options.buffer.as_micros() as i64;
-        let judge = self.plan.judged.then(|| Judge::new(track.payload_type, track.hz, buffer_us));
+        let from_us = options.judged_after().as_micros() as i64;
+        let judge = self
+            .plan
+            .judged
+            .then(|| Judge::new(track.payload_type, track.hz, buffer_us).judging_from(from_us));
         let (way, answer) = match options.transport {
             Transport::Udp => self.set_up_udp(&track.url).await?,
             Transport::Tcp => self.set_up_tcp(index, &track.url).await?,

@@ -11,7 +11,7 @@ impl Session {
     /// Ends the session as it must, and says what is known of it.
     pub(super) async fn finish(mut self, started_us: i64, result: Result<Ending, Failure>) -> Finished {
         self.leaves = true;
-        let now_us = self.shared.clock.now_us();
+        let now_us = self.shared.clock.now_us().min(self.shared.stopped_us.load(Relaxed));
         self.tracks.iter_mut().for_each(|track| track.take_shared(now_us));
         let was_said = self.tracks.iter().all(|track| track.has_ended);
         let (end_us, whole) = match (&result, self.media_end_us) {

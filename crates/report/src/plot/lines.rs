@@ -14,6 +14,8 @@ pub struct Lines<'a> {
     pub title: &'a str,
     /// Title of the horizontal axis.
     pub x_axis: &'a str,
+    /// Unit of the horizontal axis, which is logarithmic.
+    pub x_unit: Unit,
     /// Title of the vertical axis.
     pub y_axis: &'a str,
     /// Kind of the vertical axis.
@@ -28,13 +30,13 @@ pub struct Lines<'a> {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// By ascending size.
+    /// By ascending place.
     pub points: Vec<Point>,
 }
 
 /// A figure and its range.
 pub struct Point {
-    /// Bytes.
+    /// Place on the horizontal axis.
     pub size: u64,
     /// Position on the vertical axis.
     pub value: f64,
@@ -58,7 +60,7 @@ impl Lines<'_> {
         let ticks = y.ticks(true);
         let left = ticks.iter().map(|tick| width_of(&tick.text)).fold(0.0, f64::max) + 8.0;
         let sizes = points().map(|point| point.size as f64);
-        let x = Scale::of(Axis::Logarithmic, Unit::Bytes, sizes, (left, WIDTH - 12.0))?;
+        let x = Scale::of(Axis::Logarithmic, self.x_unit, sizes, (left, WIDTH - 12.0))?;
         for tick in ticks {
             scene.rule((left, tick.place), (WIDTH - 4.0, tick.place), "grid");
             scene.text((left - 4.0, tick.place + 4.0), Anchor::End, "label", &tick.text);
@@ -88,14 +90,18 @@ impl Lines<'_> {
             }
             if let Some(place) = place(point, point.value) {
                 let noisy = if point.noisy { ", noisy" } else { "" };
-                let hint = format!(
-                    "{}, {}: {}{noisy}",
-                    line.name,
-                    number::bytes(point.size),
-                    self.y_unit.text(point.value)
-                );
+                let hint =
+                    format!("{}, {}: {}{noisy}", line.name, self.place(point), self.y_unit.text(point.value));
                 scene.mark(series, place, point.noisy, &hint);
             }
+        }
+    }
+
+    /// Place of a point in words.
+    fn place(&self, point: &Point) -> String {
+        match self.x_unit {
+            Unit::Bytes => number::bytes(point.size),
+            Unit::Plain | Unit::Time | Unit::Rate => number::count(point.size),
         }
     }
 
@@ -104,7 +110,7 @@ impl Lines<'_> {
             let ends: Vec<String> = [line.points.first(), line.points.last()]
                 .into_iter()
                 .flatten()
-                .map(|point| format!("{} at {}", self.y_unit.text(point.value), number::bytes(point.size)))
+                .map(|point| format!("{} at {}", self.y_unit.text(point.value), self.place(point)))
                 .collect();
             format!("{}: {}", line.name, ends.join(" to "))
         });

@@ -1,12 +1,14 @@
 //! Hot memory: copies of the images that sessions play, for engine threads to send from, within a budget.
 //!
 //! A background thread copies an image that is complete, and checks it as a segment is before it is sent.
-//! Sessions go on from the file meanwhile. An image without sessions stays until its memory is needed, least
-//! recently requested first. An image is held whole or not at all.
+//! Sessions go on from the file meanwhile. The most popular images are held; one without sessions stays until
+//! its memory is needed for a more popular one, and one with sessions goes for one that is played much more.
+//! An image is held whole or not at all.
 
+use std::cmp::Ordering;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
@@ -16,16 +18,22 @@ use wirepath_datapath::{MappedFile, Region};
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_playback::Playbacks;
 
+use super::demand::Demand;
 use super::image::Image;
 use super::read::ReadImageError;
 
 /// Interval of checks for completed images and free memory; a wake-up leads to a check at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time for which an image that is played is held at least.
+const LEAST_STAY: Duration = Duration::from_secs(30);
+
 /// Images that are hot, and images that could be.
 pub(crate) struct HotMemory {
     this: Weak<HotMemory>,
     budget: u64,
+    /// Time for which an image that is played is held at least.
+    least_stay: Duration,
     playbacks: Arc<Playbacks>,
     copier: BlockingPool,
     wakeup: Notify,
@@ -47,6 +55,8 @@ counters! {
     images: Gauge,
     /// Images copied into memory to be sent from.
     copied: Counter,
+    /// Images released from memory while they were played, for others that are played more.
+    demoted: Counter,
 }
 
 /// A session's use of hot memory, until it is dropped.
@@ -69,7 +79,7 @@ struct State {
 
 struct Entry {
     image: Weak<Image>,
-    sessions: usize,
+    demand: Demand,
     last_request: u64,
     copy: Copy,
 }
@@ -81,6 +91,7 @@ enum Copy {
     Resident {
         mapped_file: Arc<MappedFile>,
         region: Arc<Region>,
+        since: Instant,
     },
     /// Copying failed; it is not tried again.
     Failed,
@@ -90,18 +101,19 @@ impl HotMemory {
     /// Hot memory of at most `budget` bytes for `playbacks`, whose threads have io_urings. A task of this
     /// tokio runtime maintains it.
     pub(crate) fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
-        let memory = HotMemory::new(budget, playbacks)?;
+        let memory = HotMemory::new(budget, LEAST_STAY, playbacks)?;
         tokio::spawn(maintain(Arc::downgrade(&memory)));
         Ok(memory)
     }
 
-    fn new(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
+    fn new(budget: u64, least_stay: Duration, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
         let copier = BlockingPool::start("hot", 1, Priority::Background)?;
         let counters = HotCounters::default();
         counters.budget_bytes.set(budget);
         Ok(Arc::new_cyclic(|this| HotMemory {
             this: this.clone(),
             budget,
+            least_stay,
             playbacks,
             copier,
             wakeup: Notify::new(),
@@ -117,13 +129,16 @@ impl HotMemory {
         let mut state = self.state.lock();
         state.requests += 1;
         let last_request = state.requests;
-        match state.entries.iter_mut().find(|entry| entry.image.ptr_eq(&image)) {
-            Some(entry) => (entry.sessions, entry.last_request) = (entry.sessions + 1, last_request),
-            None => {
-                let entry = Entry { image: image.clone(), sessions: 1, last_request, copy: Copy::None };
-                state.entries.push(entry);
-            }
-        }
+        let now = Instant::now();
+        let known = state.entries.iter_mut().position(|entry| entry.image.ptr_eq(&image));
+        let index = known.unwrap_or_else(|| {
+            let (demand, copy) = (Demand::new(now), Copy::None);
+            state.entries.push(Entry { image: image.clone(), demand, last_request, copy });
+            state.entries.len() - 1
+        });
+        let entry = &mut state.entries[index];
+        entry.demand.begin(now);
+        entry.last_request = last_request;
         drop(state);
         self.wakeup.notify_one();
         Some(HotSession { memory, image })
@@ -140,9 +155,15 @@ impl HotMemory {
     /// State for `/api/status`.
     pub(crate) fn json(&self) -> Json {
         let state = self.state.lock();
+        let now = Instant::now();
         let images = state.resident().filter_map(|(entry, region)| {
-            let image = entry.image.upgrade()?;
-            Some(json!({"name": image.name(), "bytes": region.length(), "sessions": entry.sessions}))
+            let (image, demand) = (entry.image.upgrade()?, entry.demand);
+            Some(json!({
+                "name": image.name(),
+                "bytes": region.length(),
+                "sessions": demand.sessions,
+                "popularity": demand.score(now).round(),
+            }))
         });
         json!({
             "used_bytes": state.used_bytes(),
@@ -196,7 +217,7 @@ impl HotMemory {
     /// Takes an entry's copy away from the engine threads.
     fn release(&self, state: &mut State, index: usize, instead: Copy) {
         let before = std::mem::replace(&mut state.entries[index].copy, instead);
-        if let Copy::Resident { mapped_file, region } = before {
+        if let Copy::Resident { mapped_file, region, .. } = before {
             mapped_file.set_hot(None);
             // This may be its last reference, and this is the control thread.
             self.copier.discard(mapped_file);
@@ -214,23 +235,25 @@ impl HotMemory {
         }
     }
 
-    /// Has the most recently requested image copied, of those that are played and fit.
+    /// Has the most popular image copied, of those that are played and fit; of equally popular ones that which was
+    /// requested last.
     fn copy_next(&self, state: &mut State) {
-        let mut wanted: Vec<_> = state
-            .entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.sessions > 0 && matches!(entry.copy, Copy::None))
-            .filter_map(|(index, entry)| {
-                Some((entry.last_request, index, CompleteImage::of(entry.image.upgrade()?)?))
-            })
+        let now = Instant::now();
+        let played = state.entries.iter().enumerate().filter(|(_, entry)| entry.demand.sessions > 0);
+        let mut wanted: Vec<_> = played
+            .filter(|(_, entry)| matches!(entry.copy, Copy::None))
+            .filter_map(|(index, entry)| Some((index, CompleteImage::of(entry.image.upgrade()?)?)))
             .collect();
-        wanted.sort_by_key(|(last_request, ..)| std::cmp::Reverse(*last_request));
-        let mut fitting =
-            wanted.into_iter().filter(|(.., image)| state.fits_beside_played(image, self.budget));
-        let Some((_, index, complete)) = fitting.next() else { return };
-        drop(fitting);
-        if !self.make_room(state, complete.length) {
+        wanted.sort_by(|(one, _), (other, _)| state.order(*other, *one, now));
+        let fits = |(index, image): &(usize, CompleteImage)| {
+            let score = state.entries[*index].demand.score(now);
+            let stays = |entry: &&Entry| !self.is_replaceable(entry, score, now);
+            let stay: u64 = state.entries.iter().filter(stays).map(|entry| entry.copy.bytes()).sum();
+            stay + image.length <= self.budget
+        };
+        let Some((index, complete)) = wanted.into_iter().find(fits) else { return };
+        let score = state.entries[index].demand.score(now);
+        if !self.make_room(state, complete.length, score, now) {
             return; // regions are still in use: the next update tries again
         }
         state.entries[index].copy = Copy::Copying(complete.length);
@@ -247,16 +270,24 @@ impl HotMemory {
         }
     }
 
-    /// Releases images without sessions, least recently requested first, until there is room; returns whether
-    /// there is now.
-    fn make_room(&self, state: &mut State, needed: u64) -> bool {
+    /// Returns whether an entry's copy goes for an image of this score.
+    fn is_replaceable(&self, entry: &Entry, score: f64, now: Instant) -> bool {
+        let Copy::Resident { since, .. } = entry.copy else { return false };
+        let has_stayed = entry.demand.sessions == 0 || now.duration_since(since) >= self.least_stay;
+        has_stayed && entry.demand.yields_to(score, now)
+    }
+
+    /// Releases images that go for one of this score, the least popular first, until there is room; returns
+    /// whether there is now.
+    fn make_room(&self, state: &mut State, needed: u64, score: f64, now: Instant) -> bool {
         // Regions being released are as good as gone: nothing more goes for their sake.
         while state.held_bytes() + needed > self.budget {
-            let is_unused = |(_, entry): &(usize, &Entry)| {
-                entry.sessions == 0 && matches!(entry.copy, Copy::Resident { .. })
+            let indexes = 0..state.entries.len();
+            let replaceable = indexes.filter(|index| self.is_replaceable(&state.entries[*index], score, now));
+            let Some(index) = replaceable.min_by(|one, other| state.order(*one, *other, now)) else {
+                return false;
             };
-            let unused = state.entries.iter().enumerate().filter(is_unused);
-            let Some((index, _)) = unused.min_by_key(|(_, entry)| entry.last_request) else { return false };
+            self.counters.demoted.add(u64::from(state.entries[index].demand.sessions > 0));
             self.release(state, index, Copy::None);
         }
         state.used_bytes() + needed <= self.budget
@@ -279,7 +310,7 @@ impl HotMemory {
                 self.playbacks.register(&region);
                 tracing::info!(asset, bytes, "an image is held in hot memory");
                 let mapped_file = Arc::clone(&complete.mapped_file);
-                entry.copy = Copy::Resident { mapped_file, region };
+                entry.copy = Copy::Resident { mapped_file, region, since: Instant::now() };
                 self.counters.copied.increment();
             }
             Err(error) => {
@@ -305,7 +336,7 @@ impl Drop for HotSession {
     fn drop(&mut self) {
         let mut state = self.memory.state.lock();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(&self.image)) {
-            entry.sessions -= 1;
+            entry.demand.end();
         }
         drop(state);
         self.memory.wakeup.notify_one();
@@ -334,10 +365,14 @@ impl State {
         self.entries.iter().any(|entry| matches!(entry.copy, Copy::Copying(_)))
     }
 
-    /// Returns whether an image fits if all images without sessions are released.
-    fn fits_beside_played(&self, image: &CompleteImage, budget: u64) -> bool {
-        let played = self.entries.iter().filter(|entry| entry.sessions > 0);
-        played.map(|entry| entry.copy.bytes()).sum::<u64>() + image.length <= budget
+    /// Order of two entries by popularity, and then by their last request.
+    fn order(&self, one: usize, other: usize, now: Instant) -> Ordering {
+        let key = |index: usize| {
+            let entry = &self.entries[index];
+            (entry.demand.score(now), entry.last_request)
+        };
+        let (one, other) = (key(one), key(other));
+        one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
     }
 }
 

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use wirepath_datapath::MappedFile;
-use wirepath_engine::{BlockingPool, Waker};
+use wirepath_engine::Waker;
 use wirepath_media::image::{Plan, SegmentEntry, Start};
-use wirepath_playback::{At, Cursor, Load, TrainSource};
+use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
 
+use super::page_memory::{HeldSegment, Readers, SegmentHolder, SegmentUse};
 use super::progress::{Contents, Failure, Progress, SeekResult};
 use super::read::ReadImageError;
 use super::segment::{self, Files};
@@ -24,13 +25,16 @@ use super::summary::Summary;
 /// Time before a playback needs more of an asset, at which that is packed with urgency.
 const LEAD: Duration = Duration::from_millis(50);
 
+/// Distance of a playback that follows another, within which it finds in memory what that was sent.
+const FOLLOWING_US: u64 = 4_000_000;
+
 /// A wire image or an index that is open. Its segments are read, checked and shared as playbacks request them.
 pub struct Image {
     this: Weak<Image>,
     name: String,
     path: PathBuf,
     plan: Plan,
-    pool: BlockingPool,
+    readers: Readers,
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
     packing: Mutex<PackingState>,
@@ -86,7 +90,7 @@ impl Image {
         path: PathBuf,
         plan: Plan,
         summary: Summary,
-        pool: BlockingPool,
+        readers: Readers,
         played: Arc<AtomicU64>,
         on_damage: impl Fn(Arc<Image>, Damage) + Send + Sync + 'static,
     ) -> Arc<Image> {
@@ -106,7 +110,7 @@ impl Image {
             name: name.to_owned(),
             path,
             plan,
-            pool,
+            readers,
             on_damage: Box::new(on_damage),
             state: Mutex::new(state),
             packing: Mutex::default(),
@@ -360,9 +364,13 @@ impl Image {
         }
         let Some(slot) = state.slots.get_mut(index) else { return };
         slot.loading = false;
+        let mut held = None;
         let failure = match result {
             Ok(segment) => {
                 slot.verified = true;
+                if !std::mem::replace(&mut slot.held, true) {
+                    held = Some(self.held_segment(number, &job, &segment));
+                }
                 slot.loaded = Loaded::Fresh(Arc::new(segment));
                 None
             }
@@ -382,10 +390,62 @@ impl Image {
         let wakers = state.take_wakers(number..=number);
         drop(state);
         wakers.iter().for_each(Waker::wake);
+        if let Some(held) = held {
+            self.readers.memory.note_read(held);
+        }
         if let Some(error) = failure {
             tracing::warn!(asset = self.name, image = %self.path.display(), segment = number, %error,
                 "a segment of a wire image cannot be read; what plays it ends");
         }
+    }
+
+    /// A segment as page memory knows it.
+    fn held_segment(&self, number: u32, job: &LoadJob, segment: &Segment) -> HeldSegment {
+        let entry = &job.entry;
+        let range = match entry.asset_offset {
+            Some(offset) => offset..offset + entry.payload_length(&self.plan),
+            None => entry.offset..entry.offset + entry.length(),
+        };
+        HeldSegment {
+            image: self.this.clone() as Weak<dyn SegmentHolder>,
+            number,
+            edition: job.edition,
+            file: Arc::downgrade(&segment.mapped_file),
+            range,
+            read_at: Instant::now(),
+        }
+    }
+
+    /// Has further segments read that are needed soon after one that is requested in advance.
+    fn load_further(&self, state: &mut State, number: u32) {
+        let start_us =
+            |slots: &[Slot], index: usize| slots.get(index).map(|slot| slot.entry.first_departure_us);
+        let mut index = number as usize + 1;
+        let (Some(from_us), Some(next_us)) =
+            (start_us(&state.slots, index - 1), start_us(&state.slots, index))
+        else {
+            return;
+        };
+        let until_us = (from_us + self.readers.memory.read_ahead_us()).saturating_sub(next_us - from_us);
+        while let Some(slot) =
+            state.slots.get_mut(index).filter(|slot| slot.entry.first_departure_us < until_us)
+        {
+            if !self.has_loaded(slot, index as u32) {
+                return;
+            }
+            index += 1;
+        }
+    }
+
+    /// Has a segment read unless it is there, or is being read. Returns false if readers have no room.
+    fn has_loaded(&self, slot: &mut Slot, number: u32) -> bool {
+        if slot.loading || slot.is_there() {
+            return true;
+        }
+        if let Some(this) = self.this.upgrade() {
+            slot.loading = self.readers.pool.submit(move || this.load(number));
+        }
+        slot.loading
     }
 
     /// Goes on without a file that turned out damaged: from the index if there is one; else the image is empty
@@ -484,7 +544,32 @@ impl Drop for Image {
     fn drop(&mut self) {
         let mut state = self.state.lock();
         let gone = (state.empty(), state.index.take());
-        self.pool.discard(gone);
+        self.readers.pool.discard(gone);
+    }
+}
+
+impl SegmentHolder for Image {
+    fn segment_use(&self, number: u32, edition: u64, is_untaken: bool) -> SegmentUse {
+        let mut state = self.state.lock();
+        let index = number as usize;
+        if state.edition != edition || index >= state.slots.len() {
+            return SegmentUse::Unused { is_behind_unused: false };
+        }
+        let (behind, rest) = state.slots.split_at_mut(index);
+        let slot = &mut rest[0];
+        if is_untaken {
+            slot.forget_untaken();
+        }
+        let from_us = slot.entry.first_departure_us.saturating_sub(FOLLOWING_US);
+        let mut following = behind.iter().rev().take_while(|slot| slot.entry.first_departure_us >= from_us);
+        if slot.is_needed() || following.any(Slot::is_shared) {
+            return SegmentUse::Needed;
+        }
+        if slot.is_popular() {
+            return SegmentUse::Popular;
+        }
+        slot.held = false;
+        SegmentUse::Unused { is_behind_unused: !behind.last().is_some_and(Slot::is_needed) }
     }
 }
 
@@ -503,21 +588,26 @@ impl TrainSource for Image {
                 Progress::Failed(failure) => Load::Failed(Arc::clone(&failure.reason)),
             };
         };
-        if let Some(segment) = slot.take() {
+        let load = if let Some(segment) = slot.take() {
             if slot.entry.asset_offset.is_some() {
                 self.asset_bytes_played.fetch_add(slot.entry.data_length.into(), Relaxed);
             }
-            return Load::Ready(segment);
+            Load::Ready(segment)
+        } else if let Some(reason) = slot.failed() {
+            Load::Failed(reason)
+        } else if self.has_loaded(slot, number) {
+            wait()
+        } else {
+            Load::Busy
+        };
+        if waker.is_none() {
+            self.load_further(&mut state, number);
         }
-        if let Some(reason) = slot.failed() {
-            return Load::Failed(reason);
-        }
-        if !slot.loading
-            && let Some(this) = self.this.upgrade()
-        {
-            slot.loading = self.pool.submit(move || this.load(number));
-        }
-        if slot.loading { wait() } else { Load::Busy }
+        load
+    }
+
+    fn read_ahead_us(&self) -> u64 {
+        self.readers.memory.read_ahead_us()
     }
 
     /// Where there are no random access points, any packet is a place to begin.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use wirepath_datapath::PageCache;
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::rtp::HEADER_LENGTH;
 use wirepath_media::ts::Framing;
@@ -57,6 +58,15 @@ impl Fixture {
         let image = self.image(store);
         wait_until("the end of packing", || *image.progress().borrow() == Progress::Complete);
         image
+    }
+
+    /// Writes all files to storage, and has the kernel release their pages.
+    fn leave_page_cache(&self) {
+        for path in self.cached_paths().into_iter().chain([self.folder.path().join("clip.ts")]) {
+            let file = File::open(path).unwrap();
+            file.sync_all().unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
     }
 
     /// Endings of the names of finished files in the cache, in order.
@@ -320,4 +330,54 @@ fn packets_with_gaps_between_them_need_an_image() {
     let payload: Vec<u8> =
         all_packets(&image).iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect();
     assert!(payload == fixture.sample.payload);
+}
+
+/// Releases of media that leave the page cache.
+fn released(store: &Store) -> u64 {
+    store.page_counts().released_bytes
+}
+
+/// Promise: What was sent leaves the page cache before what sessions need next, and what several had stays longer.
+#[test]
+fn what_was_sent_makes_room_for_what_is_next() {
+    for policy in [ImagePolicy::None, ImagePolicy::AtOnce] {
+        let fixture = of(Sample { packets: 60_000, ..Sample::default() });
+        let store = fixture.store_with(|options| {
+            options.images = policy;
+            options.page_bytes = Some(1); // whatever is held is too much
+        });
+        let image = fixture.complete(&store);
+        fixture.leave_page_cache();
+        let mut playing = segment(&image, 0).unwrap().unwrap();
+        let first = (Arc::clone(&playing.mapped_file), extent(&playing));
+        assert_eq!(released(&store), 0, "a playback has it");
+        let _follower = segment(&image, 0).unwrap().unwrap();
+        for number in 1..4 {
+            playing = segment(&image, number).unwrap().unwrap();
+        }
+        assert_eq!(released(&store), 0, "another follows");
+        drop(_follower);
+        for number in 4..9 {
+            playing = segment(&image, number).unwrap().unwrap();
+        }
+        // The first was taken twice, so it stays when it is looked at for the first time.
+        wait_until("a release", || released(&store) > 3 << 20);
+        let (file, range) = first;
+        let is_memory = rustix::fs::fstatfs(file.file()).unwrap().f_type == 0x0102_1994; // tmpfs
+        assert!(is_memory || PageCache::of(file.file(), range) == PageCache::Cold);
+        let held = store.page_counts().held_bytes;
+        assert!(held < 5 << 20, "{held} bytes are held");
+        assert_eq!(packets(&playing).len() as u64, image_packets(&playing));
+    }
+}
+
+/// Packets of a segment by its trains.
+fn image_packets(segment: &Segment) -> u64 {
+    segment.departures.iter().map(|departure| u64::from(departure.train.packets())).sum()
+}
+
+/// Range of the file that a segment is sent from.
+fn extent(segment: &Segment) -> std::ops::Range<u64> {
+    let last = segment.departures.last().unwrap().train;
+    segment.departures[0].train.offset..last.offset + u64::from(last.length)
 }

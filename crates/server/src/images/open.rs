@@ -156,6 +156,7 @@ impl OpenImages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images::page_memory::{PageMemory, Readers};
     use crate::images::{Failure as ImageFailure, Summary};
     use wirepath_engine::{BlockingPool, Priority};
     use wirepath_media::image::{Plan, Recipe};
@@ -165,7 +166,8 @@ mod tests {
     fn image(inode: u64) -> (Key, Identity, Arc<Image>) {
         let identity = Identity { size: 1, mtime_ns: 2, inode, device: 3 };
         let plan = Plan { identity, recipe: RECIPE, ssrc: 4, sequence: 5, timestamp: 6 };
-        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let readers = Readers { pool, memory: PageMemory::new(None) };
         let image =
             Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, Arc::default(), |_, _| {});
         (Key::of(identity, RECIPE), identity, image)

@@ -44,7 +44,7 @@ fn read_trains(
     until_us: u64,
     verified: bool,
 ) -> Result<Segment, ReadImageError> {
-    let trains = trains(files.stored.file(), plan, entry, until_us, verified)?;
+    let trains = trains(&files.stored, plan, entry, until_us, verified)?;
     let (mapped_file, departures) = match (entry.asset_offset, &files.asset) {
         (Some(offset), Some(asset)) => {
             read_ahead(asset, plan, offset..offset + entry.payload_length(plan))?;
@@ -57,18 +57,19 @@ fn read_trains(
 }
 
 fn trains(
-    file: &File,
+    stored: &MappedFile,
     plan: &Plan,
     entry: &SegmentEntry,
     until_us: u64,
     verified: bool,
 ) -> Result<Vec<TrainRecord>, ReadImageError> {
-    let range = entry.offset..entry.offset + entry.length();
-    let trains = if verified && PageCache::of(file, range) == PageCache::Warm {
+    let (file, range) = (stored.file(), entry.offset..entry.offset + entry.length());
+    let trains = if verified && PageCache::of(file, range.clone()) == PageCache::Warm {
         let records = entry.records as usize * TRAIN_RECORD_LENGTH;
         let records = bytes(file, entry.offset + entry.stored_length(), records)?;
         entry.trains_of_records(plan, until_us, &records)
     } else {
+        stored.advise(range);
         entry.trains(plan, until_us, &bytes(file, entry.offset, entry.length() as usize)?)
     };
     trains.map_err(|error| ReadImageError::Format(entry.offset, error))

@@ -17,6 +17,10 @@ pub(super) struct Slot {
     /// True if a thread of the pool reads it.
     pub(super) loading: bool,
     pub(super) loaded: Loaded,
+    /// True while page memory holds it.
+    pub(super) held: bool,
+    /// Playbacks that took the segment since page memory last looked at it.
+    taken: u32,
 }
 
 /// A segment that was read. It is kept here until a playback has it.
@@ -29,7 +33,7 @@ pub(super) enum Loaded {
 
 impl Slot {
     pub(super) fn new(entry: SegmentEntry, verified: bool) -> Slot {
-        Slot { entry, verified, loading: false, loaded: Loaded::No }
+        Slot { entry, verified, loading: false, loaded: Loaded::No, held: false, taken: 0 }
     }
 
     /// Takes the segment, if it is there, for a playback that keeps it from now on.
@@ -40,7 +44,35 @@ impl Slot {
             Loaded::No | Loaded::Failed { .. } => return None,
         };
         self.loaded = Loaded::Shared(Arc::downgrade(&segment));
+        self.taken = self.taken.saturating_add(1);
         Some(segment)
+    }
+
+    /// Returns whether the segment is there, for whoever takes it, or could not be read a moment ago.
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self.loaded, Loaded::Fresh(_)) || self.is_shared() || self.failed().is_some()
+    }
+
+    /// Returns whether a playback has the segment.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(&self.loaded, Loaded::Shared(segment) if segment.strong_count() > 0)
+    }
+
+    /// Returns whether a playback has the segment, or will take it.
+    pub(super) fn is_needed(&self) -> bool {
+        self.loading || matches!(self.loaded, Loaded::Fresh(_)) || self.is_shared()
+    }
+
+    /// Returns whether the segment is to be held, though no playback has it: several had it lately.
+    pub(super) fn is_popular(&mut self) -> bool {
+        std::mem::take(&mut self.taken) > 1
+    }
+
+    /// Forgets a segment that no playback took.
+    pub(super) fn forget_untaken(&mut self) {
+        if matches!(self.loaded, Loaded::Fresh(_)) {
+            self.loaded = Loaded::No;
+        }
     }
 
     /// Reason for which the segment could not be read, if that was a moment ago. Later it is tried again.

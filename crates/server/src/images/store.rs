@@ -23,6 +23,7 @@ use super::key::Key;
 use super::memory_budget::MemoryBudget;
 use super::open::OpenImages;
 use super::packing;
+use super::page_memory::{PageCounts, PageMemory, Readers};
 use super::popularity::Popularity;
 use super::progress::Failure;
 use super::read::read_image;
@@ -66,6 +67,7 @@ pub struct Store {
     counters: StoreCounters,
     popularity: Popularity,
     making: Making,
+    page_memory: Arc<PageMemory>,
     stop: AtomicBool,
     /// Dropped with the store, which ends the thread that expires idle images.
     _alive: Sender<()>,
@@ -128,6 +130,7 @@ impl Store {
             packings: ClientLimits::new(usize::MAX, options.packings_per_address),
             estimates: MemoryBudget::new(estimate_bytes),
             publisher,
+            page_memory: PageMemory::new(options.page_bytes),
             open: Mutex::new(OpenImages::new(options.idle_ttl)),
             options,
             counters: StoreCounters::default(),
@@ -224,6 +227,11 @@ impl Store {
         self.counters.packing_memory_bytes.set(backlog.held_bytes);
         self.counters.packing_memory_budget_bytes.set(self.options.packing_memory_bytes);
         self.counters.snapshot()
+    }
+
+    /// Counters of the page cache's memory that holds what was read for playbacks.
+    pub fn page_counts(&self) -> PageCounts {
+        self.page_memory.counts()
     }
 
     /// Has expired images closed by a reader.
@@ -326,7 +334,8 @@ impl Store {
         let key = request.key;
         let asset = DropOnPool::new(Arc::clone(&request.asset), &self.options.readers);
         let (store, path) = (self.this.clone(), self.folder.path_of(&key.name_of(layout)));
-        let readers = self.options.readers.clone();
+        let memory = Arc::clone(&self.page_memory);
+        let readers = Readers { pool: self.options.readers.clone(), memory };
         let played = self.popularity.counter(key, request.identity);
         Image::new(request.name, path, plan, summary, readers, played, move |image, damage| {
             let Some(store) = store.upgrade() else { return };

@@ -8,7 +8,6 @@ use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::watch;
@@ -50,7 +49,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, shutdown: watc
     };
     let end = connection.run().await;
     tracing::debug!(%peer, ?end, "connection ends");
-    connection.close(end).await;
+    Box::pin(connection.close(end)).await;
 }
 
 /// Answer to a client beyond a limit. Its request is not waited for, so there is no CSeq.
@@ -115,10 +114,8 @@ impl Connection {
                 Ok(false) | Err(_) => return Err(End::Gone),
             },
             event = self.handler.next_event() => {
-                if let Some(event) = event {
-                    self.handler.handle(&event).await;
-                    self.handler.release(); // no response is under way
-                }
+                Box::pin(self.handler.handle(&event)).await;
+                self.handler.release(); // no response is under way
                 // If that ended the last session, idling begins now.
                 self.heard = Instant::now();
             }
@@ -145,7 +142,7 @@ impl Connection {
             return Err(End::Slow);
         }
         let had_sessions = !self.handler.sessions.is_empty();
-        self.handler.expire(now).await;
+        Box::pin(self.handler.expire(now)).await;
         if had_sessions {
             // Without sessions, idling begins now.
             self.heard = now;
@@ -180,7 +177,8 @@ impl Connection {
     async fn answer(&mut self, request: &Request) -> Result<Response, End> {
         tokio::select! {
             biased;
-            response = self.handler.answer(request) => Ok(response),
+            // Boxed, so that a connection that waits for a request is small.
+            response = Box::pin(self.handler.answer(request)) => Ok(response),
             () = self.inbox.gone() => Err(End::Gone),
         }
     }
@@ -242,10 +240,7 @@ impl Inbox {
     /// Feeds the reader with what comes next; false at the end.
     async fn fill(&mut self, reader: &mut Reader) -> io::Result<bool> {
         if self.spill.is_empty() {
-            let mut bytes = [0; READ_SIZE];
-            let length = if self.over { 0 } else { self.half.read(&mut bytes).await? };
-            reader.feed(&bytes[..length]);
-            return Ok(length > 0);
+            return Ok(!self.over && read(&self.half, |bytes| reader.feed(bytes)).await? > 0);
         }
         reader.feed(&std::mem::take(&mut self.spill));
         Ok(true)
@@ -253,21 +248,34 @@ impl Inbox {
 
     /// Returns when the connection has been closed for a while; keeps what comes before, within bounds.
     async fn gone(&mut self) {
-        let mut bytes = [0; READ_SIZE];
         while !self.over {
             if self.spill.len() >= SPILL_LIMIT {
                 pending::<()>().await;
             }
-            match self.half.read(&mut bytes).await {
-                Ok(0) | Err(_) => self.over = true,
-                Ok(length) => self.spill.extend_from_slice(&bytes[..length]),
-            }
+            let length = read(&self.half, |bytes| self.spill.extend_from_slice(bytes)).await;
+            self.over = !length.is_ok_and(|length| length > 0);
         }
         sleep(CLOSING_GRACE).await;
     }
 
     async fn drain(&mut self) {
+        while read(&self.half, |_| ()).await.is_ok_and(|length| length > 0) {}
+    }
+}
+
+/// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
+/// thousands of connections most wait.
+async fn read(half: &OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
+    loop {
+        half.readable().await?;
         let mut bytes = [0; READ_SIZE];
-        while self.half.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
+        match half.try_read(&mut bytes) {
+            Ok(length) => {
+                take(&bytes[..length]);
+                return Ok(length);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
     }
 }

@@ -4,14 +4,14 @@ use super::counters::EndReason;
 use super::output::Output;
 use super::player::{OpenError, Presentation};
 use super::ports::canonical;
-use super::session::{EventKind, EventSender, Session, SessionEvent};
+use super::session::{EventKind, Session, SessionEvent};
+use super::session_events::SessionEvents;
 use super::session_state::PlayRange;
 use super::shared::Shared;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
 use wirepath_playback::{PlayError, Position};
@@ -32,9 +32,9 @@ pub(super) struct RequestHandler {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
     pub(super) output: Output,
-    pub(super) sessions: HashMap<String, Session>,
-    pub(super) events: EventSender,
-    inbox: UnboundedReceiver<SessionEvent>,
+    /// Boxed, because a map has room for several.
+    pub(super) sessions: HashMap<String, Box<Session>>,
+    pub(super) events: Arc<SessionEvents>,
 }
 
 /// An answer, or why there is none.
@@ -42,9 +42,8 @@ pub(super) type Answer = Result<Response, Refusal>;
 
 impl RequestHandler {
     pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr, output: Output) -> Self {
-        let (events, inbox) = unbounded_channel();
         let (local, peer) = (canonical(local), canonical(peer));
-        Self { shared, local, peer, output, sessions: HashMap::new(), events, inbox }
+        Self { shared, local, peer, output, sessions: HashMap::new(), events: Arc::default() }
     }
 
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
@@ -99,8 +98,8 @@ impl RequestHandler {
     }
 
     /// Next event of this connection's playbacks, in order.
-    pub(super) async fn next_event(&mut self) -> Option<SessionEvent> {
-        self.inbox.recv().await
+    pub(super) async fn next_event(&self) -> SessionEvent {
+        self.events.next().await
     }
 
     /// Handles an event of a playback, unless its session has ended.
@@ -116,12 +115,12 @@ impl RequestHandler {
 
     /// Lets packets leave that wait for the response to PLAY, which has been written.
     pub(super) fn release(&mut self) {
-        self.sessions.values_mut().for_each(Session::release);
+        self.sessions.values_mut().for_each(|session| session.release());
     }
 
     /// Handles an interleaved frame of the client: RTCP, or something that nobody asked for.
     pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
-        let is_to = |session: &&Session| {
+        let is_to = |session: &&Box<Session>| {
             session.info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)
         };
         match self.sessions.values().find(is_to) {
@@ -161,7 +160,7 @@ impl RequestHandler {
     pub(super) fn session(&mut self, id: &str) -> Result<&mut Session, Refusal> {
         let unknown =
             || refuse(StatusCode::SessionNotFound, "no such session on this connection; send SETUP");
-        self.sessions.get_mut(id).ok_or_else(unknown)
+        self.sessions.get_mut(id).map(|session| &mut **session).ok_or_else(unknown)
     }
 
     /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326
@@ -196,7 +195,7 @@ impl RequestHandler {
         is_awaited: impl Fn(&EventKind) -> Option<Result<T, PlayError>>,
     ) -> Result<T, Refusal> {
         while self.sessions.values().any(|session| session.key() == key) {
-            let Some(event) = self.inbox.recv().await else { break };
+            let event = self.events.next().await;
             let found = if event.key == key { is_awaited(&event.kind) } else { None };
             self.handle(&event).await;
             if let Some(result) = found {
@@ -305,9 +304,9 @@ impl RequestHandler {
 }
 
 /// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
-async fn end(mut sessions: Vec<Session>, reason: EndReason) {
+async fn end(mut sessions: Vec<Box<Session>>, reason: EndReason) {
     let deadline = Instant::now() + PAUSE_LIMIT;
-    let drained: Vec<_> = sessions.iter_mut().map(Session::pause_and_drain).collect();
+    let drained: Vec<_> = sessions.iter_mut().map(|session| session.pause_and_drain()).collect();
     for (session, drained) in sessions.into_iter().zip(drained) {
         // After the deadline the session ends all the same.
         _ = timeout_at(deadline, drained).await;

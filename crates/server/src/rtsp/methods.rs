@@ -66,10 +66,9 @@ impl RequestHandler {
             return Err(refuse(StatusCode::NotFound, why));
         }
         let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
-        let (key, events) = (slot.key, self.events.clone());
+        let (key, events) = (slot.key, Arc::clone(&self.events));
         let on_event = Box::new(move |event| {
-            // The connection is gone, and the session with it.
-            _ = events.send(SessionEvent { key, kind: EventKind::Event(event) });
+            events.add(SessionEvent { key, kind: EventKind::Event(event) });
         });
         let playback = presentation
             .set_up(sink, most_burst_us, on_event)
@@ -87,7 +86,7 @@ impl RequestHandler {
             track_url: self.track_url(&presentation_url),
             playback,
             state: SessionState::default(),
-            events: self.events.clone(),
+            events: Arc::clone(&self.events),
             rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), self.shared.options.report_interval)),
             info,
             shared: Arc::clone(&self.shared),
@@ -138,7 +137,7 @@ impl RequestHandler {
         let transport = TransportReply { delivery, ssrc: info.ssrc };
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         let response = response.session(&session.id, self.timeout_s()).transport(transport);
-        self.sessions.insert(session.id.clone(), session);
+        self.sessions.insert(session.id.clone(), Box::new(session));
         response
     }
 

@@ -3,11 +3,11 @@
 use super::counters::EndReason;
 use super::player::SessionPlayback;
 use super::registry::SessionSlot;
+use super::session_events::SessionEvents;
 use super::session_info::SessionInfo;
 use super::session_state::{Phase, PlayRange, SessionState};
 use super::shared::Shared;
 use std::sync::Arc;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wirepath_counters::Label;
@@ -32,9 +32,6 @@ pub(super) enum EventKind {
     Event(PlaybackEvent),
 }
 
-/// Sender of session events. Unbounded as a channel, but bounded by the requests: an answer and an end each.
-pub(super) type EventSender = UnboundedSender<SessionEvent>;
-
 pub(super) struct Session {
     /// Identifier given to the client.
     pub(super) id: String,
@@ -46,7 +43,7 @@ pub(super) struct Session {
     pub(super) info: Arc<SessionInfo>,
     pub(super) shared: Arc<Shared>,
     pub(super) state: SessionState,
-    pub(super) events: EventSender,
+    pub(super) events: Arc<SessionEvents>,
     pub(super) rtcp: JoinHandle<()>,
     /// Number of the last request to the playback.
     pub(super) last_ticket: u64,
@@ -65,8 +62,7 @@ impl Session {
     pub(super) fn start(&mut self, range: PlayRange) -> u64 {
         let (ticket, key, events) = self.ticket();
         let reply = Box::new(move |result| {
-            // The connection is gone, and the session with it.
-            _ = events.send(SessionEvent { key, kind: EventKind::Started(ticket, range, result) });
+            events.add(SessionEvent { key, kind: EventKind::Started(ticket, range, result) });
         });
         self.playback.play(range.from_us, range.until_us, reply);
         ticket
@@ -145,15 +141,14 @@ impl Session {
     fn request_pause(&mut self) -> u64 {
         let (ticket, key, events) = self.ticket();
         self.playback.pause(Box::new(move |result| {
-            // Fails as above.
-            _ = events.send(SessionEvent { key, kind: EventKind::Paused(ticket, result) });
+            events.add(SessionEvent { key, kind: EventKind::Paused(ticket, result) });
         }));
         ticket
     }
 
-    fn ticket(&mut self) -> (u64, u64, EventSender) {
+    fn ticket(&mut self) -> (u64, u64, Arc<SessionEvents>) {
         self.last_ticket += 1;
-        (self.last_ticket, self.key(), self.events.clone())
+        (self.last_ticket, self.key(), Arc::clone(&self.events))
     }
 
     fn finish(&mut self) {

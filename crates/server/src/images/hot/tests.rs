@@ -48,8 +48,12 @@ impl Fixture {
 
     /// Hot memory with room for so many images and a half.
     fn memory(&self, images: u64) -> Arc<HotMemory> {
+        self.memory_with_stay(images, LEAST_STAY)
+    }
+
+    fn memory_with_stay(&self, images: u64, least_stay: Duration) -> Arc<HotMemory> {
         let (_, length) = self.image("measured.ts").whole().unwrap();
-        HotMemory::new(images * length + length / 2, Arc::clone(&self.playbacks)).unwrap()
+        HotMemory::new(images * length + length / 2, least_stay, Arc::clone(&self.playbacks)).unwrap()
     }
 }
 
@@ -102,7 +106,7 @@ fn what_is_played_is_held_whole() {
     let session = memory.session(&image).unwrap();
     memory.wait_until_held(&["a.ts"]);
     let (mapped_file, length) = image.whole().unwrap();
-    let expected = json!([{"name": "a.ts", "bytes": length, "sessions": 1}]);
+    let expected = json!([{"name": "a.ts", "bytes": length, "sessions": 1, "popularity": 2.0}]);
     assert_eq!((&memory.json()["images"], memory.used(), memory.counts().copied), (&expected, length, 1));
     let mut stored = vec![0; length as usize];
     mapped_file.file().read_exact_at(&mut stored, 0).unwrap();
@@ -114,9 +118,9 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.json()["images"][0]["sessions"], 0);
 }
 
-/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
+/// Promise: `--hot-memory` holds complete images within its budget, the least popular evicted first.
 #[test]
-fn the_least_recently_asked_for_goes_and_never_one_in_use() {
+fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     let fixture = fixture();
     let memory = fixture.memory(2);
     let images = ["a.ts", "b.ts", "c.ts", "d.ts"].map(|name| fixture.image(name));
@@ -145,7 +149,7 @@ fn the_least_recently_asked_for_goes_and_never_one_in_use() {
     });
 }
 
-/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
+/// Promise: `--hot-memory` holds complete images within its budget, the least popular evicted first.
 #[test]
 fn the_budget_holds_while_images_come_and_go() {
     let fixture = fixture();
@@ -162,14 +166,56 @@ fn the_budget_holds_while_images_come_and_go() {
     }
 }
 
-/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
+/// Promise: `--hot-memory` holds complete images within its budget, the least popular evicted first.
 #[test]
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
-    let memory = HotMemory::new(1000, Arc::clone(&fixture.playbacks)).unwrap();
+    let memory = HotMemory::new(1000, LEAST_STAY, Arc::clone(&fixture.playbacks)).unwrap();
     let _session = memory.session(&fixture.image("a.ts")).unwrap();
     memory.settle();
     assert_eq!((memory.names().len(), memory.used(), &memory.json()["given_up"]), (0, 0, &Json::Null));
+}
+
+/// Promise: Images that are played most are held in hot memory, and nearly equal ones do not take turns.
+#[test]
+fn the_most_popular_image_is_held() {
+    let fixture = fixture();
+    let memory = fixture.memory(1);
+    let images = ["a.ts", "b.ts"].map(|name| fixture.image(name));
+    let sessions = |image: usize, count| {
+        (0..count).map(|_| memory.session(&images[image]).unwrap()).collect::<Vec<HotSession>>()
+    };
+    let mut a = sessions(0, 2);
+    memory.wait_until_held(&["a.ts"]);
+    // b is as popular, then more so.
+    let mut b = sessions(1, 3);
+    memory.settle();
+    assert_eq!(memory.names(), ["a.ts"]);
+    // b is played twice as much; yet a was not held for long.
+    b.extend(sessions(1, 1));
+    memory.settle();
+    assert_eq!(memory.names(), ["a.ts"]);
+    a.pop();
+    assert_eq!(memory.counts().demoted, 0);
+    drop(a);
+    // Nobody plays a any more.
+    memory.wait_until_held(&["b.ts"]);
+    assert_eq!(memory.counts().demoted, 0);
+}
+
+/// Promise: Images that are played most are held in hot memory, and nearly equal ones do not take turns.
+#[test]
+fn an_image_that_is_played_much_more_takes_the_place_of_one_that_is_played() {
+    let fixture = fixture();
+    let memory = fixture.memory_with_stay(1, Duration::ZERO);
+    let images = ["a.ts", "b.ts"].map(|name| fixture.image(name));
+    let _a = memory.session(&images[0]).unwrap();
+    memory.wait_until_held(&["a.ts"]);
+    let _b = [(); 3].map(|()| memory.session(&images[1]).unwrap());
+    memory.wait_until_held(&["b.ts"]);
+    assert_eq!(memory.counts().demoted, 1);
+    memory.settle();
+    assert_eq!(memory.names(), ["b.ts"]);
 }
 
 /// Promise: A damaged image is not held in hot memory.

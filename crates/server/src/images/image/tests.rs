@@ -1,4 +1,5 @@
 use super::*;
+use crate::images::page_memory::PageMemory;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use wirepath_engine::{BlockingPool, Context, Engine, EngineOptions, Placement, Priority, Task};
@@ -23,7 +24,8 @@ fn image() -> (Arc<Image>, Receiver<Damage>) {
         sequence: 6,
         timestamp: 7,
     };
-    let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+    let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+    let readers = Readers { pool, memory: PageMemory::new(None) };
     let (damages, damaged) = channel();
     let image = Image::new(
         "a.ts",

@@ -36,6 +36,9 @@ pub struct StoreOptions {
     pub saved_ns_per_packet: Box<dyn Fn() -> Option<f64> + Send + Sync>,
     /// Time for which an image that nobody plays stays open.
     pub idle_ttl: Duration,
+    /// Most bytes in the page cache that were read for playbacks, before what was sent is released; none for
+    /// half of the memory that the process may use.
+    pub page_bytes: Option<u64>,
     /// Most bytes of memory that packings and estimates hold before others wait.
     pub packing_memory_bytes: u64,
     /// Most packings of one client address, waiting or running.
@@ -64,6 +67,7 @@ impl StoreOptions {
             image_bytes_per_second: 64 << 20,
             saved_ns_per_packet: Box::new(|| None),
             idle_ttl: IDLE_TTL,
+            page_bytes: None,
             packing_memory_bytes: PACKING_MEMORY,
             packings_per_address: usize::MAX,
             plays: Arc::default(),

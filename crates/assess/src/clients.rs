@@ -1,0 +1,287 @@
+//! The experiment `clients`: the largest number of timely clients of `wirepath serve` on this machine, and of
+//! other servers beside it.
+//!
+//! A step is a number of clients that play for some seconds: real RTSP sessions of the load client
+//! (`wirepath-load`), a sample of which is received and judged. The largest number is searched for by doubling,
+//! then bisection; steps of several servers take turns, so that a machine that changes changes for all. Each
+//! step has a server of its own, which ends with it.
+
+mod case;
+mod media;
+mod options;
+mod report;
+mod result;
+mod search;
+mod server;
+mod step;
+mod verdict;
+
+use crate::error::Error;
+use crate::host;
+use crate::progress::Progress;
+use crate::relay::allow_descriptors;
+use crate::result::LeftOut;
+use crate::test_bed::{ClientBed, MOST_CLIENTS, with_client_bed};
+
+pub use case::{ClientCase, Dimensions, Processors, Storage, UnknownWord};
+pub use options::{ClientOptions, Peer};
+pub use report::{document, steps};
+pub use result::{ClientSearch, Clients, Conditions, Figures, Limit, SCHEMA, Step};
+
+use media::Media;
+use search::Search;
+use server::Contestant;
+use step::Trial;
+
+/// Clients of the first step of another server.
+const FIRST_OF_PEERS: usize = 25;
+
+/// Open files beside those of sessions.
+const OTHER_DESCRIPTORS: usize = 512;
+
+/// Open files of the load client for judged sessions, of a server for each session.
+const JUDGED_DESCRIPTORS: usize = 300;
+const SERVER_DESCRIPTORS: usize = 2;
+
+/// A server, and the search for its limit.
+struct Running {
+    contestant: Contestant,
+    search: Search,
+    /// Number to try once more.
+    again: Option<usize>,
+    found: ClientSearch,
+}
+
+impl Clients {
+    /// The result of an experiment that begins.
+    pub fn begin(program: String, started: String) -> Clients {
+        Clients {
+            schema: SCHEMA.to_owned(),
+            program,
+            started,
+            seconds: 0.0,
+            partial: false,
+            host: host::examine(),
+            conditions: Conditions::default(),
+            searches: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    fn leave_out(&mut self, what: &str, why: &dyn std::fmt::Display) {
+        self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+    }
+}
+
+/// Makes the experiment, and adds what it found to `result`, also before an error.
+///
+/// # Errors
+/// Errors that end it; [`Error::Stopped`] on a request to stop.
+pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Progress) -> Result<(), Error> {
+    let scratch = &options.scratch;
+    std::fs::create_dir_all(scratch).map_err(|error| Error::of_file("make the folder", scratch, error))?;
+    let descriptors = allow_descriptors(1 << 17);
+    with_client_bed(options.cpu, |bed| {
+        let most = most(options, descriptors);
+        result.conditions = conditions(options, bed, descriptors, most);
+        let cases = options.dimensions.cases();
+        for (index, case) in cases.iter().enumerate() {
+            let mut part = Part { progress, cases: cases.len(), index };
+            let own = index > 0 && case.is_own_variation_of(&cases[0]);
+            compare(options, bed, case, own, result, &mut part)?;
+        }
+        Ok(())
+    })
+}
+
+/// Most clients that the options and the limit of open files allow.
+fn most(options: &ClientOptions, descriptors: u64) -> usize {
+    let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS);
+    let of_server = descriptors / SERVER_DESCRIPTORS;
+    let of_client = descriptors.saturating_sub(JUDGED_DESCRIPTORS);
+    options.most.min(MOST_CLIENTS).min(of_server).min(of_client)
+}
+
+fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: usize) -> Conditions {
+    Conditions {
+        window_s: options.window.as_secs_f64(),
+        settle_s: options.settle.as_secs_f64(),
+        ramp: options.ramp,
+        buffer_ms: options.buffer.as_secs_f64() * 1000.0,
+        processor: bed.processor(),
+        client_processors: bed.client_processors(),
+        descriptors,
+        most,
+        server_arguments: options.server_arguments.clone(),
+        peers: options.peers.iter().map(|peer| (peer.name.clone(), peer.command.clone())).collect(),
+    }
+}
+
+/// Searches for the limits of all servers in one case, step by step in turns.
+fn compare(
+    options: &ClientOptions,
+    bed: &ClientBed,
+    case: &ClientCase,
+    own: bool,
+    result: &mut Clients,
+    progress: &mut Part<'_>,
+) -> Result<(), Error> {
+    progress.at(0.0, &format!("{case}: making what is played"));
+    let media = match &options.file {
+        Some(file) => Media::of_file(file)?,
+        None => Media::prepare(&options.scratch, case.bits_per_second, case.assets)?,
+    };
+    server::pack(&media, options)?;
+    server::calibrate(bed, case, &media, options)?;
+    let most = result.conditions.most;
+    let peers = options.peers.iter().filter(|_| !own).cloned().map(Contestant::Peer);
+    let contestants = std::iter::once(Contestant::Wirepath).chain(peers);
+    let mut running: Vec<Running> =
+        contestants.map(|contestant| Running::new(contestant, case, options.first, most)).collect();
+    let trial = Trial { bed, case, media: &media, options };
+    let outcome = take_turns(&trial, &mut running, progress);
+    for Running { contestant, mut found, search, .. } in running {
+        (found.largest, found.failed) = (search.largest(), search.failed());
+        found.limit = limit(&found, most < options.most);
+        let only_failures = found.steps.iter().all(|step| step.limit == Some(Limit::Server));
+        if let Some(step) = found.steps.last().filter(|_| only_failures) {
+            result.leave_out(&format!("{} with {case}", contestant.name()), &step.reason);
+        }
+        result.searches.push(found);
+    }
+    outcome
+}
+
+fn take_turns(trial: &Trial<'_>, running: &mut [Running], progress: &mut Part<'_>) -> Result<(), Error> {
+    loop {
+        let mut is_over = true;
+        let share: f64 =
+            running.iter().map(|one| one.search.progress()).sum::<f64>() / running.len().max(1) as f64;
+        for one in &mut *running {
+            let Some(clients) = one.next() else { continue };
+            is_over = false;
+            progress.at(share, &format!("{}: {} with {clients} clients", trial.case, one.contestant.name()));
+            if progress.stopped() {
+                return Err(Error::Stopped);
+            }
+            let step = trial.step(&one.contestant, clients, progress)?;
+            progress.note(&format!("{} {}: {}", trial.case, one.contestant.name(), report::line(&step)));
+            one.record(step);
+        }
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+impl Running {
+    fn new(contestant: Contestant, case: &ClientCase, first: usize, most: usize) -> Running {
+        let first =
+            if matches!(contestant, Contestant::Wirepath) { first } else { FIRST_OF_PEERS.min(first) };
+        let found = ClientSearch {
+            server: contestant.name().to_owned(),
+            case: case.clone(),
+            largest: None,
+            failed: None,
+            limit: Limit::Most,
+            steps: Vec::new(),
+        };
+        Running { contestant, search: Search::new(first, most), again: None, found }
+    }
+
+    /// The number to try next.
+    fn next(&self) -> Option<usize> {
+        // A server that does not start does not start with fewer clients.
+        let never_started = self.found.steps.iter().all(|step| step.limit == Some(Limit::Server));
+        if never_started && !self.found.steps.is_empty() {
+            return None;
+        }
+        self.again.or_else(|| self.search.next())
+    }
+
+    /// Takes a step; one that may have failed by chance is repeated once.
+    fn record(&mut self, step: Step) {
+        let is_repeated = self.again.take().is_some();
+        let by_chance = [Limit::Lateness, Limit::Loss, Limit::SetUp, Limit::Client, Limit::OtherPrograms];
+        if !is_repeated && step.limit.is_some_and(|limit| by_chance.contains(&limit)) {
+            self.again = Some(step.clients);
+        } else {
+            self.search.record(step.clients, step.limit.is_none());
+        }
+        self.found.steps.push(step);
+    }
+}
+
+/// Where the limit of a search was.
+fn limit(found: &ClientSearch, descriptors_bound: bool) -> Limit {
+    let of_failed = |failed: usize| {
+        let steps = found.steps.iter().rev().filter(|step| step.clients == failed);
+        steps.filter_map(|step| step.limit).next()
+    };
+    match found.failed.and_then(of_failed) {
+        Some(limit) => limit,
+        None if found.largest.is_none() => Limit::Server,
+        None if descriptors_bound => Limit::Descriptors,
+        None => Limit::Most,
+    }
+}
+
+/// One case of the experiment, for those who watch.
+struct Part<'a> {
+    progress: &'a mut dyn Progress,
+    cases: usize,
+    index: usize,
+}
+
+impl Progress for Part<'_> {
+    fn at(&mut self, share: f64, doing: &str) {
+        self.progress.at((self.index as f64 + share) / self.cases as f64, doing);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.progress.note(text);
+    }
+
+    fn stopped(&self) -> bool {
+        self.progress.stopped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running() -> Running {
+        let case = &Dimensions::usual(true).cases()[0];
+        Running::new(Contestant::Wirepath, case, 100, 1_000)
+    }
+
+    fn step(clients: usize, limit: Option<Limit>) -> Step {
+        Step { clients, limit, reason: String::new(), figures: None }
+    }
+
+    /// Promise: `assess clients` repeats a step that may have failed by chance once.
+    #[test]
+    fn a_doubtful_step_is_tried_twice() {
+        let mut running = running();
+        running.record(step(100, Some(Limit::Lateness)));
+        assert_eq!(running.next(), Some(100));
+        running.record(step(100, None));
+        assert_eq!(running.next(), Some(200));
+        running.record(step(200, Some(Limit::Lateness)));
+        running.record(step(200, Some(Limit::Lateness)));
+        assert_eq!(running.next(), Some(140));
+        running.record(step(140, Some(Limit::Processor)));
+        assert_eq!(running.next(), Some(120), "saturation is no chance");
+        (running.found.largest, running.found.failed) = (running.search.largest(), running.search.failed());
+        assert_eq!(limit(&running.found, false), Limit::Processor);
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_is_tried_once() {
+        let mut running = running();
+        running.record(step(100, Some(Limit::Server)));
+        assert_eq!(running.next(), None);
+        assert_eq!(limit(&running.found, true), Limit::Server);
+    }
+}

@@ -1,0 +1,195 @@
+//! What is played: transport streams of a constant bit rate, made once and kept.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, fadvise};
+use wirepath_media::ts::synthetic::{Sample, SampleStream};
+
+use crate::error::{Doing, Error};
+
+/// Changes when the content of files with the same name does.
+const VERSION: u32 = 1;
+
+/// Length of an asset: longer than any step, so that each session plays one to the end of the step.
+const SECONDS: u64 = 90;
+
+/// Length of the part that is repeated, with its clock going on.
+const PART_SECONDS: f64 = 2.0;
+
+/// Ticks of the clock of a transport stream in a second.
+const HZ: f64 = 27e6;
+
+/// Bytes and bits of a transport packet.
+const PACKET: usize = 188;
+const PACKET_BITS: f64 = 188.0 * 8.0;
+
+/// A folder of assets.
+#[derive(Clone, Debug)]
+pub(crate) struct Media {
+    pub(crate) folder: PathBuf,
+    /// Names of the assets in the folder.
+    pub(crate) names: Vec<String>,
+}
+
+impl Media {
+    /// A folder of so many assets of this rate, made where it is not there.
+    pub(crate) fn prepare(scratch: &Path, bits_per_second: f64, assets: usize) -> Result<Media, Error> {
+        let kilobits = (bits_per_second / 1000.0).round();
+        let folder = scratch.join(format!("clients-{VERSION}-{kilobits}kbps-{assets}"));
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Error::of_file("make the folder", &folder, error))?;
+        let names: Vec<String> = (0..assets).map(|number| format!("clip{number:03}.ts")).collect();
+        let mut part = None;
+        for name in &names {
+            let file = folder.join(name);
+            if !file.exists() {
+                let part = part.get_or_insert_with(|| Part::new(bits_per_second));
+                make(&file, part)?;
+            }
+        }
+        Ok(Media { folder, names })
+    }
+
+    /// The user's own asset, in the folder where it is.
+    pub(crate) fn of_file(file: &Path) -> Result<Media, Error> {
+        let wrong = |why: &str| Error::Input(format!("{} cannot be played: {why}", file.display()));
+        let file = file.canonicalize().map_err(|error| wrong(&error.to_string()))?;
+        let (folder, name) = file.parent().zip(file.file_name()).ok_or_else(|| wrong("it is a folder"))?;
+        let name = name.to_str().ok_or_else(|| wrong("its name is not UTF-8"))?;
+        Ok(Media { folder: folder.to_owned(), names: vec![name.to_owned()] })
+    }
+
+    /// Reads all assets into the page cache, or drops them from it. Files of the server's own follow by
+    /// `others`.
+    pub(crate) fn set_cached(&self, cached: bool, others: &Path) -> Result<(), Error> {
+        let mut files: Vec<PathBuf> = self.names.iter().map(|name| self.folder.join(name)).collect();
+        if !cached {
+            files.extend(files_below(others));
+        }
+        files.iter().try_for_each(|file| if cached { load(file) } else { evict(file) })
+    }
+}
+
+fn make(file: &Path, part: &Part) -> Result<(), Error> {
+    let unfinished = file.with_extension(format!("unfinished-{}", std::process::id()));
+    let written =
+        File::create(&unfinished).and_then(|mut out| part.write(&mut out).and_then(|()| out.sync_data()));
+    let named = written.and_then(|()| std::fs::rename(&unfinished, file));
+    named.map_err(|error| {
+        std::fs::remove_file(&unfinished).ok(); // the first error is the one to tell
+        Error::of_file("make", file, error)
+    })
+}
+
+fn load(file: &Path) -> Result<(), Error> {
+    let copied = File::open(file).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+    copied.map(drop).map_err(|error| Error::of_file("read", file, error))
+}
+
+fn evict(file: &Path) -> Result<(), Error> {
+    let open = File::open(file).map_err(|error| Error::of_file("open", file, error))?;
+    open.sync_data().doing("writing a file")?; // what is dirty is not dropped
+    fadvise(&open, 0, None, Advice::DontNeed).doing("dropping a file from the page cache")
+}
+
+/// Files of a folder and of those in it. What is gone meanwhile is left out.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files_below(&entry.path()),
+            Ok(kind) if kind.is_file() => vec![entry.path()],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// A stretch of a transport stream that is written again and again.
+struct Part {
+    stream: SampleStream,
+    /// Ticks of a packet.
+    ticks: u64,
+    repetitions: u64,
+}
+
+impl Part {
+    fn new(bits_per_second: f64) -> Part {
+        let ticks = (HZ * PACKET_BITS / bits_per_second).round().max(1.0) as u64;
+        let packets_in = |seconds: f64| ((seconds * HZ / ticks as f64) as u64).max(1);
+        let packets = packets_in(PART_SECONDS);
+        let sample = Sample {
+            packets,
+            tables_every: packets_in(0.5).max(4),
+            pcr_every: packets_in(0.04),
+            rates: vec![(0, ticks)],
+            first_pcr: 0,
+            ..Sample::default()
+        };
+        Part { stream: sample.stream(), ticks, repetitions: SECONDS / PART_SECONDS as u64 }
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut bytes = self.stream.bytes.clone();
+        let packets = (bytes.len() / PACKET) as u64;
+        let mut continuity = [0_u8; 8192];
+        for repetition in 0..self.repetitions {
+            for packet in bytes.chunks_exact_mut(PACKET) {
+                let pid = usize::from(u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff);
+                let counter = &mut continuity[pid];
+                *counter = (*counter + u8::from(packet[3] & 0x10 != 0)) & 0x0f;
+                packet[3] = packet[3] & 0xf0 | *counter;
+            }
+            for reference in &self.stream.references {
+                let pcr = (repetition * packets + reference) * self.ticks;
+                set_reference(&mut bytes[*reference as usize * PACKET..], pcr);
+            }
+            out.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a clock reference into a packet that has one (ISO/IEC 13818-1, 2.4.3.4).
+fn set_reference(packet: &mut [u8], ticks: u64) {
+    let (base, extension) = (ticks / 300 % (1 << 33), ticks % 300);
+    packet[6..10].copy_from_slice(&((base >> 1) as u32).to_be_bytes());
+    packet[10] = (base as u8 & 1) << 7 | 0x7e | (extension >> 8) as u8;
+    packet[11] = extension as u8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_and_counters_go_on_from_part_to_part() {
+        let part = Part { repetitions: 3, ..Part::new(4e6) };
+        let mut repeated = Vec::new();
+        part.write(&mut repeated).unwrap();
+        let packets = part.stream.bytes.len() / PACKET;
+        assert_eq!(repeated.len(), 3 * packets * PACKET);
+        let bits = packets as f64 * PACKET_BITS / (packets as f64 * part.ticks as f64 / HZ);
+        assert!((bits / 4e6 - 1.0).abs() < 0.001, "{bits}");
+        // The first repetition is the sample itself, whose clock the library's own writer wrote.
+        assert_eq!(repeated[..packets * PACKET], part.stream.bytes[..]);
+        let counters: Vec<u8> = repeated
+            .chunks_exact(PACKET)
+            .filter(|packet| packet[1] & 0x1f == 0 && packet[2] == 0)
+            .map(|packet| packet[3] & 0x0f)
+            .collect();
+        assert!(counters.windows(2).all(|pair| pair[1] == (pair[0] + 1) & 0x0f), "{counters:?}");
+    }
+
+    #[test]
+    fn a_reference_is_written_as_the_generator_does() {
+        let sample = Sample { first_pcr: 1_234_567_890_123, ..Sample::default() }.stream();
+        let first = sample.references[0] as usize;
+        let mut packet = sample.bytes[first * PACKET..][..PACKET].to_vec();
+        let expected = packet.clone();
+        packet[6..12].fill(0);
+        set_reference(&mut packet, 1_234_567_890_123 + sample.departures[first]);
+        assert_eq!(packet, expected);
+    }
+}

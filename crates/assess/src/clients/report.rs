@@ -1,0 +1,335 @@
+//! The result as a document; its steps as one table.
+
+use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
+use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, number};
+
+use super::result::{ClientSearch, Clients, Conditions, Figures, Limit, Step};
+
+/// The whole report.
+pub fn document(result: &Clients) -> Document {
+    let host = &result.host;
+    let mut summary = Section::new("clients", "Timely clients");
+    summary.table(largest(result));
+    summary.table(times(result));
+    summary.table(beside(result));
+    Document {
+        title: "How many clients this machine carries".to_owned(),
+        facts: vec![
+            format!(
+                "{}, {} processors, {}",
+                host.processor,
+                host.processors,
+                number::about_bytes(host.memory)
+            ),
+            format!("Linux {}; load at start {}", host.kernel, host.load),
+            format!("{}, {}", result.started, result.program),
+        ],
+        warnings: warnings(result),
+        summary,
+        sections: vec![method(&result.conditions), plots(result), all_steps(result), left_out(result)],
+    }
+}
+
+/// One step in words.
+pub(super) fn line(step: &Step) -> String {
+    let clients = number::count(step.clients as u64);
+    let figures = step.figures.as_ref().map_or_else(String::new, |figures| {
+        let late = figures.lateness_p99_ms.map_or_else(String::new, |ms| format!(", p99 {ms:.0} ms late"));
+        format!(" ({:.2} processors{late})", figures.processors())
+    });
+    match step.limit {
+        None => format!("{clients} clients are timely{figures}"),
+        Some(limit) => format!("{clients} clients are not: {}: {}{figures}", limit.name(), step.reason),
+    }
+}
+
+fn warnings(result: &Clients) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if result.partial {
+        warnings.push("Stopped before its end: the result is partial.".to_owned());
+    }
+    let bounded: Vec<String> = result
+        .searches
+        .iter()
+        .filter(|search| search.largest.is_some() && search.is_lower_bound())
+        .map(|search| format!("{} with {} ({})", search.server, search.case, search.limit.name()))
+        .collect();
+    if !bounded.is_empty() {
+        warnings
+            .push(format!("The limit was not the server's, which may carry more: {}.", bounded.join("; ")));
+    }
+    if result.searches.iter().any(|search| search.limit == Limit::Descriptors) {
+        warnings.push(format!(
+            "Open files limit the clients: {} for each process. Raise it with `ulimit -n`, as root or by the \
+             limits of your login.",
+            number::count(result.conditions.descriptors)
+        ));
+    }
+    warnings
+}
+
+fn largest(result: &Clients) -> Table {
+    let heads = ["case", "server", "#clients", "#CPU s/min", "#rate", "#p99 late", "limit"];
+    let mut table = Table::new("Largest number of timely clients.", &heads);
+    for search in &result.searches {
+        let best = search.best();
+        let figures = best.and_then(|step| step.figures.as_ref());
+        let clients = search.largest.map_or_else(|| "0".to_owned(), |number| number::count(number as u64));
+        let at_least = if search.is_lower_bound() && search.largest.is_some() { "≥ " } else { "" };
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::new(
+                format!("{at_least}{clients}"),
+                if search.largest.is_some() { Kind::Plain } else { Kind::Bad },
+            ),
+            Cell::figure(best.and_then(Step::seconds_per_client_minute), number::significant),
+            Cell::figure(figures, |figures| number::bit_rate(figures.bits_per_second / 8.0)),
+            Cell::figure(figures.and_then(|figures| figures.lateness_p99_ms), milliseconds),
+            Cell::plain(search.limit.name()),
+        ]);
+    }
+    table.notes.push(
+        "CPU s/min: processor seconds of the server for one minute of one client, at that number. Limit: what \
+         the next larger number failed by."
+            .to_owned(),
+    );
+    table
+}
+
+fn times(result: &Clients) -> Table {
+    let heads = ["case", "server", "#late p50", "#max", "#burst", "#set-ups/s", "#set-up p99", "#first p99"];
+    let mut table = Table::new("Times at that number, in milliseconds.", &heads);
+    for (search, figures) in with_figures(result) {
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::figure(figures.lateness_p50_ms, number::significant),
+            Cell::figure(figures.lateness_max_ms, number::significant),
+            Cell::figure(figures.burst_p50_ms, number::significant),
+            Cell::plain(number::significant(figures.setups_per_second)),
+            Cell::figure(figures.setup_p99_ms, number::significant),
+            Cell::figure(figures.first_packet_p99_ms, number::significant),
+        ]);
+    }
+    table.notes.push(
+        "Burst: media that come together. Set-ups a second are bounded by those asked for. First: from PLAY to \
+         the first packet."
+            .to_owned(),
+    );
+    table
+}
+
+/// Wirepath beside other servers, in the cases that both were measured in.
+fn beside(result: &Clients) -> Table {
+    let heads = ["case", "server", "#clients", "wirepath carries", "#CPU s/min", "wirepath costs"];
+    let mut table = Table::new("Beside other servers, in the same run.", &heads);
+    for search in result.searches.iter().filter(|search| search.server != "wirepath") {
+        let own = result.searches.iter().find(|own| own.server == "wirepath" && own.case == search.case);
+        let Some((own, clients)) = own.zip(search.largest) else { continue };
+        let cost = |search: &ClientSearch| search.best().and_then(Step::seconds_per_client_minute);
+        let times = own.largest.map(|own| own as f64 / clients as f64);
+        let share = cost(own).zip(cost(search)).map(|(own, other)| own / other);
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::plain(number::count(clients as u64)),
+            Cell::figure(times, |times| format!("{} times as many", number::significant(times))),
+            Cell::figure(cost(search), number::significant),
+            Cell::figure(share, |share| format!("{} of that", number::ratio(share))),
+        ]);
+    }
+    table
+}
+
+fn with_figures(result: &Clients) -> impl Iterator<Item = (&ClientSearch, &Figures)> {
+    result.searches.iter().filter_map(|search| Some((search, search.best()?.figures.as_ref()?)))
+}
+
+fn method(conditions: &Conditions) -> Section {
+    let mut section = Section::new("method", "Conditions");
+    let Conditions { window_s, settle_s, ramp, buffer_ms, processor, client_processors, .. } = conditions;
+    section.paragraph(format!(
+        "Clients start at {ramp} a second; {settle_s} s after the last one a window of {window_s} s is measured. All \
+         judged ones must play without an underrun of a buffer of {buffer_ms} ms, lose no packet, and 99 % of their bursts \
+         may be late by a burst and 5 ms, all by a burst and 30 ms; the burst is what the case asks of `wirepath serve`, \
+         100 ms for `auto`, and the same is allowed to every server. No session may fail or be refused."
+    ));
+    section.paragraph(format!(
+        "The server has processor {processor}, the load client {client_processors} others, unless the case says all. \
+         Media over UDP of clients that are not judged go to a device that drops; the others cross a veth pair. Media over \
+         TCP are received and thrown away. `wirepath serve` runs with `--reserve 0%`, so that its admission keeps nothing \
+         free; sessions that it refuses all the same count as a limit. A step that may have failed by chance is repeated once."
+    ));
+    for (name, command) in &conditions.peers {
+        section.paragraph(format!("{name}: `{command}`"));
+    }
+    section
+}
+
+fn plots(result: &Clients) -> Section {
+    let mut section = Section::new("plots", "By number of clients");
+    let mut cases: Vec<&ClientSearch> = Vec::new();
+    for search in &result.searches {
+        if cases.iter().all(|known| known.case != search.case) {
+            cases.push(search);
+        }
+    }
+    let panels = |axis: &str, value: fn(&Step) -> Option<f64>, unit: Unit| -> Vec<Panel> {
+        let of_case = |first: &&ClientSearch| {
+            let searches: Vec<&ClientSearch> =
+                result.searches.iter().filter(|search| search.case == first.case).collect();
+            panel(&first.case.to_string(), axis, &searches, value, unit)
+        };
+        cases.iter().filter_map(of_case).collect()
+    };
+    let late = |step: &Step| step.figures.as_ref()?.lateness_p99_ms.map(|ms| ms.max(0.1) / 1000.0);
+    section.figure(
+        "Lateness that 99 % of the bursts did not exceed. Hollow: steps that were not timely.",
+        panels("lateness, p99", late, Unit::Time),
+    );
+    section.figure(
+        "Processor seconds of the server for one minute of one client. Hollow: steps that were not timely.",
+        panels("CPU s per client-minute", Step::seconds_per_client_minute, Unit::Plain),
+    );
+    section
+}
+
+fn panel(
+    title: &str,
+    axis: &str,
+    searches: &[&ClientSearch],
+    value: fn(&Step) -> Option<f64>,
+    unit: Unit,
+) -> Option<Panel> {
+    let line = |search: &&ClientSearch| {
+        let point = |step: &Step| {
+            let value = value(step)?;
+            let noisy = step.limit.is_some();
+            Some(Point { size: step.clients as u64, value, range: (value, value), noisy })
+        };
+        let mut points: Vec<Point> = search.steps.iter().filter_map(point).collect();
+        points.sort_by_key(|point| point.size);
+        Line { name: search.server.clone(), points }
+    };
+    let scene = Lines {
+        title,
+        x_axis: "clients",
+        x_unit: Unit::Plain,
+        y_axis: axis,
+        y_kind: Axis::Logarithmic,
+        y_unit: unit,
+        lines: searches.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
+    }
+    .scene()?;
+    Some(Panel { title: title.to_owned(), scene })
+}
+
+fn all_steps(result: &Clients) -> Section {
+    let mut section = Section::new("steps", "All steps");
+    let heads = ["case", "server", "#clients", "#processors", "#p99 late", "#client CPU", "verdict"];
+    let mut table = Table::new("Every step, in the order of each search.", &heads).with_detail(Detail::Raw);
+    for (search, step) in every_step(result) {
+        let figures = step.figures.as_ref();
+        let verdict = match step.limit {
+            None => Cell::new("timely", Kind::Good),
+            Some(limit) => Cell::plain(format!("{}: {}", limit.name(), step.reason)),
+        };
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::plain(number::count(step.clients as u64)),
+            Cell::figure(figures, |figures| number::significant(figures.processors())),
+            Cell::figure(figures.and_then(|figures| figures.lateness_p99_ms), milliseconds),
+            Cell::figure(figures, |figures| number::significant(figures.client_processors)),
+            verdict,
+        ]);
+    }
+    section.table(table);
+    section
+}
+
+fn every_step(result: &Clients) -> impl Iterator<Item = (&ClientSearch, &Step)> {
+    result.searches.iter().flat_map(|search| search.steps.iter().map(move |step| (search, step)))
+}
+
+fn left_out(result: &Clients) -> Section {
+    let mut section = Section::new("left-out", "What was not measured, and why");
+    let mut table = Table::new("Left out.", &["what", "why"]);
+    for left_out in &result.left_out {
+        table.row([Cell::plain(&left_out.what), Cell::plain(&left_out.why)]);
+    }
+    section.table(table);
+    section
+}
+
+fn milliseconds(ms: f64) -> String {
+    number::time(ms / 1000.0)
+}
+
+/// Every step as a row, for programs that draw and compute.
+pub fn steps(result: &Clients) -> Table {
+    let heads = [
+        "case",
+        "server",
+        "#clients",
+        "verdict",
+        "#seconds_per_client_minute",
+        "#processors",
+        "#user_s",
+        "#system_s",
+        "#window_s",
+        "#bits_per_second",
+        "#lateness_p50_ms",
+        "#lateness_p99_ms",
+        "#lateness_max_ms",
+        "#judged",
+        "#timely",
+        "#lost",
+        "#failed",
+        "#refused",
+        "#setups_per_second",
+        "#setup_p99_ms",
+        "#first_packet_p99_ms",
+        "#client_processors",
+        "#client_late_p99_ms",
+        "#others",
+        "reason",
+    ];
+    let mut table = Table::new("Steps.", &heads);
+    let raw = |value: f64| value.to_string();
+    for (search, step) in every_step(result) {
+        let none = Figures::default();
+        let figures = step.figures.as_ref().unwrap_or(&none);
+        let optional = |value: Option<f64>| Cell::plain(value.map_or_else(String::new, raw));
+        let counted = |value: u64| Cell::plain(value.to_string());
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            counted(step.clients as u64),
+            Cell::plain(step.limit.map_or("timely", Limit::name)),
+            optional(step.seconds_per_client_minute()),
+            Cell::plain(raw(figures.processors())),
+            Cell::plain(raw(figures.user_s)),
+            Cell::plain(raw(figures.system_s)),
+            Cell::plain(raw(figures.window_s)),
+            Cell::plain(raw(figures.bits_per_second)),
+            optional(figures.lateness_p50_ms),
+            optional(figures.lateness_p99_ms),
+            optional(figures.lateness_max_ms),
+            counted(figures.judged),
+            counted(figures.timely),
+            counted(figures.lost),
+            counted(figures.failed),
+            counted(figures.refused),
+            Cell::plain(raw(figures.setups_per_second)),
+            optional(figures.setup_p99_ms),
+            optional(figures.first_packet_p99_ms),
+            Cell::plain(raw(figures.client_processors)),
+            optional(figures.client_late_p99_ms),
+            optional(figures.others),
+            Cell::plain(&step.reason),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,226 @@
+//! Result of the experiment, as it is written to JSON. Times are in seconds unless the name says another unit.
+
+use serde::{Deserialize, Serialize};
+
+use super::case::ClientCase;
+use crate::result::{Host, LeftOut, ReadError, read};
+
+/// Version of this schema. A reader takes no other.
+pub const SCHEMA: &str = "wirepath-clients/1";
+
+/// Everything that one run found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clients {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program and its commit.
+    pub program: String,
+    /// When it began: RFC 3339, UTC.
+    pub started: String,
+    /// Duration.
+    pub seconds: f64,
+    /// True if it was stopped before its end.
+    pub partial: bool,
+    /// The machine.
+    pub host: Host,
+    /// Criterion and conditions.
+    pub conditions: Conditions,
+    /// A search for each case and server.
+    pub searches: Vec<ClientSearch>,
+    /// What was not measured, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Conditions of all steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Seconds that a step is measured.
+    pub window_s: f64,
+    /// Seconds from the start of the last session to the window.
+    pub settle_s: f64,
+    /// Sessions started each second.
+    pub ramp: f64,
+    /// Milliseconds of media that a player holds back.
+    pub buffer_ms: f64,
+    /// Processor of the server where it has one.
+    pub processor: u32,
+    /// Processors of the load client.
+    pub client_processors: usize,
+    /// Open files that server and load client each may have.
+    pub descriptors: u64,
+    /// Most clients that are tried.
+    pub most: usize,
+    /// Further arguments for `wirepath serve`.
+    pub server_arguments: Vec<String>,
+    /// Other servers: name and command.
+    pub peers: Vec<(String, String)>,
+}
+
+/// Search for the largest number of timely clients of one server in one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientSearch {
+    /// `wirepath`, or the name of another server.
+    pub server: String,
+    /// The case.
+    pub case: ClientCase,
+    /// Largest number of clients that were all timely.
+    pub largest: Option<usize>,
+    /// Least number above it that was not.
+    pub failed: Option<usize>,
+    /// What the least number that failed failed by; of a search without one, what ended it.
+    pub limit: Limit,
+    /// All steps, in their order.
+    pub steps: Vec<Step>,
+}
+
+/// Where the limit was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// The server's processors were saturated.
+    Processor,
+    /// Lateness, though the processors were not saturated.
+    Lateness,
+    /// Packets were lost or not sent, though the processors were not saturated.
+    Loss,
+    /// The disk.
+    Disk,
+    /// Admission of the server: it refused sessions.
+    Admission,
+    /// Open files.
+    Descriptors,
+    /// Sessions were not set up in time.
+    SetUp,
+    /// The load client: the server may carry more.
+    Client,
+    /// Other programs on the server's processor: the server may carry more.
+    OtherPrograms,
+    /// The most that was to be tried: the server may carry more.
+    Most,
+    /// The server did not start, or ended.
+    Server,
+}
+
+/// A number of clients, tried once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Clients.
+    pub clients: usize,
+    /// What failed; `None` if all were timely.
+    pub limit: Option<Limit>,
+    /// The same in words.
+    pub reason: String,
+    /// Figures of the window; `None` if the server did not start.
+    pub figures: Option<Figures>,
+}
+
+/// Figures of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Length of the window.
+    pub window_s: f64,
+    /// Processor time of the server in user space, in the window.
+    pub user_s: f64,
+    /// Processor time of the server in the kernel, in the window.
+    pub system_s: f64,
+    /// Processors that other programs used of the server's, in the window; unknown where it had all.
+    pub others: Option<f64>,
+    /// Bits a second that the server sent, headers included.
+    pub bits_per_second: f64,
+    /// Share of what sessions that are not judged should have been sent, by what came of those that are.
+    pub sent_share: Option<f64>,
+    /// Sessions that were judged, and that were timely of those.
+    pub judged: u64,
+    /// Timely ones of those.
+    pub timely: u64,
+    /// Milliseconds that bursts were late: median.
+    pub lateness_p50_ms: Option<f64>,
+    /// 99th percentile.
+    pub lateness_p99_ms: Option<f64>,
+    /// Greatest.
+    pub lateness_max_ms: Option<f64>,
+    /// Milliseconds of media in a burst, as received: median.
+    pub burst_p50_ms: Option<f64>,
+    /// Judged packets lost by the server.
+    pub lost: u64,
+    /// Sessions that played when the window began.
+    pub playing: u64,
+    /// Sessions that failed.
+    pub failed: u64,
+    /// Of those, refused by the server (453 or 503).
+    pub refused: u64,
+    /// Most frequent reason of failures.
+    pub failure: Option<String>,
+    /// Sessions set up each second while they were started.
+    pub setups_per_second: f64,
+    /// Milliseconds of a set-up: median.
+    pub setup_p50_ms: Option<f64>,
+    /// 99th percentile.
+    pub setup_p99_ms: Option<f64>,
+    /// Milliseconds from PLAY to the first packet: 99th percentile.
+    pub first_packet_p99_ms: Option<f64>,
+    /// Share of the window in which some task waited for storage.
+    pub storage_waits: Option<f64>,
+    /// Processors that the load client used.
+    pub client_processors: f64,
+    /// Milliseconds that the load client's event loops were late: 99th percentile.
+    pub client_late_p99_ms: Option<f64>,
+    /// Datagrams or trains that the load client's sockets dropped.
+    pub client_drops: u64,
+}
+
+impl Clients {
+    /// Reads a result.
+    ///
+    /// # Errors
+    /// [`ReadError`] for text that is none, or of another version.
+    pub fn from_json(text: &str) -> Result<Clients, ReadError> {
+        read(text, SCHEMA)
+    }
+}
+
+impl Figures {
+    /// Processors that the server used.
+    pub fn processors(&self) -> f64 {
+        if self.window_s > 0.0 { (self.user_s + self.system_s) / self.window_s } else { 0.0 }
+    }
+}
+
+impl Step {
+    /// Processor seconds of the server for one minute of one client.
+    pub fn seconds_per_client_minute(&self) -> Option<f64> {
+        let figures = self.figures.as_ref()?;
+        (self.clients > 0).then(|| figures.processors() * 60.0 / self.clients as f64)
+    }
+}
+
+impl ClientSearch {
+    /// The step of the largest number: the last one of those that passed.
+    pub fn best(&self) -> Option<&Step> {
+        self.steps.iter().rev().find(|step| Some(step.clients) == self.largest && step.limit.is_none())
+    }
+
+    /// Returns whether the server may carry more than was found.
+    pub fn is_lower_bound(&self) -> bool {
+        matches!(self.limit, Limit::Client | Limit::Most | Limit::OtherPrograms | Limit::Descriptors)
+    }
+}
+
+impl Limit {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Processor => "processor",
+            Limit::Lateness => "lateness",
+            Limit::Loss => "loss",
+            Limit::Disk => "disk",
+            Limit::Admission => "admission",
+            Limit::Descriptors => "open files",
+            Limit::SetUp => "set-up",
+            Limit::Client => "load client",
+            Limit::OtherPrograms => "other programs",
+            Limit::Most => "--most",
+            Limit::Server => "server failed",
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Servers under test: `wirepath serve`, and others by a command.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::case::{ClientCase, Processors};
+use super::media::Media;
+use super::options::{ClientOptions, Peer};
+use crate::error::{Doing, Error};
+use crate::relay::MeasuredProcess;
+use crate::test_bed::ClientBed;
+
+/// RTSP port of every server.
+const PORT: u16 = 8554;
+
+/// Time for a server to answer DESCRIBE.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for the server to measure its data paths.
+const CALIBRATION: Duration = Duration::from_secs(20);
+
+/// Interval of attempts.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Limits of `wirepath serve` that are raised for more sessions.
+const USUAL_SESSIONS: usize = 10_000;
+const USUAL_CONNECTIONS: usize = 20_000;
+
+/// Sessions and connections beside those of a step.
+const SPARE: usize = 64;
+
+/// A server under test.
+#[derive(Clone, Debug)]
+pub(crate) enum Contestant {
+    /// `wirepath serve`.
+    Wirepath,
+    /// Another one.
+    Peer(Peer),
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    pub(crate) process: MeasuredProcess,
+    /// URLs of its assets.
+    pub(crate) urls: Vec<String>,
+}
+
+impl Contestant {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Contestant::Wirepath => "wirepath",
+            Contestant::Peer(peer) => &peer.name,
+        }
+    }
+
+    /// Starts it for so many clients, and waits until it describes its first asset.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if it does not start, with the end of its log.
+    pub(crate) fn start(
+        &self,
+        bed: &ClientBed,
+        case: &ClientCase,
+        media: &Media,
+        clients: usize,
+        options: &ClientOptions,
+    ) -> Result<Server, Error> {
+        let log = options.scratch.join(format!("clients-{}.log", self.name()));
+        let address = bed.server_address();
+        let command = match self {
+            Contestant::Wirepath => wirepath(address, case, media, clients, options),
+            Contestant::Peer(peer) => peer_command(peer, address, case, media),
+        };
+        let command = logged(&command, &log);
+        let started = bed.at_server(case.processors == Processors::All, || {
+            MeasuredProcess::program(self.name(), &command, PORT)
+        });
+        let urls: Vec<String> =
+            media.names.iter().map(|name| format!("rtsp://{address}:{PORT}/{name}")).collect();
+        let ready = started.and_then(|process| {
+            bed.at_clients(|| wait_until_described(SocketAddr::new(address, PORT), &urls[0]))?;
+            Ok(process)
+        });
+        match ready {
+            Ok(process) => Ok(Server { process, urls }),
+            Err(Error::Unable(why)) => Err(Error::Unable(format!("{why}{}", end_of(&log)))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Makes images of the assets, or indexes where there are many: popular assets have an image.
+pub(crate) fn pack(media: &Media, options: &ClientOptions) -> Result<(), Error> {
+    let mut command = own_command();
+    command.arg("pack").arg("--cache").arg(options.images());
+    if media.names.len() > 1 {
+        command.arg("--index");
+    }
+    command.args(media.names.iter().map(|name| media.folder.join(name)));
+    let output = command.output().doing("starting wirepath pack")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Input(format!("wirepath pack failed: {}", said.trim())))
+}
+
+/// Has `wirepath serve` measure its data paths, if there is no calibration yet: it would do so during the
+/// first steps.
+pub(crate) fn calibrate(
+    bed: &ClientBed,
+    case: &ClientCase,
+    media: &Media,
+    options: &ClientOptions,
+) -> Result<(), Error> {
+    if options.calibration.exists() {
+        return Ok(());
+    }
+    let _server = Contestant::Wirepath.start(bed, case, media, 1, options)?;
+    let deadline = Instant::now() + CALIBRATION;
+    while !options.calibration.exists() && Instant::now() < deadline {
+        std::thread::sleep(AGAIN);
+    }
+    Ok(())
+}
+
+fn wirepath(
+    address: IpAddr,
+    case: &ClientCase,
+    media: &Media,
+    clients: usize,
+    options: &ClientOptions,
+) -> Command {
+    let mut command = own_command();
+    command.arg("serve").arg(&media.folder);
+    command.args(["--rtsp", &format!("{address}:{PORT}"), "--http", &format!("{address}:0")]);
+    command.arg("--cache").arg(options.images()).arg("--calibration").arg(&options.calibration);
+    // Admission keeps a reserve free; how many clients there are without one is what is asked.
+    command.args(["--reserve", "0%", "--burst", &case.burst_option(), "--path", &case.path]);
+    if case.path == "wire_uring" {
+        command.args(["--hot-memory", "512MiB"]);
+    }
+    let sessions = clients + SPARE;
+    if sessions > USUAL_SESSIONS {
+        command.args(["--max-sessions", &sessions.to_string()]);
+    }
+    if sessions > USUAL_CONNECTIONS {
+        command.args(["--max-connections", &sessions.to_string()]);
+    }
+    command.args(&options.server_arguments);
+    command
+}
+
+/// Another server, which finds in its environment what it is to do.
+fn peer_command(peer: &Peer, address: IpAddr, case: &ClientCase, media: &Media) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &peer.command]);
+    command.env("MEDIA", &media.folder);
+    command.env("ASSET", &media.names[0]);
+    command.env("ADDRESS", address.to_string());
+    command.env("PORT", PORT.to_string());
+    command.env("BIT_RATE", format!("{:.0}", case.bits_per_second));
+    command.env("TRANSPORT", case.transport.to_string().to_lowercase());
+    command
+}
+
+/// The same command, with its output in a file.
+fn logged(command: &Command, log: &Path) -> Command {
+    let mut wrapped = Command::new("sh");
+    wrapped.args(["-c", "exec \"$@\" >\"$WIREPATH_LOG\" 2>&1", "sh"]);
+    wrapped.arg(command.get_program()).args(command.get_args());
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    wrapped.envs(variables).env("WIREPATH_LOG", log);
+    wrapped
+}
+
+/// This program, by a name that children know it by, too. The file may have been replaced since the start.
+fn own_command() -> Command {
+    Command::new(format!("/proc/{}/exe", std::process::id()))
+}
+
+/// The last lines of a log, as the end of a sentence.
+fn end_of(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<&str> = lines.into_iter().rev().collect();
+    format!("; its log {} ends with: {}", log.display(), lines.join(" | "))
+}
+
+fn wait_until_described(server: SocketAddr, url: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = match describe(server, url) {
+            Ok(answer) if answer.starts_with("RTSP/1.0 200") => return Ok(()),
+            Ok(answer) => answer.lines().next().unwrap_or("nothing").to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() > deadline {
+            let seconds = PATIENCE.as_secs();
+            return Err(Error::Unable(format!("DESCRIBE {url} got no 200 within {seconds} s: {answer}")));
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// The beginning of the answer to DESCRIBE.
+fn describe(server: SocketAddr, url: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n")?;
+    let mut answer = [0; 256];
+    let length = stream.read(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+}
+
+impl ClientOptions {
+    /// Folder of wire images of our own.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.scratch.join("clients-images")
+    }
+}

@@ -1,0 +1,196 @@
+//! The criterion, and where the limit was: a pure function of figures.
+
+use std::time::Duration;
+
+use super::case::{Processors, Storage};
+use super::result::{Figures, Limit};
+
+/// Lateness beyond a burst that 99 % of the bursts may have, and that all may have.
+const P99_BEYOND_MS: f64 = 5.0;
+const MOST_BEYOND_MS: f64 = 30.0;
+
+/// Share of its processors from which a server has no more.
+const SATURATED: f64 = 0.93;
+
+/// Share of the server's processor that others may use.
+const OTHERS: f64 = 0.1;
+
+/// Share of the window with waits for storage from which that is the limit.
+const STORAGE_WAITS: f64 = 0.2;
+
+/// Share of what sessions outside the sample should be sent below which packets lack.
+const SENT: f64 = 0.9;
+
+/// Lateness of the load client's event loops, and share of its processors, from which it is the limit.
+const CLIENT_LATE_MS: f64 = 20.0;
+const CLIENT_BUSY: f64 = 0.9;
+
+/// What a step is judged by, besides its figures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) clients: usize,
+    /// Burst that the server may send in.
+    pub(crate) burst: Duration,
+    /// Processors of the server.
+    pub(crate) processors: usize,
+    pub(crate) kind: Processors,
+    pub(crate) client_processors: usize,
+    pub(crate) storage: Storage,
+}
+
+/// Says what failed, and where the limit was; `None` if all clients were timely.
+pub(crate) fn judge(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
+    let symptom = symptom(figures, terms)?;
+    let (limit, cause) = cause(figures, terms, symptom.0);
+    Some((limit, if cause.is_empty() { symptom.1 } else { format!("{}; {cause}", symptom.1) }))
+}
+
+/// The first part of the criterion that does not hold, in words, and the limit if nothing else explains it.
+fn symptom(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
+    let burst_ms = terms.burst.as_secs_f64() * 1000.0;
+    let reason = || figures.failure.clone().unwrap_or_default();
+    let beyond = |ms: Option<f64>, allowed: f64| ms.filter(|ms| *ms > burst_ms + allowed);
+    if figures.refused > 0 {
+        return Some((Limit::Admission, format!("{} sessions refused: {}", figures.refused, reason())));
+    }
+    if figures.failed > 0 {
+        return Some((Limit::SetUp, format!("{} sessions failed: {}", figures.failed, reason())));
+    }
+    if figures.playing < terms.clients as u64 {
+        return Some((
+            Limit::SetUp,
+            format!("{} of {} sessions played in time", figures.playing, terms.clients),
+        ));
+    }
+    if figures.lost > 0 {
+        return Some((Limit::Loss, format!("{} judged packets lost", figures.lost)));
+    }
+    if let Some(share) = figures.sent_share.filter(|share| *share < SENT) {
+        return Some((Limit::Loss, format!("only {:.0} % of the media sent", share * 100.0)));
+    }
+    if let Some(ms) = beyond(figures.lateness_p99_ms, P99_BEYOND_MS) {
+        return Some((Limit::Lateness, format!("99 % of the bursts at most {ms:.0} ms late")));
+    }
+    if let Some(ms) = beyond(figures.lateness_max_ms, MOST_BEYOND_MS) {
+        return Some((Limit::Lateness, format!("a burst {ms:.0} ms late")));
+    }
+    if figures.timely < figures.judged || figures.judged == 0 {
+        return Some((
+            Limit::Lateness,
+            format!("{} of {} judged sessions timely", figures.timely, figures.judged),
+        ));
+    }
+    None
+}
+
+/// The limit behind a symptom, and what tells.
+fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
+    let available = terms.processors as f64;
+    if figures.failure.as_deref().is_some_and(|reason| reason.contains("Too many open files")) {
+        return (Limit::Descriptors, "the load client has no more open files".to_owned());
+    }
+    if figures.processors() >= SATURATED * available {
+        return (
+            Limit::Processor,
+            format!("the server used {:.2} of {available} processors", figures.processors()),
+        );
+    }
+    if symptom == Limit::Admission {
+        return (symptom, String::new());
+    }
+    if figures.client_drops > 0 {
+        return (Limit::Client, format!("the client's sockets dropped {}", figures.client_drops));
+    }
+    if let Some(late) = figures.client_late_p99_ms.filter(|late| *late > CLIENT_LATE_MS) {
+        return (Limit::Client, format!("the client's event loops were {late:.0} ms late"));
+    }
+    if terms.kind == Processors::One
+        && figures.client_processors > CLIENT_BUSY * terms.client_processors as f64
+    {
+        return (Limit::Client, format!("the client used {:.2} processors", figures.client_processors));
+    }
+    if let Some(others) = figures.others.filter(|others| *others > OTHERS) {
+        return (Limit::OtherPrograms, format!("others used {others:.2} of the server's processor"));
+    }
+    if let (Storage::Disk, Some(waits)) = (terms.storage, figures.storage_waits)
+        && waits > STORAGE_WAITS
+    {
+        return (Limit::Disk, format!("waits for storage in {:.0} % of the time", waits * 100.0));
+    }
+    (symptom, String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms {
+        clients: 100,
+        burst: Duration::from_millis(100),
+        processors: 1,
+        kind: Processors::One,
+        client_processors: 1,
+        storage: Storage::Memory,
+    };
+
+    fn timely() -> Figures {
+        Figures {
+            window_s: 8.0,
+            judged: 10,
+            timely: 10,
+            playing: 100,
+            lateness_p99_ms: Some(104.0),
+            lateness_max_ms: Some(129.0),
+            sent_share: Some(1.0),
+            user_s: 1.0,
+            system_s: 2.0,
+            ..Figures::default()
+        }
+    }
+
+    fn limit(figures: Figures) -> Option<Limit> {
+        judge(&figures, &TERMS).map(|(limit, _)| limit)
+    }
+
+    /// Promise: `assess clients` calls clients timely if none lost a packet and all were sent to in time.
+    #[test]
+    fn clients_are_timely_within_a_burst_and_a_little() {
+        assert_eq!(limit(timely()), None);
+        assert_eq!(limit(Figures { lateness_p99_ms: Some(105.1), ..timely() }), Some(Limit::Lateness));
+        assert_eq!(limit(Figures { lateness_max_ms: Some(130.1), ..timely() }), Some(Limit::Lateness));
+        assert_eq!(limit(Figures { timely: 9, ..timely() }), Some(Limit::Lateness));
+        assert_eq!(limit(Figures { judged: 0, timely: 0, ..timely() }), Some(Limit::Lateness));
+        assert_eq!(limit(Figures { lost: 1, ..timely() }), Some(Limit::Loss));
+        assert_eq!(limit(Figures { sent_share: Some(0.5), ..timely() }), Some(Limit::Loss));
+        assert_eq!(limit(Figures { playing: 99, ..timely() }), Some(Limit::SetUp));
+    }
+
+    /// Promise: `assess clients` does not take the load client's limit for the server's.
+    #[test]
+    fn a_late_client_is_not_a_late_server() {
+        let late = Figures { lateness_p99_ms: Some(150.0), ..timely() };
+        let client = Figures { client_late_p99_ms: Some(21.0), ..late.clone() };
+        assert_eq!(limit(client.clone()), Some(Limit::Client));
+        assert_eq!(limit(Figures { client_drops: 1, ..late.clone() }), Some(Limit::Client));
+        assert_eq!(limit(Figures { client_processors: 0.95, ..late.clone() }), Some(Limit::Client));
+        let busy = Figures { user_s: 3.0, system_s: 5.0, ..client };
+        assert_eq!(limit(busy), Some(Limit::Processor), "a saturated server is the limit all the same");
+        // What the client lacks matters only if something was not timely.
+        assert_eq!(limit(Figures { client_late_p99_ms: Some(21.0), ..timely() }), None);
+        assert_eq!(limit(Figures { others: Some(0.2), ..late }), Some(Limit::OtherPrograms));
+    }
+
+    #[test]
+    fn refusals_and_descriptors_are_told_from_lateness() {
+        let failed = |reason: &str| Figures { failed: 3, failure: Some(reason.to_owned()), ..timely() };
+        let refused = Figures { refused: 3, ..failed("SETUP was refused: 453 Not Enough Bandwidth") };
+        let (limit, why) = judge(&refused, &TERMS).unwrap();
+        assert!(limit == Limit::Admission && why.contains("453"), "{why}");
+        let descriptors = judge(&failed("connecting failed: Too many open files"), &TERMS).unwrap();
+        assert_eq!(descriptors.0, Limit::Descriptors);
+        assert_eq!(judge(&failed("PLAY was not answered in time"), &TERMS).unwrap().0, Limit::SetUp);
+        let disk = Terms { storage: Storage::Disk, ..TERMS };
+        let waiting = Figures { lateness_p99_ms: Some(150.0), storage_waits: Some(0.3), ..timely() };
+        assert_eq!(judge(&waiting, &disk).unwrap().0, Limit::Disk);
+    }
+}

@@ -1,0 +1,164 @@
+//! Test bed for clients by the thousand of a server on this machine.
+//!
+//! ```text
+//!   namespace of the server                          namespace of the clients
+//!   10.81.0.1/24 near ---------- veth ---------- far 10.81.0.2/24
+//!   10.78.0.0/16 via 10.81.0.2        for TCP        10.78.0.0/16 local: sessions that are not judged
+//!   10.78.0.0/16 dev sink, dropped    for UDP
+//!   10.79.0.0/16 via 10.81.0.2                       10.79.0.0/16 local: sessions that are judged
+//! ```
+//!
+//! So media of sessions that nobody judges cost the server what they would cost up to a network card, and
+//! nobody pays for receiving them.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::device::{Counted, Device};
+use super::namespace::{Namespace, ip};
+use super::pair::Pair;
+use super::processors::Processors;
+use super::{FAR, NEAR, on_a_thread};
+use crate::error::{Doing, Error};
+
+/// MTU of all devices.
+const MTU: u32 = 1500;
+
+/// Network of the sessions that are not judged, and of those that are: /16 each.
+const DROPPED: [u8; 2] = [10, 78];
+const JUDGED: [u8; 2] = [10, 79];
+
+/// Sessions that are not judged have an address each.
+pub(crate) const MOST_CLIENTS: usize = 65_000;
+
+/// Addresses of sessions that are judged; they may share them.
+const JUDGED_ADDRESSES: u32 = 1_000;
+
+/// A server's network and its clients'.
+pub(crate) struct ClientBed {
+    pair: Pair,
+    sink: Device,
+    processors: Processors,
+}
+
+/// Bytes and packets that the server's devices have sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    /// To the device that drops.
+    pub(crate) dropped: Counted,
+    /// To the clients' namespace.
+    pub(crate) carried: Counted,
+}
+
+/// Sets a test bed on a thread of its own, which stays on other processors than the server's, and calls `act`
+/// there. When it returns the test bed is gone.
+///
+/// # Errors
+/// [`Error::Input`] without the privileges for namespaces; what `act` answers.
+pub(crate) fn with_client_bed<T: Send>(
+    cpu: Option<u32>,
+    act: impl FnOnce(&ClientBed) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    on_a_thread(|| {
+        let processors = Processors::of_thread(cpu)?;
+        processors.pin_to_others()?;
+        act(&ClientBed::set(processors)?)
+    })
+}
+
+impl ClientBed {
+    fn set(processors: Processors) -> Result<ClientBed, Error> {
+        let here = Namespace::unshare()?.ok_or_else(|| {
+            Error::Input(
+                "clients need network namespaces, which take root with CAP_SYS_ADMIN and CAP_NET_ADMIN: run it with \
+                 sudo (in a container: --privileged)"
+                    .to_owned(),
+            )
+        })?;
+        // Reports come from addresses whose UDP is routed to the sink.
+        for devices in ["all", "default"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{devices}/rp_filter"), "0")
+                .doing("turning the filter of reverse paths off")?;
+        }
+        ip("link set lo up")?;
+        let pair = Pair::from(here, MTU)?;
+        let sink = Device::that_drops(MTU, true)?;
+        let [dropped, judged] = [DROPPED, JUDGED].map(|[high, low]| format!("{high}.{low}.0.0/16"));
+        for network in [&dropped, &judged] {
+            ip(&format!("route add {network} via {FAR}"))?;
+            pair.at_far(|| ip(&format!("route add local {network} dev lo")))?;
+        }
+        ip(&format!("route add {dropped} dev sink table 100"))?;
+        ip("rule add ipproto udp lookup 100")?;
+        Ok(ClientBed { pair, sink, processors })
+    }
+
+    /// Address of the server.
+    pub(crate) fn server_address(&self) -> IpAddr {
+        NEAR.into()
+    }
+
+    /// Calls `act` in the server's namespace, on the server's processor or (`all`) on every one. Processes that
+    /// it starts stay there.
+    pub(crate) fn at_server<T>(&self, all: bool, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if all { self.processors.pin_to_all() } else { self.processors.pin_to_measuring() }?;
+        let result = act();
+        self.processors.pin_to_others()?;
+        result
+    }
+
+    /// Calls `act` in the namespace of the clients.
+    pub(crate) fn at_clients<T>(&self, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.pair.at_far(act)
+    }
+
+    /// The server's processor.
+    pub(crate) fn processor(&self) -> u32 {
+        self.processors.measuring()
+    }
+
+    /// Processors for the load client, at least one.
+    pub(crate) fn client_processors(&self) -> usize {
+        self.processors.others().max(1)
+    }
+
+    /// All processors.
+    pub(crate) fn all_processors(&self) -> usize {
+        self.processors.number()
+    }
+
+    /// Bytes and packets sent until now. May be called anywhere.
+    pub(crate) fn traffic(&self) -> Result<Traffic, Error> {
+        self.pair.at_near(|device| Ok(Traffic { dropped: self.sink.counted()?, carried: device.sent()? }))
+    }
+}
+
+/// Addresses of so many sessions that are not judged, and of those that are.
+pub(crate) fn client_addresses(sessions: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    let addresses = |[high, low]: [u8; 2], number: u32| {
+        let first = Ipv4Addr::new(high, low, 1, 0).to_bits();
+        (first..first + number).map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))).collect()
+    };
+    (addresses(DROPPED, sessions.clamp(2, MOST_CLIENTS) as u32), addresses(JUDGED, JUDGED_ADDRESSES))
+}
+
+impl Traffic {
+    /// Difference to `earlier`.
+    pub(crate) fn since(self, earlier: Traffic) -> Traffic {
+        Traffic { dropped: self.dropped.since(earlier.dropped), carried: self.carried.since(earlier.carried) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_addresses_of_their_networks() {
+        let (dropped, judged) = client_addresses(MOST_CLIENTS + 1);
+        assert_eq!(dropped.len(), MOST_CLIENTS);
+        assert_eq!(dropped[0].to_string(), "10.78.1.0");
+        assert_eq!(dropped[MOST_CLIENTS - 1].to_string(), "10.78.254.231");
+        assert!(judged.iter().all(|address| address.to_string().starts_with("10.79.")));
+        assert_eq!(client_addresses(1).0.len(), 2, "several addresses share sockets");
+    }
+}

@@ -1,0 +1,279 @@
+//! Arguments of `wirepath assess clients`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use wirepath_assess::clients::{ClientOptions, Dimensions, Peer, Processors, Storage};
+use wirepath_assess::result::Transport;
+
+use crate::image_options::{CALIBRATION, default_cache_folder};
+use crate::serve_options::PathChoice;
+use crate::values::{BurstOption, burst, positive_count, positive_time, time};
+
+/// Sessions started each second.
+const RAMP: f64 = 500.0;
+
+/// Most clients, beyond what any limit allows.
+const MOST: usize = 65_000;
+
+/// Bit rates that transport streams are made with, in Mb/s.
+const RATES: std::ops::RangeInclusive<f64> = 0.1..=200.0;
+
+/// Arguments of `wirepath assess clients`.
+#[derive(Args)]
+#[command(after_help = "\
+The first value of each of --rates, --transport, --assets, --storage, --burst, --path and --processors makes the base case. \
+Each further value is a case that differs from it in this alone. With --quick there is only the base case.
+
+Examples:
+  sudo wirepath assess clients --quick
+  sudo wirepath assess clients --rates 4,8,25 --transport udp,tcp --report clients.html
+  sudo wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
+
+A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve RTSP \
+at, the folder MEDIA with its ASSET, which clients play as rtsp://ADDRESS:PORT/ASSET, BIT_RATE in bits a second, and TRANSPORT \
+(udp or tcp). When a step is over its process group is killed.
+
+Exit code: 0 if every case has a number, also where that is not the server's limit (the result says so); 3 if a server had \
+no timely client in a case, or did not start; 1 if it could not begin or ended early; 2 for invalid arguments; 130 or 143 \
+after a signal, with the result until then.")]
+pub(in crate::assess) struct Clients {
+    /// Write the result as JSON to FILE; `-` for standard output, which then has nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Write every step as a row of CSV
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
+
+    /// Write the result as a page of HTML, with plots
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+
+    /// The base case only, in shorter steps: about two minutes
+    #[arg(long)]
+    quick: bool,
+
+    /// Bit rates of the media in Mb/s [default: 4,0.5,2,8,25; with --quick 4]
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<f64>,
+
+    /// Transports of media [default: udp,tcp; with --quick udp]
+    #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
+    transport: Vec<TransportName>,
+
+    /// Numbers of assets; several are played by Zipf's law, exponent 1.1 [default: 1,32; with --quick 1]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = positive_count)]
+    assets: Vec<NonZeroUsize>,
+
+    /// Where assets are before a step: memory (page cache), disk [default: memory,disk; with --quick memory]
+    #[arg(long, value_name = "WHERE", value_delimiter = ',')]
+    storage: Vec<Storage>,
+
+    /// Bursts, as in `wirepath serve --burst` [default: auto,10ms; with --quick auto]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = burst)]
+    burst: Vec<BurstOption>,
+
+    /// Data paths, as in `wirepath serve --path` [default: auto,wire_sendfile,gso_writev,sendmmsg; with --quick
+    /// auto]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = path)]
+    path: Vec<String>,
+
+    /// Processors of the server: one, or all, which it shares with the clients [default: one,all; with --quick
+    /// one]
+    #[arg(long, value_name = "WHICH", value_delimiter = ',')]
+    processors: Vec<Processors>,
+
+    /// An asset to play instead of transport streams that are made
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rates", "assets"])]
+    file: Option<PathBuf>,
+
+    /// Time that a step is measured [default: 8s; 4s with --quick]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    window: Option<Duration>,
+
+    /// Time from the start of the last session to the measurement [default: 2s; 1s with --quick]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    settle: Option<Duration>,
+
+    /// Sessions to start each second [default: 500]
+    #[arg(long, value_name = "RATE", value_parser = positive_count)]
+    ramp: Option<NonZeroUsize>,
+
+    /// Clients of the first step
+    #[arg(long, value_name = "N", default_value = "200", value_parser = positive_count)]
+    first: NonZeroUsize,
+
+    /// Most clients [default: as many as open files and addresses allow]
+    #[arg(long, value_name = "N", value_parser = positive_count)]
+    most: Option<NonZeroUsize>,
+
+    /// Media that a player holds back
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = positive_time)]
+    buffer: Duration,
+
+    /// The server's processor [default: the last that may be used]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+
+    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated
+    #[arg(long = "server", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    server: Vec<String>,
+
+    /// Another server to measure in turns with ours; may be repeated
+    #[arg(long, value_name = "NAME=COMMAND")]
+    peer: Vec<Peer>,
+
+    /// Folder for assets, wire images and logs, which are kept for the next time [default: /var/cache/wirepath
+    /// for root, else ~/.cache/wirepath]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+
+    /// The server's calibration file [default: calibration.json in the server's default cache folder]
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TransportName {
+    /// RTP over UDP
+    Udp,
+    /// RTP over the RTSP connection
+    Tcp,
+}
+
+impl Clients {
+    pub(super) fn options(&self) -> Result<ClientOptions> {
+        let seconds = |full: u64, quick: u64| Duration::from_secs(if self.quick { quick } else { full });
+        let folder = |given: &Option<PathBuf>| given.clone().map_or_else(default_cache_folder, Ok);
+        let calibration = match &self.calibration {
+            Some(file) => file.clone(),
+            None => default_cache_folder()
+                .context("name the server's calibration with --calibration FILE")?
+                .join(CALIBRATION),
+        };
+        let mut names: Vec<&str> = self.peer.iter().map(|peer| peer.name.as_str()).collect();
+        names.sort_unstable();
+        ensure!(
+            names.windows(2).all(|pair| pair[0] != pair[1]),
+            "two peers have the same name; give each its own"
+        );
+        Ok(ClientOptions {
+            dimensions: self.dimensions(),
+            file: self.file.clone(),
+            window: self.window.unwrap_or(seconds(8, 4)),
+            settle: self.settle.unwrap_or(seconds(2, 1)),
+            ramp: self.ramp.map_or(RAMP, |ramp| ramp.get() as f64),
+            first: self.first.get(),
+            most: self.most.map_or(MOST, NonZeroUsize::get),
+            buffer: self.buffer,
+            cpu: self.cpu,
+            server_arguments: self.server.clone(),
+            peers: self.peer.clone(),
+            scratch: folder(&self.scratch)
+                .context("a folder for what is played: name one with --scratch DIR")?,
+            calibration,
+        })
+    }
+
+    fn dimensions(&self) -> Dimensions {
+        let usual = Dimensions::usual(self.quick);
+        let file_alone = self.file.is_some();
+        Dimensions {
+            rates: match file_alone {
+                true => usual.rates[..1].to_vec(),
+                false => or(self.rates.iter().map(|rate| rate * 1e6).collect(), usual.rates),
+            },
+            storages: or(self.storage.clone(), usual.storages),
+            assets: match file_alone {
+                true => vec![1],
+                false => or(self.assets.iter().map(|number| number.get()).collect(), usual.assets),
+            },
+            processors: or(self.processors.clone(), usual.processors),
+            transports: or(self.transport.iter().copied().map(Transport::from).collect(), usual.transports),
+            paths: or(self.path.clone(), usual.paths),
+            bursts: or(self.burst.iter().copied().map(time_of).collect(), usual.bursts),
+        }
+    }
+}
+
+impl From<TransportName> for Transport {
+    fn from(name: TransportName) -> Transport {
+        match name {
+            TransportName::Udp => Transport::Udp,
+            TransportName::Tcp => Transport::Tcp,
+        }
+    }
+}
+
+/// The values that were given, or else the usual ones.
+fn or<T>(given: Vec<T>, usual: Vec<T>) -> Vec<T> {
+    if given.is_empty() { usual } else { given }
+}
+
+fn time_of(burst: BurstOption) -> Option<Duration> {
+    match burst {
+        BurstOption::Auto => None,
+        BurstOption::Time(time) => Some(time),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| RATES.contains(rate));
+    rate.ok_or_else(|| format!("expected megabits a second, from {} to {}", RATES.start(), RATES.end()))
+}
+
+/// A data path that `wirepath serve` knows.
+fn path(text: &str) -> Result<String, String> {
+    text.parse::<PathChoice>().map(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    fn parsed(arguments: &[&str]) -> Result<Clients, clap::Error> {
+        let command = Clients::augment_args(Command::new("clients").no_binary_name(true));
+        Clients::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
+
+    fn cases(arguments: &[&str]) -> Vec<String> {
+        let dimensions = parsed(arguments).unwrap().dimensions();
+        dimensions.cases().iter().map(ToString::to_string).collect()
+    }
+
+    /// Promise: `assess clients` varies one dimension at a time, those that are named and no others with `--quick`.
+    #[test]
+    fn what_is_named_is_varied() {
+        assert_eq!(cases(&["--quick"]), ["4 Mb/s UDP"]);
+        assert_eq!(cases(&["--quick", "--rates", "8,25"]), ["8 Mb/s UDP", "25 Mb/s UDP"]);
+        assert_eq!(cases(&["--quick", "--burst", "20ms,auto"]), ["4 Mb/s UDP, burst 20 ms", "4 Mb/s UDP"]);
+        let several =
+            cases(&["--quick", "--transport", "tcp,udp", "--path", "auto,sendmmsg", "--assets", "1,9"]);
+        assert_eq!(several, ["4 Mb/s TCP", "4 Mb/s UDP", "4 Mb/s TCP, 9 assets", "4 Mb/s TCP, sendmmsg"]);
+        assert!(cases(&[]).len() > 10);
+    }
+
+    #[test]
+    fn invalid_values_are_refused() {
+        for wrong in [
+            ["--rates", "0"],
+            ["--rates", "1000"],
+            ["--transport", "sctp"],
+            ["--storage", "tape"],
+            ["--burst", "2s"],
+            ["--path", "fastest"],
+            ["--peer", "nameless"],
+            ["--most", "0"],
+        ] {
+            assert!(parsed(&wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parsed(&["--file", "a.ts", "--rates", "4"]).is_err());
+        let twice = parsed(&["--peer", "a=x", "--peer", "a=y"]).unwrap();
+        assert!(twice.options().unwrap_err().to_string().contains("same name"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Demand for an image: sessions that play it, and those that began lately.
+
+use std::time::{Duration, Instant};
+
+/// Time after which a session that began counts half.
+const HALF_LIFE: Duration = Duration::from_secs(300);
+
+/// Factor by which an image has to be more popular than one that is played, to take its place.
+const HYSTERESIS: f64 = 2.0;
+
+/// Sessions of an image.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    /// Sessions that play it.
+    pub(super) sessions: usize,
+    /// Sessions that began, each the less the longer ago.
+    recent: f64,
+    at: Instant,
+}
+
+impl Demand {
+    /// Of an image that nobody has played.
+    pub(super) fn new(now: Instant) -> Demand {
+        Demand { sessions: 0, recent: 0.0, at: now }
+    }
+
+    /// Counts a session that begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.recent, self.at) = (self.recent(now) + 1.0, now);
+        self.sessions += 1;
+    }
+
+    /// Counts a session that ends.
+    pub(super) fn end(&mut self) {
+        self.sessions = self.sessions.saturating_sub(1);
+    }
+
+    /// Score: sessions that play, and those that began lately.
+    pub(super) fn score(&self, now: Instant) -> f64 {
+        self.sessions as f64 + self.recent(now)
+    }
+
+    /// Returns whether an image of this score takes the place of this one: if it is more popular, and much more
+    /// if this one is played.
+    pub(super) fn yields_to(&self, score: f64, now: Instant) -> bool {
+        let own = self.score(now);
+        if self.sessions == 0 { score > own } else { score >= HYSTERESIS * own }
+    }
+
+    fn recent(&self, now: Instant) -> f64 {
+        let half_lives = now.saturating_duration_since(self.at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        self.recent * 0.5_f64.powf(half_lives)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_long_ago_counts_less() {
+        let now = Instant::now();
+        let mut demand = Demand::new(now);
+        (0..4).for_each(|_| demand.begin(now));
+        assert_eq!(demand.score(now), 8.0);
+        (0..4).for_each(|_| demand.end());
+        assert_eq!(demand.score(now + HALF_LIFE), 2.0);
+        demand.begin(now + HALF_LIFE);
+        assert_eq!(demand.score(now + HALF_LIFE), 4.0);
+        demand.end();
+        demand.end();
+        assert_eq!(demand.sessions, 0);
+    }
+
+    /// Promise: Images that are played most are held in hot memory, and nearly equal ones do not take turns.
+    #[test]
+    fn a_played_image_yields_only_to_one_that_is_played_much_more() {
+        let now = Instant::now();
+        let mut played = Demand::new(now);
+        played.begin(now);
+        assert!(!played.yields_to(3.9, now) && played.yields_to(4.0, now));
+        played.end();
+        assert!(!played.yields_to(1.0, now) && played.yields_to(1.1, now), "nobody plays it now");
+    }
+}

@@ -1,0 +1,165 @@
+//! Page memory: segments that were read for sessions, and which of them leave the page cache.
+//!
+//! The kernel takes pages that were sent for more useful than pages that were read ahead, and under pressure
+//! evicts the latter: an engine thread would then wait for storage. So the pages that sessions need next are
+//! kept within a budget by releasing those that were sent: first those that one playback had and none is about
+//! to need, later those that several had.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use wirepath_counters::{Counter, Gauge, counters};
+use wirepath_datapath::MappedFile;
+use wirepath_engine::BlockingPool;
+
+use crate::memory_limit::memory_limit;
+
+/// Time before a segment is needed at which it is read.
+const READ_AHEAD_US: u64 = 2_000_000;
+
+/// The same while what sessions need exceeds the budget.
+const SHORT_READ_AHEAD_US: u64 = 500_000;
+
+/// Time after which a segment that was read and that no playback took is not waited for.
+const UNTAKEN: Duration = Duration::from_secs(10);
+
+/// Most segments that are looked at for each that is read.
+const LOOKS: usize = 64;
+
+/// Bytes that the page cache may hold in one folio across the border of two segments: it is released with the
+/// second.
+const LARGEST_FOLIO: u64 = 512 << 10;
+
+counters! {
+    /// Counters of page memory.
+    struct PageCounters;
+    /// Snapshot of the counters of page memory.
+    pub struct PageCounts;
+
+    /// Media in the page cache that was read for sessions and not released.
+    held_bytes: Gauge,
+    /// Media that may be held before what was sent is released.
+    budget_bytes: Gauge,
+    /// Media that was sent and then released from the page cache.
+    released_bytes: Counter,
+}
+
+/// Threads that read segments, and the memory that they read to.
+#[derive(Clone)]
+pub(super) struct Readers {
+    pub(super) pool: BlockingPool,
+    pub(super) memory: Arc<PageMemory>,
+}
+
+/// Segments in the page cache.
+pub(super) struct PageMemory {
+    budget: u64,
+    held: AtomicU64,
+    /// In order of reading, those that were looked at and kept behind the others.
+    segments: Mutex<VecDeque<HeldSegment>>,
+    counters: PageCounters,
+}
+
+/// Use of a segment that was read and is in the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SegmentUse {
+    /// A playback has it, or will soon.
+    Needed,
+    /// Several playbacks had it lately.
+    Popular,
+    /// One playback had it, or none.
+    Unused {
+        /// Nobody has the segment before it, either.
+        is_behind_unused: bool,
+    },
+}
+
+/// Image that knows who needs its segments.
+pub(super) trait SegmentHolder: Send + Sync {
+    /// Use of a segment that was read for an edition. One that is unused is not held any longer, nor one that
+    /// no playback took where `is_untaken`.
+    fn segment_use(&self, number: u32, edition: u64, is_untaken: bool) -> SegmentUse;
+}
+
+/// A segment that was read.
+pub(super) struct HeldSegment {
+    pub(super) image: Weak<dyn SegmentHolder>,
+    pub(super) number: u32,
+    /// Edition of the image that it was read for.
+    pub(super) edition: u64,
+    pub(super) file: Weak<MappedFile>,
+    pub(super) range: Range<u64>,
+    pub(super) read_at: Instant,
+}
+
+impl PageMemory {
+    /// Memory of this many bytes; none for half of what the process may use.
+    pub(super) fn new(budget: Option<u64>) -> Arc<PageMemory> {
+        let budget = budget.unwrap_or_else(|| memory_limit() / 2);
+        let counters = PageCounters::default();
+        counters.budget_bytes.set(budget);
+        Arc::new(PageMemory { budget, held: AtomicU64::new(0), segments: Mutex::default(), counters })
+    }
+
+    /// Notes a segment that was read, and releases others if there is too much. May block.
+    pub(super) fn note_read(&self, segment: HeldSegment) {
+        self.held.fetch_add(segment.length(), Relaxed);
+        self.segments.lock().push_back(segment);
+        self.make_room();
+    }
+
+    /// Time in microseconds before a segment is needed at which it is read.
+    pub(super) fn read_ahead_us(&self) -> u64 {
+        if self.is_exceeded() { SHORT_READ_AHEAD_US } else { READ_AHEAD_US }
+    }
+
+    /// Counters and gauges.
+    pub(super) fn counts(&self) -> PageCounts {
+        self.counters.held_bytes.set(self.held.load(Relaxed));
+        self.counters.snapshot()
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.held.load(Relaxed) > self.budget
+    }
+
+    fn make_room(&self) {
+        let mut looks = self.segments.lock().len().min(LOOKS);
+        while looks > 0 && self.is_exceeded() {
+            looks -= 1;
+            let Some(segment) = self.segments.lock().pop_front() else { return };
+            match segment.of_use() {
+                SegmentUse::Needed | SegmentUse::Popular => self.segments.lock().push_back(segment),
+                SegmentUse::Unused { is_behind_unused } => self.release(&segment, is_behind_unused),
+            }
+        }
+    }
+
+    /// Releases a segment, and a little before it where nobody needs that.
+    fn release(&self, segment: &HeldSegment, is_behind_unused: bool) {
+        self.held.fetch_sub(segment.length(), Relaxed);
+        let Some(file) = segment.file.upgrade() else { return };
+        let before = if is_behind_unused { LARGEST_FOLIO } else { 0 };
+        match file.release(segment.range.start.saturating_sub(before)..segment.range.end) {
+            Ok(()) => self.counters.released_bytes.add(segment.length()),
+            Err(error) => tracing::debug!(%error, "a segment cannot be released from the page cache"),
+        }
+    }
+}
+
+impl HeldSegment {
+    fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn of_use(&self) -> SegmentUse {
+        let is_untaken = self.read_at.elapsed() > UNTAKEN;
+        let image = self.image.upgrade();
+        let gone = SegmentUse::Unused { is_behind_unused: false };
+        image.map_or(gone, |image| image.segment_use(self.number, self.edition, is_untaken))
+    }
+}
