@@ -17,7 +17,8 @@ Exit codes of all commands:
   2      invalid arguments
   3      ended, but cut short or incomplete: connections were reset when the
          drain timed out, or a stream lost an output or records; or a
-         criterion of `load --require` was not met
+         criterion of `load --require` was not met; or a server had no timely
+         client in a case of `assess clients`
   128+N  stopped by signal N, such as 130 for SIGINT; 141: output closed";
 
 /// Exit code of a program that a signal stopped, as shells show it.

@@ -5,12 +5,15 @@ use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, numbe
 
 use super::result::{ClientSearch, Clients, Conditions, Figures, Limit, Step};
 
+/// Name of our own server.
+const OWN: &str = "wirepath";
+
 /// The whole report.
 pub fn document(result: &Clients) -> Document {
     let host = &result.host;
     let mut summary = Section::new("clients", "Timely clients");
-    summary.table(largest(result));
-    summary.table(times(result));
+    summary.table(without_servers(largest(result), result));
+    summary.table(without_servers(times(result), result));
     summary.table(beside(result));
     Document {
         title: "How many clients this machine carries".to_owned(),
@@ -38,8 +41,8 @@ pub(super) fn line(step: &Step) -> String {
         format!(" ({:.2} processors{late})", figures.processors())
     });
     match step.limit {
-        None => format!("{clients} clients are timely{figures}"),
-        Some(limit) => format!("{clients} clients are not: {}: {}{figures}", limit.name(), step.reason),
+        None => format!("clients {clients}, timely{figures}"),
+        Some(limit) => format!("clients {clients}, not timely: {}: {}{figures}", limit.name(), step.reason),
     }
 }
 
@@ -66,6 +69,16 @@ fn warnings(result: &Clients) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// A table without its column of servers, if there is only one.
+fn without_servers(mut table: Table, result: &Clients) -> Table {
+    const SERVER: usize = 1;
+    if result.searches.iter().all(|search| search.server == OWN) {
+        table.columns.remove(SERVER);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(SERVER)));
+    }
+    table
 }
 
 fn largest(result: &Clients) -> Table {
@@ -124,8 +137,8 @@ fn times(result: &Clients) -> Table {
 fn beside(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "wirepath carries", "#CPU s/min", "wirepath costs"];
     let mut table = Table::new("Beside other servers, in the same run.", &heads);
-    for search in result.searches.iter().filter(|search| search.server != "wirepath") {
-        let own = result.searches.iter().find(|own| own.server == "wirepath" && own.case == search.case);
+    for search in result.searches.iter().filter(|search| search.server != OWN) {
+        let own = result.searches.iter().find(|own| own.server == OWN && own.case == search.case);
         let Some((own, clients)) = own.zip(search.largest) else { continue };
         let cost = |search: &ClientSearch| search.best().and_then(Step::seconds_per_client_minute);
         let times = own.largest.map(|own| own as f64 / clients as f64);
@@ -156,9 +169,9 @@ fn method(conditions: &Conditions) -> Section {
          100 ms for `auto`, and the same is allowed to every server. No session may fail or be refused."
     ));
     section.paragraph(format!(
-        "The server has processor {processor}, the load client {client_processors} others, unless the case says all. \
-         Media over UDP of clients that are not judged go to a device that drops; the others cross a veth pair. Media over \
-         TCP are received and thrown away. `wirepath serve` runs with `--reserve 0%`, so that its admission keeps nothing \
+        "The server has processor {processor}, the load client the others ({client_processors}), unless the case says \
+         all. Media over UDP of clients that are not judged go to a device that drops; the others cross a veth pair. Media \
+         over TCP are received and thrown away. `wirepath serve` runs with `--reserve 0%`, so that its admission keeps nothing \
          free; sessions that it refuses all the same count as a limit. A step that may have failed by chance is repeated once."
     ));
     for (name, command) in &conditions.peers {
@@ -209,7 +222,10 @@ fn panel(
             Some(Point { size: step.clients as u64, value, range: (value, value), noisy })
         };
         let mut points: Vec<Point> = search.steps.iter().filter_map(point).collect();
+        // Of a number that was tried twice, the second time counts.
+        points.reverse();
         points.sort_by_key(|point| point.size);
+        points.dedup_by_key(|point| point.size);
         Line { name: search.server.clone(), points }
     };
     let scene = Lines {
@@ -333,3 +349,6 @@ pub fn steps(result: &Clients) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests;

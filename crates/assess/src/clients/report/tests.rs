@@ -1,0 +1,80 @@
+//! The document of a made-up result.
+
+use wirepath_report::terminal::Terminal;
+use wirepath_report::{csv, html};
+
+use super::*;
+use crate::clients::{ClientCase, Conditions, Dimensions, SCHEMA};
+
+fn step(clients: usize, p99_ms: f64, limit: Option<Limit>) -> Step {
+    let figures = Figures {
+        window_s: 8.0,
+        user_s: 1.0,
+        system_s: 3.0,
+        bits_per_second: clients as f64 * 4.2e6,
+        lateness_p99_ms: Some(p99_ms),
+        ..Figures::default()
+    };
+    Step { clients, limit, reason: "a burst late".to_owned(), figures: Some(figures) }
+}
+
+fn search(server: &str, case: &ClientCase, largest: usize) -> ClientSearch {
+    ClientSearch {
+        server: server.to_owned(),
+        case: case.clone(),
+        largest: Some(largest),
+        failed: Some(largest * 2),
+        limit: Limit::Processor,
+        steps: vec![
+            step(largest, 12.0, None),
+            step(largest * 2, 300.0, Some(Limit::Lateness)),
+            step(largest * 2, 250.0, Some(Limit::Processor)),
+        ],
+    }
+}
+
+fn result(peers: &[&str]) -> Clients {
+    let cases = Dimensions::usual(false).cases();
+    let mut searches: Vec<ClientSearch> = cases.iter().map(|case| search("wirepath", case, 10_000)).collect();
+    searches.extend(peers.iter().map(|name| search(name, &cases[0], 40)));
+    Clients {
+        schema: SCHEMA.to_owned(),
+        program: "wirepath 0.1.0".to_owned(),
+        started: "2026-11-23T16:00:00Z".to_owned(),
+        seconds: 100.0,
+        partial: false,
+        host: crate::example::full().host,
+        conditions: Conditions::default(),
+        searches,
+        left_out: Vec::new(),
+    }
+}
+
+/// Promise: The result of `assess clients` fits 80 columns, names what other servers carry, and reads back from JSON.
+#[test]
+fn a_result_is_shown_and_kept() {
+    for peers in [&[][..], &["gstreamer", "mediamtx"]] {
+        let result = result(peers);
+        let text = Terminal { width: 80, utf8: true }.document(&document(&result));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("10,000"), "{text}");
+        assert_eq!(text.contains("250 times"), !peers.is_empty(), "{text}");
+        let page = html(document(&result)).unwrap();
+        assert!(page.matches("<svg").count() >= 2 * result.searches.len().min(10), "plots of every case");
+        assert_eq!(csv(&steps(&result)).unwrap().lines().count(), 1 + 3 * result.searches.len());
+        let json = serde_json::to_string(&result).unwrap();
+        assert_eq!(Clients::from_json(&json).unwrap(), result);
+    }
+}
+
+#[test]
+fn a_number_that_was_tried_twice_is_one_point() {
+    let result = result(&[]);
+    let line = line(&result.searches[0].steps[1]);
+    assert!(
+        line.starts_with("clients 20,000, not timely: lateness: a burst late (0.50 processors"),
+        "{line}"
+    );
+    let page = html(document(&result)).unwrap();
+    assert!(page.contains("250 ms") && !page.contains("wirepath, 20,000: 300 ms"), "the second time counts");
+}
