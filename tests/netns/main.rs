@@ -4,6 +4,7 @@ mod assess;
 mod assess_clients;
 mod assess_relay;
 mod by_the_module;
+mod cold;
 mod crowd;
 mod every_byte;
 mod hot_memory;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         assess_clients::trials(),
         assess_relay::trials(),
         by_the_module::trials(),
+        cold::trials(),
         crowd::trials(),
     ];
     wirepath_tests::trial::run(

@@ -1,5 +1,6 @@
 //! A control group whose memory is limited, for a process that is to be short of it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -39,7 +40,10 @@ impl MemoryGroup {
         std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         let group = Self { folder };
         let limit = group.folder.join(file);
-        std::fs::write(&limit, bytes.to_string()).with_context(|| limit.display().to_string())?;
+        // Where version 1 is mounted on a tmpfs, that would take a folder and a new file as well.
+        let file = std::fs::File::options().write(true).open(&limit);
+        let written = file.and_then(|mut file| file.write_all(bytes.to_string().as_bytes()));
+        written.with_context(|| limit.display().to_string())?;
         Ok(group)
     }
 

@@ -65,7 +65,7 @@ pub use assessed::loan_policy::{LoanPolicy, LoanSwitch};
 pub use choice::{Choice, Support};
 pub use error::SendError;
 pub use loans::{LOANS_FOR_A_READING, LoanCounts};
-pub use mapped_file::{Extent, MappedFile, PageCache};
+pub use mapped_file::{Extent, MappedFile, PageCache, advise, read_only_as_told};
 pub use names::UnknownPath;
 pub use path::DataPath;
 pub use pipe::Pipe;

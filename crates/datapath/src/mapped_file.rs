@@ -69,8 +69,14 @@ impl MappedFile {
     /// Has the kernel begin to read a range into the page cache. Advice: without it, the pages are read in
     /// smaller pieces.
     pub fn advise(&self, range: Range<u64>) {
-        let length = NonZero::new(range.end.saturating_sub(range.start));
-        let _ = fadvise(&self.file, range.start, length, Advice::WillNeed);
+        advise(&self.file, range);
+    }
+
+    /// Has the kernel read from storage what it is [told to](MappedFile::advise) and nothing further: its own
+    /// reading ahead, of megabytes on some devices, takes memory from other files.
+    pub fn read_only_as_told(&self) {
+        read_only_as_told(&self.file);
+        self.mapping.expect_random_access();
     }
 
     /// Reads a range into the page cache and maps it, so that a send soon after does not wait for storage.
@@ -93,6 +99,16 @@ impl MappedFile {
         let Some(length) = NonZero::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
         let extent = Extent { offset: range.start, length: length.get() as usize };
         self.mapping.forget(extent.in_memory())?;
+        Ok(fadvise(&self.file, range.start, Some(length), Advice::DontNeed)?)
+    }
+
+    /// Lets go of those pages of a range that are not in a page table: not of what was [read
+    /// ahead](MappedFile::read_ahead) and not released. May block.
+    ///
+    /// # Errors
+    /// Those of `posix_fadvise`.
+    pub fn release_unmapped(&self, range: Range<u64>) -> io::Result<()> {
+        let Some(length) = NonZero::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
         Ok(fadvise(&self.file, range.start, Some(length), Advice::DontNeed)?)
     }
 
@@ -138,6 +154,17 @@ impl MappedFile {
             Err(errno) => Err(SendError::Storage { call: CALL, errno }),
         }
     }
+}
+
+/// Has the kernel begin to read a range of a file into the page cache. Advice: without it, a call reads it.
+pub fn advise(file: &File, range: Range<u64>) {
+    let length = NonZero::new(range.end.saturating_sub(range.start));
+    let _ = fadvise(file, range.start, length, Advice::WillNeed);
+}
+
+/// Has the kernel read from a file no more than each call asks for. Advice: without it, it reads further.
+pub fn read_only_as_told(file: &File) {
+    let _ = fadvise(file, 0, None, Advice::Random);
 }
 
 /// A length that memory can have.

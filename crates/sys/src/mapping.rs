@@ -125,6 +125,14 @@ impl Mapping {
         }
     }
 
+    /// Has a call that touches a page read that page from storage and none around it: for mappings that are
+    /// [brought in](Mapping::prefault) before. Advice, which may fail.
+    pub fn expect_random_access(&self) {
+        // SAFETY: the pages are those of our own mapping, which begins at one; the advice changes no byte of
+        // them.
+        let _ = unsafe { madvise(self.memory.start().cast(), self.memory.length(), Advice::Random) };
+    }
+
     /// Takes the whole pages of the range out of the page table, so that the page cache may let go of them. A
     /// call that reads them later faults, and reads what is not in memory any more.
     ///

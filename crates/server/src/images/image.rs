@@ -166,7 +166,11 @@ impl Image {
 
     /// Notes how much of the asset has been packed.
     pub(super) fn note_packed(&self, asset_bytes: u64) {
-        self.asset_bytes_packed.store(asset_bytes, Relaxed);
+        let before = self.asset_bytes_packed.swap(asset_bytes, Relaxed);
+        let asset = self.state.lock().files.as_ref().and_then(|files| files.asset.clone());
+        if let Some(asset) = asset.filter(|_| before < asset_bytes) {
+            self.readers.memory.note_packed(&asset, before..asset_bytes);
+        }
     }
 
     /// Returns whether the image will never be complete.

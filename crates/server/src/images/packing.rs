@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wirepath_datapath::MappedFile;
+use wirepath_datapath::{MappedFile, advise};
 use wirepath_media::image::{
     self, Layout, MAX_SEGMENT_DATA, PAGE, PayloadRun, Plan, TRAIN_RECORD_LENGTH, Writer,
 };
@@ -158,6 +158,8 @@ impl Packing {
         let length = asset.read_at(&mut buffer[..wanted], self.offset).map_err(reading)?;
         self.packer.push(&buffer[..length]).map_err(not_playable)?;
         self.offset += length as u64;
+        // While this is packed, storage reads on.
+        advise(asset, self.offset..self.offset + READ_LENGTH as u64);
         Ok(length)
     }
 
@@ -211,6 +213,7 @@ pub(super) fn files(
         Layout::Index => Some(MappedFile::of_asset(Arc::clone(asset), plan.identity.size).map_err(mapping)?),
         Layout::Image => None,
     };
+    [Some(&stored), asset.as_ref()].into_iter().flatten().for_each(MappedFile::read_only_as_told);
     Ok(Files { stored: Arc::new(stored), asset: asset.map(Arc::new) })
 }
 

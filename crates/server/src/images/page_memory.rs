@@ -6,6 +6,7 @@
 //! to need, later those that several had.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -44,7 +45,7 @@ counters! {
     held_bytes: Gauge,
     /// Media that may be held before what was sent is released.
     budget_bytes: Gauge,
-    /// Media that was sent and then released from the page cache.
+    /// Media that was sent or packed and then released from the page cache.
     released_bytes: Counter,
 }
 
@@ -61,6 +62,8 @@ pub(super) struct PageMemory {
     held: AtomicU64,
     /// In order of reading, those that were looked at and kept behind the others.
     segments: Mutex<VecDeque<HeldSegment>>,
+    /// Parts of assets that were read to pack them.
+    packed: Mutex<VecDeque<PackedRange>>,
     counters: PageCounters,
 }
 
@@ -76,6 +79,12 @@ pub(super) enum SegmentUse {
         /// Nobody has the segment before it, either.
         is_behind_unused: bool,
     },
+}
+
+/// A part of an asset that was read to pack it.
+struct PackedRange {
+    file: Weak<MappedFile>,
+    range: Range<u64>,
 }
 
 /// Image that knows who needs its segments.
@@ -102,13 +111,27 @@ impl PageMemory {
         let budget = budget.unwrap_or_else(|| memory_limit() / 2);
         let counters = PageCounters::default();
         counters.budget_bytes.set(budget);
-        Arc::new(PageMemory { budget, held: AtomicU64::new(0), segments: Mutex::default(), counters })
+        Arc::new(PageMemory {
+            budget,
+            held: AtomicU64::new(0),
+            segments: Mutex::default(),
+            packed: Mutex::default(),
+            counters,
+        })
     }
 
     /// Notes a segment that was read, and releases others if there is too much. May block.
     pub(super) fn note_read(&self, segment: HeldSegment) {
         self.held.fetch_add(segment.length(), Relaxed);
         self.segments.lock().push_back(segment);
+        self.make_room();
+    }
+
+    /// Notes a part of an asset that was read to pack it, which goes before all segments if there is too much. May
+    /// block.
+    pub(super) fn note_packed(&self, file: &Arc<MappedFile>, range: Range<u64>) {
+        self.held.fetch_add(range.end - range.start, Relaxed);
+        self.packed.lock().push_back(PackedRange { file: Arc::downgrade(file), range });
         self.make_room();
     }
 
@@ -128,6 +151,15 @@ impl PageMemory {
     }
 
     fn make_room(&self) {
+        while self.is_exceeded() {
+            let Some(PackedRange { file, range }) = self.packed.lock().pop_front() else { break };
+            let length = range.end - range.start;
+            self.held.fetch_sub(length, Relaxed);
+            if let Some(file) = file.upgrade() {
+                let range = range.start.saturating_sub(LARGEST_FOLIO)..range.end;
+                self.note_released(length, file.release_unmapped(range));
+            }
+        }
         let mut looks = self.segments.lock().len().min(LOOKS);
         while looks > 0 && self.is_exceeded() {
             looks -= 1;
@@ -144,9 +176,16 @@ impl PageMemory {
         self.held.fetch_sub(segment.length(), Relaxed);
         let Some(file) = segment.file.upgrade() else { return };
         let before = if is_behind_unused { LARGEST_FOLIO } else { 0 };
-        match file.release(segment.range.start.saturating_sub(before)..segment.range.end) {
-            Ok(()) => self.counters.released_bytes.add(segment.length()),
-            Err(error) => tracing::debug!(%error, "a segment cannot be released from the page cache"),
+        let range = segment.range.start.saturating_sub(before)..segment.range.end;
+        self.note_released(segment.length(), file.release(range));
+    }
+
+    fn note_released(&self, length: u64, released: io::Result<()>) {
+        match released {
+            Ok(()) => self.counters.released_bytes.add(length),
+            Err(error) => {
+                tracing::debug!(%error, "posix_fadvise failed to release media from the page cache")
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
+use wirepath_datapath::read_only_as_told;
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
 use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table, USUAL_BURST_US};
 use wirepath_net::{ClientLimits, Permit};
@@ -172,6 +173,7 @@ impl Store {
         name: &str,
         recipe: Recipe,
     ) -> Result<Arc<Image>, StoreError> {
+        read_only_as_told(&asset);
         let identity = identity(&asset)?;
         let key = Key::of(identity, recipe);
         let open_lock = self.open.lock().open_lock(key);

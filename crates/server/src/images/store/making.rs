@@ -164,6 +164,10 @@ impl Store {
             draft.file().write_all_at(&written.bytes, written.entry.offset).map_err(writing)?;
             entries.push(written.entry);
             self.keep_rate(begun, written.entry.offset);
+            if let (Some(offset), Some(asset)) = (index.segments[number].asset_offset, &index.files.asset) {
+                let length = index.segments[number].payload_length(plan);
+                self.page_memory.note_packed(asset, offset..offset + length);
+            }
         }
         let asset = index.asset()?;
         if identity(asset)? != plan.identity {
