@@ -26,6 +26,7 @@ soak: MINUTES = 60
 soak: ## SESSIONS (2000) at random with everything that goes wrong, for MINUTES (60); writes SUMMARY (target/soak.json)
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath
+	@mkdir -p $(dir $(abspath $(or $(SUMMARY),target/soak.json)))
 	WIREPATH_SOAK_SECONDS=$$((60 * $(MINUTES))) WIREPATH_SOAK_SESSIONS=$(or $(SESSIONS),2000) \
 	  WIREPATH_SOAK_SUMMARY=$(abspath $(or $(SUMMARY),target/soak.json)) \
 	  cargo test --release --locked -p wirepath-tests --test loopback -- soak::

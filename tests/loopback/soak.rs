@@ -9,6 +9,8 @@ mod crowd;
 mod disturbance;
 mod sample;
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -72,16 +74,23 @@ struct Done {
 fn a_soak_leaks_nothing_and_disturbs_nobody() -> Result<()> {
     let seconds = setting("WIREPATH_SOAK_SECONDS", 12)?;
     let bed = Bed::new(seconds, setting("WIREPATH_SOAK_SESSIONS", 60)?)?;
+    let file = summary_file()?;
     let before = bed.settled()?;
     let (witness, samples) =
         bed.soak().with_context(|| format!("the server's log ends with {}", bed.log_end()))?;
     let after = bed.after(&before)?;
     let summary = bed.summary(&witness, &samples, &before, &after);
     println!("soak: {summary:#}");
-    if let Ok(file) = std::env::var("WIREPATH_SOAK_SUMMARY") {
-        std::fs::write(&file, format!("{summary:#}\n")).context(file)?;
+    if let Some(mut file) = file {
+        writeln!(file, "{summary:#}").context("writing the summary")?;
     }
     bed.ensure_sound(&witness, &samples, &before, &after)
+}
+
+/// The file for the summary, if there is to be one: opened before an hour is spent.
+fn summary_file() -> Result<Option<File>> {
+    let Ok(path) = std::env::var("WIREPATH_SOAK_SUMMARY") else { return Ok(None) };
+    File::create(&path).map(Some).context(path)
 }
 
 struct Bed {

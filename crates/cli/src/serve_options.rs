@@ -46,7 +46,7 @@ pub(crate) struct ServeOptions {
     pub(crate) image_rate: Option<ByteSize>,
 
     /// Memory that reading files for their indexes and wire images may hold, at least 4MiB; files beyond wait
-    /// for their turn [default: 64MiB, at most an eighth of the memory]
+    /// for their turn [default: 256MiB, at most an eighth of the memory]
     #[arg(long, value_name = "SIZE", value_parser = values::packing_memory)]
     pub(crate) packing_memory: Option<ByteSize>,
 

@@ -77,6 +77,7 @@ impl Contestant {
         };
         let command = logged(&command, &log);
         let started = bed.at_server(case.processors == Processors::All, || {
+            wait_until_free(PORT)?;
             MeasuredProcess::program(self.name(), &command, PORT)
         });
         let urls: Vec<String> =
@@ -198,6 +199,28 @@ fn end_of(log: &Path) -> String {
     format!("; its log {} ends with: {}", log.display(), lines.join(" | "))
 }
 
+/// Waits until no connection of the server before holds this port, in the namespace of the calling thread: some
+/// servers do not listen beside one. After a while they have to.
+fn wait_until_free(port: u16) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let table =
+            std::fs::read_to_string("/proc/thread-self/net/tcp").doing("looking for sockets of a server")?;
+        if !is_bound(&table, port) || Instant::now() > deadline {
+            return Ok(());
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// `sl local_address rem_address st …`, in whatever state.
+fn is_bound(table: &str, port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    let address =
+        |line: &str| line.split_whitespace().nth(1).is_some_and(|address| address.ends_with(&local));
+    table.lines().any(address)
+}
+
 fn wait_until_described(server: SocketAddr, url: &str) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -241,5 +264,11 @@ mod tests {
         let named = |argument: &str| names_admission(&[argument.to_owned()]);
         assert!(named("--admission=measured") && named("--admission") && named("--reserve=5%"));
         assert!(!named("--images=all") && !names_admission(&[]));
+    }
+
+    #[test]
+    fn a_connection_that_ends_holds_its_port() {
+        let row = "  0: 0100510A:216A 0200510A:1F90 06 00000000:00000000";
+        assert!(is_bound(row, 8554) && !is_bound(row, 8080), "the other end does not count");
     }
 }

@@ -47,8 +47,9 @@ pub struct StoreOptions {
     pub plays: Arc<Plays>,
 }
 
-/// Memory of packings unless another is asked for, and the share of the memory that it takes at most.
-const PACKING_MEMORY: u64 = 64 << 20;
+/// Memory of packings unless another is asked for, enough for the tables of 500 films at once, and the share of
+/// the memory that it takes at most.
+const PACKING_MEMORY: u64 = 256 << 20;
 const PACKING_SHARE: u64 = 8;
 
 /// Memory of packings where the process may use `limit` bytes of memory.
