@@ -33,7 +33,12 @@ const LOG_BYTES_PER_SECOND: usize = 20_000;
 
 /// These load the machine.
 pub(crate) fn alone() -> Vec<Trial> {
-    trials![half_open_connections_are_not_noticed, a_storm_of_sessions_is_not_noticed, garbage_is_not_noticed]
+    trials![
+        half_open_connections_are_not_noticed,
+        a_storm_of_sessions_is_not_noticed,
+        garbage_is_not_noticed,
+        endless_frames_are_not_noticed,
+    ]
 }
 
 /// Promise: 10,000 half-open connections, as far as open files allow, are not noticed by served clients.
@@ -90,6 +95,41 @@ fn garbage_is_not_noticed() -> Result<()> {
     println!("floods: {} datagrams of garbage in 4 s", sent.load(Relaxed));
     let strays = bed.server.status()?["counters"]["rtsp"]["rtcp_strays"].as_u64().unwrap_or(0);
     ensure!(strays > 100 && sent.load(Relaxed) > 10_000, "{strays} of {} were read", sent.load(Relaxed));
+    bed.ensure_undisturbed(witness)
+}
+
+/// Promise: Interleaved frames without end, which nobody asked for, keep no other client waiting.
+fn endless_frames_are_not_noticed() -> Result<()> {
+    let bed = TestBed::new()?;
+    let witness = bed.begin()?;
+    let frames = b"$\0\0\0".repeat(16 << 10);
+    let (until, sent) = (Deadline::seconds(4.0), AtomicU64::new(0));
+    std::thread::scope(|scope| -> Result<()> {
+        let (bed, frames, sent) = (&bed, &frames, &sent);
+        let flood = [2, 3].map(|attacker| {
+            scope.spawn(move || -> Result<()> {
+                let mut connection = connect(attacker, bed.server.rtsp)?;
+                while !until.has_passed() {
+                    connection.write_all(frames).context("sending frames")?;
+                    sent.fetch_add(frames.len() as u64, Relaxed);
+                }
+                Ok(())
+            })
+        });
+        let mut answers = 0;
+        while !until.has_passed() {
+            Client::connect(bed.server.rtsp)?.succeed("OPTIONS", "*", &[])?;
+            bed.server.status()?;
+            answers += 1;
+        }
+        println!("floods: {} bytes of frames in 4 s, {answers} answers meanwhile", sent.load(Relaxed));
+        flood.into_iter().try_for_each(|attacker| attacker.join().expect("it answers with errors"))?;
+        ensure!(
+            answers > 4 && sent.load(Relaxed) > 10_000_000,
+            "{answers} answers, {sent:?} bytes of frames"
+        );
+        Ok(())
+    })?;
     bed.ensure_undisturbed(witness)
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PATH=TIME", value_parser = values::folder_burst)]
     pub(crate) folder_burst_max: Vec<FolderBurst>,
 
-    /// Admission of sessions: refused with 453 by what is measured, or off [default: measured]
+    /// Admission of sessions: refuse them with 453 by the load that is measured, or off [default: measured]
     #[arg(long, value_name = "RULE")]
     pub(crate) admission: Option<AdmissionChoice>,
 

@@ -9,9 +9,6 @@ use serde_json::{Value as Json, json};
 use wirepath_engine::now_us;
 use wirepath_playback::{Counters, LatenessSnapshot, Playbacks};
 
-/// Time between two measurements.
-const INTERVAL_US: u64 = 1_000_000;
-
 /// Least share of a thread's time that a session is taken to cost, before any was measured.
 const LEAST_COST: f64 = 1.0 / 20_000.0;
 
@@ -120,44 +117,37 @@ impl Admission {
         if self.is_off {
             return Ok(());
         }
-        let mut state = self.state.lock();
-        state.measure(&self.playbacks, now_us());
-        state.load.admit(self.playbacks.counters().playbacks, self.limit)
+        self.state.lock().load.admit(self.playbacks.counters().playbacks, self.limit)
+    }
+
+    /// Measures the load since the last measurement. To be called each second.
+    pub(crate) fn measure(&self) {
+        self.state.lock().measure(self.playbacks.counters(), now_us());
     }
 
     /// Returns whether sessions are late, so that others have to wait.
     pub(crate) fn is_late(&self) -> bool {
-        if self.is_off {
-            return false;
-        }
-        let mut state = self.state.lock();
-        state.measure(&self.playbacks, now_us());
-        state.load.is_late()
+        !self.is_off && self.state.lock().load.is_late()
     }
 
     /// Load and capacity, for `/api/status`.
     pub(crate) fn json(&self) -> Json {
-        let mut state = self.state.lock();
-        state.measure(&self.playbacks, now_us());
-        let load = state.load;
+        let load = self.state.lock().load;
         json!({
             "sessions_playing": load.playing,
             "sessions": load.capacity(self.limit),
             "threads_used": load.used,
             "threads": self.limit,
             "lateness_p99_ms": load.late.as_secs_f64() * 1000.0,
+            "is_late": !self.is_off && load.is_late(),
         })
     }
 }
 
 impl State {
-    /// Measures the time since the last measurement, if that is long enough.
-    fn measure(&mut self, playbacks: &Playbacks, now_us: u64) {
-        let elapsed_us = now_us.saturating_sub(self.sampled_at_us);
-        if elapsed_us < INTERVAL_US {
-            return;
-        }
-        let counters = playbacks.counters();
+    /// Measures the time since the last measurement.
+    fn measure(&mut self, counters: Counters, now_us: u64) {
+        let elapsed_us = now_us.saturating_sub(self.sampled_at_us).max(1);
         let busy = counters.busy_seconds.saturating_sub(self.counters.busy_seconds);
         let late = lateness(&counters.lateness_seconds, &self.counters.lateness_seconds);
         let used = busy.as_secs_f64() * 1e6 / elapsed_us as f64;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
@@ -19,16 +19,19 @@ use wirepath_playback::{
     Position, Progress, TrainSource,
 };
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Overload};
 use crate::burst_limits::BurstLimits;
 use crate::images::{
     FolderError, HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError,
 };
-use crate::library::{FindError, Library};
+use crate::library::{Asset, FindError, Library};
 use crate::plays::Plays;
 use crate::rtsp::player::{
     BoxFuture, MediaSink, OnEvent, OpenError, PlaybackFailure, Player, Presentation, Reply, SessionPlayback,
 };
+
+/// Most searches for names in other case at a time.
+pub(crate) const SEARCHES: usize = 4;
 
 /// Assets of a library, played from a store's images.
 #[derive(Clone)]
@@ -39,6 +42,9 @@ pub(crate) struct AssetPlayer {
     pub(crate) hot: Option<Arc<HotMemory>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) plays: Arc<Plays>,
+    /// Permits of searches for names in other case, [`SEARCHES`]: a client must not keep all threads busy with
+    /// names that do not exist.
+    pub(crate) searches: Arc<Semaphore>,
     /// Longest bursts of folders.
     pub(crate) bursts: Arc<BurstLimits>,
     /// Lateness beyond which a client over TCP skips forward.
@@ -72,9 +78,20 @@ impl Player for AssetPlayer {
         let path = AssetPath::from_decoded(path);
         Box::pin(async move {
             let path = path.map_err(|_| OpenError::NotFound)?;
-            let player = self.clone();
-            blocking(move || player.open_now(&path, client)).await
+            let (player, exact) = (self.clone(), path.clone());
+            let opened = blocking(move || {
+                let asset = player.library.find_file(&exact).map_err(find_error)?;
+                player.open_found(&exact, asset, client)
+            });
+            match opened.await {
+                Err(OpenError::NotFound) => self.open_in_other_case(path, client).await,
+                result => result,
+            }
         })
+    }
+
+    fn admit(&self) -> Result<(), Overload> {
+        self.admission.admit()
     }
 
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
@@ -83,9 +100,28 @@ impl Player for AssetPlayer {
 }
 
 impl AssetPlayer {
-    /// Opens the presentation at a path. May wait for storage.
-    fn open_now(self, path: &AssetPath, client: IpAddr) -> Result<Arc<dyn Presentation>, OpenError> {
-        let (path, asset) = self.library.find_file_in_any_case(path).map_err(find_error)?;
+    /// Opens the presentation at a path that differs from this one only in case.
+    async fn open_in_other_case(
+        &self,
+        path: AssetPath,
+        client: IpAddr,
+    ) -> Result<Arc<dyn Presentation>, OpenError> {
+        let _search = self.searches.acquire().await;
+        let player = self.clone();
+        blocking(move || {
+            let (path, asset) = player.library.find_file_in_other_case(&path).map_err(find_error)?;
+            player.open_found(&path, asset, client)
+        })
+        .await
+    }
+
+    /// Opens the presentation of an asset. May wait for storage.
+    fn open_found(
+        self,
+        path: &AssetPath,
+        asset: Asset,
+        client: IpAddr,
+    ) -> Result<Arc<dyn Presentation>, OpenError> {
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let recipe = self.store.usual_recipe();
@@ -120,7 +156,6 @@ impl Presentation for AssetPresentation {
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
-            self.player.admission.admit().map_err(|overload| OpenError::Overload(overload.to_string()))?;
             let (image, sink) = match sink {
                 MediaSink::Udp(socket) => {
                     let image = self.image_for(&socket).await?;
@@ -290,7 +325,7 @@ fn open_error(error: StoreError) -> OpenError {
     }
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
-        StoreError::AddressBusy => OpenError::Overload(error.to_string()),
+        StoreError::AddressBusy => OpenError::AtLimit(error.to_string()),
         StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),
         StoreError::Io(..) | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
     }

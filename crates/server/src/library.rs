@@ -153,16 +153,14 @@ impl Library {
         }
     }
 
-    /// As `find_file`; a file that is not found may have a name that differs only in case, if just one has.
-    /// Returns the path that it has.
-    pub(crate) fn find_file_in_any_case(&self, path: &AssetPath) -> Result<(AssetPath, Asset), FindError> {
-        match self.find_file(path) {
-            Err(FindError::NotFound) if !path.names_folder() => {
-                let path = self.unfold(path)?;
-                self.find_file(&path).map(|asset| (path, asset))
-            }
-            result => result.map(|asset| (path.clone(), asset)),
+    /// Finds a file whose path differs from this one only in case, if just one does; returns its path, too.
+    /// Reads all names of the folders.
+    pub(crate) fn find_file_in_other_case(&self, path: &AssetPath) -> Result<(AssetPath, Asset), FindError> {
+        if path.names_folder() {
+            return Err(FindError::NotFound);
         }
+        let path = self.unfold(path)?;
+        self.find_file(&path).map(|asset| (path, asset))
     }
 
     /// Names in a folder, in no order; of a large one, as many as the file system names first.

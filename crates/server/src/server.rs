@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
@@ -19,7 +19,7 @@ use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
 
 use crate::admission::{Admission, AdmissionPolicy};
-use crate::asset_player::AssetPlayer;
+use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::LibrarySite;
 use crate::images::{
@@ -132,7 +132,6 @@ impl Server {
         })?);
         let settings = PlaybackSettings { support, ring, burst: options.burst };
         let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
-        tokio::spawn(balance(Arc::downgrade(&playbacks)));
         let hot = match ring {
             true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
@@ -155,6 +154,7 @@ impl Server {
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
         let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
+        tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
@@ -164,6 +164,7 @@ impl Server {
             max_lag_us: options.max_lag.as_micros() as u64,
             admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
         };
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
         let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
@@ -222,11 +223,12 @@ impl Server {
     }
 }
 
-/// Balances the threads' loads for as long as there are playbacks.
-async fn balance(playbacks: Weak<Playbacks>) {
-    while let Some(there) = playbacks.upgrade() {
-        there.balance();
-        drop(there);
+/// Balances the threads' loads, and measures them for admission, for as long as there are playbacks.
+async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
+    while let (Some(playbacks), Some(admission)) = (playbacks.upgrade(), admission.upgrade()) {
+        playbacks.balance();
+        admission.measure();
+        drop((playbacks, admission));
         tokio::time::sleep(BALANCE_INTERVAL).await;
     }
 }

@@ -13,7 +13,8 @@ const LOSS: f64 = 0.005;
 /// Most names in one warning.
 const MOST_NAMES: usize = 3;
 
-/// Warnings: limits that are near, sessions that are late, offload that is missing, clients that lose packets, assets that failed.
+/// Warnings: limits that are near, sessions that are late, offload that is missing, clients that lose packets,
+/// assets that failed.
 pub(crate) fn conclude(status: &Json) -> Json {
     let late = lateness(status).into_iter().collect();
     let groups = [limits(status), late, data_path(status), losses(status), assets(status)];
@@ -53,8 +54,10 @@ fn limits(status: &Json) -> Vec<Warning> {
 }
 
 fn lateness(status: &Json) -> Option<Warning> {
-    let late_ms = status["capacity"]["lateness_p99_ms"].as_f64()?;
-    let text = format!("sessions are {late_ms:.0} ms late (99 %): new ones and downloads are refused");
+    let capacity = &status["capacity"];
+    let late_ms = capacity["lateness_p99_ms"].as_f64()?;
+    let refused = if capacity["is_late"] == true { ": new ones and downloads are refused" } else { "" };
+    let text = format!("sessions are {late_ms:.0} ms late (99 %){refused}");
     (late_ms > LATE.as_secs_f64() * 1000.0).then_some(("late", text))
 }
 
@@ -147,7 +150,7 @@ mod tests {
         };
         let status = json!({
             "rtsp": {"limits": {"sessions": 10}},
-            "capacity": {"sessions": 20, "sessions_playing": 16, "lateness_p99_ms": 101.4},
+            "capacity": {"sessions": 20, "sessions_playing": 16, "lateness_p99_ms": 101.4, "is_late": true},
             "counters": {"rtsp": {"sessions": 8}, "process": {"open_fds": 95, "max_fds": 100}},
             "data_path": {
                 "exceptions": [{"name": "sendmmsg", "reason": "wire_sendfile failed on a route"}],

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::{StatusCode, header};
+use tokio::sync::Semaphore;
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 
 use super::events::Events;
@@ -18,6 +19,8 @@ pub struct Endpoint {
     metrics: Arc<Metrics>,
     status: Arc<Status>,
     events: Events,
+    /// Permits of one rendering at a time: each takes time and memory for every session.
+    rendering: Arc<Semaphore>,
 }
 
 impl Endpoint {
@@ -26,7 +29,7 @@ impl Endpoint {
         let (metrics, status) = (Arc::new(metrics), Arc::new(status));
         let shown = (Arc::clone(&metrics), Arc::clone(&status));
         let events = Events::new(move || shown.1.json(&shown.0, Instant::now()).to_string());
-        Endpoint { metrics, status, events }
+        Endpoint { metrics, status, events, rendering: Arc::new(Semaphore::new(1)) }
     }
 
     /// Returns whether a path is one of this endpoint.
@@ -36,12 +39,12 @@ impl Endpoint {
 
     /// The answer for a path of this endpoint; none for any other.
     pub async fn find(&self, path: &AssetPath) -> Option<Answer> {
-        let Endpoint { metrics, status, events } = self.clone();
+        let Endpoint { metrics, status, events, rendering } = self.clone();
         match path.as_bytes() {
-            b"metrics" => Some(render(metrics::CONTENT_TYPE, move || metrics.text()).await),
+            b"metrics" => Some(render(&rendering, metrics::CONTENT_TYPE, move || metrics.text()).await),
             b"api/status" => {
                 let text = move || format!("{:#}\n", status.json(&metrics, Instant::now()));
-                Some(render("application/json", text).await)
+                Some(render(&rendering, "application/json", text).await)
             }
             b"api/events" => Some(match events.subscribe() {
                 Some(subscription) => Answer::of_events(subscription),
@@ -64,7 +67,12 @@ impl Site for Endpoint {
 }
 
 /// Renders on another thread: thousands of sessions take a while, and other clients wait meanwhile.
-async fn render(content_type: &str, text: impl FnOnce() -> String + Send + 'static) -> Answer {
+async fn render(
+    rendering: &Semaphore,
+    content_type: &str,
+    text: impl FnOnce() -> String + Send + 'static,
+) -> Answer {
+    let _permit = rendering.acquire().await;
     match tokio::task::spawn_blocking(text).await {
         Ok(text) => {
             Response::with_body(StatusCode::OK, content_type, vec![BodyPart::Bytes(text.into_bytes())])

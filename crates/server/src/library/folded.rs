@@ -4,36 +4,12 @@
 //! typed or clicked.
 
 use super::{FindError, Library, is_hidden};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use wirepath_http::AssetPath;
-
-/// Most folders that are searched at a time: a client must not keep all threads busy with names that do not
-/// exist.
-const SEARCHES: usize = 4;
-
-static SEARCHING: AtomicUsize = AtomicUsize::new(0);
-
-/// Permission to search; dropping it makes room for another.
-struct Search;
-
-impl Search {
-    fn begin() -> Result<Search, FindError> {
-        let search = Search;
-        if SEARCHING.fetch_add(1, Relaxed) < SEARCHES { Ok(search) } else { Err(FindError::Exhausted) }
-    }
-}
-
-impl Drop for Search {
-    fn drop(&mut self) {
-        SEARCHING.fetch_sub(1, Relaxed);
-    }
-}
 
 impl Library {
     /// The path whose names differ from those of `path` only in case, if each is the only such name in its
     /// folder. A name that exists as it was asked for comes first.
     pub(super) fn unfold(&self, path: &AssetPath) -> Result<AssetPath, FindError> {
-        let _search = Search::begin()?;
         let mut found = AssetPath::from_decoded(b"").map_err(|_| FindError::NotFound)?;
         for name in path.segments() {
             let name = self.unfold_name(&found, name)?;

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::watch;
+use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode, header_names};
 
@@ -110,7 +111,11 @@ impl Connection {
         let deadline = self.deadline();
         tokio::select! {
             more = self.inbox.fill(&mut self.reader) => match more {
-                Ok(true) => self.heard = Instant::now(),
+                Ok(true) => {
+                    self.heard = Instant::now();
+                    // Frames need no answer, and may come without end: others have their turn first.
+                    yield_now().await;
+                }
                 Ok(false) | Err(_) => return Err(End::Gone),
             },
             event = self.handler.next_event() => {
@@ -268,6 +273,8 @@ impl Inbox {
 async fn read(half: &OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
     loop {
         half.readable().await?;
+        // One client whose bytes never end must not keep the others waiting.
+        consume_budget().await;
         let mut bytes = [0; READ_SIZE];
         match half.try_read(&mut bytes) {
             Ok(length) => {

@@ -1,15 +1,20 @@
 //! Counters of an RTSP listener.
 
+use crate::admission::Overload;
 use wirepath_counters::{Counter, Family, Gauge, counters, label};
 use wirepath_net::Exceeded;
 
 label! {
-    /// Limit because of which a connection or session was refused.
+    /// Reason for which a connection or session was refused.
     pub(super) enum RefusalReason: "reason" {
         Total = "total_limit",
         Address = "address_limit",
         Connection = "connection_limit",
         Descriptors = "descriptor_limit",
+        /// The engine threads have no time for another session.
+        Processor = "processor",
+        /// Sessions are late.
+        Late = "late",
     }
 }
 
@@ -48,7 +53,7 @@ counters! {
     connections: Gauge,
     /// RTSP connections accepted.
     connections_accepted: Counter,
-    /// RTSP connections refused, by the limit that was reached.
+    /// RTSP connections refused, by reason.
     connections_refused: Family<RefusalReason>,
     /// RTSP connections closed by a timeout.
     connections_timed_out: Family<TimeoutReason>,
@@ -60,11 +65,11 @@ counters! {
     requests_malformed: Counter,
     /// RTSP sessions that are set up.
     sessions: Gauge,
-    /// RTSP sessions that are set up, of those with packets over the RTSP connection.
+    /// RTSP sessions over TCP (interleaved) that are set up.
     sessions_interleaved: Gauge,
     /// RTSP sessions set up since the start.
     sessions_started: Counter,
-    /// RTSP sessions refused, by the limit that was reached.
+    /// RTSP sessions refused, by reason: a limit, the processor, or lateness.
     sessions_refused: Family<RefusalReason>,
     /// RTSP sessions ended, by reason.
     sessions_ended: Family<EndReason>,
@@ -86,6 +91,15 @@ counters! {
     rtcp_strays: Counter,
     /// RTCP reception reports received about our sources.
     reception_reports: Counter,
+}
+
+impl From<Overload> for RefusalReason {
+    fn from(overload: Overload) -> RefusalReason {
+        match overload {
+            Overload::Processor { .. } => RefusalReason::Processor,
+            Overload::Late { .. } => RefusalReason::Late,
+        }
+    }
 }
 
 impl From<Exceeded> for RefusalReason {

@@ -4,8 +4,8 @@ use super::counters::EndReason;
 use super::output::Output;
 use super::player::{OpenError, Presentation};
 use super::ports::canonical;
-use super::session::{EventKind, Session, SessionEvent};
-use super::session_events::SessionEvents;
+use super::session::Session;
+use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_state::PlayRange;
 use super::shared::Shared;
 use std::collections::HashMap;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
+use wirepath_net::Exceeded;
 use wirepath_playback::{PlayError, Position};
 
 /// Methods of a presentation.
@@ -120,11 +121,9 @@ impl RequestHandler {
 
     /// Handles an interleaved frame of the client: RTCP, or something that nobody asked for.
     pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
-        let is_to = |session: &&Box<Session>| {
-            session.info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)
-        };
-        match self.sessions.values().find(is_to) {
-            Some(session) => session.info.read_packet(frame),
+        let mut infos = self.sessions.values().map(|session| &session.info);
+        match infos.find(|info| info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)) {
+            Some(info) => info.read_packet(frame),
             None => self.shared.counters.frames_dropped.increment(),
         }
     }
@@ -143,16 +142,16 @@ impl RequestHandler {
         let silent = self
             .sessions
             .extract_if(|_, session| !session.info.is_interleaved() && session.info.heard() + limit <= now);
-        let silent = silent.map(|(_, session)| session).collect();
+        let silent = silent.map(|(_, session)| *session).collect();
         end(silent, EndReason::Timeout).await;
     }
 
     pub(super) async fn end_all(&mut self, reason: EndReason) {
-        end(self.sessions.drain().map(|(_, session)| session).collect(), reason).await;
+        end(self.sessions.drain().map(|(_, session)| *session).collect(), reason).await;
     }
 
     pub(super) async fn end(&mut self, id: &str, reason: EndReason) {
-        end(self.sessions.remove(id).into_iter().collect(), reason).await;
+        end(self.sessions.remove(id).into_iter().map(|session| *session).collect(), reason).await;
     }
 
     /// A session of this connection. Those of others are as unknown as if there were none: an identifier that
@@ -220,11 +219,13 @@ impl RequestHandler {
 
     /// Opens a presentation, which takes a descriptor meanwhile.
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, OpenError> {
-        let _descriptor = self
-            .shared
-            .descriptors
-            .admit(self.peer.ip(), 1)
-            .map_err(|_| OpenError::Exhausted("the limit of descriptors is reached".to_owned()))?;
+        let _descriptor =
+            self.shared.descriptors.admit(self.peer.ip(), 1).map_err(|exceeded| match exceeded {
+                Exceeded::Address => OpenError::AtLimit(
+                    "your address holds too many connections, sessions and downloads".to_owned(),
+                ),
+                _ => OpenError::Exhausted("the limit of descriptors is reached".to_owned()),
+            })?;
         self.shared.player.open(resource.path(), self.peer.ip()).await
     }
 
@@ -235,7 +236,7 @@ impl RequestHandler {
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
             OpenError::Exhausted(why) => self.fail(StatusCode::NotEnoughBandwidth, &why),
             OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
-            OpenError::Overload(why) => refuse(StatusCode::NotEnoughBandwidth, why),
+            OpenError::AtLimit(why) => refuse(StatusCode::NotEnoughBandwidth, why),
             OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
         }
     }
@@ -304,7 +305,7 @@ impl RequestHandler {
 }
 
 /// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
-async fn end(mut sessions: Vec<Box<Session>>, reason: EndReason) {
+async fn end(mut sessions: Vec<Session>, reason: EndReason) {
     let deadline = Instant::now() + PAUSE_LIMIT;
     let drained: Vec<_> = sessions.iter_mut().map(|session| session.pause_and_drain()).collect();
     for (session, drained) in sessions.into_iter().zip(drained) {

@@ -5,7 +5,8 @@ use super::handler::{Answer, RequestHandler, refuse, resource};
 use super::player::OpenError;
 use super::registry::SessionSlot;
 use super::rtcp;
-use super::session::{EventKind, Session, SessionEvent};
+use super::session::Session;
+use super::session_events::{EventKind, SessionEvent};
 use super::session_info::{ClientName, SessionInfo};
 use super::session_state::{PlayRange, PlayStep, SessionState};
 use super::transport::{Opened, choose};
@@ -101,23 +102,32 @@ impl RequestHandler {
         })
     }
 
-    /// Reserves a session: 453 if this connection, its address or the server has as many as it may.
+    /// Reserves a session: 453 if this connection, its address or the server has as many as it may, or the load
+    /// does not allow another.
     fn reserve(&self) -> Result<SessionSlot, Refusal> {
         let reserved = if self.sessions.len() >= self.shared.options.sessions_per_connection {
             Err(RefusalReason::Connection)
         } else {
             self.shared.registry.reserve(self.peer.ip()).map_err(RefusalReason::from)
         };
-        reserved.map_err(|reason| {
-            self.shared.counters.sessions_refused.increment(reason);
+        let slot = reserved.map_err(|reason| {
             let who = match reason {
-                RefusalReason::Total => "the server",
+                RefusalReason::Total | RefusalReason::Processor | RefusalReason::Late => "the server",
                 RefusalReason::Address => "your address",
                 RefusalReason::Connection => "this connection",
                 RefusalReason::Descriptors => "the server's open files",
             };
-            refuse(StatusCode::NotEnoughBandwidth, format!("session limit reached for {who}"))
-        })
+            self.refuse_session(reason, format!("session limit reached for {who}"))
+        })?;
+        let admitted = self.shared.player.admit();
+        admitted
+            .map_err(|overload| self.refuse_session(RefusalReason::from(overload), overload.to_string()))?;
+        Ok(slot)
+    }
+
+    fn refuse_session(&self, reason: RefusalReason, why: String) -> Refusal {
+        self.shared.counters.sessions_refused.increment(reason);
+        refuse(StatusCode::NotEnoughBandwidth, why)
     }
 
     fn track_url(&self, presentation: &Resource) -> String {

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::admission::Overload;
 use wirepath_media::sdp::Description;
 use wirepath_playback::{ConnectionWriter, PlayError, PlaybackEvent, Position, Progress};
 
@@ -32,6 +33,9 @@ pub(crate) trait Player: Send + Sync {
         path: &'a [u8],
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
+
+    /// Admits a session by the load, or says why not.
+    fn admit(&self) -> Result<(), Overload>;
 
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
@@ -118,9 +122,9 @@ pub(crate) enum OpenError {
     /// The server is at a limit; trying later may help. The text is for the log.
     #[error("{0}")]
     Busy(String),
-    /// The server has no capacity for this client, in words for clients.
+    /// A limit of this client is reached, in words for clients.
     #[error("{0}")]
-    Overload(String),
+    AtLimit(String),
     /// The server failed; the text says where, for the log.
     #[error("{0}")]
     Failed(String),

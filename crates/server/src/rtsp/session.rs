@@ -3,7 +3,7 @@
 use super::counters::EndReason;
 use super::player::SessionPlayback;
 use super::registry::SessionSlot;
-use super::session_events::SessionEvents;
+use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
 use super::session_state::{Phase, PlayRange, SessionState};
 use super::shared::Shared;
@@ -12,25 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wirepath_counters::Label;
 use wirepath_media::rtsp::Refusal;
-use wirepath_playback::{PlayError, PlaybackEvent, Position};
-
-/// Event of a session's playback; events come in order.
-#[derive(Debug)]
-pub(super) struct SessionEvent {
-    /// Key of the session.
-    pub(super) key: u64,
-    pub(super) kind: EventKind,
-}
-
-#[derive(Debug)]
-pub(super) enum EventKind {
-    /// Reply to the request to play with this number.
-    Started(u64, PlayRange, Result<Position, PlayError>),
-    /// Reply to the request to pause with this number.
-    Paused(u64, Result<u64, PlayError>),
-    /// Event without a request.
-    Event(PlaybackEvent),
-}
+use wirepath_playback::PlaybackEvent;
 
 pub(super) struct Session {
     /// Identifier given to the client.

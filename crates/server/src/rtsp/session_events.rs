@@ -1,9 +1,28 @@
 //! Events of a connection's sessions, on their way from engine threads.
 
-use super::session::SessionEvent;
+use super::session_state::PlayRange;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
+use wirepath_playback::{PlayError, PlaybackEvent, Position};
+
+/// Event of a session's playback; events come in order.
+#[derive(Debug)]
+pub(super) struct SessionEvent {
+    /// Key of the session.
+    pub(super) key: u64,
+    pub(super) kind: EventKind,
+}
+
+#[derive(Debug)]
+pub(super) enum EventKind {
+    /// Reply to the request to play with this number.
+    Started(u64, PlayRange, Result<Position, PlayError>),
+    /// Reply to the request to pause with this number.
+    Paused(u64, Result<u64, PlayError>),
+    /// Event without a request.
+    Event(PlaybackEvent),
+}
 
 /// Queue of events with one reader. It takes memory when there are events only, unlike a channel of tokio,
 /// which keeps 2 KiB. Without a bound of its own, but bounded by requests: an answer and an end each.

@@ -2,6 +2,7 @@
 
 use super::super::player::*;
 use super::soon;
+use crate::admission::Overload;
 use parking_lot::Mutex;
 use std::io;
 use std::net::IpAddr;
@@ -141,6 +142,10 @@ impl Player for FakePlayer {
             _ => OpenError::NotFound,
         };
         Box::pin(async { Err(error) })
+    }
+
+    fn admit(&self) -> Result<(), Overload> {
+        Ok(())
     }
 
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
