@@ -36,6 +36,9 @@ use step::Trial;
 /// Clients of the first step of another server.
 const FIRST_OF_PEERS: usize = 25;
 
+/// Seconds that media go on after a step.
+const TO_SPARE: f64 = 2.0;
+
 /// Open files beside those of sessions.
 const OTHER_DESCRIPTORS: usize = 512;
 
@@ -127,22 +130,28 @@ fn compare(
     progress: &mut Part<'_>,
 ) -> Result<(), Error> {
     progress.at(0.0, &format!("{case}: making what is played"));
-    let media = match &options.file {
-        Some(file) => Media::of_file(file)?,
+    let mut case = case.clone();
+    let mut media = match &options.file {
+        Some(file) => Media::of_file(&options.scratch, file)?,
         None => Media::prepare(&options.scratch, case.bits_per_second, case.assets)?,
     };
-    server::pack(&media, options)?;
+    server::pack(&mut media)?;
+    if options.file.is_some() {
+        (case.file, case.bits_per_second) = (media.names.first().cloned(), media.bits_per_second()?);
+    }
+    let case = &case;
     server::calibrate(bed, case, &media, options)?;
-    let most = result.conditions.most;
+    let (most, bound) = bound(options, result.conditions.most, media.seconds)?;
     let peers = options.peers.iter().filter(|_| !own).cloned().map(Contestant::Peer);
     let contestants = std::iter::once(Contestant::Wirepath).chain(peers);
     let mut running: Vec<Running> =
         contestants.map(|contestant| Running::new(contestant, case, options.first, most)).collect();
     let trial = Trial { bed, case, media: &media, options };
-    let outcome = take_turns(&trial, &mut running, progress);
+    let outcome = take_turns(&trial, &mut running, progress)
+        .and_then(|()| try_numbers_of_peers(&trial, &mut running, progress));
     for Running { contestant, mut found, search, .. } in running {
         (found.largest, found.failed) = (search.largest(), search.failed());
-        found.limit = limit(&found, most < options.most);
+        found.limit = limit(&found, bound);
         let only_failures = found.steps.iter().all(|step| step.limit == Some(Limit::Server));
         // A search that a signal ended before its first step has nothing to show.
         let Some(last) = found.steps.last() else { continue };
@@ -154,6 +163,23 @@ fn compare(
     outcome
 }
 
+/// Most clients in a case, and what allows no more: none of the sessions may come to the end of its media.
+fn bound(options: &ClientOptions, most: usize, media_s: f64) -> Result<(usize, Limit), Error> {
+    let step_s = options.settle.as_secs_f64() + options.window.as_secs_f64() + TO_SPARE;
+    if media_s < step_s {
+        return Err(Error::Input(format!(
+            "the media last {media_s:.0} s, and --settle and --window with {TO_SPARE} s to spare take {step_s:.0} s: \
+             shorten them, or play a longer --file"
+        )));
+    }
+    let by_media = ((media_s - step_s) * options.ramp) as usize + 1;
+    Ok(match most {
+        _ if by_media < most => (by_media, Limit::Media),
+        _ if most < options.most => (most, Limit::Descriptors),
+        _ => (most, Limit::Most),
+    })
+}
+
 fn take_turns(trial: &Trial<'_>, running: &mut [Running], progress: &mut Part<'_>) -> Result<(), Error> {
     loop {
         let mut is_over = true;
@@ -162,12 +188,7 @@ fn take_turns(trial: &Trial<'_>, running: &mut [Running], progress: &mut Part<'_
         for one in &mut *running {
             let Some(clients) = one.next() else { continue };
             is_over = false;
-            progress.at(share, &format!("{}: {} with {clients} clients", trial.case, one.contestant.name()));
-            if progress.stopped() {
-                return Err(Error::Stopped);
-            }
-            let step = trial.step(&one.contestant, clients, progress)?;
-            progress.note(&format!("{} {}: {}", trial.case, one.contestant.name(), report::line(&step)));
+            let step = one.step(trial, clients, share, progress)?;
             one.record(step);
         }
         if is_over {
@@ -176,7 +197,44 @@ fn take_turns(trial: &Trial<'_>, running: &mut [Running], progress: &mut Part<'_
     }
 }
 
+/// Tries our server with as many clients as each other one carries: costs are compared at the same number.
+fn try_numbers_of_peers(
+    trial: &Trial<'_>,
+    running: &mut [Running],
+    progress: &mut Part<'_>,
+) -> Result<(), Error> {
+    let Some((own, peers)) = running.split_first_mut() else { return Ok(()) };
+    for clients in peers.iter().filter_map(|peer| peer.search.largest()) {
+        // The second time, where the first was late by chance.
+        for _ in 0..2 {
+            if own.search.largest().is_some() && own.found.timely(clients).is_none() {
+                let step = own.step(trial, clients, 1.0, progress)?;
+                own.found.steps.push(step);
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Running {
+    /// Tries so many clients.
+    fn step(
+        &self,
+        trial: &Trial<'_>,
+        clients: usize,
+        share: f64,
+        progress: &mut Part<'_>,
+    ) -> Result<Step, Error> {
+        let name = self.contestant.name();
+        progress.at(share, &format!("{}: {name} with {clients} clients", trial.case));
+        if progress.stopped() {
+            return Err(Error::Stopped);
+        }
+        let step = trial.step(&self.contestant, clients, progress)?;
+        progress.note(&format!("{} {name}: {}", trial.case, report::line(&step)));
+        Ok(step)
+    }
+
     fn new(contestant: Contestant, case: &ClientCase, first: usize, most: usize) -> Running {
         let first =
             if matches!(contestant, Contestant::Wirepath) { first } else { FIRST_OF_PEERS.min(first) };
@@ -215,7 +273,7 @@ impl Running {
 }
 
 /// Where the limit of a search was.
-fn limit(found: &ClientSearch, descriptors_bound: bool) -> Limit {
+fn limit(found: &ClientSearch, bound: Limit) -> Limit {
     let of_failed = |failed: usize| {
         let steps = found.steps.iter().rev().filter(|step| step.clients == failed);
         steps.filter_map(|step| step.limit).next()
@@ -223,8 +281,7 @@ fn limit(found: &ClientSearch, descriptors_bound: bool) -> Limit {
     match found.failed.and_then(of_failed) {
         Some(limit) => limit,
         None if found.largest.is_none() => Limit::Server,
-        None if descriptors_bound => Limit::Descriptors,
-        None => Limit::Most,
+        None => bound,
     }
 }
 
@@ -251,6 +308,9 @@ impl Progress for Part<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
     use super::*;
 
     fn running() -> Running {
@@ -276,7 +336,7 @@ mod tests {
         running.record(step(140, Some(Limit::Processor)));
         assert_eq!(running.next(), Some(120), "saturation is no chance");
         (running.found.largest, running.found.failed) = (running.search.largest(), running.search.failed());
-        assert_eq!(limit(&running.found, false), Limit::Processor);
+        assert_eq!(limit(&running.found, Limit::Most), Limit::Processor);
     }
 
     #[test]
@@ -284,6 +344,31 @@ mod tests {
         let mut running = running();
         running.record(step(100, Some(Limit::Server)));
         assert_eq!(running.next(), None);
-        assert_eq!(limit(&running.found, true), Limit::Server);
+        assert_eq!(limit(&running.found, Limit::Descriptors), Limit::Server);
+    }
+
+    /// Promise: No session of `assess clients` comes to the end of its media before the window ends.
+    #[test]
+    fn the_length_of_the_media_bounds_the_clients() {
+        let options = ClientOptions {
+            dimensions: Dimensions::usual(true),
+            file: None,
+            window: Duration::from_secs(8),
+            settle: Duration::from_secs(2),
+            ramp: 500.0,
+            first: 200,
+            most: 65_000,
+            buffer: Duration::from_millis(200),
+            cpu: None,
+            server_arguments: Vec::new(),
+            peers: Vec::new(),
+            scratch: PathBuf::new(),
+            calibration: PathBuf::new(),
+        };
+        assert_eq!(bound(&options, 65_000, 90.0).unwrap(), (39_001, Limit::Media));
+        assert_eq!(bound(&options, 20_000, 90.0).unwrap(), (20_000, Limit::Descriptors));
+        assert_eq!(bound(&options, 65_000, 1_000.0).unwrap(), (65_000, Limit::Most));
+        let short = bound(&options, 65_000, 11.9).unwrap_err();
+        assert!(matches!(&short, Error::Input(why) if why.contains("--window")), "{short}");
     }
 }

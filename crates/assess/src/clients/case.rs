@@ -10,6 +10,9 @@ use crate::result::Transport;
 /// Longest burst of `--burst auto`, unless `--burst-max` says otherwise.
 const LONGEST_AUTO: Duration = Duration::from_millis(100);
 
+/// Fewest assets of a case on the disk: one asset is read once for all clients.
+const LEAST_ON_DISK: usize = 32;
+
 /// Sizes at which one dimension is varied: the first value of each is the base case, and every other one is a
 /// case that differs from the base in nothing else.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +36,9 @@ pub struct Dimensions {
 /// One case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientCase {
+    /// Name of the user's own asset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Bits per second of the media.
     pub bits_per_second: f64,
     /// Where assets are before a step.
@@ -118,11 +124,21 @@ impl Dimensions {
         );
         cases.extend(self.paths[1..].iter().map(|value| with(&|case| case.path.clone_from(value))));
         cases.extend(self.processors[1..].iter().map(|value| with(&|case| case.processors = *value)));
-        cases
+        for case in cases.iter_mut().filter(|case| case.storage == Storage::Disk) {
+            case.assets = case.assets.max(LEAST_ON_DISK);
+        }
+        let mut distinct: Vec<ClientCase> = Vec::new();
+        for case in cases {
+            if !distinct.contains(&case) {
+                distinct.push(case);
+            }
+        }
+        distinct
     }
 
     fn base(&self) -> Option<ClientCase> {
         Some(ClientCase {
+            file: None,
             bits_per_second: *self.rates.first()?,
             storage: *self.storages.first()?,
             assets: *self.assets.first()?,
@@ -157,7 +173,11 @@ fn milliseconds(time: Duration) -> f64 {
 
 impl fmt::Display for ClientCase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} Mb/s {}", self.bits_per_second / 1e6, self.transport)?;
+        match &self.file {
+            Some(file) => write!(formatter, "{file} ({:.2} Mb/s)", self.bits_per_second / 1e6)?,
+            None => write!(formatter, "{} Mb/s", self.bits_per_second / 1e6)?,
+        }
+        write!(formatter, " {}", self.transport)?;
         if self.assets > 1 {
             write!(formatter, ", {} assets", self.assets)?;
         }
@@ -211,6 +231,7 @@ mod tests {
         let names: Vec<String> = cases.iter().map(ToString::to_string).collect();
         assert_eq!(names[..3], ["4 Mb/s UDP", "4 Mb/s TCP", "0.5 Mb/s UDP"]);
         assert!(names.contains(&"4 Mb/s UDP, wire_sendfile".to_owned()), "{names:?}");
+        assert!(names.contains(&"4 Mb/s UDP, 32 assets, cold".to_owned()), "{names:?}");
         assert_eq!((cases[0].burst_option(), cases[0].longest_burst()), ("auto".to_owned(), LONGEST_AUTO));
         let short = cases.iter().find(|case| case.burst_ms.is_some()).unwrap();
         assert_eq!(
@@ -220,6 +241,10 @@ mod tests {
         let own = cases.iter().filter(|case| case.is_own_variation_of(&cases[0])).count();
         assert_eq!(own, 4, "bursts and paths");
         assert_eq!(Dimensions::usual(true).cases().len(), 1);
+        let quick = Dimensions::usual(true);
+        let on_disk = Dimensions { storages: vec![Storage::Disk], assets: vec![1, 32, 64], ..quick };
+        let names: Vec<String> = on_disk.cases().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["4 Mb/s UDP, 32 assets, cold", "4 Mb/s UDP, 64 assets, cold"]);
         assert!(Dimensions { rates: Vec::new(), ..usual }.cases().is_empty());
     }
 

@@ -31,13 +31,23 @@ pub(crate) struct Media {
     pub(crate) folder: PathBuf,
     /// Names of the assets in the folder.
     pub(crate) names: Vec<String>,
+    /// Playing time of the shortest one.
+    pub(crate) seconds: f64,
+    /// Folder of their wire images and indexes, and those that steps begin with: what a server makes besides
+    /// ends with its step.
+    pub(crate) images: PathBuf,
+    pub(crate) packed: Vec<PathBuf>,
 }
+
+/// Folder of the images of all media.
+const IMAGES: &str = "clients-images";
 
 impl Media {
     /// A folder of so many assets of this rate, made where it is not there.
     pub(crate) fn prepare(scratch: &Path, bits_per_second: f64, assets: usize) -> Result<Media, Error> {
         let kilobits = (bits_per_second / 1000.0).round();
-        let folder = scratch.join(format!("clients-{VERSION}-{kilobits}kbps-{assets}"));
+        let name = format!("clients-{VERSION}-{kilobits}kbps-{assets}");
+        let (folder, images) = (scratch.join(&name), scratch.join(IMAGES).join(&name));
         std::fs::create_dir_all(&folder)
             .map_err(|error| Error::of_file("make the folder", &folder, error))?;
         let names: Vec<String> = (0..assets).map(|number| format!("clip{number:03}.ts")).collect();
@@ -49,26 +59,51 @@ impl Media {
                 make(&file, part)?;
             }
         }
-        Ok(Media { folder, names })
+        Ok(Media { folder, names, seconds: SECONDS as f64, images, packed: Vec::new() })
     }
 
     /// The user's own asset, in the folder where it is.
-    pub(crate) fn of_file(file: &Path) -> Result<Media, Error> {
+    pub(crate) fn of_file(scratch: &Path, file: &Path) -> Result<Media, Error> {
         let wrong = |why: &str| Error::Input(format!("{} cannot be played: {why}", file.display()));
         let file = file.canonicalize().map_err(|error| wrong(&error.to_string()))?;
         let (folder, name) = file.parent().zip(file.file_name()).ok_or_else(|| wrong("it is a folder"))?;
         let name = name.to_str().ok_or_else(|| wrong("its name is not UTF-8"))?;
-        Ok(Media { folder: folder.to_owned(), names: vec![name.to_owned()] })
+        Ok(Media {
+            folder: folder.to_owned(),
+            names: vec![name.to_owned()],
+            seconds: 0.0,
+            images: scratch.join(IMAGES).join("file"),
+            packed: Vec::new(),
+        })
     }
 
-    /// Reads all assets into the page cache, or drops them from it. Files of the server's own follow by
-    /// `others`.
-    pub(crate) fn set_cached(&self, cached: bool, others: &Path) -> Result<(), Error> {
-        let mut files: Vec<PathBuf> = self.names.iter().map(|name| self.folder.join(name)).collect();
-        if !cached {
-            files.extend(files_below(others));
-        }
-        files.iter().try_for_each(|file| if cached { load(file) } else { evict(file) })
+    /// Files of the assets.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.names.iter().map(|name| self.folder.join(name))
+    }
+
+    /// Mean bit rate of the only asset.
+    pub(crate) fn bits_per_second(&self) -> Result<f64, Error> {
+        let sizes = self.files().map(|file| {
+            let size = file.metadata().map(|metadata| metadata.len());
+            size.map_err(|error| Error::of_file("look at", &file, error))
+        });
+        let bytes = sizes.sum::<Result<u64, Error>>()?;
+        Ok(if self.seconds > 0.0 { bytes as f64 * 8.0 / self.seconds } else { 0.0 })
+    }
+
+    /// Removes what a server before has left: images and indexes of its own, and how much was played.
+    pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
+        let leftovers = files_below(&self.images).into_iter().filter(|file| !self.packed.contains(file));
+        leftovers.into_iter().try_for_each(|file| {
+            std::fs::remove_file(&file).map_err(|error| Error::of_file("remove", &file, error))
+        })
+    }
+
+    /// Reads all assets and what was packed of them into the page cache, or drops them from it.
+    pub(crate) fn set_cached(&self, cached: bool) -> Result<(), Error> {
+        let set = |file: &PathBuf| if cached { load(file) } else { evict(file) };
+        self.files().chain(self.packed.iter().cloned()).try_for_each(|file| set(&file))
     }
 }
 
@@ -180,6 +215,29 @@ mod tests {
             .map(|packet| packet[3] & 0x0f)
             .collect();
         assert!(counters.windows(2).all(|pair| pair[1] == (pair[0] + 1) & 0x0f), "{counters:?}");
+    }
+
+    /// Promise: Each step of `assess clients` begins with the same images and indexes.
+    #[test]
+    fn what_a_server_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = folder.path().join("images");
+        std::fs::create_dir_all(images.join("deep")).unwrap();
+        let (packed, left) = (images.join("a.wpi"), images.join("deep/b"));
+        std::fs::write(&packed, b"image").unwrap();
+        std::fs::write(&left, b"left").unwrap();
+        std::fs::write(folder.path().join("clip"), [0; 1000]).unwrap();
+        let media = Media {
+            folder: folder.path().to_owned(),
+            names: vec!["clip".to_owned()],
+            seconds: 2.0,
+            images,
+            packed: vec![packed.clone()],
+        };
+        media.remove_leftovers().unwrap();
+        assert!(packed.exists() && !left.exists());
+        media.set_cached(true).unwrap();
+        assert_eq!(media.bits_per_second().unwrap(), 4_000.0);
     }
 
     #[test]

@@ -61,6 +61,13 @@ fn warnings(result: &Clients) -> Vec<String> {
         warnings
             .push(format!("The limit was not the server's, which may carry more: {}.", bounded.join("; ")));
     }
+    if result.searches.iter().any(|search| search.limit == Limit::Media) {
+        warnings.push(
+            "The length of the media limits the clients: all of them start before the first one's media are over. \
+             Raise --ramp, or play a longer --file."
+                .to_owned(),
+        );
+    }
     if result.searches.iter().any(|search| search.limit == Limit::Descriptors) {
         warnings.push(format!(
             "Open files limit the clients: {} for each process. Raise it with `ulimit -n`, as root or by the \
@@ -137,10 +144,14 @@ fn times(result: &Clients) -> Table {
 fn beside(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "wirepath carries", "#CPU s/min", "wirepath costs"];
     let mut table = Table::new("Beside other servers, in the same run.", &heads);
+    table.notes.push(
+        "CPU s/min of the other server at its number of clients, and what wirepath costs with as many clients."
+            .to_owned(),
+    );
     for search in result.searches.iter().filter(|search| search.server != OWN) {
         let own = result.searches.iter().find(|own| own.server == OWN && own.case == search.case);
         let Some((own, clients)) = own.zip(search.largest) else { continue };
-        let cost = |search: &ClientSearch| search.best().and_then(Step::seconds_per_client_minute);
+        let cost = |search: &ClientSearch| search.timely(clients)?.seconds_per_client_minute();
         let times = own.largest.map(|own| own as f64 / clients as f64);
         let share = cost(own).zip(cost(search)).map(|(own, other)| own / other);
         table.row([

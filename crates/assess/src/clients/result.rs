@@ -95,6 +95,8 @@ pub enum Limit {
     Client,
     /// Other programs on the server's processor: the server may carry more.
     OtherPrograms,
+    /// The length of the media: with more clients the first ones' would be over before the window is.
+    Media,
     /// The most that was to be tried: the server may carry more.
     Most,
     /// The server did not start, or ended.
@@ -165,6 +167,8 @@ pub struct Figures {
     pub client_processors: f64,
     /// Milliseconds that the load client's event loops were late: 99th percentile.
     pub client_late_p99_ms: Option<f64>,
+    /// Greatest.
+    pub client_late_max_ms: Option<f64>,
     /// Datagrams or trains that the load client's sockets dropped.
     pub client_drops: u64,
 }
@@ -197,12 +201,18 @@ impl Step {
 impl ClientSearch {
     /// The step of the largest number: the last one of those that passed.
     pub fn best(&self) -> Option<&Step> {
-        self.steps.iter().rev().find(|step| Some(step.clients) == self.largest && step.limit.is_none())
+        self.timely(self.largest?)
+    }
+
+    /// The last step with so many clients that were timely.
+    pub fn timely(&self, clients: usize) -> Option<&Step> {
+        self.steps.iter().rev().find(|step| step.clients == clients && step.limit.is_none())
     }
 
     /// Returns whether the server may carry more than was found.
     pub fn is_lower_bound(&self) -> bool {
-        matches!(self.limit, Limit::Client | Limit::Most | Limit::OtherPrograms | Limit::Descriptors)
+        use Limit::{Client, Descriptors, Media, Most, OtherPrograms};
+        matches!(self.limit, Client | Most | Media | OtherPrograms | Descriptors)
     }
 }
 
@@ -219,6 +229,7 @@ impl Limit {
             Limit::SetUp => "set-up",
             Limit::Client => "load client",
             Limit::OtherPrograms => "other programs",
+            Limit::Media => "media length",
             Limit::Most => "--most",
             Limit::Server => "server failed",
         }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
+
 use super::case::{ClientCase, Processors};
 use super::media::Media;
 use super::options::{ClientOptions, Peer};
@@ -94,20 +96,33 @@ impl Contestant {
     }
 }
 
-/// Makes images of the assets, or indexes where there are many: popular assets have an image.
-pub(crate) fn pack(media: &Media, options: &ClientOptions) -> Result<(), Error> {
+/// What `wirepath pack --json` says of a file.
+#[derive(Deserialize)]
+struct Packed {
+    image: PathBuf,
+    duration_us: u64,
+}
+
+/// Makes an image of the asset, or indexes where there are several: what else they have is the server's choice.
+pub(crate) fn pack(media: &mut Media) -> Result<(), Error> {
     let mut command = own_program();
-    command.arg("pack").arg("--cache").arg(options.images());
+    command.args(["pack", "--json", "--cache"]).arg(&media.images);
     if media.names.len() > 1 {
         command.arg("--index");
     }
-    command.args(media.names.iter().map(|name| media.folder.join(name)));
+    command.args(media.files());
     let output = command.output().doing("starting wirepath pack")?;
-    if output.status.success() {
-        return Ok(());
+    let [told, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    if !output.status.success() {
+        return Err(Error::Input(format!("wirepath pack failed: {} {}", said.trim(), told.trim())));
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Input(format!("wirepath pack failed: {}", said.trim())))
+    let files = told.lines().map(serde_json::from_str::<Packed>).collect::<Result<Vec<_>, _>>();
+    let files =
+        files.map_err(|error| Error::Faulty(format!("cannot read what wirepath pack says: {error}")))?;
+    let shortest = files.iter().map(|file| file.duration_us).min().unwrap_or(0);
+    media.seconds = shortest as f64 / 1e6;
+    media.packed = files.into_iter().map(|file| file.image).collect();
+    Ok(())
 }
 
 /// Has `wirepath serve` measure its data paths, if there is no calibration yet: it would do so during the
@@ -139,7 +154,7 @@ fn wirepath(
     let mut command = own_program();
     command.arg("serve").arg(&media.folder);
     command.args(["--rtsp", &format!("{address}:{PORT}"), "--http", &format!("{address}:0")]);
-    command.arg("--cache").arg(options.images()).arg("--calibration").arg(&options.calibration);
+    command.arg("--cache").arg(&media.images).arg("--calibration").arg(&options.calibration);
     command.args(["--burst", &case.burst_option(), "--path", &case.path]);
     // Admission refuses sessions before the limit that is searched for.
     if !names_admission(&options.server_arguments) {
@@ -171,6 +186,7 @@ fn peer_command(peer: &Peer, address: IpAddr, case: &ClientCase, media: &Media) 
     command.args(["-c", &peer.command]);
     command.env("MEDIA", &media.folder);
     command.env("ASSET", &media.names[0]);
+    command.env("ASSETS", media.names.len().to_string());
     command.env("ADDRESS", address.to_string());
     command.env("PORT", PORT.to_string());
     command.env("BIT_RATE", format!("{:.0}", case.bits_per_second));
@@ -245,13 +261,6 @@ fn describe(server: SocketAddr, url: &str) -> std::io::Result<String> {
     let mut answer = [0; 256];
     let length = stream.read(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
-}
-
-impl ClientOptions {
-    /// Folder of wire images of our own.
-    pub(crate) fn images(&self) -> PathBuf {
-        self.scratch.join("clients-images")
-    }
 }
 
 #[cfg(test)]

@@ -74,7 +74,8 @@ impl Trial<'_> {
         clients: usize,
         progress: &mut dyn Progress,
     ) -> Result<Step, Error> {
-        self.media.set_cached(self.case.storage == Storage::Memory, &self.options.images())?;
+        self.media.remove_leftovers()?;
+        self.media.set_cached(self.case.storage == Storage::Memory)?;
         let tried = contestant
             .start(self.bed, self.case, self.media, clients, self.options)
             .and_then(|server| self.figures(&server, clients, progress));
@@ -101,6 +102,7 @@ impl Trial<'_> {
             kind: self.case.processors,
             client_processors: self.bed.client_processors(),
             storage: self.case.storage,
+            transport: self.case.transport,
         }
     }
 
@@ -240,6 +242,7 @@ fn of_outcome(outcome: &Outcome) -> Figures {
         first_packet_p99_ms: outcome.first_packet_ms.map(|times| times.p99),
         client_processors: outcome.client.processors,
         client_late_p99_ms: outcome.client.event_loop_ms.map(|times| times.p99),
+        client_late_max_ms: outcome.client.event_loop_ms.map(|times| times.max),
         client_drops: outcome.client.dropped_buffers,
         ..Figures::default()
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::case::{Processors, Storage};
 use super::result::{Figures, Limit};
+use crate::result::Transport;
 
 /// Lateness beyond a burst that 99 % of the bursts may have, and that all may have.
 const P99_BEYOND_MS: f64 = 5.0;
@@ -36,6 +37,7 @@ pub(crate) struct Terms {
     pub(crate) kind: Processors,
     pub(crate) client_processors: usize,
     pub(crate) storage: Storage,
+    pub(crate) transport: Transport,
 }
 
 /// Says what failed, and where the limit was; `None` if all clients were timely.
@@ -104,6 +106,12 @@ fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     if let Some(late) = figures.client_late_p99_ms.filter(|late| *late > CLIENT_LATE_MS) {
         return (Limit::Client, format!("the client's event loops were {late:.0} ms late"));
     }
+    if terms.transport == Transport::Tcp
+        && symptom == Limit::Lateness
+        && let Some(late) = client_delay(figures, terms)
+    {
+        return (Limit::Client, format!("the client's event loops, which read TCP, were {late:.0} ms late"));
+    }
     if terms.kind == Processors::One
         && figures.client_processors > CLIENT_BUSY * terms.client_processors as f64
     {
@@ -120,6 +128,15 @@ fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     (symptom, String::new())
 }
 
+/// Lateness of the load client's own that exceeds what bursts may have. Over TCP they arrive when they are read.
+fn client_delay(figures: &Figures, terms: &Terms) -> Option<f64> {
+    let p99_allowed = terms.burst.as_secs_f64() * 1000.0 + P99_BEYOND_MS;
+    match figures.lateness_p99_ms {
+        Some(p99) if p99 > p99_allowed => figures.client_late_p99_ms.filter(|late| *late > P99_BEYOND_MS),
+        _ => figures.client_late_max_ms.filter(|late| *late > MOST_BEYOND_MS),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +148,7 @@ mod tests {
         kind: Processors::One,
         client_processors: 1,
         storage: Storage::Memory,
+        transport: Transport::Udp,
     };
 
     fn timely() -> Figures {
@@ -178,6 +196,20 @@ mod tests {
         // What the client lacks matters only if something was not timely.
         assert_eq!(limit(Figures { client_late_p99_ms: Some(21.0), ..timely() }), None);
         assert_eq!(limit(Figures { others: Some(0.2), ..late }), Some(Limit::OtherPrograms));
+    }
+
+    /// Promise: Over TCP, `assess clients` does not bill the load client's delay to the server.
+    #[test]
+    fn a_client_that_reads_late_makes_bursts_late() {
+        let limit = |figures: &Figures, transport| judge(figures, &Terms { transport, ..TERMS }).unwrap().0;
+        let burst = Figures { lateness_max_ms: Some(150.0), client_late_max_ms: Some(40.0), ..timely() };
+        let bursts = Figures { lateness_p99_ms: Some(110.0), client_late_p99_ms: Some(8.0), ..timely() };
+        for late in [&burst, &bursts] {
+            assert_eq!(limit(late, Transport::Tcp), Limit::Client);
+            assert_eq!(limit(late, Transport::Udp), Limit::Lateness, "times of arrival are the kernel's");
+        }
+        let other = Figures { client_late_max_ms: Some(29.0), client_late_p99_ms: Some(4.0), ..burst };
+        assert_eq!(limit(&other, Transport::Tcp), Limit::Lateness);
     }
 
     #[test]

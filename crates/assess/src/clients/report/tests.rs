@@ -37,6 +37,12 @@ fn result(peers: &[&str]) -> Clients {
     let cases = Dimensions::usual(false).cases();
     let mut searches: Vec<ClientSearch> = cases.iter().map(|case| search("wirepath", case, 10_000)).collect();
     searches.extend(peers.iter().map(|name| search(name, &cases[0], 40)));
+    if !peers.is_empty() {
+        // The own server with as many clients as others carry.
+        let mut few = step(40, 3.0, None);
+        few.figures.iter_mut().for_each(|figures| figures.system_s = 0.0);
+        searches[0].steps.push(few);
+    }
     Clients {
         schema: SCHEMA.to_owned(),
         program: "wirepath 0.1.0".to_owned(),
@@ -59,9 +65,15 @@ fn a_result_is_shown_and_kept() {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("10,000"), "{text}");
         assert_eq!(text.contains("250 times"), !peers.is_empty(), "{text}");
+        assert_eq!(
+            text.contains("0.250 (1/4.0)"),
+            !peers.is_empty(),
+            "costs are those with 40 clients: {text}"
+        );
         let page = html(document(&result)).unwrap();
         assert!(page.matches("<svg").count() >= 2 * result.searches.len().min(10), "plots of every case");
-        assert_eq!(csv(&steps(&result)).unwrap().lines().count(), 1 + 3 * result.searches.len());
+        let all: usize = result.searches.iter().map(|search| search.steps.len()).sum();
+        assert_eq!(csv(&steps(&result)).unwrap().lines().count(), 1 + all);
         let json = serde_json::to_string(&result).unwrap();
         assert_eq!(Clients::from_json(&json).unwrap(), result);
     }

@@ -34,7 +34,8 @@ Examples, as root:
   wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
 
 A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve RTSP \
-at, the folder MEDIA with its ASSET, which clients play as rtsp://ADDRESS:PORT/ASSET, BIT_RATE in bits a second, and TRANSPORT \
+at, the folder MEDIA with as many assets as ASSETS says, of which the first is ASSET, which clients play as \
+rtsp://ADDRESS:PORT/ASSET, their mean BIT_RATE in bits a second, and TRANSPORT \
 (udp or tcp). When a step is over its process group is killed.
 
 Exit code: 0 if every case has a number, also where that is not the server's limit (the result says so); 3 if a server had \
@@ -69,7 +70,7 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = positive_count)]
     assets: Vec<NonZeroUsize>,
 
-    /// Where assets are before a step: memory (page cache), disk [default: memory,disk; with --quick memory]
+    /// Where assets are before a step: memory (page cache), disk (at least 32 assets) [default: memory,disk; with --quick memory]
     #[arg(long, value_name = "WHERE", value_delimiter = ',')]
     storage: Vec<Storage>,
 
@@ -156,6 +157,10 @@ impl Clients {
                 .context("name the server's calibration with --calibration FILE")?
                 .join(CALIBRATION),
         };
+        ensure!(
+            self.file.is_none() || !self.storage.contains(&Storage::Disk),
+            "--storage disk needs several assets, since one is read from the disk once: leave --file out"
+        );
         let mut names: Vec<&str> = self.peer.iter().map(|peer| peer.name.as_str()).collect();
         names.sort_unstable();
         ensure!(
@@ -188,7 +193,10 @@ impl Clients {
                 true => usual.rates[..1].to_vec(),
                 false => or(self.rates.iter().map(|rate| rate * 1e6).collect(), usual.rates),
             },
-            storages: or(self.storage.clone(), usual.storages),
+            storages: match file_alone {
+                true => or(self.storage.clone(), vec![Storage::Memory]),
+                false => or(self.storage.clone(), usual.storages),
+            },
             assets: match file_alone {
                 true => vec![1],
                 false => or(self.assets.iter().map(|number| number.get()).collect(), usual.assets),
@@ -274,6 +282,9 @@ mod tests {
             assert!(parsed(&wrong).is_err(), "{wrong:?}");
         }
         assert!(parsed(&["--file", "a.ts", "--rates", "4"]).is_err());
+        let cold = parsed(&["--file", "a.ts", "--storage", "disk"]).unwrap();
+        assert!(cold.options().unwrap_err().to_string().contains("several assets"));
+        assert!(parsed(&["--file", "a.ts"]).unwrap().dimensions().storages == [Storage::Memory]);
         let twice = parsed(&["--peer", "a=x", "--peer", "a=y"]).unwrap();
         assert!(twice.options().unwrap_err().to_string().contains("same name"));
     }
