@@ -78,7 +78,10 @@ impl Pack {
         let folder = ImageFolder::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
         let images = if self.index { ImagePolicy::None } else { ImagePolicy::AtOnce };
-        let store = Store::start(folder, StoreOptions { images, ..StoreOptions::new(readers, 1) })?;
+        // The file belongs to the server that plays from this folder.
+        let keeps_popularity = false;
+        let options = StoreOptions { images, keeps_popularity, ..StoreOptions::new(readers, 1) };
+        let store = Store::start(folder, options)?;
         let interrupt = Interrupt::watch()?;
         let work = Work { store, interrupt, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

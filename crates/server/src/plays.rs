@@ -1,6 +1,7 @@
 //! Plays of each asset.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use parking_lot::Mutex;
 
@@ -20,7 +21,7 @@ impl Plays {
             return;
         }
         if plays.len() >= MOST_ASSETS {
-            forget_half(&mut plays);
+            forget_half(&mut plays, |count| *count, |_| false);
         }
         plays.insert(asset.to_owned(), 1);
     }
@@ -36,16 +37,26 @@ impl Plays {
     }
 }
 
-/// Forgets the half that was played least: rare enough that its cost does not matter.
-fn forget_half(plays: &mut HashMap<String, u64>) {
-    let mut counts: Vec<u64> = plays.values().copied().collect();
-    let (_, median, _) = counts.select_nth_unstable(MOST_ASSETS / 2);
+/// Forgets the half that was played least, but for what stays in any case: rare enough that its cost does not
+/// matter.
+pub(crate) fn forget_half<Key: Eq + Hash, Value>(
+    plays: &mut HashMap<Key, Value>,
+    count: impl Fn(&Value) -> u64,
+    stays: impl Fn(&Value) -> bool,
+) {
+    let half = plays.len() / 2;
+    let mut counts: Vec<u64> = plays.values().map(&count).collect();
+    if counts.is_empty() {
+        return;
+    }
+    let (less, median, _) = counts.select_nth_unstable(half);
     let median = *median;
-    let mut equal_to_forget = MOST_ASSETS / 2 - plays.values().filter(|count| **count < median).count();
-    plays.retain(|_, count| {
-        let forgotten = *count < median || *count == median && equal_to_forget > 0;
-        equal_to_forget -= usize::from(forgotten && *count == median);
-        !forgotten
+    let mut equal_to_forget = half - less.iter().filter(|count| **count < median).count();
+    plays.retain(|_, value| {
+        let count = count(value);
+        let is_forgotten = !stays(value) && (count < median || count == median && equal_to_forget > 0);
+        equal_to_forget -= usize::from(is_forgotten && count == median);
+        !is_forgotten
     });
 }
 

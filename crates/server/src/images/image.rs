@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use wirepath_datapath::MappedFile;
 use wirepath_engine::Waker;
-use wirepath_media::image::{Plan, SegmentEntry, Start};
+use wirepath_media::image::{Layout, Plan, SegmentEntry, Start};
 use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
 
 use super::page_memory::{HeldSegment, Readers, SegmentHolder, SegmentUse};
@@ -28,7 +28,7 @@ const LEAD: Duration = Duration::from_millis(50);
 /// Distance of a playback that follows another, within which it finds in memory what that was sent.
 const FOLLOWING_US: u64 = 4_000_000;
 
-/// A wire image or an index that is open. Its segments are read, checked and shared as playbacks request them.
+/// An open wire image or index. Its segments are read, checked and shared as playbacks request them.
 pub struct Image {
     this: Weak<Image>,
     name: String,
@@ -50,6 +50,8 @@ pub(super) struct Damage {
     pub(super) mapped_file: Arc<MappedFile>,
     /// Generation of the image after it started over.
     pub(super) generation: u32,
+    /// Layout of the file.
+    pub(super) layout: Layout,
     /// True if the index has what is damaged, so that playbacks go on from the asset.
     pub(super) is_replaced: bool,
     /// The damage.
@@ -83,8 +85,8 @@ struct State {
 }
 
 impl Image {
-    /// An empty image, which counts in `played` what playbacks are given of the asset. `on_damage` is called on a thread of the pool when a segment turns out damaged; the
-    /// image is empty then, and grows again.
+    /// An empty image, which counts in `played` what playbacks are given of the asset. `on_damage` is called
+    /// on a thread of the pool when a segment turns out damaged; the image is empty then, and grows again.
     pub(super) fn new(
         name: &str,
         path: PathBuf,
@@ -197,6 +199,11 @@ impl Image {
         self.asset_bytes_played.load(Relaxed)
     }
 
+    /// Returns whether payload is sent from the asset by a complete index.
+    pub(super) fn has_whole_index(&self) -> bool {
+        self.is_sent_from_asset() && *self.progress.borrow() == Progress::Complete
+    }
+
     /// The complete index, to make an image by.
     pub(super) fn whole_index(&self) -> Option<WholeIndex> {
         let state = self.state.lock();
@@ -305,6 +312,16 @@ impl Image {
         true
     }
 
+    /// Keeps an index by the same plan, for playbacks to go on from if the image turns out damaged. An index
+    /// with other segments is ignored.
+    pub(super) fn set_index(&self, files: Files, entries: &[SegmentEntry]) {
+        let mut state = self.state.lock();
+        let place = |entry: &SegmentEntry| (entry.first_packet, entry.first_departure_us, entry.records);
+        if state.slots.iter().map(|slot| place(&slot.entry)).eq(entries.iter().map(place)) {
+            state.index = Some((files, entries.to_vec()));
+        }
+    }
+
     /// Adds segments that are in the file now. If their checksums were computed from the bytes that were
     /// written, they count as verified.
     pub(super) fn grow(
@@ -372,14 +389,15 @@ impl Image {
         let failure = match result {
             Ok(segment) => {
                 slot.verified = true;
+                let segment = Arc::new(segment);
                 if !std::mem::replace(&mut slot.held, true) {
                     held = Some(self.held_segment(number, &job, &segment));
                 }
-                slot.loaded = Loaded::Fresh(Arc::new(segment));
+                slot.loaded = Loaded::Fresh(segment);
                 None
             }
             Err(error) if error.is_damage() => {
-                self.leave_damaged(state, job.files.stored, format!("segment {number}: {error}"));
+                self.leave_damaged(state, job.files, format!("segment {number}: {error}"));
                 return;
             }
             Err(error) => {
@@ -404,7 +422,7 @@ impl Image {
     }
 
     /// A segment as page memory knows it.
-    fn held_segment(&self, number: u32, job: &LoadJob, segment: &Segment) -> HeldSegment {
+    fn held_segment(&self, number: u32, job: &LoadJob, segment: &Arc<Segment>) -> HeldSegment {
         let entry = &job.entry;
         let range = match entry.asset_offset {
             Some(offset) => offset..offset + entry.payload_length(&self.plan),
@@ -414,6 +432,7 @@ impl Image {
             image: self.this.clone() as Weak<dyn SegmentHolder>,
             number,
             edition: job.edition,
+            segment: Arc::downgrade(segment),
             file: Arc::downgrade(&segment.mapped_file),
             range,
             read_at: Instant::now(),
@@ -452,9 +471,9 @@ impl Image {
         slot.loading
     }
 
-    /// Goes on without a file that turned out damaged: from the index if there is one; else the image is empty
-    /// and is packed again, and playbacks that wait for a segment are woken when it is there again.
-    fn leave_damaged(&self, mut state: MutexGuard<'_, State>, mapped_file: Arc<MappedFile>, error: String) {
+    /// Goes on without a damaged file: from the index if there is one; else the image is empty and is packed
+    /// again, and playbacks that wait for a segment are woken when it is there again.
+    fn leave_damaged(&self, mut state: MutexGuard<'_, State>, damaged: Files, error: String) {
         let index = state.index.take();
         let is_replaced = index.is_some();
         let (gone, wakers) = match index {
@@ -469,7 +488,9 @@ impl Image {
         drop(gone);
         wakers.iter().for_each(Waker::wake);
         if let Some(this) = self.this.upgrade() {
-            (self.on_damage)(this, Damage { mapped_file, generation, is_replaced, error });
+            let layout = if damaged.asset.is_some() { Layout::Index } else { Layout::Image };
+            let mapped_file = damaged.stored;
+            (self.on_damage)(this, Damage { mapped_file, layout, generation, is_replaced, error });
         }
     }
 

@@ -210,6 +210,69 @@ fn an_image_that_is_made_takes_the_place_of_the_asset() {
     assert_eq!(store.counts().rejected, 1);
 }
 
+/// Promise: Sessions of a damaged image go on from the file if its index is there.
+///
+/// Also after a restart, and where the damaged image cannot be removed.
+#[test]
+fn a_damaged_image_is_left_for_the_asset_after_a_restart() {
+    for can_be_removed in [true, false] {
+        let fixture = fixture();
+        let store = fixture.store(ImagePolicy::All);
+        let image = fixture.complete(&store);
+        let sent = all_packets(&image);
+        wait_until("the image", || !image.is_sent_from_asset());
+        let path = store.path_of(&image);
+        drop((image, store));
+
+        let store = fixture.store(ImagePolicy::None);
+        let image = fixture.complete(&store);
+        assert!(!image.is_sent_from_asset());
+        let first = segment(&image, 0).unwrap().unwrap();
+        File::options().write(true).open(&path).unwrap().write_all_at(&[0xa5; 64], 3_000_000).unwrap();
+        if !can_be_removed {
+            // Calls on the path fail with ENOTDIR.
+            let cache = path.parent().unwrap();
+            fs::rename(cache, fixture.folder.path().join("moved")).unwrap();
+            fs::write(cache, "").unwrap();
+        }
+        let numbers = (1..).map_while(|number| segment(&image, number).unwrap());
+        let rest = numbers.flat_map(|segment| packets(&segment));
+        assert!(packets(&first).into_iter().chain(rest).collect::<Vec<_>>() == sent);
+        assert!(image.is_sent_from_asset());
+        wait_until("the count", || store.counts().rejected == 1);
+        assert!(!path.exists());
+        assert_eq!(store.counts().indexed, 0, "the index that was there is used");
+        assert!(store.next_to_make().is_none(), "not at once");
+    }
+}
+
+/// Promise: An image or an index of another version of its asset is removed when it is found.
+#[test]
+fn an_image_of_an_asset_that_was_changed_is_removed() {
+    let fixture = fixture();
+    let store = fixture.store(ImagePolicy::All);
+    let image = fixture.complete(&store);
+    all_packets(&image);
+    wait_until("the image", || fixture.cached() == ["image", "index"]);
+    drop((image, store));
+    let file = File::options().write(true).open(fixture.folder.path().join("clip.ts")).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let store = fixture.store(ImagePolicy::None);
+    fixture.complete(&store);
+    assert_eq!((fixture.cached(), store.counts().rejected), (vec!["index"], 2));
+}
+
+/// Promise: `--images all` makes an image of each file that is played, not of those that are only described.
+#[test]
+fn an_asset_that_nobody_plays_gets_no_image() {
+    let fixture = fixture();
+    let store = fixture.store(ImagePolicy::All);
+    let image = fixture.complete(&store);
+    assert!(store.next_to_make().is_none());
+    assert!(segment(&image, 0).unwrap().is_some());
+    wait_until("the image", || !image.is_sent_from_asset());
+}
+
 /// Promise: `--images auto` makes an image of what is played so often that it pays for itself, and of no other.
 #[test]
 fn an_image_is_made_when_it_pays() {

@@ -2,8 +2,8 @@
 //!
 //! The kernel takes pages that were sent for more useful than pages that were read ahead, and under pressure
 //! evicts the latter: an engine thread would then wait for storage. So the pages that sessions need next are
-//! kept within a budget by releasing those that were sent: first those that one playback had and none is about
-//! to need, later those that several had.
+//! kept within a budget by releasing those that were sent: first those that one playback had and none is
+//! about to need, later those that several had.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_datapath::MappedFile;
 use wirepath_engine::BlockingPool;
+use wirepath_playback::Segment;
 
 use crate::memory_limit::memory_limit;
 
@@ -100,6 +101,7 @@ pub(super) struct HeldSegment {
     pub(super) number: u32,
     /// Edition of the image that it was read for.
     pub(super) edition: u64,
+    pub(super) segment: Weak<Segment>,
     pub(super) file: Weak<MappedFile>,
     pub(super) range: Range<u64>,
     pub(super) read_at: Instant,
@@ -127,8 +129,8 @@ impl PageMemory {
         self.make_room();
     }
 
-    /// Notes a part of an asset that was read to pack it, which goes before all segments if there is too much. May
-    /// block.
+    /// Notes a part of an asset that was read to pack it, which goes before all segments if there is too
+    /// much. May block.
     pub(super) fn note_packed(&self, file: &Arc<MappedFile>, range: Range<u64>) {
         self.held.fetch_add(range.end - range.start, Relaxed);
         self.packed.lock().push_back(PackedRange { file: Arc::downgrade(file), range });
@@ -199,6 +201,54 @@ impl HeldSegment {
         let is_untaken = self.read_at.elapsed() > UNTAKEN;
         let image = self.image.upgrade();
         let gone = SegmentUse::Unused { is_behind_unused: false };
-        image.map_or(gone, |image| image.segment_use(self.number, self.edition, is_untaken))
+        match image.map_or(gone, |image| image.segment_use(self.number, self.edition, is_untaken)) {
+            // Playbacks keep the segments that they have of files that the image has left.
+            SegmentUse::Unused { .. } if self.segment.strong_count() > 0 => SegmentUse::Needed,
+            of_use => of_use,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An image that has left the files that its segments were read from.
+    struct Moved;
+
+    impl SegmentHolder for Moved {
+        fn segment_use(&self, _number: u32, _edition: u64, _is_untaken: bool) -> SegmentUse {
+            SegmentUse::Unused { is_behind_unused: false }
+        }
+    }
+
+    /// Promise: A segment that a playback has stays in the page cache when its image has moved to other files.
+    #[test]
+    fn a_segment_that_a_playback_has_stays_when_its_image_has_moved() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 16).unwrap();
+        let mapped_file = Arc::new(MappedFile::new(file, 1 << 16).unwrap());
+        let image: Arc<dyn SegmentHolder> = Arc::new(Moved);
+        let memory = PageMemory::new(Some(1));
+        let read = |segment: &Arc<Segment>| {
+            memory.note_read(HeldSegment {
+                image: Arc::downgrade(&image),
+                number: 0,
+                edition: 0,
+                segment: Arc::downgrade(segment),
+                file: Arc::downgrade(&mapped_file),
+                range: 0..4096,
+                read_at: Instant::now(),
+            });
+        };
+        let segment =
+            || Arc::new(Segment { mapped_file: Arc::clone(&mapped_file), departures: Box::default() });
+        let (played, other) = (segment(), segment());
+        read(&played);
+        assert_eq!(memory.counts().held_bytes, 4096, "a playback has it");
+        drop(played);
+        read(&other);
+        let counts = memory.counts();
+        assert_eq!((counts.held_bytes, counts.released_bytes), (4096, 4096));
     }
 }

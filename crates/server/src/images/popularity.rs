@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use wirepath_media::image::{Identity, Recipe};
 
 use super::key::Key;
-use crate::plays::Plays;
+use crate::plays::{Plays, forget_half};
 
 /// Name of the file in the cache folder.
 const FILE: &str = "popularity.json";
@@ -28,7 +28,8 @@ const MOST_BYTES: u64 = 32 << 20;
 
 /// Counts of what was played.
 pub(super) struct Popularity {
-    file: PathBuf,
+    /// None if they are not kept.
+    file: Option<PathBuf>,
     plays: Arc<Plays>,
     played: Mutex<HashMap<Key, Played>>,
     /// Text of the file when it was last written or read; held while it is written.
@@ -68,20 +69,27 @@ struct StoredPlayed {
 }
 
 impl Popularity {
-    /// Counts as they were kept in `folder`; of none where there is no file, or a damaged one, which is logged.
-    pub(super) fn load(folder: PathBuf, plays: Arc<Plays>) -> Popularity {
+    /// Counts as they were kept in `folder`; of none where there is no file, or a damaged one, which is
+    /// logged.
+    pub(super) fn load(folder: &Path, plays: Arc<Plays>) -> Popularity {
         let file = folder.join(FILE);
-        let stored = read(&file).unwrap_or_else(|error| {
+        let read = read(&file).unwrap_or_else(|error| {
             tracing::warn!(
                 file = %file.display(), %error,
                 "the popularity of assets cannot be read: it is counted anew, and the file will be replaced"
             );
             None
         });
-        let stored = stored.unwrap_or_default();
+        let (stored, text) = read.unwrap_or_default();
         plays.restore(stored.plays);
         let played = stored.played.into_iter().take(MOST_ASSETS).map(StoredPlayed::take_out).collect();
-        Popularity { file, plays, played: Mutex::new(played), kept: Mutex::default() }
+        let kept = Mutex::new(Kept { text, has_failed: false });
+        Popularity { file: Some(file), plays, played: Mutex::new(played), kept }
+    }
+
+    /// Counts that are neither read nor kept.
+    pub(super) fn not_kept(plays: Arc<Plays>) -> Popularity {
+        Popularity { file: None, plays, played: Mutex::default(), kept: Mutex::default() }
     }
 
     /// The counter of an asset's bytes.
@@ -91,7 +99,7 @@ impl Popularity {
             return Arc::clone(&known.bytes);
         }
         if played.len() >= MOST_ASSETS {
-            forget_half(&mut played);
+            forget_half(&mut played, Played::bytes, Played::is_open);
         }
         let bytes = Arc::default();
         played.insert(key, Played { identity, bytes: Arc::clone(&bytes) });
@@ -100,20 +108,21 @@ impl Popularity {
 
     /// Writes the file, whole or not at all, if something was played since. Waits for the disk.
     pub(super) fn keep(&self) {
+        let Some(file) = &self.file else { return };
         let mut kept = self.kept.lock();
         let result = self.text().and_then(|text| {
             if text.is_none() || text.as_ref() == Some(&kept.text) {
                 return Ok(());
             }
             let text = text.unwrap_or_default();
-            self.write(&text)?;
+            write(file, &text)?;
             kept.text = text;
             Ok(())
         });
         match &result {
             // Said once: a folder that may only be read from still serves.
             Err(error) if !kept.has_failed => {
-                tracing::warn!(file = %self.file.display(), %error, "the popularity of assets cannot be kept");
+                tracing::warn!(file = %file.display(), %error, "the popularity of assets cannot be kept");
             }
             _ => {}
         }
@@ -136,21 +145,22 @@ impl Popularity {
         let stored = serde_json::to_value(Stored { version: VERSION, plays, played })?;
         Ok(Some(stored.to_string() + "\n"))
     }
-
-    fn write(&self, text: &str) -> io::Result<()> {
-        let draft = self.file.with_extension(format!("json.{:016x}", getrandom::u64()?));
-        let written = File::create_new(&draft)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&draft, &self.file));
-        if written.is_err() {
-            _ = fs::remove_file(&draft); // the first error says more than a second one would
-        }
-        written
-    }
 }
 
-/// Reads the file; none if there is none.
-fn read(file: &PathBuf) -> io::Result<Option<Stored>> {
+/// Writes the file, whole or not at all.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let draft = file.with_extension(format!("json.{:016x}", getrandom::u64()?));
+    let written = File::create_new(&draft)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&draft, file));
+    if written.is_err() {
+        _ = fs::remove_file(&draft); // the first error says more than a second one would
+    }
+    written
+}
+
+/// Reads the file, and its text; none if there is none.
+fn read(file: &Path) -> io::Result<Option<(Stored, String)>> {
     let opened = match File::open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -162,20 +172,17 @@ fn read(file: &PathBuf) -> io::Result<Option<Stored>> {
     if stored.version != VERSION {
         return Err(io::Error::other(format!("version {} is unknown: expected {VERSION}", stored.version)));
     }
-    Ok(Some(stored))
-}
-
-/// Forgets what was played least, of what is not open: rare enough that its cost does not matter.
-fn forget_half(played: &mut HashMap<Key, Played>) {
-    let mut counts: Vec<u64> = played.values().map(Played::bytes).collect();
-    let (_, median, _) = counts.select_nth_unstable(MOST_ASSETS / 2);
-    let median = *median;
-    played.retain(|_, played| Arc::strong_count(&played.bytes) > 1 || played.bytes() > median);
+    Ok(Some((stored, text)))
 }
 
 impl Played {
     fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Returns whether an image counts.
+    fn is_open(&self) -> bool {
+        Arc::strong_count(&self.bytes) > 1
     }
 }
 
@@ -204,7 +211,7 @@ mod tests {
     }
 
     fn load(folder: &tempfile::TempDir) -> Popularity {
-        Popularity::load(folder.path().to_owned(), Arc::default())
+        Popularity::load(folder.path(), Arc::default())
     }
 
     /// Promise: What assets were played survives a restart, unless they changed meanwhile.
@@ -221,6 +228,10 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
 
         let again = load(&folder);
+        // What was read is not written again.
+        fs::remove_file(folder.path().join(FILE)).unwrap();
+        again.keep();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         assert_eq!(again.counter(key, identity).load(Relaxed), 300);
         assert_eq!(again.plays.read()["a \"film\".ts"], 1);
         let changed = Identity { mtime_ns: 8, ..identity };

@@ -28,6 +28,7 @@ use super::page_memory::{PageCounts, PageMemory, Readers};
 use super::popularity::Popularity;
 use super::progress::Failure;
 use super::read::read_image;
+use super::segment::Files;
 use super::summary::Summary;
 use super::work_queue::WorkQueue;
 
@@ -109,8 +110,8 @@ counters! {
 }
 
 impl Store {
-    /// A store over `folder` that packs an image of each asset it is asked for; `readers` read the segments that
-    /// are played.
+    /// A store over `folder` that packs an image of each asset it is asked for; `readers` read the segments
+    /// that are played.
     pub fn new(folder: ImageFolder, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
         Store::start(folder, StoreOptions::new(readers, packers))
     }
@@ -125,7 +126,10 @@ impl Store {
         let makes_images = matches!(options.images, ImagePolicy::Auto | ImagePolicy::All);
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
-            popularity: Popularity::load(folder.path().to_owned(), Arc::clone(&options.plays)),
+            popularity: match options.keeps_popularity {
+                true => Popularity::load(folder.path(), Arc::clone(&options.plays)),
+                false => Popularity::not_kept(Arc::clone(&options.plays)),
+            },
             folder,
             packers,
             packings: ClientLimits::new(usize::MAX, options.packings_per_address),
@@ -246,30 +250,45 @@ impl Store {
 
     /// A good image or index from the folder, its segments not yet checked.
     fn stored(&self, request: &Request<'_>) -> Result<Option<Arc<Image>>, StoreError> {
-        if let Some(image) = self.stored_as(Layout::Image, request)? {
+        let packs_only = self.options.images == ImagePolicy::AtOnce;
+        if let Some(stored) = self.stored_as(Layout::Image, request)? {
             self.counters.found.increment();
+            let plan = stored.header.plan;
+            let image = self.open_stored(stored, Layout::Image, request);
+            if !packs_only {
+                let index = self.stored_as(Layout::Index, request)?.filter(|index| index.header.plan == plan);
+                if let Some(StoredFile { files, table, .. }) = index {
+                    image.set_index(files, &table.segments);
+                }
+            }
             return Ok(Some(image));
         }
-        if self.options.images == ImagePolicy::AtOnce {
+        if packs_only {
             return Ok(None);
         }
         let index = self.stored_as(Layout::Index, request)?;
         self.counters.indexes_found.add(index.iter().count() as u64);
-        Ok(index)
+        Ok(index.map(|index| self.open_stored(index, Layout::Index, request)))
     }
 
-    fn stored_as(&self, layout: Layout, request: &Request<'_>) -> Result<Option<Arc<Image>>, StoreError> {
+    /// A good file from the folder.
+    fn stored_as(&self, layout: Layout, request: &Request<'_>) -> Result<Option<StoredFile>, StoreError> {
         let name = request.key.name_of(layout);
         let Some(file) = self.folder.find(&name)? else { return Ok(None) };
         let Some((header, table)) = self.read_good(&file, &name, request)? else { return Ok(None) };
         let (asset, length) = (&request.asset, header.table.offset);
         let files = packing::files(file.into(), layout, asset, &header.plan, length)?;
+        Ok(Some(StoredFile { header, table, files }))
+    }
+
+    fn open_stored(&self, stored: StoredFile, layout: Layout, request: &Request<'_>) -> Arc<Image> {
+        let StoredFile { header, table, files } = stored;
         let summary = Summary::of(&header, table.description);
         let image = self.new_image(request, header.plan, summary.clone(), layout);
         image.begin(0, files);
         image.grow(0, &table.segments, &table.starts, false);
         image.end(0, Ok(summary));
-        Ok(Some(image))
+        image
     }
 
     /// Header and table of a file that is not damaged, and not of another version of the asset.
@@ -284,19 +303,29 @@ impl Store {
         let (header, table) = match read_image(file) {
             Ok(read) => read,
             Err(error) if error.is_damage() => {
-                tracing::warn!(asset, image = %path.display(), %error, "a wire image is damaged; it is packed again");
-                self.counters.rejected.increment();
-                self.folder.remove(name, file)?;
+                let image = path.display();
+                tracing::warn!(asset, %image, %error, "a wire image is damaged: it is removed");
+                self.reject(name, file);
                 return Ok(None);
             }
             Err(error) => return Err(io_error("reading the wire image", io::Error::other(error))),
         };
         if header.plan.identity != identity || header.plan.recipe != key.recipe {
-            tracing::info!(asset, image = %path.display(), "the asset changed; its image is packed again");
-            self.counters.rejected.increment();
+            let image = path.display();
+            tracing::info!(asset, %image, "the asset of a wire image has changed: the image is removed");
+            self.reject(name, file);
             return Ok(None);
         }
         Ok(Some((header, table)))
+    }
+
+    /// Removes a file that nothing can be played from. Should that fail, what else there is still serves.
+    fn reject(&self, name: &str, file: &File) {
+        self.counters.rejected.increment();
+        if let Err(error) = self.folder.remove(name, file) {
+            let image = self.folder.path_of(name);
+            tracing::warn!(image = %image.display(), %error, "removing a wire image failed: delete it");
+        }
     }
 
     /// An image or an index that is being packed from now on.
@@ -356,17 +385,18 @@ impl Store {
         image: &Arc<Image>,
         damage: Damage,
     ) -> Result<(), StoreError> {
-        self.counters.rejected.increment();
-        tracing::warn!(asset = image.name(), image = %image.path().display(), error = damage.error,
-            "a wire image is damaged");
-        for layout in [Layout::Image, Layout::Index] {
-            self.folder.remove(&key.name_of(layout), damage.mapped_file.file())?;
-        }
-        drop(damage.mapped_file); // frees its space
+        let name = key.name_of(damage.layout);
+        let path = self.folder.path_of(&name);
+        let error = damage.error.as_str();
+        tracing::warn!(asset = image.name(), image = %path.display(), error, "a wire image is damaged");
         if damage.is_replaced {
             self.making.decline(image);
+            self.reject(&name, damage.mapped_file.file());
             return Ok(());
         }
+        self.counters.rejected.increment();
+        self.folder.remove(&name, damage.mapped_file.file())?;
+        drop(damage.mapped_file); // frees its space
         if damage.generation > REPAIRS {
             let reason = format!(
                 "damaged after it was packed again {REPAIRS} times ({}); check the disk of the cache folder",
@@ -435,6 +465,13 @@ impl Store {
     }
 }
 
+/// An image or an index that was found in the folder.
+struct StoredFile {
+    header: Header,
+    table: Table,
+    files: Files,
+}
+
 /// A request for an image.
 struct Request<'a> {
     client: Option<IpAddr>,
@@ -444,8 +481,8 @@ struct Request<'a> {
     identity: Identity,
 }
 
-/// Closes images that have expired, though nothing is requested, and keeps what is popular, until the store has
-/// ended.
+/// Closes images that have expired, though nothing is requested, and keeps what is popular, until the store
+/// has ended.
 fn run_expiry(store: &Weak<Store>, ended: &Receiver<()>) {
     let mut kept = Instant::now();
     while let Some(there) = store.upgrade() {

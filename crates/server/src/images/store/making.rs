@@ -99,7 +99,8 @@ impl Store {
             }
             Err(StoreError::Stopped) => {}
             Err(error) => {
-                tracing::warn!(asset = image.name(), %error, "cannot make a wire image; the asset is played without");
+                let asset = image.name();
+                tracing::warn!(asset, %error, "making a wire image failed: the asset is played without");
                 self.counters.failed.increment();
                 self.making.decline(&image);
             }
@@ -117,7 +118,8 @@ impl Store {
         let played =
             |image: &Arc<Image>| image.asset_bytes_played() as f64 / image.plan().identity.size.max(1) as f64;
         let images = self.open_images().into_iter().filter(|image| !has_failed(image));
-        let wanted = images.filter(|image| image.is_sent_from_asset() && played(image) >= plays);
+        let wanted =
+            images.filter(|image| image.has_whole_index() && played(image) > 0.0 && played(image) >= plays);
         let most = wanted.max_by(|one, other| played(one).total_cmp(&played(other)))?;
         most.whole_index().map(|index| (most, index))
     }
@@ -154,7 +156,7 @@ impl Store {
         let plan = image.plan();
         let mut writer = Writer::new(*plan, Layout::Image);
         let mut entries = Vec::with_capacity(index.segments.len());
-        let begun = Instant::now();
+        let mut pace = WritePace::new(self.options.image_bytes_per_second, Instant::now());
         for number in 0..index.segments.len() {
             self.yield_to_playbacks();
             if self.stop.load(Relaxed) || Arc::strong_count(image) == 1 {
@@ -163,7 +165,7 @@ impl Store {
             let written = index.segment(number, image, &mut writer)?;
             draft.file().write_all_at(&written.bytes, written.entry.offset).map_err(writing)?;
             entries.push(written.entry);
-            self.keep_rate(begun, written.entry.offset);
+            thread::sleep(pace.note_written(written.bytes.len() as u64, Instant::now()));
             if let (Some(offset), Some(asset)) = (index.segments[number].asset_offset, &index.files.asset) {
                 let length = index.segments[number].payload_length(plan);
                 self.page_memory.note_packed(asset, offset..offset + length);
@@ -190,12 +192,26 @@ impl Store {
             thread::sleep(YIELD);
         }
     }
+}
 
-    /// Waits until `written` bytes are not more than may be written since `begun`.
-    fn keep_rate(&self, begun: Instant, written: u64) {
-        let rate = self.options.image_bytes_per_second.max(1);
-        let due = Duration::from_secs_f64(written as f64 / rate as f64);
-        thread::sleep(due.saturating_sub(begun.elapsed()));
+/// Pace of writing an image: time without a write is no credit for a burst later.
+struct WritePace {
+    bytes_per_second: u64,
+    /// Time from which the next write counts: the end of the last one's pause.
+    from: Instant,
+}
+
+impl WritePace {
+    fn new(bytes_per_second: u64, now: Instant) -> WritePace {
+        WritePace { bytes_per_second: bytes_per_second.max(1), from: now }
+    }
+
+    /// Notes a write that has ended; returns the pause after it.
+    fn note_written(&mut self, bytes: u64, now: Instant) -> Duration {
+        let due = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let pause = due.saturating_sub(now.saturating_duration_since(self.from));
+        self.from = now + pause;
+        pause
     }
 }
 
@@ -247,4 +263,21 @@ impl WholeIndex {
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: Images are written at `--image-rate` at most, also after they waited for playbacks.
+    #[test]
+    fn time_without_a_write_is_no_credit() {
+        let begun = Instant::now();
+        let after = |ms| begun + Duration::from_millis(ms);
+        let mut pace = WritePace::new(1000, begun);
+        assert_eq!(pace.note_written(100, after(30)), Duration::from_millis(70));
+        // The pause lasted until 100 ms. The next segment comes after two seconds of waiting.
+        assert_eq!(pace.note_written(100, after(2100)), Duration::ZERO);
+        assert_eq!(pace.note_written(100, after(2101)), Duration::from_millis(99));
+    }
 }

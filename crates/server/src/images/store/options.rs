@@ -45,6 +45,8 @@ pub struct StoreOptions {
     pub packings_per_address: usize,
     /// Plays of assets, which are kept with the images.
     pub plays: Arc<Plays>,
+    /// Whether this store keeps how much assets were played. Only one that plays them does.
+    pub keeps_popularity: bool,
 }
 
 /// Memory of packings unless another is asked for, enough for the tables of 500 films at once, and the share of
@@ -71,6 +73,7 @@ impl StoreOptions {
             packing_memory_bytes: PACKING_MEMORY,
             packings_per_address: usize::MAX,
             plays: Arc::default(),
+            keeps_popularity: true,
         }
     }
 }
