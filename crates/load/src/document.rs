@@ -58,10 +58,12 @@ fn facts(outcome: &Outcome) -> Vec<String> {
 fn verdict(outcome: &Outcome) -> String {
     let (timely, judged) = (outcome.sessions.timely, outcome.sessions.judged);
     let buffer = significant(outcome.asked.buffer_ms);
-    let failed = match outcome.unjudged.failed {
+    let others = |number: u64, what: &str| match number {
         0 => String::new(),
-        failed => format!(" {} others failed.", count(failed)),
+        number => format!(" {} others {what}.", count(number)),
     };
+    let failed = others(outcome.unjudged.failed, "failed")
+        + &others(outcome.unjudged.never_played, "had not begun to play at the end");
     format!(
         "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.{failed}",
         count(timely),

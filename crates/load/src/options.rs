@@ -7,6 +7,12 @@ use crate::mix::Mix;
 use crate::target::Target;
 use crate::transport::Transport;
 
+/// Most sessions that vanished by silence whose sockets are kept at a time.
+const MOST_SILENT: usize = 1_000;
+
+/// Longest ramp.
+const LONGEST_RAMP: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -46,19 +52,24 @@ pub struct Options {
 }
 
 impl Options {
-    /// Descriptors that sessions with one track take.
+    /// Descriptors that sessions with one track take, those included that vanished by silence.
     pub fn descriptors(&self) -> u64 {
-        let sessions = self.sessions as u64;
+        let sessions = self.sessions.saturating_add(self.most_silent()) as u64;
         if self.transport == Transport::Tcp {
             return sessions;
         }
-        let judged = ((self.sessions as f64 * self.sample).ceil() as u64).clamp(1, sessions.max(1));
+        let judged = ((sessions as f64 * self.sample).ceil() as u64).clamp(1, sessions.max(1));
         let pairs = if self.shares_sockets() {
             judged + (sessions - judged).div_ceil(self.from.len() as u64)
         } else {
             sessions
         };
-        sessions + 2 * pairs
+        sessions.saturating_add(pairs.saturating_mul(2))
+    }
+
+    /// Most sessions that vanished by silence whose sockets are kept at a time.
+    pub(crate) fn most_silent(&self) -> usize {
+        if self.vanish > 0.0 && self.churn.is_some() { self.sessions.min(MOST_SILENT) } else { 0 }
     }
 
     /// Time from the first session's start until lateness counts.
@@ -71,7 +82,8 @@ impl Options {
 
     /// Time from the first session's start to the last's.
     pub(crate) fn ramp_time(&self) -> Duration {
-        Duration::from_secs_f64(self.sessions.saturating_sub(1) as f64 / self.ramp)
+        let seconds = self.sessions.saturating_sub(1) as f64 / self.ramp;
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_RAMP).min(LONGEST_RAMP)
     }
 
     /// Returns whether sessions outside the sample share sockets: they have several addresses.
@@ -109,6 +121,10 @@ mod tests {
         let from = (0..100).map(|last| IpAddr::from([127, 1, 0, last])).collect();
         assert_eq!(Options { from, ..alone.clone() }.descriptors(), 10_000 + 2 * (100 + 99));
         assert_eq!(Options { transport: Transport::Tcp, ..alone.clone() }.descriptors(), 10_000);
+        let vanishing = Options { vanish: 0.1, churn: Some(Duration::from_secs(9)), ..alone.clone() };
+        assert_eq!(vanishing.descriptors(), 33_000, "a thousand are silent");
+        let endless = Options { ramp: 1e-300, ..alone.clone() };
+        assert_eq!(endless.ramp_time(), LONGEST_RAMP);
         assert_eq!(alone.judged_after(), Duration::ZERO);
         let settling = Options { settle: Duration::from_secs(2), ramp: 1_000.0, ..alone };
         assert_eq!(settling.judged_after(), Duration::from_millis(11_999));

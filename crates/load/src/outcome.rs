@@ -121,6 +121,8 @@ pub struct Unjudged {
     pub sessions: u64,
     /// Failed ones of those.
     pub failed: u64,
+    /// Sessions that had not begun to play a second or longer after their start, when the run was over.
+    pub never_played: u64,
     /// Datagrams or whole trains that the kernel dropped for them.
     pub dropped_buffers: u64,
     /// Sessions that played for ten seconds or longer, and for which neither media nor reports came.
@@ -237,6 +239,7 @@ impl Unjudged {
     fn add(&mut self, record: &SessionRecord) {
         self.sessions += 1;
         self.failed += u64::from(record.failure.is_some());
+        self.never_played += u64::from(record.never_played);
         self.dropped_buffers += record.dropped_buffers;
         self.discarded_bytes += record.discarded_bytes;
         // Over shared sockets, a server that reports is one that sends.
@@ -283,9 +286,10 @@ impl Outcome {
         }
     }
 
-    /// Sessions that count for a share of timely ones: those judged, and those that failed unjudged.
+    /// Sessions that count for a share of timely ones: those judged, and those that failed or never played
+    /// unjudged.
     pub fn counted(&self) -> u64 {
-        self.sessions.judged + self.unjudged.failed
+        self.sessions.judged + self.unjudged.failed + self.unjudged.never_played
     }
 
     /// Share of timely sessions of those that count; 0 without any.

@@ -49,6 +49,8 @@ pub struct SessionRecord {
     pub started_s: f64,
     /// Seconds that it played.
     pub played_s: f64,
+    /// PLAY was not answered yet when the run was over, a second or longer after its start.
+    pub never_played: bool,
     /// How it ended.
     pub ending: Ending,
     /// Why it failed.

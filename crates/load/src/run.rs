@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,7 @@ impl Running {
             stopped_us: AtomicI64::new(i64::MAX),
             totals: Totals::default(),
             pairs: SharedPairs::default(),
+            silent: AtomicUsize::new(0),
         };
         let seed = getrandom::u64().map_err(RunError::Random)?;
         let starter = Arc::new(Starter::new(Arc::new(shared), seed));

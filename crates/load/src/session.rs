@@ -6,7 +6,7 @@ mod ending;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -39,6 +39,21 @@ pub(crate) struct Shared {
     pub(crate) stopped_us: AtomicI64,
     pub(crate) totals: Totals,
     pub(crate) pairs: SharedPairs,
+    /// Sessions that vanished by silence, and whose sockets are kept.
+    pub(crate) silent: AtomicUsize,
+}
+
+impl Shared {
+    /// Time now; after the end of the run, that time.
+    fn until_stop_us(&self) -> i64 {
+        self.clock.now_us().min(self.stopped_us.load(Relaxed))
+    }
+
+    /// Takes a place among the sessions that are silent, if there is one.
+    fn keeps_silent(&self) -> bool {
+        let most = self.options.most_silent();
+        self.silent.fetch_update(Relaxed, Relaxed, |silent| (silent < most).then_some(silent + 1)).is_ok()
+    }
 }
 
 /// Session to come.
@@ -51,7 +66,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// A session that is over, and what is left of it: sockets that are silent until the run is over.
+/// A session that is over, and what is left of it: sockets that are silent.
 pub(crate) struct Finished {
     pub(crate) record: SessionRecord,
     pub(crate) silent: Option<Box<dyn Send>>,
@@ -101,8 +116,7 @@ pub(crate) async fn play(shared: Arc<Shared>, plan: Plan, stop: watch::Receiver<
     let mut session = match Session::connect(&shared, plan, stop).await {
         Ok(session) => session,
         Err(Failure::Stopped) => {
-            let record =
-                SessionRecord { ending: Ending::RunOver, ..SessionRecord::new(&shared, plan, started_us) };
+            let record = SessionRecord::unconnected(&shared, plan, started_us);
             return Finished { record, silent: None };
         }
         Err(failure) => {

@@ -16,6 +16,9 @@ use crate::mix::{self, Chooser};
 use crate::record::{Ending, SessionRecord};
 use crate::session::{self, Plan, Shared};
 
+/// Time for which a session that vanished by silence keeps its sockets: longer than the timeouts of servers.
+const SILENCE: Duration = Duration::from_secs(120);
+
 /// Interval at which an event loop is looked at for its lateness.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -100,11 +103,12 @@ async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: m
         let finished = session::play(Arc::clone(&starter.shared), starter.plan(), stop.clone()).await;
         let ending = finished.record.ending;
         if let Some(sockets) = finished.silent {
-            let mut stop = stop.clone();
+            let (mut stop, shared) = (stop.clone(), Arc::clone(&starter.shared));
             tokio::spawn(async move {
-                // It holds its sockets until the run is over, or its owner is gone.
-                _ = stop.wait_for(|stop| *stop).await;
+                // Until the run is over, its owner is gone, or the time is.
+                _ = tokio::time::timeout(SILENCE, stop.wait_for(|stop| *stop)).await;
                 drop(sockets);
+                shared.silent.fetch_sub(1, Relaxed);
             });
         }
         // Nobody takes records any more once the run was given up.

@@ -75,7 +75,14 @@ impl Contestant {
         let address = bed.server_address();
         let command = match self {
             Contestant::Wirepath => wirepath(address, case, media, clients, options),
-            Contestant::Peer(peer) => peer_command(peer, address, case, media),
+            Contestant::Peer(peer) => {
+                let scratch = options.scratch.join(format!("clients-of-{}", peer.name));
+                std::fs::create_dir_all(&scratch)
+                    .map_err(|error| Error::of_file("make the folder", &scratch, error))?;
+                let mut command = peer_command(peer, address, case, media);
+                command.env("SCRATCH", scratch);
+                command
+            }
         };
         let command = logged(&command, &log);
         let started = bed.at_server(case.processors == Processors::All, || {

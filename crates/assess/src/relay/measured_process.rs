@@ -1,5 +1,6 @@
 //! The measured side: a process, and the processor time that it used.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -101,17 +102,18 @@ impl MeasuredProcess {
         self.await_message(messages::DONE)
     }
 
-    /// Processor time until now, with that of its children, ended ones included.
+    /// Processor time until now, with that of its process group and its children, ended ones included.
     pub(crate) fn spent(&self) -> Result<ProcessorTime, Error> {
-        let stat = self.read("stat")?;
-        let unknown = || self.failed("cannot parse its /proc/PID/stat");
-        let [user, system, child_user, child_system] = ticks(&stat).ok_or_else(unknown)?;
-        let of_ended = (child_user + child_system) as f64 / rustix::param::clock_ticks_per_second() as f64;
-        let mut total = Duration::from_secs_f64(of_ended);
-        for process in self.children()?.into_iter().chain([self.id()]) {
-            total += Usage::total_of(process).doing("asking for the processor time of a process")?;
+        let mut others: BTreeSet<u32> = self.children()?.into_iter().collect();
+        if self.pipes.is_none() {
+            others.extend(members(self.id()));
         }
-        Ok(ProcessorTime { total, user_ticks: user + child_user, system_ticks: system + child_system })
+        others.remove(&self.id());
+        // What ends meanwhile is in the account of its parent.
+        let of_others = others.into_iter().filter_map(|process| ProcessorTime::of(process).ok());
+        let own =
+            ProcessorTime::of(self.id()).map_err(|error| self.failed(&format!("it is gone ({error})")))?;
+        Ok(of_others.fold(own, ProcessorTime::plus))
     }
 
     /// Waits until its children have ended: what a program that starts a process for each connection has used
@@ -187,6 +189,25 @@ impl Drop for MeasuredProcess {
 }
 
 impl ProcessorTime {
+    /// Of a process, and of its children that ended and were waited for.
+    fn of(process: u32) -> io::Result<ProcessorTime> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+        let [user, system, child_user, child_system] = ticks(&stat).ok_or(io::ErrorKind::InvalidData)?;
+        let seconds = |ticks: u64| ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        // One that has ended, and was not waited for, has no clock any more.
+        let own = Usage::total_of(process).unwrap_or(Duration::from_secs_f64(seconds(user + system)));
+        let total = own + Duration::from_secs_f64(seconds(child_user + child_system));
+        Ok(ProcessorTime { total, user_ticks: user + child_user, system_ticks: system + child_system })
+    }
+
+    fn plus(self, other: ProcessorTime) -> ProcessorTime {
+        ProcessorTime {
+            total: self.total + other.total,
+            user_ticks: self.user_ticks + other.user_ticks,
+            system_ticks: self.system_ticks + other.system_ticks,
+        }
+    }
+
     /// User and system seconds since `earlier`.
     pub(crate) fn since(self, earlier: ProcessorTime) -> (f64, f64) {
         let total = self.total.saturating_sub(earlier.total).as_secs_f64();
@@ -214,6 +235,22 @@ fn started(command: &mut Command) -> Result<Child, Error> {
     // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
     let child = command.process_group(0).stderr(Stdio::inherit()).spawn();
     child.doing(&format!("starting {}", command.get_program().display()))
+}
+
+/// Processes of a group.
+fn members(group: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_member = |process: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        group_of(&stat) == Some(group)
+    };
+    numbers.filter(is_member).collect()
+}
+
+/// Process group of a process (proc_pid_stat(5), field 5).
+fn group_of(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
 
 /// User and system time of a process, and of its children that ended (proc_pid_stat(5), fields 14 to 17).
@@ -253,6 +290,20 @@ mod tests {
         let stat = "77 (a) b (c) S 1 77 77 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1 0 9 10 11";
         assert_eq!(ticks(stat), Some([50, 60, 7, 8]));
         assert_eq!(ticks("77 (a) S 1"), None);
+        assert_eq!(group_of("78 (a) b (c) S 1 77 76 0"), Some(77));
+    }
+
+    /// Promise: Processor time of other programs includes what their children's children use.
+    #[test]
+    fn children_of_children_are_of_the_group() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "(sh -c 'echo begun; exec sleep 60'; exit) & wait"]);
+        let child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut side = MeasuredProcess { name: "sh".to_owned(), child, pipes: None, port: 0 };
+        let mut line = String::new();
+        BufReader::new(side.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(members(side.id()).len(), 3, "the shell, its child, and the child's");
+        assert!(side.spent().unwrap().total > Duration::ZERO);
     }
 
     #[test]

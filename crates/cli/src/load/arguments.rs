@@ -15,8 +15,8 @@ use crate::values::{positive_count, positive_time, threads, time};
 /// Most addresses that `--from` may stand for.
 const MOST_ADDRESSES: u32 = 1 << 16;
 
-/// Most sessions a second.
-const MOST_RAMP: f64 = 1e6;
+/// Sessions a second.
+const RAMP: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
 /// Arguments of `wirepath load`.
 #[derive(Args)]
@@ -70,7 +70,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     churn: Option<Duration>,
 
-    /// Share of sessions that end by --churn without TEARDOWN
+    /// Share of sessions that end by --churn without TEARDOWN: half by a reset, half by silence, as long as those
+    /// silent are not more than --sessions and 1,000
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share, requires = "churn")]
     vanish: f64,
 
@@ -223,8 +224,8 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn ramp(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= MOST_RAMP);
-    rate.ok_or_else(|| "expected sessions a second, such as 50 or 0.5".to_owned())
+    let rate = text.parse::<f64>().ok().filter(|rate| RAMP.contains(rate));
+    rate.ok_or_else(|| "expected sessions a second, such as 50 or 0.5, at least 0.001".to_owned())
 }
 
 #[cfg(test)]
@@ -236,6 +237,14 @@ mod tests {
         assert_eq!((share("5%"), share("0.05"), share("100 %")), (Ok(0.05), Ok(0.05), Ok(1.0)));
         for text in ["", "5", "101%", "-1%", "NaN", "all"] {
             assert!(share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ramps_are_bounded() {
+        assert_eq!((ramp("0.5"), ramp("0.001")), (Ok(0.5), Ok(0.001)));
+        for text in ["0", "1e-300", "-1", "NaN", "inf", "1e7"] {
+            assert!(ramp(text).is_err(), "{text}");
         }
     }
 

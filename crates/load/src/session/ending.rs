@@ -11,7 +11,7 @@ impl Session {
     /// Ends the session as it must, and says what is known of it.
     pub(super) async fn finish(mut self, started_us: i64, result: Result<Ending, Failure>) -> Finished {
         self.leaves = true;
-        let now_us = self.shared.clock.now_us().min(self.shared.stopped_us.load(Relaxed));
+        let now_us = self.shared.until_stop_us();
         self.tracks.iter_mut().for_each(|track| track.take_shared(now_us));
         let was_said = self.tracks.iter().all(|track| track.has_ended);
         let (end_us, whole) = match (&result, self.media_end_us) {
@@ -26,7 +26,7 @@ impl Session {
         if let Some(since) = self.playing_since_us {
             self.played_us = now_us - since;
         }
-        let record = self.record(started_us, &result);
+        let record = self.record(started_us, now_us, &result);
         self.shared.totals.client.lock().waiting.add_shifted(&self.waiting, 0);
         match result {
             Ok(Ending::Vanished) => return self.vanish(record),
@@ -36,9 +36,10 @@ impl Session {
         Finished { record, silent: None }
     }
 
-    /// Half of those that vanish reset their connection, the other half say and read nothing more.
+    /// Half of those that vanish reset their connection, the other half say and read nothing more, as long as
+    /// there are not too many of them.
     fn vanish(mut self, record: SessionRecord) -> Finished {
-        if self.random.below(2) == 0 {
+        if self.random.below(2) == 0 || !self.shared.keeps_silent() {
             // A connection that is gone already needs no reset.
             _ = self.connection.reset();
             return Finished { record, silent: None };
@@ -47,16 +48,20 @@ impl Session {
         Finished { record, silent: Some(Box::new(sockets)) }
     }
 
-    fn record(&self, started_us: i64, result: &Result<Ending, Failure>) -> SessionRecord {
+    fn record(&self, started_us: i64, now_us: i64, result: &Result<Ending, Failure>) -> SessionRecord {
         let played_s = self.played_us as f64 / 1e6;
+        let never_played =
+            result.is_ok() && self.playing_since_us.is_none() && now_us - started_us >= SHORT_US;
         let mut media = self.plan.judged.then(|| MediaRecord::of(self.judges(), played_s));
         if let Some(media) = &mut media {
-            let is_too_short = result.is_ok() && media.packets == 0 && self.played_us < SHORT_US;
+            let is_too_short =
+                result.is_ok() && media.packets == 0 && self.played_us < SHORT_US && !never_played;
             let is_timely = result.is_ok() && media.underruns == 0 && media.packets > 0;
             media.timely = (!is_too_short).then_some(is_timely);
         }
         SessionRecord {
             played_s,
+            never_played,
             ending: *result.as_ref().unwrap_or(&Ending::Failed),
             failure: result.as_ref().err().map(ToString::to_string),
             setup_ms: self.setup_us.map(milliseconds),
@@ -79,6 +84,7 @@ impl SessionRecord {
             judged: plan.judged,
             started_s: started_us as f64 / 1e6,
             played_s: 0.0,
+            never_played: false,
             ending: Ending::Failed,
             failure: None,
             setup_ms: None,
@@ -88,6 +94,18 @@ impl SessionRecord {
             media: None,
             dropped_buffers: 0,
             discarded_bytes: 0,
+        }
+    }
+
+    /// Record of a session that had no connection yet when the run was over.
+    pub(super) fn unconnected(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
+        let never_played = shared.until_stop_us() - started_us >= SHORT_US;
+        let media = MediaRecord { timely: never_played.then_some(false), ..MediaRecord::default() };
+        SessionRecord {
+            ending: Ending::RunOver,
+            never_played,
+            media: plan.judged.then_some(media),
+            ..SessionRecord::new(shared, plan, started_us)
         }
     }
 

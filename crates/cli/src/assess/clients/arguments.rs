@@ -35,8 +35,8 @@ Examples, as root:
 
 A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve RTSP \
 at, the folder MEDIA with as many assets as ASSETS says, of which the first is ASSET, which clients play as \
-rtsp://ADDRESS:PORT/ASSET, their mean BIT_RATE in bits a second, and TRANSPORT \
-(udp or tcp). When a step is over its process group is killed.
+rtsp://ADDRESS:PORT/ASSET, their mean BIT_RATE in bits a second, TRANSPORT \
+(udp or tcp), and a folder SCRATCH that is kept. When a step is over its process group is killed.
 
 Exit code: 0 if every case has a number, also where that is not the server's limit (the result says so); 3 if a server had \
 no timely client in a case, or did not start; 1 if it could not begin or ended early; 2 for invalid arguments; 130 or 143 \
