@@ -14,7 +14,7 @@ counters! {
 
     /// Times that an engine thread slept and was woken.
     wakeups: LocalCounter,
-    /// Time that engine threads were awake, that included in which others had their processor.
+    /// Time that engine threads were awake, including time while preempted.
     awake_seconds: LocalTime,
     /// Turns of tasks.
     turns: LocalCounter,

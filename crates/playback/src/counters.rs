@@ -33,7 +33,7 @@ counters! {
     moves: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
-    /// Time that threads took to send trains, that included in which others had their processor.
+    /// Time that threads took to send trains, including time while preempted.
     busy_seconds: LocalTime,
     /// Playbacks that exist, playing or not.
     playbacks: Gauge,

@@ -11,7 +11,7 @@ use crate::playback::{PlayError, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
 use crate::source::{Cursor, Departure, TrainSource};
-use crate::thread_state::{Place, Playing, ThreadState};
+use crate::thread_state::{Playing, ThreadMembership, ThreadState};
 use crate::timetable::Timetable;
 
 /// Next step of a playback.
@@ -47,7 +47,7 @@ pub(crate) struct PacedPlayback {
     reply: Option<Reply<Position>>,
     pub(crate) progress: Arc<SharedProgress>,
     on_event: Box<dyn Fn(PlaybackEvent) + Send>,
-    place: Place,
+    membership: ThreadMembership,
     /// True once it was moved to another thread.
     is_moved: bool,
 }
@@ -66,7 +66,7 @@ impl PacedPlayback {
         options: PacedOptions,
         progress: Arc<SharedProgress>,
         waker: Waker,
-        place: Place,
+        membership: ThreadMembership,
         pool: &BlockingPool,
     ) -> PacedPlayback {
         PacedPlayback {
@@ -80,7 +80,7 @@ impl PacedPlayback {
             reply: None,
             progress,
             on_event: options.on_event,
-            place,
+            membership,
             is_moved: false,
         }
     }
@@ -109,14 +109,14 @@ impl PacedPlayback {
         is_free && !self.is_moved && self.playing.is_some() && matches!(self.output, Output::Udp(_))
     }
 
-    /// Belongs to the thread of another place from now on, whose pacer has `waker`.
-    pub(crate) fn move_to(&mut self, place: Place, waker: Waker) {
+    /// Belongs to the thread of another membership from now on, whose pacer has `waker`.
+    pub(crate) fn move_to(&mut self, membership: ThreadMembership, waker: Waker) {
         self.is_moved = true;
         self.playhead.set_waker(waker);
         if let Some(Playing { timetable, .. }) = self.playing.take() {
-            self.playing = Some(Playing::new(timetable, place.counters()));
+            self.playing = Some(Playing::new(timetable, membership.counters()));
         }
-        self.place = place;
+        self.membership = membership;
     }
 
     /// Begins to play; `step` does the rest.

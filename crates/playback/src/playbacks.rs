@@ -20,7 +20,7 @@ use crate::paced_playback::{PacedOptions, PacedPlayback};
 use crate::pacer::{Destination, Pacer};
 use crate::playback::{Playback, PlaybackOptions, PlaybackSink};
 use crate::progress::SharedProgress;
-use crate::thread_state::Place;
+use crate::thread_state::ThreadMembership;
 
 /// Settings of all playbacks of an engine.
 #[derive(Clone, Debug)]
@@ -108,10 +108,10 @@ impl Playbacks {
         };
         let number = writer.as_ref().map_or_else(|| self.choose_thread(), |writer| writer.thread);
         let PacerThread { pacer, counters } = &self.threads[number];
-        let place = Place::new(counters, self.engine.add_load(number));
+        let membership = ThreadMembership::new(counters, self.engine.add_load(number));
         let options = PacedOptions { source, output, most_burst_us, on_event };
         let shared = Arc::clone(&progress);
-        let paced = PacedPlayback::new(options, shared, pacer.waker(id), place, self.engine.pool());
+        let paced = PacedPlayback::new(options, shared, pacer.waker(id), membership, self.engine.pool());
         let (paced, writer_id) = (Box::new(paced), writer.as_ref().map(|writer| writer.id));
         pacer.with(move |pacer, _| match writer_id {
             Some(writer_id) => pacer.add_interleaved(writer_id, id, paced),
@@ -201,6 +201,9 @@ impl Playbacks {
     /// Has up to `most` playbacks move from a thread to another, each between two trains. Those that do not play,
     /// that send to an RTSP connection or were moved before stay.
     pub fn move_playbacks(&self, from: usize, to: usize, most: usize) {
+        if from == to {
+            return;
+        }
         let (Some(from), Some(thread)) = (self.threads.get(from), self.threads.get(to)) else { return };
         let load = self.engine.add_load(to);
         let to = Destination { pacer: thread.pacer.clone(), counters: Arc::clone(&thread.counters), load };

@@ -32,15 +32,15 @@ impl ThreadState {
 }
 
 /// Counts a playback in the load of its thread until this is dropped.
-pub(crate) struct Place {
+pub(crate) struct ThreadMembership {
     counters: Arc<ThreadCounters>,
     _load: LoadUnit,
 }
 
-impl Place {
-    pub(crate) fn new(counters: &Arc<ThreadCounters>, load: LoadUnit) -> Place {
+impl ThreadMembership {
+    pub(crate) fn new(counters: &Arc<ThreadCounters>, load: LoadUnit) -> ThreadMembership {
         counters.playbacks.increment();
-        Place { counters: Arc::clone(counters), _load: load }
+        ThreadMembership { counters: Arc::clone(counters), _load: load }
     }
 
     /// Counters of the thread.
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ThreadMembership {
     fn drop(&mut self) {
         self.counters.playbacks.decrement();
     }

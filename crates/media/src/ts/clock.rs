@@ -252,7 +252,7 @@ impl Rated {
                 .filter(|&(departure, _)| departure >= self.end.departure),
         };
         let stretch = match took {
-            Some((departure, rate)) if self.is_believed(Instant { packet, departure }) => {
+            Some((departure, rate)) if self.take_burst(Instant { packet, departure }) => {
                 let stretch = self.stretch_to(Instant { packet, departure });
                 self.rate = rate;
                 self.too_fast = false;
@@ -271,7 +271,7 @@ impl Rated {
     fn extend(&mut self, packet: u64) -> Option<Stretch> {
         let packets = packet.saturating_sub(self.end.packet);
         let departure = self.end.departure.saturating_add(self.rate.ticks_for(packets));
-        match self.is_believed(Instant { packet, departure }) {
+        match self.take_burst(Instant { packet, departure }) {
             true => self.stretch_to(Instant { packet, departure }),
             false => self.extend_slowly(packet),
         }
@@ -289,8 +289,9 @@ impl Rated {
         self.stretch_to(Instant { packet, departure })
     }
 
-    /// Returns whether the packets up to `end` are not faster than is believed, or are a burst.
-    fn is_believed(&mut self, end: Instant) -> bool {
+    /// Takes the packets up to `end` from what may have been sent by then. Returns whether that was enough:
+    /// they are not faster than is believed, or are a burst.
+    fn take_burst(&mut self, end: Instant) -> bool {
         let packets = end.packet.saturating_sub(self.end.packet);
         let ticks = end.departure.saturating_sub(self.end.departure);
         let average = self.end.departure.checked_div(self.end.packet).unwrap_or(0);

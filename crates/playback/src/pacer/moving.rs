@@ -10,7 +10,7 @@ use wirepath_engine::{Context, Handle, LoadUnit, now_us};
 use super::{Entry, Pacer};
 use crate::counters::ThreadCounters;
 use crate::paced_playback::PacedPlayback;
-use crate::thread_state::Place;
+use crate::thread_state::ThreadMembership;
 
 /// Thread that playbacks move to.
 pub(crate) struct Destination {
@@ -28,7 +28,7 @@ impl Pacer {
             self.wheel.cancel(key);
             let Entry { id, mut playback } = self.playbacks.remove(key);
             self.keys.remove(&id);
-            playback.move_to(Place::new(&to.counters, to.load.clone()), to.pacer.waker(id));
+            playback.move_to(ThreadMembership::new(&to.counters, to.load.clone()), to.pacer.waker(id));
             self.moved.insert(id, to.pacer.clone());
             self.thread.counters.moves.increment();
             to.pacer.with(move |pacer, context| pacer.take_over(id, playback, context));

@@ -40,10 +40,9 @@ impl Demand {
         self.sessions as f64 + self.recent(now)
     }
 
-    /// Returns whether an image of this score takes the place of this one: if it is more popular, and much more
-    /// if this one is played.
-    pub(super) fn yields_to(&self, score: f64, now: Instant) -> bool {
-        let own = self.score(now);
+    /// Returns whether an image of this score takes the place of this one, whose own score is given: if it is
+    /// more popular, and much more if this one is played.
+    pub(super) fn yields_to(&self, score: f64, own: f64) -> bool {
         if self.sessions == 0 { score > own } else { score >= HYSTERESIS * own }
     }
 
@@ -78,8 +77,9 @@ mod tests {
         let now = Instant::now();
         let mut played = Demand::new(now);
         played.begin(now);
-        assert!(!played.yields_to(3.9, now) && played.yields_to(4.0, now));
+        let yields = |demand: &Demand, score| demand.yields_to(score, demand.score(now));
+        assert!(!yields(&played, 3.9) && yields(&played, 4.0));
         played.end();
-        assert!(!played.yields_to(1.0, now) && played.yields_to(1.1, now), "nobody plays it now");
+        assert!(!yields(&played, 1.0) && yields(&played, 1.1), "nobody plays it now");
     }
 }

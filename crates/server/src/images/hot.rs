@@ -28,6 +28,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which an image that is played is held at least.
 const LEAST_STAY: Duration = Duration::from_secs(30);
 
+/// Most images that are looked at for one that fits, in an update.
+const LOOKS: usize = 16;
+
 /// Images that are hot, and images that could be.
 pub(crate) struct HotMemory {
     this: Weak<HotMemory>,
@@ -178,10 +181,14 @@ impl HotMemory {
         let mut state = self.state.lock();
         for failed in self.playbacks.registration_failures() {
             if state.disabled_reason.is_none() {
-                tracing::warn!(error = %failed, "no more images are held in hot memory; sessions go on without");
+                let error = &failed;
+                tracing::warn!(%error, "no more images are held in hot memory; sessions go on without");
             }
             state.disabled_reason = Some(failed.to_string());
-            let is_it = |entry: &Entry| matches!(&entry.copy, Copy::Resident { region, .. } if region.id() == failed.region_id);
+            let is_it = |entry: &Entry| match &entry.copy {
+                Copy::Resident { region, .. } => region.id() == failed.region_id,
+                _ => false,
+            };
             if let Some(index) = state.entries.iter().position(is_it) {
                 self.release(&mut state, index, Copy::Failed);
             }
@@ -235,25 +242,27 @@ impl HotMemory {
         }
     }
 
-    /// Has the most popular image copied, of those that are played and fit; of equally popular ones that which was
-    /// requested last.
+    /// Has the most popular image copied, of those that are played and fit; of equally popular ones the last
+    /// one requested.
     fn copy_next(&self, state: &mut State) {
         let now = Instant::now();
-        let played = state.entries.iter().enumerate().filter(|(_, entry)| entry.demand.sessions > 0);
-        let mut wanted: Vec<_> = played
-            .filter(|(_, entry)| matches!(entry.copy, Copy::None))
-            .filter_map(|(index, entry)| Some((index, CompleteImage::of(entry.image.upgrade()?)?)))
-            .collect();
-        wanted.sort_by(|(one, _), (other, _)| state.order(*other, *one, now));
+        let scores: Vec<f64> = state.entries.iter().map(|entry| entry.demand.score(now)).collect();
+        let is_wanted = |entry: &Entry| entry.demand.sessions > 0 && matches!(entry.copy, Copy::None);
+        let mut wanted: Vec<usize> =
+            (0..state.entries.len()).filter(|index| is_wanted(&state.entries[*index])).collect();
+        wanted.sort_by(|one, other| state.order(*other, *one, &scores));
+        let complete = wanted
+            .into_iter()
+            .filter_map(|index| Some((index, CompleteImage::of(state.entries[index].image.upgrade()?)?)));
         let fits = |(index, image): &(usize, CompleteImage)| {
-            let score = state.entries[*index].demand.score(now);
-            let stays = |entry: &&Entry| !self.is_replaceable(entry, score, now);
-            let stay: u64 = state.entries.iter().filter(stays).map(|entry| entry.copy.bytes()).sum();
-            stay + image.length <= self.budget
+            let stays = |(other, entry): &(usize, &Entry)| {
+                !self.is_replaceable(entry, scores[*other], scores[*index], now)
+            };
+            let entries = state.entries.iter().enumerate().filter(stays);
+            entries.map(|(_, entry)| entry.copy.bytes()).sum::<u64>() + image.length <= self.budget
         };
-        let Some((index, complete)) = wanted.into_iter().find(fits) else { return };
-        let score = state.entries[index].demand.score(now);
-        if !self.make_room(state, complete.length, score, now) {
+        let Some((index, complete)) = complete.take(LOOKS).find(fits) else { return };
+        if !self.make_room(state, complete.length, index, &scores, now) {
             return; // regions are still in use: the next update tries again
         }
         state.entries[index].copy = Copy::Copying(complete.length);
@@ -270,21 +279,23 @@ impl HotMemory {
         }
     }
 
-    /// Returns whether an entry's copy goes for an image of this score.
-    fn is_replaceable(&self, entry: &Entry, score: f64, now: Instant) -> bool {
+    /// Returns whether an entry's copy, whose own score is given, goes for an image of this score.
+    fn is_replaceable(&self, entry: &Entry, own: f64, score: f64, now: Instant) -> bool {
         let Copy::Resident { since, .. } = entry.copy else { return false };
         let has_stayed = entry.demand.sessions == 0 || now.duration_since(since) >= self.least_stay;
-        has_stayed && entry.demand.yields_to(score, now)
+        has_stayed && entry.demand.yields_to(score, own)
     }
 
-    /// Releases images that go for one of this score, the least popular first, until there is room; returns
-    /// whether there is now.
-    fn make_room(&self, state: &mut State, needed: u64, score: f64, now: Instant) -> bool {
+    /// Releases images that go for the one of this index, the least popular first, until there is room.
+    /// Returns whether there is now.
+    fn make_room(&self, state: &mut State, needed: u64, image: usize, scores: &[f64], now: Instant) -> bool {
         // Regions being released are as good as gone: nothing more goes for their sake.
         while state.held_bytes() + needed > self.budget {
-            let indexes = 0..state.entries.len();
-            let replaceable = indexes.filter(|index| self.is_replaceable(&state.entries[*index], score, now));
-            let Some(index) = replaceable.min_by(|one, other| state.order(*one, *other, now)) else {
+            let is_replaceable = |index: &usize| {
+                self.is_replaceable(&state.entries[*index], scores[*index], scores[image], now)
+            };
+            let replaceable = (0..state.entries.len()).filter(is_replaceable);
+            let Some(index) = replaceable.min_by(|one, other| state.order(*one, *other, scores)) else {
                 return false;
             };
             self.counters.demoted.add(u64::from(state.entries[index].demand.sessions > 0));
@@ -366,13 +377,9 @@ impl State {
     }
 
     /// Order of two entries by popularity, and then by their last request.
-    fn order(&self, one: usize, other: usize, now: Instant) -> Ordering {
-        let key = |index: usize| {
-            let entry = &self.entries[index];
-            (entry.demand.score(now), entry.last_request)
-        };
-        let (one, other) = (key(one), key(other));
-        one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
+    fn order(&self, one: usize, other: usize, scores: &[f64]) -> Ordering {
+        let last_request = |index: usize| self.entries[index].last_request;
+        scores[one].total_cmp(&scores[other]).then(last_request(one).cmp(&last_request(other)))
     }
 }
 

@@ -26,6 +26,9 @@ const IMAGE: &str = "wpi";
 /// Ending of images that are being written.
 const PART: &str = "part";
 
+/// Room that an unfinished file is given at a time when it takes more than was expected.
+const EXTENSION: u64 = 4 << 20;
+
 /// The folder cannot be used, or an image does not fit.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FolderError {
@@ -155,8 +158,9 @@ impl ImageFolder {
         self.begin_with(name, length, reserve)
     }
 
-    /// Begins an index of about `length` bytes. It takes so little that room is made for it only when the
-    /// budget is used up, and the folder is not read for it: many are begun at once.
+    /// Begins an index of about `length` bytes, which may be [extended](ImageFolder::extend). It takes so
+    /// little that room is made for it only when the budget is used up, and the folder is not read for it: many
+    /// are begun at once.
     pub fn begin_index(&self, name: &str, length: u64) -> Result<Draft, FolderError> {
         if self.used() + length > self.budget {
             return self.begin(name, length);
@@ -164,7 +168,28 @@ impl ImageFolder {
         let mut draft = self.create(name).map_err(|source| self.error(source))?;
         self.used.bytes.fetch_add(length, Relaxed);
         draft.counted = Some(length);
+        draft.reserved = length;
         Ok(draft)
+    }
+
+    /// Makes room for an unfinished file that needs `length` bytes, which may be more than when it was begun.
+    pub fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), FolderError> {
+        if length <= draft.reserved {
+            return Ok(());
+        }
+        let rounded = length.next_multiple_of(EXTENSION);
+        let has_room = self.used() + (rounded - draft.reserved) <= self.budget;
+        let reserved = if has_room { rounded } else { length };
+        let more = reserved - draft.reserved;
+        if !has_room {
+            let _alone = self.making_room.lock();
+            self.make_room(more)?;
+            self.used.refresh_or_log(&self.path);
+        }
+        self.used.bytes.fetch_add(more, Relaxed);
+        draft.reserved = reserved;
+        draft.counted = draft.counted.map(|counted| counted + more);
+        Ok(())
     }
 
     /// Removes an image whose file is `damaged`. Another file that has its name by now stays. Users of the
@@ -195,7 +220,8 @@ impl ImageFolder {
     ) -> Result<Draft, FolderError> {
         let _alone = self.making_room.lock();
         self.make_room(length)?;
-        let draft = self.create(name).map_err(|source| self.error(source))?;
+        let mut draft = self.create(name).map_err(|source| self.error(source))?;
+        draft.reserved = length;
         loop {
             match reserve(&draft.file, length) {
                 Ok(()) => break,
@@ -222,7 +248,8 @@ impl ImageFolder {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
         let used = Arc::clone(&self.used);
         let file = Arc::new(file);
-        let draft = Draft { file, part, image: self.path_of(name), published: false, used, counted: None };
+        let image = self.path_of(name);
+        let draft = Draft { file, part, image, published: false, used, counted: None, reserved: 0 };
         if geteuid().is_root() {
             // Root packs ahead of time for a server that runs as the user whose folder this is.
             let owner = fs::metadata(&self.path)?;
@@ -356,6 +383,8 @@ pub struct Draft {
     used: Arc<UsedBytes>,
     /// Bytes that count for it without the folder having been read.
     counted: Option<u64>,
+    /// Bytes that there is room for.
+    reserved: u64,
 }
 
 impl Draft {

@@ -395,6 +395,33 @@ fn packets_with_gaps_between_them_need_an_image() {
     assert!(payload == fixture.sample.payload);
 }
 
+/// Promise: The index of a damaged file, which has the damaged places itself, keeps within `--cache-size`.
+#[test]
+fn an_index_that_takes_more_than_was_expected_keeps_the_budget() {
+    let fixture = fixture();
+    let damaged: Vec<u8> =
+        fixture.sample.bytes.chunks(188 * 100).flat_map(|chunk| [chunk, b"x"].concat()).collect();
+    fs::write(fixture.folder.path().join("clip.ts"), &damaged).unwrap();
+    let open = |budget: u64| {
+        let cache = ImageFolder::open(&fixture.folder.path().join("cache"), budget).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let options = StoreOptions { images: ImagePolicy::None, ..StoreOptions::new(readers, 1) };
+        Store::start(cache, options).unwrap()
+    };
+    let store = open(1 << 20);
+    let image = fixture.image(&store);
+    let reason = (0..).find_map(|number| segment(&image, number).map(|found| assert!(found.is_some())).err());
+    assert!(reason.unwrap().contains("--cache-size"));
+    wait_until("the room", || store.counts().cache_used_bytes == 0);
+    drop((image, store));
+
+    let store = open(16 << 20);
+    let image = fixture.complete(&store);
+    let length = fs::metadata(store.path_of(&image)).unwrap().len();
+    assert!(length > 3 << 20, "{length} bytes: it has the packets");
+    wait_until("the count", || store.counts().cache_used_bytes == length);
+}
+
 /// Releases of media that leave the page cache.
 fn released(store: &Store) -> u64 {
     store.page_counts().released_bytes

@@ -87,6 +87,15 @@ pub(super) fn index_length_bound(plan: &Plan) -> u64 {
     2 * PAGE + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
+/// The store that an asset is packed for.
+pub(super) trait PackingStore {
+    /// Returns whether packing stops.
+    fn stops(&self) -> bool;
+
+    /// Makes room for `length` bytes of a draft.
+    fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), StoreError>;
+}
+
 /// An asset's packing that has begun.
 pub(super) struct Packing {
     draft: Draft,
@@ -119,31 +128,31 @@ impl Packing {
     }
 
     /// Packs until a turn's time is over, or there is another segment, and has the image grow as segments are
-    /// written; ends early when `stop` returns true, or the image started over meanwhile. Returns a summary
+    /// written; ends early when the store stops it, or the image started over meanwhile. Returns a summary
     /// when all is packed, and to be published.
     pub(super) fn turn(
         &mut self,
         asset: &File,
         image: &Image,
         generation: u32,
-        stop: impl Fn() -> bool,
+        store: &impl PackingStore,
     ) -> Result<Option<image::Summary>, StoreError> {
         let begun = Instant::now();
         loop {
-            if stop() {
+            if store.stops() {
                 return Err(StoreError::Stopped);
             }
             let length = BUFFER.with_borrow_mut(|buffer| self.read(asset, buffer))?;
             if length == 0 {
                 let end = self.packer.finish().map_err(not_playable)?;
-                self.write_segments(asset, image, generation)?;
+                self.write_segments(asset, image, generation, store)?;
                 if identity(asset)? != image.plan().identity {
                     let reason = "the asset was changed while it was being packed".to_owned();
                     return Err(StoreError::NotPlayable(reason));
                 }
                 return Ok(self.writer.take().map(|writer| writer.finish(end)));
             }
-            let wrote = self.write_segments(asset, image, generation)?;
+            let wrote = self.write_segments(asset, image, generation, store)?;
             image.note_packed(self.offset);
             self.has_segment |= wrote;
             if wrote || begun.elapsed() >= TURN {
@@ -164,12 +173,20 @@ impl Packing {
     }
 
     /// Writes the segments that are ready; returns whether there were some.
-    fn write_segments(&mut self, asset: &File, image: &Image, generation: u32) -> Result<bool, StoreError> {
+    fn write_segments(
+        &mut self,
+        asset: &File,
+        image: &Image,
+        generation: u32,
+        store: &impl PackingStore,
+    ) -> Result<bool, StoreError> {
         let mut wrote = false;
         while let Some(segment) = self.packer.pop() {
             let Some(writer) = &mut self.writer else { break };
             wrote = true;
             let written = writer.add(&segment, |runs, payload| read_payload(asset, runs, payload))?;
+            // Of a damaged asset, an index has packets itself: it may take as much as an image.
+            store.extend(&mut self.draft, written.entry.offset + written.bytes.len() as u64)?;
             self.draft.file().write_all_at(&written.bytes, written.entry.offset).map_err(writing)?;
             if !image.grow(generation, &[written.entry], &segment.starts, true) {
                 return Err(StoreError::Stopped);

@@ -435,22 +435,22 @@ impl Store {
     fn begin(&self, key: Key, layout: Layout, plan: &Plan) -> Result<Draft, StoreError> {
         let name = key.name_of(layout);
         match layout {
-            Layout::Image => self.begin_with_room(|| self.folder.begin(&name, packing::length_bound(plan))),
+            Layout::Image => self.with_room(|| self.folder.begin(&name, packing::length_bound(plan))),
             Layout::Index => {
                 let length = packing::index_length_bound(plan);
-                self.begin_with_room(|| self.folder.begin_index(&name, length))
+                self.with_room(|| self.folder.begin_index(&name, length))
             }
         }
     }
 
-    /// Begins a file in the folder. Closes idle images if that is necessary to make room.
-    fn begin_with_room(&self, begin: impl Fn() -> Result<Draft, FolderError>) -> Result<Draft, StoreError> {
-        match begin() {
+    /// Calls a function that needs room in the folder. Closes idle images if that is necessary to make room.
+    fn with_room<T>(&self, mut call: impl FnMut() -> Result<T, FolderError>) -> Result<T, StoreError> {
+        match call() {
             Err(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
                 let idle = self.open.lock().expire_all();
                 drop(idle); // outside the lock
                 self.options.readers.wait_for_discarded();
-                Ok(begin()?)
+                Ok(call()?)
             }
             result => Ok(result?),
         }

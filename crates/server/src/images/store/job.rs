@@ -13,7 +13,7 @@ use crate::images::error::StoreError;
 use crate::images::image::Image;
 use crate::images::image_folder::Draft;
 use crate::images::key::Key;
-use crate::images::packing::{self, Packing};
+use crate::images::packing::{self, Packing, PackingStore};
 use crate::images::summary::Summary;
 use crate::images::work_queue::Work;
 
@@ -46,6 +46,24 @@ impl Work for Job {
     }
 }
 
+/// A turn of packing an image.
+struct Turn<'a> {
+    store: &'a Store,
+    key: Key,
+    image: &'a Arc<Image>,
+}
+
+impl PackingStore for Turn<'_> {
+    fn stops(&self) -> bool {
+        let Turn { store, key, image } = *self;
+        store.stop.load(Relaxed) || store.open.lock().abandon(key, image, Instant::now())
+    }
+
+    fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), StoreError> {
+        self.store.with_room(|| self.store.folder.extend(draft, length))
+    }
+}
+
 impl Store {
     /// Has a generation of an image packed, unless the packer of an older one goes on with it.
     pub(super) fn submit(
@@ -73,17 +91,16 @@ impl Store {
     /// Packs some of an asset; returns the job if there is more to do.
     fn pack_on(&self, mut job: Job) -> Option<Job> {
         let begun = job.begun.take();
-        let stop =
-            || self.stop.load(Relaxed) || self.open.lock().abandon(job.key, &job.image, Instant::now());
+        let turn = Turn { store: self, key: job.key, image: &job.image };
         let packing = match begun {
             Some(packing) => Ok(packing),
-            None if stop() => Err(StoreError::Stopped),
+            None if turn.stops() => Err(StoreError::Stopped),
             None => self
                 .begin(job.key, job.layout, job.image.plan())
                 .and_then(|draft| Packing::begin(draft, job.layout, &job.asset, &job.image, job.generation)),
         };
         let packed = packing.and_then(|mut packing| {
-            let summary = packing.turn(&job.asset, &job.image, job.generation, stop)?;
+            let summary = packing.turn(&job.asset, &job.image, job.generation, &turn)?;
             Ok((packing, summary))
         });
         match packed {

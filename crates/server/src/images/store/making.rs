@@ -147,7 +147,7 @@ impl Store {
                 .map(|entry| padded(entry.length() + u64::from(entry.data_length)))
                 .sum::<u64>()
             + padded(index.files.stored.file().metadata().map_or(0, |facts| facts.len()));
-        let draft = self.begin_with_room(|| self.folder.begin(&key.name(), length))?;
+        let draft = self.with_room(|| self.folder.begin(&key.name(), length))?;
         self.write(draft, image, index).map_err(|error| self.name_full_disk(error, length))
     }
 
