@@ -74,7 +74,7 @@ pub use send::ResolvedPath;
 pub use send_context::{SendContext, SendOutcome};
 pub use serving::{interleaved, sendfile};
 pub use sink::{UdpSink, path_mtu};
-pub use train::{Headers, Train};
+pub use train::{Headers, JoinedTrains, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;

@@ -108,32 +108,12 @@ impl Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
     }
 
-    /// This train and the one that is stored behind it, as one; none if a call cannot send both.
-    ///
-    /// The timestamps of the second go on by the step of the first. Where headers are not stored, so that they
-    /// are made from that step, trains are joined only if no timestamp moves by more than a millisecond.
-    pub fn join(&self, behind: &Train, headers: Headers) -> Option<Train> {
-        let follows = behind.offset == self.offset + u64::from(self.length)
+    /// Returns whether `behind` is stored behind this train, so that a call can send both.
+    fn is_before(&self, behind: &Train) -> bool {
+        behind.offset == self.offset + u64::from(self.length)
             && behind.packet_size == self.packet_size
             && self.length.is_multiple_of(self.packet_size.into())
-            && (self.skip, behind.skip) == (0, 0);
-        let joined = Train { length: self.length + behind.length, ..*self };
-        let has_room =
-            joined.packets() <= MAX_TRAIN_PACKETS && joined.sent_length(headers) <= MAX_TRAIN_BYTES;
-        let has_times = headers == Headers::Stored || joined.times_fit(behind);
-        (follows && has_room && has_times).then_some(joined)
-    }
-
-    /// Returns whether this train's run has the headers of a train that was joined to its end.
-    fn times_fit(&self, end: &Train) -> bool {
-        const MOST_TICKS: i32 = CLOCK_HZ as i32 / 1000;
-        let first = self.packets() - end.packets();
-        [0, end.packets() - 1].into_iter().all(|index| {
-            let (here, there) =
-                (self.run.header(self.first + first + index), end.run.header(end.first + index));
-            let moved = here.timestamp.wrapping_sub(there.timestamp) as i32;
-            moved.unsigned_abs() <= MOST_TICKS.unsigned_abs() && !there.marker
-        })
+            && (self.skip, behind.skip) == (0, 0)
     }
 
     /// Bytes that are sent, headers of RTP included.
@@ -200,8 +180,78 @@ impl Train {
     }
 }
 
+/// Most ticks by which a timestamp is smaller in joined trains than in separate ones: a millisecond.
+const MOST_TICKS: u32 = CLOCK_HZ / 1000;
+
+/// Trains that are stored one behind the other, joined to be sent by one call.
+///
+/// Where headers are not stored, they are made from one run for all. Then no timestamp is greater than that
+/// of the separate trains, so that the next train never goes back in time, and none is smaller by more than a
+/// millisecond.
+#[derive(Clone, Copy, Debug)]
+pub struct JoinedTrains {
+    train: Train,
+    /// Most by which timestamps are smaller than those of the separate trains, in 1/65536 of a tick.
+    early: u64,
+}
+
+impl JoinedTrains {
+    /// A train that others may be joined to.
+    pub fn new(train: Train) -> JoinedTrains {
+        // The fraction of the first packet's timestamp, where that is not the first of the run.
+        JoinedTrains { train, early: u64::from(train.first > 0) << 16 }
+    }
+
+    /// All trains, as one.
+    pub fn train(&self) -> Train {
+        self.train
+    }
+
+    /// Joins the train that is stored behind these. Returns false, and changes nothing, if a call cannot send
+    /// all of them, or their headers do not fit one run.
+    pub fn join(&mut self, behind: &Train, headers: Headers) -> bool {
+        let train = Train { length: self.train.length + behind.length, ..self.train };
+        let has_room = train.packets() <= MAX_TRAIN_PACKETS && train.sent_length(headers) <= MAX_TRAIN_BYTES;
+        if !self.train.is_before(behind) || !has_room {
+            return false;
+        }
+        if headers == Headers::Stored {
+            self.train = train;
+            return true;
+        }
+        let Some((run, early)) = self.run_with(behind) else { return false };
+        *self = JoinedTrains { train: Train { run, first: 0, ..train }, early };
+        true
+    }
+
+    /// The run for these trains and the one behind them, and by how much its timestamps are too small.
+    fn run_with(&self, behind: &Train) -> Option<(Run, u64)> {
+        let Train { run, first, .. } = self.train;
+        let start = run.header(first);
+        let packets = u64::from(self.train.packets());
+        let (head, tail) =
+            (behind.run.header(behind.first), behind.run.header(behind.first + behind.packets() - 1));
+        let since_start = |header: Header| u64::from(header.timestamp.wrapping_sub(start.timestamp)) << 16;
+        // Numbers of the first and the last packet behind, and their times from the start.
+        let ends =
+            [(packets, since_start(head)), (packets + u64::from(behind.packets()) - 1, since_start(tail))];
+        // A single packet has no step of its own.
+        let own = if packets == 1 { u64::MAX } else { u64::from(run.step) };
+        let step = ends.iter().map(|(number, time)| time / number).fold(own, u64::min);
+        let lowered = if packets == 1 { 0 } else { (own - step) * (packets - 1) };
+        let early =
+            ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
+        let fits = early <= u64::from(MOST_TICKS) << 16 && !head.marker && !tail.marker;
+        let step = u32::try_from(step).ok().filter(|_| fits)?;
+        Some((Run { first: start, step }, early))
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     pub(crate) fn example(length: u32) -> Train {
@@ -250,10 +300,14 @@ pub(crate) mod tests {
         let first = example(4 * 28);
         let header = first.run.header(4);
         let behind = Train { offset: 112, run: Run { first: header, ..first.run }, ..first };
-        let joined = first.join(&behind, Headers::Stored).unwrap();
+        let join = |behind: &Train, headers| {
+            let mut joined = JoinedTrains::new(first);
+            joined.join(behind, headers).then(|| joined.train())
+        };
+        let joined = join(&behind, Headers::Stored).unwrap();
         assert_eq!((joined.packets(), joined.length), (8, 224));
         assert_eq!(joined.header(5, Headers::Generated), behind.header(1, Headers::Generated));
-        let generated = |behind: &Train| first.join(behind, Headers::Generated);
+        let generated = |behind: &Train| join(behind, Headers::Generated);
         assert!(generated(&behind).is_some());
 
         let moved = |ticks: u32| {
@@ -261,22 +315,90 @@ pub(crate) mod tests {
             Train { run: Run { first: Header { timestamp, ..header }, ..behind.run }, ..behind }
         };
         assert!(generated(&moved(90)).is_some() && generated(&moved(91)).is_none());
-        assert!(first.join(&moved(91), Headers::Stored).is_some(), "it has its timestamps");
+        assert!(join(&moved(91), Headers::Stored).is_some(), "it has its timestamps");
         let marked = Header { marker: true, ..header };
         assert_eq!(generated(&Train { run: Run { first: marked, ..behind.run }, ..behind }), None);
 
-        let stored = |behind: Train| first.join(&behind, Headers::Stored);
+        let stored = |behind: Train| join(&behind, Headers::Stored);
         assert_eq!(stored(Train { offset: 113, ..behind }), None, "a gap");
         assert_eq!(stored(Train { packet_size: 27, ..behind }), None, "another size");
         assert_eq!(stored(Train { skip: 1, ..behind }), None, "a start in a packet");
         assert!(stored(Train { length: 44 * 28, ..behind }).is_some());
         assert_eq!(stored(Train { length: 45 * 28, ..behind }), None, "more than 48 packets");
         let short = Train { length: 4 * 28 - 1, ..first };
-        assert_eq!(
-            short.join(&Train { offset: 111, ..behind }, Headers::Stored),
-            None,
-            "a short last packet"
-        );
+        let behind = Train { offset: 111, ..behind };
+        assert!(!JoinedTrains::new(short).join(&behind, Headers::Stored), "a short last packet");
+    }
+
+    /// Trains whose packets follow each other after so many ticks, timestamps as the packer makes them: that of
+    /// a train's last packet is exact.
+    fn trains(ticks: &[Vec<u32>]) -> Vec<Train> {
+        let (mut trains, mut packets, mut now) = (Vec::new(), 0, 5_000_000);
+        for gaps in ticks {
+            let begun = now + gaps[0];
+            now = begun + gaps[1..].iter().sum::<u32>();
+            let count = gaps.len() as u32;
+            let step = (u64::from(now - begun) << 16).div_ceil(u64::from(count - 1).max(1)) as u32;
+            let example = example(count * 28);
+            let first = Header { sequence: packets as u16, timestamp: begun, ..example.run.first };
+            trains.push(Train { offset: u64::from(packets) * 28, run: Run { first, step }, ..example });
+            packets += count;
+        }
+        trains
+    }
+
+    proptest! {
+        /// Promise: Generated timestamps never go back, and are at most a millisecond before the stored ones.
+        #[test]
+        fn joined_trains_have_the_headers_of_the_separate_ones(
+            ticks in vec(vec(prop_oneof![80..100_u32, 0..3_u32, 0..200_u32], 1..8), 2..16),
+            sent in 0_u32..3,
+        ) {
+            let trains = trains(&ticks);
+            let mut headers: Vec<Header> = trains
+                .iter()
+                .flat_map(|train| (0..train.packets()).map(|index| train.run.header(index)))
+                .collect();
+            let mut trains = trains.into_iter().peekable();
+            // Some of the first train may have been sent before.
+            let mut joined_headers: Vec<Header> = Vec::new();
+            let mut rest = trains.next().and_then(|train| {
+                headers.drain(..sent.min(train.packets()) as usize);
+                train.after(sent)
+            });
+            while let Some(train) = rest.take().or_else(|| trains.next()) {
+                let mut joined = JoinedTrains::new(train);
+                while trains.peek().is_some_and(|behind| joined.join(behind, Headers::Generated)) {
+                    trains.next();
+                }
+                let train = joined.train();
+                joined_headers
+                    .extend((0..train.packets()).map(|index| train.header_fields(index, Headers::Generated)));
+            }
+            prop_assert_eq!(headers.len(), joined_headers.len());
+            for (stored, joined) in headers.iter().zip(&joined_headers) {
+                let early = stored.timestamp.checked_sub(joined.timestamp);
+                prop_assert!(early.is_some_and(|early| early <= MOST_TICKS), "{:?} {:?}", stored, joined);
+                prop_assert_eq!(*stored, Header { timestamp: stored.timestamp, ..*joined });
+            }
+            prop_assert!(joined_headers.is_sorted_by_key(|header| header.timestamp));
+        }
+    }
+
+    /// Trains of a constant rate, whose timestamps are rounded, are joined as far as a call can send them.
+    #[test]
+    fn trains_of_a_constant_rate_are_joined() {
+        // A packet each 23.7 ticks, seven in a train.
+        let time = |packet: u32| packet * 237 / 10;
+        let gaps = |train: u32| (7 * train..7 * train + 7).map(|packet| time(packet + 1) - time(packet));
+        let trains = trains(&(0..6).map(|train| gaps(train).collect()).collect::<Vec<_>>());
+        for (index, first) in trains.iter().enumerate() {
+            let mut joined = JoinedTrains::new(*first);
+            for behind in &trains[index + 1..] {
+                assert!(joined.join(behind, Headers::Generated));
+            }
+            assert!(joined.early < 10 << 16, "{} ticks", joined.early >> 16);
+        }
     }
 
     #[test]

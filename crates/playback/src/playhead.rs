@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wirepath_datapath::rtp::Header;
-use wirepath_datapath::{Headers, MappedFile, Train};
+use wirepath_datapath::{Headers, JoinedTrains, MappedFile, Train};
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
@@ -132,14 +132,14 @@ impl Playhead {
         let mut joined = before(first, end_us).unwrap_or(first);
         let Some(segment) = self.segment.as_ref().filter(|_| self.is_whole(&joined)) else { return joined };
         let behind = segment.departures.get(self.index + 1..).unwrap_or_default();
+        let mut trains = JoinedTrains::new(joined.train);
         for next in behind {
             let Some(sent) = before(*next, end_us) else { break };
-            let Some(train) = joined.train.join(&sent.train, headers) else { break };
-            joined.train = train;
-            if sent.train.length < next.train.length {
+            if !trains.join(&sent.train, headers) || sent.train.length < next.train.length {
                 break;
             }
         }
+        joined.train = trains.train();
         joined
     }
 
