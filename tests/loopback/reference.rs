@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use wirepath_tests::server::Server;
-use wirepath_tests::{clips, http, trials};
+use wirepath_tests::{Deadline, clips, http, trials};
 
 use crate::page::TestBed;
 
@@ -29,8 +29,13 @@ fn project_file(name: &str) -> Result<String> {
 fn metrics() -> Result<(Server, String)> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).start()?;
-    let answer = http::get(server.http, "/metrics")?;
-    Ok((server, String::from_utf8(answer.body).context("/metrics is not text")?))
+    // A thread names itself when it first runs.
+    let text = Deadline::seconds(10.0).wait_for("engine threads in the metrics", || {
+        let answer = http::get(server.http, "/metrics")?;
+        let text = String::from_utf8(answer.body).context("/metrics is not text")?;
+        Ok(text.contains("\nwirepath_thread_cpu_seconds_total{").then_some(text))
+    })?;
+    Ok((server, text))
 }
 
 /// Promise: The reference has a row for every metric of the server, with its kind and meaning.

@@ -41,6 +41,8 @@ const TINY: [&str; 14] = [
 fn assessed(arguments: &[&str]) -> Result<(Value, i32, String)> {
     require!(is_root(), "network namespaces need root");
     require!(process::find("ip").is_some(), "`ip` is not installed");
+    let processors = std::thread::available_parallelism()?.get();
+    require!(processors > 1, "the server and its clients need a processor each");
     let folder = process::open_folder()?;
     let path = |name: &str| folder.path().join(name);
     let mut command = Command::new(server::binary()?);
