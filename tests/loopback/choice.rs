@@ -1,4 +1,4 @@
-//! Which data path a session gets, and what is said about it.
+//! Data path that a session gets, and what is said about it.
 
 use std::os::unix::fs::FileTypeExt;
 

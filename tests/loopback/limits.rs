@@ -162,7 +162,7 @@ fn make_large(path: &Path) -> Result<()> {
     Ok(std::fs::File::create(path)?.set_len(64 << 20)?)
 }
 
-/// What the server says to a client that says nothing, for a moment.
+/// Bytes that the server sends, for a moment, to a client that sends nothing.
 fn answer(mut connection: TcpStream) -> Result<String> {
     let mut answer = [0; 1000];
     match connection.read(&mut answer) {

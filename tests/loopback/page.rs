@@ -52,7 +52,7 @@ fn the_page_shows_what_the_status_says() -> Result<()> {
     Ok(())
 }
 
-/// What a reader of the page sees.
+/// Content of the page, as its reader sees it.
 const SHOWN: &str = include_str!("page/shown.js");
 
 /// The same from the status.

@@ -1,4 +1,4 @@
-//! What was played counts after a restart.
+//! Plays count after a restart.
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;

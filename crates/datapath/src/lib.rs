@@ -99,5 +99,5 @@ pub use wirepath_sys::region::Region;
 /// Socket options.
 pub use wirepath_sys::socket;
 
-/// What storage read for the calling thread.
+/// Bytes that storage read for the calling thread.
 pub use wirepath_sys::usage::bytes_read_by_thread;

@@ -39,7 +39,7 @@ pub(crate) struct Connection {
     reader: ServerReader,
     unsent: Vec<u8>,
     cseq: u64,
-    /// What comes is thrown away by the kernel.
+    /// True if the kernel throws away the bytes that come.
     discards: bool,
 }
 

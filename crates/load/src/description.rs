@@ -1,4 +1,4 @@
-//! What a client needs of a session description (RFC 8866, RFC 2326 appendix C), read as forgivingly as
+//! Parts of a session description that a client needs (RFC 8866, RFC 2326 appendix C), read as forgivingly as
 //! players do.
 
 use wirepath_media::rtsp::{Npt, NptRange};

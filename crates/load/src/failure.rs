@@ -29,7 +29,7 @@ pub(crate) enum Failure {
     /// Error of the connection.
     #[error("the connection failed: {0}")]
     Connection(#[source] io::Error),
-    /// What came is not RTSP.
+    /// The server's bytes are not RTSP.
     #[error("invalid RTSP from the server: {0}")]
     Server(#[from] ServerFault),
     /// The server takes nothing any more.

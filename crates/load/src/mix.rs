@@ -2,7 +2,7 @@
 
 use wirepath_media::random::Random;
 
-/// How sessions are spread over assets.
+/// Distribution of sessions over assets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mix {
     /// All alike.

@@ -18,7 +18,7 @@ const LONGEST_RAMP: Duration = Duration::from_secs(u32::MAX as u64);
 pub struct Options {
     /// Assets, the most popular first. At least one.
     pub targets: Vec<Target>,
-    /// How sessions are spread over them.
+    /// Distribution of sessions over them.
     pub mix: Mix,
     /// Sessions at a time.
     pub sessions: usize,

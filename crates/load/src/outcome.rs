@@ -28,7 +28,7 @@ const MOST_REASONS: usize = 100;
 pub struct Outcome {
     /// Version of this form.
     pub schema: u32,
-    /// What was asked for.
+    /// Options of the run.
     pub asked: Asked,
     /// It was stopped before its time.
     pub partial: bool,
@@ -142,9 +142,9 @@ pub struct ClientCost {
     pub system_s: f64,
     /// Processors used on average.
     pub processors: f64,
-    /// How late timers of its event loops fired.
+    /// Lateness of the timers of its event loops.
     pub event_loop_ms: Option<Times>,
-    /// How long datagrams waited in the kernel until they were read.
+    /// Time that datagrams waited in the kernel until they were read.
     pub waiting_ms: Option<Times>,
     /// Datagrams or trains of judged sessions that its own sockets dropped.
     pub dropped_buffers: u64,

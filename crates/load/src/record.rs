@@ -1,4 +1,4 @@
-//! What is known of a session when it is over.
+//! Record of a session that is over.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct Times {
     pub max: f64,
 }
 
-/// How a session ended.
+/// End of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -51,7 +51,7 @@ pub struct SessionRecord {
     pub played_s: f64,
     /// PLAY was not answered yet when the run was over, a second or longer after its start.
     pub never_played: bool,
-    /// How it ended.
+    /// End of the session.
     pub ending: Ending,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub struct MediaRecord {
     pub longest_gap_ms: f64,
     /// Times that the player's buffer ran dry.
     pub underruns: u64,
-    /// How long it waited then.
+    /// Time that it waited then.
     pub stalled_ms: f64,
     #[serde(skip)]
     pub(crate) lateness: Distribution,

@@ -30,7 +30,7 @@ use crate::track::{Sink, Track};
 /// Playing time within which no packet has to come.
 const SHORT_US: i64 = 1_000_000;
 
-/// What all sessions share.
+/// State that all sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
@@ -100,7 +100,7 @@ struct Session {
     setup_us: Option<i64>,
 }
 
-/// What a session waits for.
+/// Event that a session waits for.
 enum Event {
     Response(ServerResponse),
     /// Media or reports were received.

@@ -31,7 +31,7 @@ struct SharedPair {
     members: Mutex<HashMap<Ipv4Addr, Arc<Member>>>,
 }
 
-/// What came for a session.
+/// Packets that came for a session.
 #[derive(Debug, Default)]
 pub(crate) struct Member {
     pub(crate) sender_reports: AtomicU64,

@@ -25,7 +25,7 @@ pub(crate) struct Totals {
     pub(crate) client: Mutex<ClientLateness>,
 }
 
-/// How late the client itself is.
+/// Lateness of the client itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientLateness {
     /// Of its event loops, by a timer.

@@ -54,7 +54,7 @@ pub(crate) struct Track {
     pub(crate) has_ended: bool,
 }
 
-/// What a receiving thread adds to.
+/// Totals that a receiving thread adds to.
 pub(crate) struct Sink<'a> {
     pub(crate) clock: Clock,
     pub(crate) totals: &'a Totals,

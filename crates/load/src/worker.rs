@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// Interval at which an event loop is looked at for its lateness.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What threads share to start sessions.
+/// State that threads share to start sessions.
 #[derive(Debug)]
 pub(crate) struct Starter {
     pub(crate) shared: Arc<Shared>,

@@ -45,7 +45,7 @@ struct Client {
     stream: TcpStream,
 }
 
-/// What comes on a connection.
+/// Items that come on a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Came {
     Frame(u8, Vec<u8>),

@@ -1,4 +1,4 @@
-//! What is done to a server beside playing from it.
+//! Disturbances of a server, beside playing from it.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;

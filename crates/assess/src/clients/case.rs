@@ -81,7 +81,7 @@ pub enum Processors {
 pub struct UnknownWord(&'static str, &'static str);
 
 impl Dimensions {
-    /// What is measured by default; the quick form is the base case alone.
+    /// Dimensions that are measured by default; the quick form has the base case only.
     pub fn usual(quick: bool) -> Dimensions {
         let all = Dimensions {
             rates: vec![4e6, 0.5e6, 2e6, 8e6, 25e6],

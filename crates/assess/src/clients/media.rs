@@ -1,4 +1,4 @@
-//! What is played: transport streams of a constant bit rate, made once and kept.
+//! Media of the experiment: transport streams of a constant bit rate, made once and kept.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -9,7 +9,7 @@ use super::case::Dimensions;
 /// Options of the experiment.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// What is varied.
+    /// Dimensions that are varied.
     pub dimensions: Dimensions,
     /// An asset to play instead of those that are made.
     pub file: Option<PathBuf>,

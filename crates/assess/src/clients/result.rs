@@ -27,7 +27,7 @@ pub struct Clients {
     pub conditions: Conditions,
     /// A search for each case and server.
     pub searches: Vec<ClientSearch>,
-    /// What was not measured, and why.
+    /// Cases that were not measured, and the reasons.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -67,7 +67,7 @@ pub struct ClientSearch {
     pub largest: Option<usize>,
     /// Least number above it that was not.
     pub failed: Option<usize>,
-    /// What the least number that failed failed by; of a search without one, what ended it.
+    /// Limit that the least number that failed ran into; of a search without one, the reason for its end.
     pub limit: Limit,
     /// All steps, in their order.
     pub steps: Vec<Step>,
@@ -108,7 +108,7 @@ pub enum Limit {
 pub struct Step {
     /// Clients.
     pub clients: usize,
-    /// What failed; `None` if all were timely.
+    /// Reason for the failure; `None` if all were timely.
     pub limit: Option<Limit>,
     /// The same in words.
     pub reason: String,

@@ -103,7 +103,7 @@ impl Contestant {
     }
 }
 
-/// What `wirepath pack --json` says of a file.
+/// Output of `wirepath pack --json` for a file.
 #[derive(Deserialize)]
 struct Packed {
     image: PathBuf,

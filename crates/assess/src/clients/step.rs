@@ -28,7 +28,7 @@ const ZIPF: f64 = 1.1;
 /// Time for answers and first packets.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a step is made of.
+/// Parts of a step.
 pub(crate) struct Trial<'a> {
     pub(crate) bed: &'a ClientBed,
     pub(crate) case: &'a ClientCase,
@@ -36,7 +36,7 @@ pub(crate) struct Trial<'a> {
     pub(crate) options: &'a ClientOptions,
 }
 
-/// What is known at the begin and at the end of the window.
+/// Readings at the beginning and at the end of the window.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,

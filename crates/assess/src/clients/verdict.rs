@@ -26,7 +26,7 @@ const SENT: f64 = 0.9;
 const CLIENT_LATE_MS: f64 = 20.0;
 const CLIENT_BUSY: f64 = 0.9;
 
-/// What a step is judged by, besides its figures.
+/// Conditions that a step is judged by, besides its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) clients: usize,

@@ -58,7 +58,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share)]
     sample: f64,
 
-    /// How sessions are spread over several assets: even, or zipf:S
+    /// Distribution of sessions over several assets: even, or zipf:S
     #[arg(long, value_name = "MIX", default_value = "even")]
     mix: Mix,
 

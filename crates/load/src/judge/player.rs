@@ -10,7 +10,7 @@ pub(crate) struct Player {
     end_us: i64,
     /// Times that the buffer ran dry.
     pub(crate) underruns: u64,
-    /// How long it waited for media, the refilling of its buffer not counted.
+    /// Time that it waited for media, without the refilling of its buffer.
     pub(crate) stalled_us: i64,
 }
 

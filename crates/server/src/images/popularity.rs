@@ -1,4 +1,4 @@
-//! How much assets were played, kept in the cache folder over restarts.
+//! Popularity of assets, kept in the cache folder over restarts.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

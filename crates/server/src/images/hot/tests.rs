@@ -1,4 +1,4 @@
-//! Which images are held. Whether the machine has io_uring does not matter here: without it threads hold
+//! Images that are held. It makes no difference whether the machine has io_uring: without it threads hold
 //! nothing, and copies are made all the same.
 
 use std::fs::{self, File};

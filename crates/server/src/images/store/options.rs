@@ -45,7 +45,7 @@ pub struct StoreOptions {
     pub packings_per_address: usize,
     /// Plays of assets, which are kept with the images.
     pub plays: Arc<Plays>,
-    /// Whether this store keeps how much assets were played. Only one that plays them does.
+    /// True if this store keeps the popularity of assets. Only one that plays them does.
     pub keeps_popularity: bool,
 }
 

@@ -5,10 +5,12 @@ use super::fake::{Asked, SSRC};
 use super::{Open, soon};
 use serde_json::json;
 use std::time::Duration;
-use tokio::time::{interval, sleep};
+use tokio::time::interval;
 use wirepath_playback::PlaybackEvent;
 
 const TCP: &str = "Transport: RTP/AVP/TCP;unicast;interleaved=4-5";
+
+const UDP: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
 /// Asks for a session in these channels; answers its identifier and the transport.
 async fn set_up(client: &mut Client, transport: &str) -> (String, String) {
@@ -113,11 +115,18 @@ async fn silence_does_not_end_a_session_and_the_end_of_its_connection_does() {
     let mut client = open.client().await;
     let (id, _) = set_up(&mut client, TCP).await;
     open.player.expect(Asked::SetUp).await;
-    sleep(Duration::from_millis(500)).await; // five times what silence may last elsewhere
+    // Five sessions over UDP, one after the other, are ended for as much silence each.
+    for ended in 1..=5 {
+        let mut other = open.client().await;
+        set_up(&mut other, UDP).await;
+        open.player.expect(Asked::SetUp).await;
+        open.player.expect_end().await;
+        assert_eq!(open.counter("sessions_ended/timeout"), ended);
+    }
     assert_eq!(in_session(&mut client, "GET_PARAMETER", &id).await, 200);
     drop(client);
     open.player.expect_end().await;
-    assert_eq!((open.counter("sessions_ended/timeout"), open.counter("sessions_ended/disconnected")), (0, 1));
+    assert_eq!((open.counter("sessions_ended/timeout"), open.counter("sessions_ended/disconnected")), (5, 1));
     let mut poll = interval(Duration::from_millis(5));
     soon("an end", async {
         while open.counter("sessions_interleaved") > 0 {
