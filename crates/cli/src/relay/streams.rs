@@ -95,7 +95,7 @@ mod tests {
         let failed = gone(GoneOutputs { failed: 1, ..GoneOutputs::default() });
         let disconnected = gone(GoneOutputs { disconnected: 1, detached: 1, failed: 0 });
         let shares =
-            |lost| StreamStatus { shares: Some(ShareCounts { lost, spare: 1 }), ..StreamStatus::default() };
+            |lost| StreamStatus { shares: Some(ShareCounts { lost, ..ShareCounts::default() }), ..StreamStatus::default() };
         assert_eq!(code(&[Ended], &failed, None), expected(3));
         assert_eq!(code(&[Ended], &shares(1), None), expected(3));
         assert_eq!(code(&[Ended], &shares(0), None), expected(0));

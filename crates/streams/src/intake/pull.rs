@@ -1,7 +1,9 @@
 //! Reading records from inputs, in their order.
 
 use super::{HandOn, Intake, Order, Pulled};
+use crate::error::StreamError;
 use crate::event::StreamEvent;
+use crate::framing::FramingError;
 use crate::record::Run;
 use crate::shared::Shared;
 
@@ -118,6 +120,7 @@ impl Intake {
             shared.turn.add(read);
             self.tell_malformed(place, shared);
             match pulled {
+                Err(StreamError::Framing { error: FramingError::Cut { .. }, .. }) if self.cut_share(place) => {}
                 Err(error) => self.fail_input(place, error, shared), // and asked again, for what is divided
                 Ok(pulled) => {
                     if matches!(pulled, Pulled::Run(_)) {

@@ -7,6 +7,7 @@
 
 use super::{HandOn, Intake, Order, Pulled};
 use crate::record::Run;
+use crate::secret::ShareError;
 use crate::shared::Shared;
 
 /// Most shares of an input that are read before records are handed on.
@@ -66,13 +67,19 @@ impl Intake {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram.
+    /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram. One that its input
+    /// ends within counts for nothing.
     fn collect_share(&mut self, place: usize, share: &Run, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
-        match collector.offer(&share.bytes) {
+        let is_datagram = input.object.has_records();
+        // A stream of bytes brings one share of each record, in order.
+        let least = if is_datagram { 0 } else { input.next_share };
+        match collector.offer(&share.bytes, least) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
-            Err(error) if input.object.has_records() => input.note_malformed(share.bytes.len(), &error),
+            Err(error) if is_datagram => input.note_malformed(share.bytes.len(), &error),
+            // Its sender died: the shares that came before are whole.
+            Err(ShareError::Cut { .. }) if input.is_used_up() => collector.note_cut(share.bytes.len()),
             Err(error) => {
                 // The bytes behind an invalid share are invalid, too.
                 let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
@@ -81,6 +88,15 @@ impl Intake {
             }
         }
         self.tell_malformed(place, shared);
+    }
+
+    /// Drops and counts a share that an input ended within, by its framing. Returns false if it has none.
+    pub(super) fn cut_share(&mut self, place: usize) -> bool {
+        let Order::Shares(collector) = &mut self.order else { return false };
+        let input = &mut self.inputs[place];
+        collector.note_cut(input.buffer.len());
+        input.buffer.clear();
+        true
     }
 
     /// Hands on the records that are complete and whose turn it is.
