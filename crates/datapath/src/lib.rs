@@ -80,6 +80,7 @@ pub use uring::{RegisterError, RegistrationProgress};
 pub use wirepath_media::rtp;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
+pub use wirepath_sys::blocks::Blocks;
 /// Prefetching of sinks.
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.

@@ -2,8 +2,8 @@
 //! figure 5).
 //!
 //! The kind of a handler says what it may do, so the stream knows which bytes can stay where they are: `Read`
-//! passes or drops records, `Select` answers with parts of them and bytes of its own, and `Rewrite` fills a
-//! buffer of the stream.
+//! passes or drops records, `Select` answers with parts of them and bytes of its own, `Modify` changes bytes
+//! where they are, and `Rewrite` fills a buffer of the stream.
 //!
 //! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. The
 //! memory of a handler is its own and should be bounded; what a stream gathers for it is bounded by
@@ -14,14 +14,16 @@ use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
-use crate::record::Piece;
+use crate::record::{Piece, PieceMut};
 
-/// A handler of one of three kinds.
+/// A handler of one of four kinds.
 pub enum Handler {
     /// Sees the bytes and decides whether a record passes.
     Read(Box<dyn Read>),
     /// Keeps parts of a record and adds bytes of its own; nothing is copied.
     Select(Box<dyn Select>),
+    /// Changes bytes where they are: records keep their lengths.
+    Modify(Box<dyn Modify>),
     /// Makes new bytes.
     Rewrite(Box<dyn Rewrite>),
 }
@@ -102,6 +104,26 @@ pub trait Select: Common {
     /// # Errors
     /// See [`HandlerError`].
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
+
+    /// There are no more pieces.
+    ///
+    /// # Errors
+    /// Ends the stream with an error that would have ended well.
+    fn end(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+/// A handler that changes bytes where they are.
+///
+/// What only this stream has, such as what it read, is changed in place. What others have too, such as parts
+/// that a [`Select`] handler kept, or what a mirror gives to several outputs, is copied first.
+pub trait Modify: Common {
+    /// Changes the bytes of the next piece, and decides whether a record passes, as [`Read::read`] does.
+    ///
+    /// # Errors
+    /// See [`HandlerError`].
+    fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError>;
 
     /// There are no more pieces.
     ///
@@ -195,6 +217,7 @@ impl Deref for Handler {
         match self {
             Handler::Read(handler) => handler.as_ref(),
             Handler::Select(handler) => handler.as_ref(),
+            Handler::Modify(handler) => handler.as_ref(),
             Handler::Rewrite(handler) => handler.as_ref(),
         }
     }

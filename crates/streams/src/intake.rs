@@ -14,6 +14,8 @@ mod pull;
 mod shares;
 mod zero_copy;
 
+use bytes::BytesMut;
+
 use crate::error::StreamError;
 use crate::event::StreamEvent;
 use crate::framing::{Framing, LONGEST, Splitter};
@@ -32,7 +34,7 @@ pub use order::{InputOrder, Tag};
 use zero_copy::ZeroCopyCheck;
 pub(crate) use zero_copy::{GoingBy, LARGE};
 
-pub(crate) type HandOn<'a> = dyn FnMut(Run, &mut Shared) + 'a;
+pub(crate) type HandOn<'a> = dyn FnMut(Run<BytesMut>, &mut Shared) + 'a;
 
 /// The inputs of a stream, in the order of their ports.
 pub(crate) struct Intake {

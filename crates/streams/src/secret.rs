@@ -145,8 +145,8 @@ impl Collector {
     /// Adds a share of an input that brings none of a record before `least`; returns the number of its record.
     pub(crate) fn offer(&mut self, share: &[u8], least: u64) -> Result<u64, ShareError> {
         let Header { number, threshold } = Header::read(share)?;
-        let is_spare = number < self.next.max(least)
-            || !self.open.entry(number).or_default().add(share, threshold);
+        let is_spare =
+            number < self.next.max(least) || !self.open.entry(number).or_default().add(share, threshold);
         if is_spare {
             self.counts.spare += 1;
         } else {

@@ -93,7 +93,7 @@ impl Intake {
         self.counts.malformed = self.counts.malformed + input.malformed;
         // Read and not handed on: whole records, too, if the stream ends before the input could leave.
         let mut unused = BytesMut::new();
-        let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
+        let mut keep = |run: &Run<BytesMut>| unused.extend_from_slice(&run.bytes);
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
             Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),

@@ -5,6 +5,8 @@
 //! they have: nothing is lost because one connection is ahead of another. Datagrams come in any order and
 //! cannot wait: a record that only they could complete is lost when more waits than may.
 
+use bytes::BytesMut;
+
 use super::{HandOn, Intake, Order, Pulled};
 use crate::record::Run;
 use crate::secret::ShareError;
@@ -36,8 +38,8 @@ impl Intake {
                 continue;
             }
             match self.read(place, shared) {
-                Pulled::Run(mut run) => {
-                    let share = self.take_first(place, &mut run);
+                Pulled::Run(run) => {
+                    let share = self.take_first(place, run);
                     self.collect_share(place, &share, shared);
                 }
                 Pulled::Dropped => {}
@@ -69,7 +71,7 @@ impl Intake {
 
     /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram. One that its input
     /// ends within counts for nothing.
-    fn collect_share(&mut self, place: usize, share: &Run, shared: &mut Shared) {
+    fn collect_share(&mut self, place: usize, share: &Run<BytesMut>, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
         let is_datagram = input.object.has_records();
@@ -109,7 +111,7 @@ impl Intake {
             let Order::Shares(collector) = &mut self.order else { return progressed };
             let Some(record) = collector.take(has_datagrams, behind) else { return progressed };
             progressed = true;
-            self.hand_on(Run::single(record, true, true), shared, hand_on);
+            self.hand_on(Run::single(record.into(), true, true), shared, hand_on);
         }
     }
 }

@@ -70,7 +70,7 @@ impl HandlerSpec {
             }
             HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(MAX_RECORD))),
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
-            HandlerSpec::Touch(mask) => Handler::Rewrite(Box::new(Touch::new(*mask))),
+            HandlerSpec::Touch(mask) => Handler::Modify(Box::new(Touch::new(*mask))),
         })
     }
 

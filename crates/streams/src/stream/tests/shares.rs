@@ -199,9 +199,8 @@ fn an_input_that_ends_within_a_share_takes_nothing_from_the_others() {
         carried[place].truncate(cut);
         let (object, output) = Object::collect("out", LIMIT);
         let builder = StreamBuilder::default().collect_shares(4, LIMIT).output(object);
-        let framed = |builder: StreamBuilder, shares: &Vec<u8>| {
-            builder.input(memory(shares), Framing::Fixed(SHARE))
-        };
+        let framed =
+            |builder: StreamBuilder, shares: &Vec<u8>| builder.input(memory(shares), Framing::Fixed(SHARE));
         let mut stream = carried.iter().fold(builder, framed).build();
         stream.run().unwrap();
         assert_eq!(output.bytes(), input, "input {place} ends after {cut} bytes");

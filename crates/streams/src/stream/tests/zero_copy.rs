@@ -276,7 +276,7 @@ fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
     const RECORD: usize = 2_000_000;
     let (near, mut feed) = UnixStream::pair().unwrap();
     let (failing, gone) = UnixStream::pair().unwrap();
-    let touch = Handler::Rewrite(Box::new(crate::handlers::Touch::new(0)));
+    let touch = Handler::Modify(Box::new(crate::handlers::Touch::new(0)));
     let mut stream = StreamBuilder::default()
         .pattern(OutputPattern::Mirror)
         .handler(touch)
