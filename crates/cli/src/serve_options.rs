@@ -36,8 +36,8 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) images: ImageOptions,
 
-    /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played, or
-    /// none. The others are played from their own bytes [default: auto; all with --hot-memory]
+    /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played,
+    /// or none. The others are played from their own bytes [default: auto; all with --hot-memory]
     #[arg(long = "images", value_name = "WHICH")]
     pub(crate) image_policy: Option<PolicyChoice>,
 
@@ -180,8 +180,8 @@ impl From<AccessLogForm> for AccessLog {
 }
 
 impl ServeOptions {
-    /// Options of a configuration file and of `flags` of `A`, which take precedence. Relative paths in the file
-    /// are relative to its folder.
+    /// Options of a configuration file and of `flags` of `A`, which take precedence. Relative paths in the
+    /// file are relative to its folder.
     pub(crate) fn from_file<A: Args>(
         path: &Path,
         flags: impl IntoIterator<Item = OsString>,
