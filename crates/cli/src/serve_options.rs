@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
 use wirepath_server::{FolderBurst, ImagePolicy};
 
+use crate::cpus::Cpus;
 use crate::image_options::ImageOptions;
 use crate::values::{self, BurstOption};
 
@@ -77,7 +78,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub(crate) reserve: Option<f64>,
 
-    /// Engine threads [default: one per core]
+    /// Processors to run on, such as 2-5,8; leave out those that handle the network card's interrupts, or name
+    /// those of its NUMA node [default: all that the process may use]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<Cpus>,
+
+    /// Engine threads [default: one per processor of --cpus]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
