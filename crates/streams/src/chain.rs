@@ -1,6 +1,7 @@
 //! Handlers one behind the other, and what they make of a run.
 
 mod gate;
+mod look;
 mod memory;
 mod passing;
 mod rewrite;
@@ -14,6 +15,8 @@ use wirepath_datapath::Blocks;
 use crate::handler::{Frame, FramePart, Handler, HandlerError, Modify, Reach, Read, Select};
 use crate::record::{Piece, PieceMut, Run};
 use gate::Gate;
+pub(crate) use look::Look;
+use look::{divide_behind, peek};
 pub(crate) use memory::Memory;
 use passing::Passing;
 use rewrite::rewrite;
@@ -48,7 +51,7 @@ struct Link {
     /// The handler was added within a record, of which it sees nothing.
     awaits_record: bool,
     gate: Gate,
-    /// Pieces of a record for a handler that takes whole ones.
+    /// Pieces of a record for a handler that takes whole ones, or of its beginning for one that sees that.
     gathered: BytesMut,
     /// Memory for what the handler makes.
     blocks: Blocks,
@@ -82,7 +85,7 @@ impl Chain {
         self.links.is_empty()
     }
 
-    /// Bytes of pieces that are gathered for handlers that take whole records.
+    /// Bytes of pieces that are gathered for handlers that take whole records or see their beginning.
     pub(crate) fn gathered(&self) -> usize {
         self.links.iter().map(|link| link.gathered.len()).sum()
     }
@@ -110,11 +113,13 @@ impl Chain {
         })
     }
 
-    /// As [`Chain::apply`], and counts what is dropped because a handler failed, now or before: also what was
+    /// As [`Chain::apply`] without the first `seen` bytes, of one record, which handlers have seen already and
+    /// which pass; counts what is dropped because a handler failed, now or before: also what was
     /// gathered for it.
     pub(crate) fn handle(
         &mut self,
         run: Run<impl Into<Memory>>,
+        seen: usize,
         out: &mut Vec<Run>,
     ) -> Result<(), ChainError> {
         let run: Run<Memory> = run.map(Into::into);
@@ -123,7 +128,13 @@ impl Chain {
             return Ok(());
         }
         let (first, bytes) = (out.len(), self.gathered() + run.bytes.len());
-        let applied = self.apply(run, out);
+        let applied = if seen == 0 {
+            self.apply(run, out)
+        } else {
+            let (seen, rest) = divide_behind(run, seen);
+            out.push(seen.map(Memory::freeze));
+            rest.into_iter().flatten().try_for_each(|run| self.apply(run, out))
+        };
         if applied.is_err() {
             let made: usize = out[first..].iter().map(|run| run.bytes.len()).sum();
             self.dropped_bytes += bytes.saturating_sub(made + self.gathered()) as u64;
@@ -159,6 +170,7 @@ impl Chain {
         for link in &mut self.links {
             let ended = match &mut link.handler {
                 Handler::Read(handler) => handler.end(),
+                Handler::Peek(handler) => handler.end(),
                 Handler::Select(handler) => handler.end(),
                 Handler::Modify(handler) => handler.end(),
                 Handler::Rewrite(_) => Ok(()),
@@ -180,9 +192,10 @@ impl Link {
         let Some(run) = self.gather(run).map_err(|error| ChainError { handler: name, error })? else {
             return Ok(());
         };
-        let Link { handler, gate, blocks, parts, passing, .. } = self;
+        let Link { handler, gate, gathered, blocks, parts, passing, .. } = self;
         let done = match handler {
             Handler::Read(handler) => read(handler.as_mut(), gate, passing, run, out),
+            Handler::Peek(handler) => peek(handler.as_mut(), gate, passing, gathered, run, out),
             Handler::Select(handler) => select(handler.as_mut(), gate, parts, run, out),
             Handler::Modify(handler) => modify(handler.as_mut(), gate, passing, blocks, run, out),
             Handler::Rewrite(handler) => rewrite(handler.as_mut(), gate, blocks, &run, out),

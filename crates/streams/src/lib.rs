@@ -33,7 +33,9 @@ mod zero_copy;
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub use framing::{Framing, FramingError, Measure};
-pub use handler::{Common, Frame, Handler, HandlerError, Modify, Reach, Read, Rewrite, Select, Verdict};
+pub use handler::{
+    Common, Frame, Handler, HandlerError, MOST_PEEKED, Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
+};
 pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
 pub use object::{Collected, Object, ObjectError, ObjectPart};
 pub use outbox::{Dropped, WhenFull};

@@ -87,13 +87,13 @@ impl Stream {
         chain: &mut Chain,
         spread: &mut Spread,
         made: &mut Vec<Run>,
-        run: Run<BytesMut>,
+        (run, seen): (Run<BytesMut>, usize),
         shared: &mut Shared,
     ) {
         if chain.is_empty() {
             return spread.pending.push_back(run.map(BytesMut::freeze));
         }
-        if let Err(error) = chain.handle(run, made) {
+        if let Err(error) = chain.handle(run, seen, made) {
             shared.fail(error.into());
         }
         spread.pending.extend(made.drain(..));

@@ -11,6 +11,8 @@ pub(super) struct Gate {
     pub(super) drops_refused: bool,
     /// The record that goes by was dropped: its other pieces are not shown.
     pub(super) is_dropping: bool,
+    /// The beginning of the record is gathered for a handler that sees that.
+    pub(super) is_within_head: bool,
     pub(super) refused: u64,
     /// Reason of the first refusal, until it is taken.
     pub(super) first: Option<HandlerError>,

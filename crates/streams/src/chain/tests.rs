@@ -336,11 +336,11 @@ fn bytes_gathered_of_a_refused_record_are_counted_as_dropped() {
     for handler in refusing(Reach::Records { limit: 10 }) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
         let run = |bytes: &'static [u8], begins, ends| Run::single(Bytes::from_static(bytes), begins, ends);
-        chain.handle(run(b"ab", true, false), &mut output).unwrap();
+        chain.handle(run(b"ab", true, false), 0, &mut output).unwrap();
         assert_eq!((chain.gathered(), chain.dropped_bytes), (2, 0));
-        chain.handle(run(b"x", false, true), &mut output).unwrap_err();
+        chain.handle(run(b"x", false, true), 0, &mut output).unwrap_err();
         assert_eq!((chain.gathered(), chain.dropped_bytes, output.len()), (0, 3, 0));
-        chain.handle(run(b"cd", true, true), &mut output).unwrap();
+        chain.handle(run(b"cd", true, true), 0, &mut output).unwrap();
         assert_eq!((chain.dropped_bytes, output.len()), (5, 0));
     }
 }

@@ -82,6 +82,11 @@ impl Splitter {
         Some(Passed { begins, ends })
     }
 
+    /// Begins the record without end, whose bytes are seen and not divided.
+    pub(crate) fn begin_unframed(&mut self) {
+        (self.within, self.missing) = (true, None);
+    }
+
     /// Bytes that the current or next record still needs; 0 if unknown.
     pub(crate) fn awaited(&self) -> usize {
         match (self.within, self.missing, &self.framing) {

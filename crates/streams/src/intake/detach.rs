@@ -88,6 +88,7 @@ impl Intake {
     pub(crate) fn remove(&mut self, place: usize, shared: &mut Shared) {
         let input = self.inputs.remove(place);
         self.zero_copy.note_change();
+        self.seen = self.seen.filter(|(port, _)| *port != input.port);
         self.detaching -= usize::from(input.detach.is_some());
         self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
         self.counts.malformed = self.counts.malformed + input.malformed;

@@ -17,7 +17,7 @@ use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
 
 /// Bytes requested by a call: a few calls a megabyte, and within the processor's caches.
-const READ: usize = 128 * 1024;
+pub(super) const READ: usize = 128 * 1024;
 
 /// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
 /// peer, so a few large calls cost the network less than many that stay within the nearest cache.
@@ -37,6 +37,8 @@ pub(crate) struct Input {
     pub(super) is_queued: bool,
     /// Waits for storage.
     pub(crate) busy: bool,
+    /// The next bytes have to be copied: too few are there for a handler to see.
+    pub(super) must_be_read: bool,
     pub(super) supply: Supply,
     /// To be detached when it is between two records.
     pub(super) detach: Option<OnDetached>,
@@ -103,6 +105,7 @@ impl Input {
             readable: true,
             is_queued: false,
             busy: false,
+            must_be_read: false,
             supply,
             detach: None,
             bytes: 0,

@@ -28,7 +28,9 @@ impl Intake {
                     let takes_all = !by_turns || self.inputs.len() == 1;
                     let taken = if takes_all { run } else { self.take_first(place, run) };
                     self.took(place, taken.ends);
-                    self.hand_on(taken, shared, hand_on);
+                    self.counts.records += taken.begun();
+                    let seen = self.take_seen(place, taken.bytes.len());
+                    hand_on(taken, seen, shared);
                     // Now, and not in its next turn: until then it would keep others off the zero-copy route.
                     if by_turns && self.inputs[place].is_used_up() {
                         self.remove(place, shared);
@@ -115,6 +117,7 @@ impl Intake {
         self.zero_copy.note_change();
         loop {
             let input = &mut self.inputs[place];
+            input.must_be_read = false;
             let before = input.bytes;
             let pulled = input.next_run(shared);
             let read = input.bytes - before;
@@ -137,7 +140,7 @@ impl Intake {
 
     pub(super) fn hand_on(&mut self, run: Run<BytesMut>, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
         self.counts.records += run.begun();
-        hand_on(run, shared);
+        hand_on(run, 0, shared);
     }
 
     /// Reports the first malformed datagram of an input.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Stream;
 use super::listening::Listening;
-use crate::chain::Chain;
+use crate::chain::{Chain, Look};
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
@@ -157,8 +157,10 @@ impl StreamBuilder {
         let settings = Settings { survives_outputs, ..self.settings };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
+        let mut intake = Intake::new(self.order, whole);
+        intake.set_look(chain.look_kind().unwrap_or(Look::Nothing));
         let mut stream = Stream {
-            intake: Intake::new(self.order, whole),
+            intake,
             chain,
             spread: Spread::new(self.pattern),
             outputs: Outputs::default(),
