@@ -67,8 +67,9 @@ impl Batch {
             message.msg_hdr.msg_iovlen = 1;
             control.attach(&mut message.msg_hdr, CONTROL);
         }
-        // SAFETY: there are MOST messages; names, vectors, rooms and control buffers are as long as these say,
-        // are used by one message each, and live until the call is over. Without a timeout there is null.
+        // SAFETY: there are MOST messages; names, vectors, rooms and control buffers are as long as these
+        // say, are used by one message each, and live until the call is over. Without a timeout there is
+        // null.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -84,8 +85,9 @@ impl Batch {
         };
         let rooms = self.bytes.chunks_exact(self.room);
         for ((message, name), room) in messages[..received].iter().zip(&names).zip(rooms) {
-            // SAFETY: `recvmmsg` has just filled in the message, whose control buffer still lives; behind this
-            // header is a timespec (`__sock_recv_timestamp` of the kernel), of which any bytes are a value.
+            // SAFETY: `recvmmsg` has just filled in the message, whose control buffer still lives; behind
+            // this header is a timespec (`__sock_recv_timestamp` of the kernel), of which any bytes are a
+            // value.
             let time: Option<libc::timespec> =
                 unsafe { find(&message.msg_hdr, &[(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)]) };
             let length = (message.msg_len as usize).min(room.len());

@@ -275,9 +275,9 @@ impl Inbox {
 }
 
 /// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
-/// thousands of connections most wait. What fills a part of the buffer only was all there is, so that no second
-/// call has to say that; and a client whose bytes never end keeps the others waiting no longer than its task's
-/// budget lasts.
+/// thousands of connections most wait. What fills a part of the buffer only was all there is, so that no
+/// second call has to say that; and a client whose bytes never end keeps the others waiting no longer than
+/// its task's budget lasts.
 async fn read(half: &mut OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
     let mut take = Some(take);
     poll_fn(|context| {

@@ -7,7 +7,8 @@
 //! ICMP error.
 //!
 //! Nothing waits for RTCP, so it is read at intervals, many datagrams in a call, and the sockets are in no
-//! epoll set: there each datagram that comes, and each that has left, wakes the thread that serves all requests.
+//! epoll set: there each datagram that comes, and each that has left, wakes the thread that serves all
+//! requests.
 
 use super::counters::Counters;
 use super::ticks;
@@ -35,13 +36,13 @@ const RTCP_RECEIVE_BUFFER: usize = 256 * 1024;
 /// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
 const DATAGRAM_LIMIT: usize = 1500;
 
-/// Longest and shortest time between two reads of a pair. The first lets sessions spread over 64 pairs cost 500
-/// calls a second; pairs with more datagrams than a read takes are read sooner.
+/// Longest and shortest time between two reads of a pair. The first lets sessions spread over 64 pairs cost
+/// 500 calls a second; pairs with more datagrams than a read takes are read sooner.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(128);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Most datagrams of a read; the rest waits for the next. A flood is dropped by the kernel meanwhile, and costs
-/// the thread that serves all requests some percent of its time.
+/// Most datagrams of a read; the rest waits for the next. A flood is dropped by the kernel meanwhile, and
+/// costs the thread that serves all requests some percent of its time.
 const MOST: usize = 2 * batches::MOST;
 
 /// Session that receives its client's RTCP.
