@@ -1,15 +1,14 @@
 //! Judgement of the packets of one source: a pure function of their headers and times of arrival.
 
 mod clock;
-mod player;
 mod sequence;
 
 use wirepath_media::rtcp::Reception;
 use wirepath_media::rtp::Header;
 
 use crate::distribution::Distribution;
+use crate::player::Player;
 use clock::MediaClock;
-use player::Player;
 use sequence::{Place, Sequence};
 
 /// Packets that arrive closer to each other than this are of one burst.
