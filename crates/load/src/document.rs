@@ -64,8 +64,9 @@ fn verdict(outcome: &Outcome) -> String {
     };
     let failed = others(outcome.unjudged.failed, "failed")
         + &others(outcome.unjudged.never_played, "had not begun to play at the end");
+    let rate = if outcome.media.least_pace.is_some() { ", and 0.9 of the media's rate" } else { "" };
     format!(
-        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.{failed}",
+        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer{rate}.{failed}",
         count(timely),
         count(judged),
     )
@@ -156,6 +157,10 @@ fn counts(outcome: &Outcome) -> Table {
     );
     row("reordered", count(media.reordered), format!("{} duplicates", count(media.duplicates)));
     row("underruns", count(media.underruns), format!("{} ms of waiting", significant(media.stalled_ms)));
+    if let Some(least) = media.least_pace {
+        let slow = format!("{} tracks below 0.9 of their rate", count(media.slow));
+        row("slowest track", format!("{} of its rate", percent(least)), slow);
+    }
     row("longest gap", format!("{} ms", significant(media.longest_gap_ms)), String::new());
     let received = format!("{} sender reports received", count(outcome.sender_reports));
     row("receiver reports", count(outcome.receiver_reports), received);
