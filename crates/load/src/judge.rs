@@ -2,17 +2,16 @@
 
 mod clock;
 mod pace;
-mod player;
 mod sequence;
 
 use wirepath_media::rtcp::Reception;
 use wirepath_media::rtp::Header;
 
 use crate::distribution::Distribution;
+use crate::player::Player;
 use clock::MediaClock;
 use pace::Pace;
 pub(crate) use pace::Reference;
-use player::Player;
 use sequence::{Place, Sequence};
 
 /// Packets that arrive closer to each other than this are of one burst.

@@ -162,6 +162,7 @@ impl Trial<'_> {
                 Transport::Udp => wirepath_load::Transport::Udp,
                 Transport::Tcp => wirepath_load::Transport::Tcp,
             },
+            rate: None,
             sample: (judged / clients as f64).min(1.0),
             seek_every: None,
             churn: None,

@@ -290,8 +290,8 @@ fn too_many_files() -> Answer {
     Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
-/// Closes a file of which nothing is needed any more. Freeing a large file that was deleted meanwhile may take
-/// long.
+/// Closes a file of which nothing is needed any more. Freeing a large file that was deleted meanwhile may
+/// take long.
 fn close(file: Option<Arc<File>>, engine: &Engine) {
     let is_small = |file: &Arc<File>| file.metadata().is_ok_and(|data| data.len() <= SMALL_FILE_BYTES);
     if let Some(file) = file.filter(|file| !is_small(file)) {
