@@ -5,6 +5,7 @@
 
 pub mod append;
 pub mod arrivals;
+pub mod batches;
 mod control;
 pub mod cpu;
 pub mod datagrams;
