@@ -24,6 +24,8 @@ pub struct RequestHead {
 pub struct ResponseHead {
     /// Status.
     pub status: StatusCode,
+    /// Version of the server.
+    pub version: Version,
     /// Fields.
     pub fields: HeaderMap,
 }
@@ -44,7 +46,7 @@ impl RequestHead {
         Ok(RequestHead {
             method: method.map_err(|_| HeadError::Malformed(httparse::Error::Token))?,
             target: request.path.unwrap_or_default().to_owned(),
-            version: if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
+            version: version(request.version),
             fields: read_fields(request.headers)?,
         })
     }
@@ -68,9 +70,7 @@ impl RequestHead {
 
     /// Returns whether the connection outlives the response (RFC 9112 section 9.3).
     pub fn keeps_alive(&self) -> bool {
-        let options = fields::joined(&self.fields, &header::CONNECTION).unwrap_or_default();
-        let has = |name| options.split(',').any(|option| option.trim().eq_ignore_ascii_case(name));
-        !has("close") && (self.version == Version::HTTP_11 || has("keep-alive"))
+        keeps_alive(self.version, &self.fields)
     }
 
     /// Length in bytes of the body that follows; none if only its transfer coding tells.
@@ -116,10 +116,26 @@ impl ResponseHead {
         let status = StatusCode::from_u16(response.code.unwrap_or_default());
         let head = ResponseHead {
             status: status.map_err(|_| HeadError::Malformed(httparse::Error::Status))?,
+            version: version(response.version),
             fields: read_fields(response.headers)?,
         };
         Ok(Some((head, length)))
     }
+
+    /// Returns whether the connection outlives the response (RFC 9112 section 9.3).
+    pub fn keeps_alive(&self) -> bool {
+        keeps_alive(self.version, &self.fields)
+    }
+}
+
+fn version(minor: Option<u8>) -> Version {
+    if minor == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 }
+}
+
+fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
+    let options = fields::joined(fields, &header::CONNECTION).unwrap_or_default();
+    let has = |name| options.split(',').any(|option| option.trim().eq_ignore_ascii_case(name));
+    !has("close") && (version == Version::HTTP_11 || has("keep-alive"))
 }
 
 /// Writes a request or status line and fields as they go on the wire.

@@ -128,7 +128,7 @@ impl ClientRequest {
 impl OriginResponse {
     /// Takes the head of the response to a request of this method.
     pub(super) fn new(head: ResponseHead, method: &Method) -> Result<OriginResponse, Refusal> {
-        let ResponseHead { status, mut fields } = head;
+        let ResponseHead { status, mut fields, .. } = head;
         let has_body = *method != Method::HEAD && !status.is_informational() && !is_bodiless(status);
         if has_body && fields.contains_key(header::TRANSFER_ENCODING) {
             return Err(invalid(&"chunked, though the request was HTTP/1.0"));
