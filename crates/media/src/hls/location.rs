@@ -46,7 +46,8 @@ impl Location {
         };
         let rest = rest.strip_prefix("//").ok_or(PlaylistError::Url)?;
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        if !authority.eq_ignore_ascii_case(&self.authority) {
+        let own = without_default_port(&self.authority);
+        if !without_default_port(authority).eq_ignore_ascii_case(own) {
             let shown = authority.chars().filter(|character| !character.is_control()).take(80);
             return Err(PlaylistError::OtherServer(shown.collect()));
         }
@@ -64,6 +65,11 @@ pub fn encoded(path: &str) -> String {
         }
     }
     text
+}
+
+/// Host, and port if it is not that of `http://` (RFC 9110 section 4.2.1).
+fn without_default_port(authority: &str) -> &str {
+    authority.strip_suffix(":80").or_else(|| authority.strip_suffix(':')).unwrap_or(authority)
 }
 
 /// Scheme of an absolute reference, and what follows its colon.
@@ -123,6 +129,8 @@ mod tests {
             ("?x", "/a/b/list.m3u8?x"),
             ("//HOST:80/x", "/x"),
             ("http://host:80", "/"),
+            ("http://Host/x", "/x"),
+            ("http://host:/x", "/x"),
             ("HTTP://host:80?x", "/?x"),
             ("ü 1.ts#part", "/a/b/%C3%BC%201.ts"),
         ] {
@@ -134,7 +142,9 @@ mod tests {
     #[test]
     fn other_servers_are_refused() {
         let other = |name: &str| Err(PlaylistError::OtherServer(name.to_owned()));
-        assert_eq!(location().resolve("http://host/x"), other("host"));
+        assert_eq!(location().resolve("http://host:8080/x"), other("host:8080"));
+        let without_port = Location { authority: "host".to_owned(), ..location() };
+        assert_eq!(without_port.resolve("http://host:80/x").as_deref(), Ok("/x"));
         assert_eq!(location().resolve("//me@host:80/x"), other("me@host:80"));
         let long = "x".repeat(PATH_LIMIT + 1);
         let unsupported = ["https://host:80/x", "data:text/plain,x", "http:x", "", "#x", &long];
