@@ -36,7 +36,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         segments_of_a_playlist_are_played,
         sessions_over_http_seek_and_leave_and_vanish,
         nginx_is_judged_as_well,
+        downloads_of_a_mixed_run_do_not_seek,
         a_slow_server_is_not_timely,
+        bytes_that_trickle_do_not_stall,
+        sessions_without_media_do_not_begin_again_at_once,
         bodies_of_every_framing_are_read,
         connections_that_end_between_requests_are_opened_again,
         servers_that_break_http_fail_their_sessions,
@@ -52,7 +55,8 @@ fn downloads_of_a_server_are_judged() -> Result<()> {
         Run::of(&[&server.http_url("clip.ts"), "--sessions=8", "--ramp=40", "--for=2s", "--sample=0%"])?;
     run.ensure_code(0)?;
     let Run { json, text, .. } = &run;
-    ensure!(json["media"].is_null() && json["loss_share"].is_null(), "{json}");
+    ensure!(json.get("media").is_none() && json.get("loss_share").is_none(), "{json}");
+    ensure!(json.get("setup_ms").is_none() && json["client"].get("waiting_ms").is_none(), "{json}");
     ensure!(json["asked"]["transport"] == "http" && json["sessions"]["started"] == 8, "{json}");
     let (http, unjudged) = (&json["http"], &json["unjudged"]);
     ensure!(json["sessions"]["judged"] == 1 && json["sessions"]["timely"] == 1, "{}", json["sessions"]);
@@ -110,7 +114,7 @@ fn sessions_over_http_seek_and_leave_and_vanish() -> Result<()> {
     for (path, rate) in [("clip.ts", Some("--rate=4Mb/s")), ("hls/list.m3u8", None)] {
         let clip = server.http_url(path);
         let mut arguments = vec![&*clip, "--sessions=6", "--for=4s", "--seek-every=400ms", "--churn=1500ms"];
-        arguments.extend(["--vanish=50%", "--require=none"]);
+        arguments.extend(["--vanish=75%", "--require=none"]);
         arguments.extend(rate);
         let run = Run::of(&arguments)?;
         run.ensure_code(0)?;
@@ -120,6 +124,8 @@ fn sessions_over_http_seek_and_leave_and_vanish() -> Result<()> {
             "{sessions} {}",
             run.json["failures"]
         );
+        let records = run.json["records"].as_array().context("no records")?;
+        ensure!(records.iter().any(|record| record["ending"] == "vanished"), "{}", run.json["records"]);
         ensure!(sessions["seeks"].as_u64() > Some(6) && run.json["seek_ms"]["p50"].is_number(), "{sessions}");
     }
     Ok(())
@@ -170,6 +176,59 @@ fn a_slow_server_is_not_timely() -> Result<()> {
         ensure!(run.json["sessions"]["timely"] == 0 && run.json["sessions"]["failed"] == 0, "{}", run.json);
         ensure!(run.text.contains("--require timely:100% is not met"), "{}", run.text);
     }
+    Ok(())
+}
+
+/// Promise: Over HTTP a session outside the sample does not fail while bytes come, however few.
+fn bytes_that_trickle_do_not_stall() -> Result<()> {
+    let server = Scripted::start(|stream, _| {
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n")?;
+        loop {
+            stream.write_all(&[7; 1_000])?;
+            // Pace of the trickle.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    })?;
+    let run = Run::of(&[&server.url("a"), "--sessions=3", "--for=4s", "--sample=0%", "--timeout=1s"])?;
+    run.ensure_code(0)?;
+    let unjudged = &run.json["unjudged"];
+    ensure!(unjudged["sessions"] == 2 && unjudged["failed"] == 0, "{unjudged} {}", run.json["failures"]);
+    ensure!(unjudged["discarded_bytes"].as_u64() > Some(10_000), "{unjudged}");
+    Ok(())
+}
+
+/// Promise: Media that are over at once do not have `wirepath load` begin sessions faster than one a second each.
+fn sessions_without_media_do_not_begin_again_at_once() -> Result<()> {
+    let server = Scripted::start(|stream, path| match path {
+        "/list.m3u8" => {
+            let list = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:0.01,\na.ts\n#EXT-X-ENDLIST\n";
+            send(stream, "200 OK", list.as_bytes())
+        }
+        "/empty" => send(stream, "200 OK", b""),
+        _ => send(stream, "200 OK", b"media"),
+    })?;
+    let run = Run::of(&[&server.url("list.m3u8"), "--for=3s", "--buffer=100ms", "--require=none"])?;
+    run.ensure_code(0)?;
+    let sessions = &run.json["sessions"];
+    ensure!(sessions["media_over"].as_u64() >= Some(1), "{sessions}");
+    ensure!((2..=4).contains(&sessions["started"].as_u64().unwrap_or(0)), "{sessions}");
+    let run = Run::of(&[&server.url("empty"), "--for=2s", "--rate=1Mb/s"])?;
+    run.ensure_code(3)?;
+    ensure!(run.json["failures"]["no media: empty body"] == 1, "{}", run.json["failures"]);
+    Ok(())
+}
+
+/// Promise: Downloads do not seek, in a run with `--seek-every` for its other sessions.
+fn downloads_of_a_mixed_run_do_not_seek() -> Result<()> {
+    let (_folder, server) = serving(2)?;
+    let (clip, list) = (server.http_url("clip.ts"), server.http_url("hls/list.m3u8"));
+    let run = Run::of(&[&clip, &list, "--sessions=16", "--for=2s", "--seek-every=300ms", "--require=none"])?;
+    run.ensure_code(0)?;
+    let records = run.json["records"].as_array().context("no records")?;
+    let (downloads, players): (Vec<_>, Vec<_>) =
+        records.iter().partition(|record| record["url"] == clip.as_str());
+    ensure!(downloads.iter().all(|record| record["seeks"] == 0), "{records:?}");
+    ensure!(!downloads.is_empty() && players.iter().any(|record| record["seeks"] != 0), "{records:?}");
     Ok(())
 }
 
@@ -231,6 +290,20 @@ fn servers_that_break_http_fail_their_sessions() -> Result<()> {
         "/long" => loop {
             stream.write_all(&b"HTTP/1.1 200 ".repeat(1_000))?;
         },
+        "/hints" => loop {
+            write!(stream, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")?;
+        },
+        "/blank" => loop {
+            stream.write_all(&b"\r\n".repeat(1_000))?;
+        },
+        "/somewhere" => {
+            write!(stream, "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")?;
+            Ok(true)
+        }
+        "/size" => {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n")?;
+            Ok(true)
+        }
         "/garbage" => stream.write_all(b"SSH-2.0-OpenSSH\r\n").map(|()| true),
         "/two" => {
             write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")?;
@@ -250,6 +323,10 @@ fn servers_that_break_http_fail_their_sessions() -> Result<()> {
         ("cut", "the body ended before its last chunk"),
         ("endless", "invalid HTTP from the server: head too long"),
         ("long", "invalid HTTP from the server: first line too long"),
+        ("hints", "no final response: too many informational responses"),
+        ("blank", "no final response: too many informational responses, or too many bytes before it"),
+        ("somewhere", "GET was redirected without Location"),
+        ("size", "Content-Length is above 9223372036854775807"),
         ("garbage", "invalid HTTP from the server: malformed head"),
         ("two", "invalid HTTP from the server: invalid Content-Length"),
         ("moved", "GET was redirected to http://other/"),
@@ -275,6 +352,11 @@ fn playlists_that_cannot_be_played_fail_their_sessions() -> Result<()> {
         let text = match path {
             "/live.m3u8" => media("#EXTINF:1,\na.ts\n"),
             "/other.m3u8" => media("#EXTINF:1,\nhttp://192.0.2.1/a.ts\n#EXT-X-ENDLIST\n"),
+            "/shift.m3u8" => media("#EXTINF:1,\n#EXT-X-BYTERANGE:5@3\nshift.ts\n#EXT-X-ENDLIST\n"),
+            "/shift.ts" => {
+                return send(stream, "206 Partial Content\r\nContent-Range: bytes 0-4/10", b"01234");
+            }
+            "/zero.m3u8" => media("#EXTINF:0,\na.ts\n#EXT-X-ENDLIST\n"),
             "/range.m3u8" => media("#EXTINF:1,\n#EXT-X-BYTERANGE:5@0\na.ts\n#EXT-X-ENDLIST\n"),
             "/nested.m3u8" => "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nnested.m3u8\n".to_owned(),
             "/huge.m3u8" => "#".repeat(2 << 20),
@@ -286,6 +368,8 @@ fn playlists_that_cannot_be_played_fail_their_sessions() -> Result<()> {
         ("live.m3u8", "invalid playlist: live playlists are not supported"),
         ("other.m3u8", "invalid playlist: URL of another server, 192.0.2.1"),
         ("range.m3u8", "GET with Range was answered with 200"),
+        ("shift.m3u8", "GET with Range was answered with another range: bytes 0-4/10"),
+        ("zero.m3u8", "the playlist has no duration"),
         ("nested.m3u8", "the variant of the master playlist is a master playlist"),
         ("huge.m3u8", "the playlist is longer than 1048576 bytes"),
         ("text.m3u8", "invalid playlist: the first line is not #EXTM3U"),
@@ -301,14 +385,14 @@ fn options_without_meaning_over_http_are_refused() -> Result<()> {
     for (arguments, said) in [
         (&["https://127.0.0.1/a"][..], "TLS is not supported"),
         (&["http://127.0.0.1/a", "rtsp://127.0.0.1/a"], "cannot be mixed"),
-        (&["http://127.0.0.1/a", "--transport=udp"], "--transport has no meaning"),
-        (&["http://127.0.0.1/a", "--require=lossless"], "--require lossless has no meaning"),
+        (&["http://127.0.0.1/a", "--transport=udp"], "--transport is not supported"),
+        (&["http://127.0.0.1/a", "--require=lossless"], "--require lossless is not supported"),
         (&["http://127.0.0.1/a", "--seek-every=1s"], "add --rate"),
         (&["http://127.0.0.1/a", "--buffer=1s"], "add --rate"),
         (&["http://127.0.0.1/a", "--settle=1s"], "add --rate"),
-        (&["http://127.0.0.1/a.m3u8", "--rate=1Mb/s"], "--rate has no meaning for playlists"),
+        (&["http://127.0.0.1/a.m3u8", "--rate=1Mb/s"], "--rate is not supported for playlists"),
         (&["http://127.0.0.1/a", "--rate=5"], "expected bits such as"),
-        (&["rtsp://127.0.0.1/a", "--rate=1Mb/s"], "--rate has no meaning for rtsp://"),
+        (&["rtsp://127.0.0.1/a", "--rate=1Mb/s"], "--rate is not supported for rtsp://"),
     ] {
         let output = Command::new(server::binary()?).arg("load").args(arguments).output()?;
         let text = String::from_utf8_lossy(&output.stderr);

@@ -87,8 +87,8 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
     }
     if client.dropped_buffers > 0 {
         warnings.push(format!(
-            "The client lost packets itself: its sockets dropped {} datagrams or trains. Raise net.core.rmem_max, \
-             or judge fewer sessions with --sample.",
+            "The client lost packets itself: its sockets dropped {} datagrams or trains. Raise \
+             net.core.rmem_max, or judge fewer sessions with --sample.",
             count(client.dropped_buffers)
         ));
     }
@@ -103,16 +103,16 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
     for (what, suspect, times) in late {
         if let Some(times) = times.filter(|times| times.p99 > LATE_CLIENT_MS) {
             warnings.push(format!(
-                "The client's own {what} {} ms late (p99): {suspect} may be due to it. Use more --threads, or \
-                 judge fewer sessions with --sample.",
+                "The client's own {what} {} ms late (p99): {suspect} may be due to it. Use more \
+                 --threads, or judge fewer sessions with --sample.",
                 significant(times.p99)
             ));
         }
     }
     if client.processors > BUSY * client.threads as f64 {
         warnings.push(format!(
-            "The client used {} of its {} processors: it may be the limit. Use more --threads, or judge fewer \
-             sessions with --sample.",
+            "The client used {} of its {} processors: it may be the limit. Use more --threads, or judge \
+             fewer sessions with --sample.",
             significant(client.processors),
             client.threads
         ));
@@ -226,7 +226,7 @@ fn failures(outcome: &Outcome) -> Table {
 
 fn worst(outcome: &Outcome) -> Table {
     let heads = ["session", "#underruns", "#waited ms", "#gap ms", "#late ms", "#lost"];
-    // Nothing is late or lost over HTTP but what an underrun tells.
+    // Lateness and loss over HTTP show as underruns.
     let heads = if outcome.http.is_some() { &heads[..4] } else { &heads };
     let mut table = Table::new("Sessions with most underruns", heads);
     let mut sessions: Vec<&SessionRecord> =

@@ -37,7 +37,7 @@ pub(crate) enum Failure {
     /// The server takes nothing any more.
     #[error("the server does not read from its connection")]
     Unread,
-    /// Nothing to play.
+    /// No track to play.
     #[error("DESCRIBE has neither audio nor video")]
     NoTrack,
     /// No usable transport.
@@ -73,15 +73,33 @@ pub(crate) enum Failure {
     /// Another length than that of the range.
     #[error("the body has another length than the requested range")]
     RangeLength,
+    /// A range that was not requested.
+    #[error("GET with Range was answered with another range: {0}")]
+    OtherRange(String),
+    /// A size that no file has.
+    #[error("Content-Length is above {}", i64::MAX)]
+    Length,
+    /// Responses that are not final, without end.
+    #[error("no final response: too many informational responses, or too many bytes before it")]
+    NoFinalResponse,
+    /// An empty body where media were expected.
+    #[error("no media: empty body")]
+    EmptyBody,
+    /// A playlist whose segments take no time.
+    #[error("the playlist has no duration: the #EXTINF of all segments is 0")]
+    NoDuration,
     /// No 206.
     #[error("GET with Range was answered with 200: the server does not support ranges")]
     NoRange,
-    /// Nothing came inside a body.
+    /// No data inside a body in time.
     #[error("the body stalled: no data in time")]
     Stalled,
     /// The asset is elsewhere.
     #[error("GET was redirected to {0}: name that URL, redirects are not followed")]
     Redirected(String),
+    /// The asset is elsewhere, and the server does not say where.
+    #[error("GET was redirected without Location")]
+    NoLocation,
     /// A playlist that cannot be played.
     #[error("invalid playlist: {0}")]
     Playlist(#[from] PlaylistError),
@@ -89,7 +107,10 @@ pub(crate) enum Failure {
     #[error("the playlist is longer than {} bytes", wirepath_media::hls::PLAYLIST_LIMIT)]
     PlaylistSize,
     /// Playlists take too much memory.
-    #[error("the playlists of all sessions take too much memory")]
+    #[error(
+        "the playlists of all sessions take more than {} MiB: use fewer --sessions",
+        crate::session::PLAYLIST_MEMORY >> 20
+    )]
     PlaylistMemory,
     /// A variant without segments.
     #[error("the variant of the master playlist is a master playlist")]
@@ -106,6 +127,10 @@ impl Failure {
 
     pub(crate) fn redirected(location: &str) -> Failure {
         Failure::Redirected(shortened(location))
+    }
+
+    pub(crate) fn other_range(range: &str) -> Failure {
+        Failure::OtherRange(shortened(range))
     }
 
     pub(crate) fn transport(text: &str) -> Failure {

@@ -74,7 +74,7 @@ pub(crate) struct Change {
 /// Phase of a source.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing is expected: what comes is left from before.
+    /// No packet is expected: those that come are left from before.
     Idle,
     /// PLAY was asked for and not answered.
     Asked(Vec<Packet>),
@@ -93,13 +93,13 @@ struct Burst {
 pub(crate) struct Judge {
     payload_type: Option<u8>,
     hz: u32,
-    /// When lateness, bursts and underruns begin to count.
+    /// Time from which lateness, bursts and underruns count.
     from_us: i64,
     phase: Phase,
     /// First packet announced.
     announced: Option<u16>,
-    /// When PLAY was sent, until the first packet came.
-    asked_us: Option<i64>,
+    /// Time at which PLAY was sent, until the first packet came.
+    requested_us: Option<i64>,
     /// Times from PLAY to the first packet.
     pub(crate) starts: Vec<i64>,
     ssrc: Option<u32>,
@@ -134,7 +134,7 @@ impl Judge {
             from_us: i64::MIN,
             phase: Phase::Idle,
             announced: None,
-            asked_us: None,
+            requested_us: None,
             starts: Vec::new(),
             ssrc: None,
             sequence: Sequence::default(),
@@ -163,7 +163,7 @@ impl Judge {
 
     /// PLAY is sent: packets are held until its answer.
     pub(crate) fn ask(&mut self, now_us: i64) {
-        (self.phase, self.asked_us) = (Phase::Asked(Vec::new()), Some(now_us));
+        (self.phase, self.requested_us) = (Phase::Asked(Vec::new()), Some(now_us));
     }
 
     /// PLAY is answered, with the first sequence number or without. Answers the changes by packets that came
@@ -228,7 +228,7 @@ impl Judge {
         &self.lateness
     }
 
-    /// When the last packet arrived, since PLAY.
+    /// Arrival of the last packet since PLAY.
     pub(crate) fn last_arrival_us(&self) -> Option<i64> {
         self.last_arrival_us
     }
@@ -306,7 +306,7 @@ impl Judge {
     /// Judges the time of a packet that was counted.
     fn time(&mut self, packet: &Packet, in_order: bool) -> (Option<i64>, bool) {
         let Packet { header, arrival_us, .. } = *packet;
-        if let Some(asked) = self.asked_us.take()
+        if let Some(asked) = self.requested_us.take()
             && self.starts.len() < MOST_STARTS
         {
             self.starts.push(arrival_us - asked);

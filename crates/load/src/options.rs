@@ -39,8 +39,8 @@ pub struct Options {
     pub settle: Duration,
     /// Transport of media over RTSP.
     pub transport: Transport,
-    /// Bits a second at which assets that are not playlists are played over HTTP; without, they are downloaded
-    /// at full speed.
+    /// Bits a second at which assets that are not playlists are played over HTTP; without, they are
+    /// downloaded at full speed.
     pub rate: Option<u64>,
     /// Share of the sessions that are received and judged, chosen at random. The first one always is.
     pub sample: f64,

@@ -20,6 +20,9 @@ const MOST_RECORDS: usize = 50_000;
 /// Playing time in seconds within which media or a sender report must have come.
 const LONG_S: f64 = 10.0;
 
+/// Reason of sessions without a record.
+const LOST: &str = "the session was lost: it panicked, or its thread did not end in time";
+
 /// Reasons of failures that are told apart.
 const MOST_REASONS: usize = 100;
 
@@ -30,7 +33,7 @@ pub struct Outcome {
     pub schema: u32,
     /// Options of the run.
     pub asked: Asked,
-    /// It was stopped before its time.
+    /// Stopped before its time.
     pub partial: bool,
     /// Seconds from the first session's start to the end.
     pub seconds: f64,
@@ -39,8 +42,10 @@ pub struct Outcome {
     /// Reasons of failures, and how often.
     pub failures: BTreeMap<String, u64>,
     /// Milliseconds from connecting to the last SETUP's answer, over RTSP.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub setup_ms: Option<Times>,
     /// Milliseconds from PLAY to the first packet, over RTSP.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_packet_ms: Option<Times>,
     /// Milliseconds from a seek to the first packet or byte.
     pub seek_ms: Option<Times>,
@@ -156,7 +161,8 @@ pub struct ClientCost {
     pub processors: f64,
     /// Lateness of the timers of its event loops.
     pub event_loop_ms: Option<Times>,
-    /// Time that datagrams waited in the kernel until they were read.
+    /// Time that datagrams waited in the kernel until they were read, over RTSP.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_ms: Option<Times>,
     /// Datagrams or trains of judged sessions that its own sockets dropped.
     pub dropped_buffers: u64,
@@ -240,6 +246,20 @@ impl Collected {
             (None, None) => self.unjudged.add(&record),
         }
         self.keep(record);
+    }
+
+    /// Adds sessions that started and of which no record came, as failed ones.
+    pub(crate) fn add_lost(&mut self, started: u64) {
+        let lost = started.saturating_sub(self.sessions.started);
+        if lost > 0 {
+            self.sessions.started += lost;
+            self.sessions.failed += lost;
+            self.failed = self.sessions.failed;
+            self.unjudged.sessions += lost;
+            self.unjudged.failed += lost;
+            self.left_out += lost;
+            *self.failures.entry(LOST.to_owned()).or_default() += lost;
+        }
     }
 
     /// Adds what sockets dropped that sessions outside the sample shared.
@@ -366,5 +386,22 @@ impl ClientCost {
             waiting_ms: Times::of(&lateness.waiting),
             dropped_buffers: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: Sessions of `wirepath load` that are lost count as failed.
+    #[test]
+    fn lost_sessions_count_as_failed() {
+        let mut collected = Collected::default();
+        collected.add_lost(0);
+        assert_eq!((collected.failed, collected.failures.len()), (0, 0));
+        collected.add_lost(3);
+        collected.add_lost(3);
+        assert_eq!((collected.sessions.started, collected.sessions.failed, collected.failed), (3, 3, 3));
+        assert_eq!((collected.unjudged.failed, collected.failures[LOST], collected.left_out), (3, 3, 3));
     }
 }

@@ -31,7 +31,7 @@ impl Player {
         true
     }
 
-    /// It has media up to this time.
+    /// Takes media up to this time.
     pub(crate) fn extend(&mut self, media_us: i64) {
         self.end_us = self.end_us.max(media_us);
     }
@@ -63,7 +63,7 @@ impl Player {
     fn stall(&mut self, late_us: i64) {
         self.underruns += 1;
         self.stalled_us += late_us;
-        // It fills its buffer again before it goes on.
+        // The player fills its buffer again before it goes on.
         self.offset_us = self.offset_us.map(|offset| offset + late_us + self.buffer_us);
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         player.packet(0, 0);
         assert!(player.packet(100_000, 301_000));
         assert_eq!((player.underruns, player.stalled_us), (1, 1_000));
-        // It has 200 ms again.
+        // The player has 200 ms again.
         assert!(!player.packet(120_000, 521_000));
         assert!(player.packet(140_000, 541_001));
         assert_eq!((player.underruns, player.stalled_us), (2, 1_001));

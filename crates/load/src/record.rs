@@ -32,7 +32,7 @@ pub enum Ending {
     Left,
     /// The same, without TEARDOWN.
     Vanished,
-    /// It failed.
+    /// Failure.
     Failed,
 }
 
@@ -43,7 +43,7 @@ pub struct SessionRecord {
     pub number: u64,
     /// URL of its asset.
     pub url: String,
-    /// It was received and judged.
+    /// Received and judged.
     pub judged: bool,
     /// Seconds from the start of the run to the start of the session.
     pub started_s: f64,
@@ -73,8 +73,8 @@ pub struct SessionRecord {
     /// Judgement of an HTTP session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRecord>,
-    /// Buffers (datagrams, or whole trains) that the client's socket did not take: of a judged session, loss by
-    /// the client; of another, its media.
+    /// Buffers (datagrams, or whole trains) that the client's socket did not take: of a judged session, loss
+    /// by the client; of another, its media.
     pub dropped_buffers: u64,
     /// Bytes over TCP that were thrown away.
     pub discarded_bytes: u64,

@@ -31,7 +31,7 @@ const MOST_SNAPSHOTS: usize = 100_000;
 /// Fault of a run, before its first session.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Nothing to play.
+    /// No asset to play.
     #[error("no asset to play: name at least one URL")]
     NoTarget,
     /// URLs of both schemes.
@@ -134,7 +134,7 @@ impl Running {
         }
     }
 
-    /// Nothing will happen any more.
+    /// Returns whether all sessions have started and failed.
     fn all_failed(&self, started: usize) -> bool {
         started == self.starter.shared.options.sessions && self.collected.failed >= started as u64
     }
@@ -181,5 +181,6 @@ impl Running {
             self.collect(TURN);
         }
         self.records.try_iter().for_each(|record| self.collected.add(record));
+        self.collected.add_lost(self.starter.shared.totals.started.load(Relaxed));
     }
 }

@@ -33,6 +33,9 @@ const DISCARD: usize = 4 << 20;
 /// Bytes that must have come before a session that throws them away is woken.
 const DISCARD_WATERMARK: u32 = 128 << 10;
 
+/// Most bytes of all playlists, and of texts that are being read: a server may give each session another.
+pub(crate) const PLAYLIST_MEMORY: usize = 512 << 20;
+
 const USER_AGENT: &str = concat!("wirepath-load/", env!("CARGO_PKG_VERSION"));
 
 /// State that all sessions share.
@@ -40,8 +43,7 @@ const USER_AGENT: &str = concat!("wirepath-load/", env!("CARGO_PKG_VERSION"));
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
-    /// When the run was over. Sessions end one after another from then on, and what came meanwhile was not
-    /// read.
+    /// Time of the end of the run. Sessions end one after another from then on, without reading.
     pub(crate) stopped_us: AtomicI64,
     pub(crate) totals: Totals,
     pub(crate) pairs: SharedPairs,

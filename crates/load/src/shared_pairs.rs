@@ -85,7 +85,7 @@ impl SharedPair {
 
     fn take(&self, destination: Option<IpAddr>, bytes: &[u8]) {
         let Some(IpAddr::V4(destination)) = destination else { return };
-        // What is not RTCP, and what is for nobody, is somebody else's.
+        // Datagrams that are not RTCP, or for no member, are ignored.
         let (Some(member), Ok(found)) =
             (self.members.lock().get(&destination).cloned(), read_from_sender(bytes))
         else {

@@ -19,6 +19,9 @@ use crate::session::{self, Plan, Shared};
 /// Time for which a session that vanished by silence keeps its sockets: longer than the timeouts of servers.
 const SILENCE: Duration = Duration::from_secs(120);
 
+/// Least time between the beginnings of two sessions, of which the first one came to the end of its media.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// Interval at which an event loop is looked at for its lateness.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -100,6 +103,7 @@ async fn work(
 /// Plays sessions one after another, as long as they end by themselves.
 async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: mpsc::Sender<SessionRecord>) {
     loop {
+        let restart = Instant::now() + SHORTEST;
         let finished = session::play(Arc::clone(&starter.shared), starter.plan(), stop.clone()).await;
         let ending = finished.record.ending;
         if let Some(sockets) = finished.silent {
@@ -115,6 +119,10 @@ async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: m
         let goes_on = records.send(finished.record).is_ok();
         if !goes_on || *stop.borrow_and_update() || matches!(ending, Ending::Failed | Ending::RunOver) {
             return;
+        }
+        if ending == Ending::MediaOver {
+            // Media that are over at once must not have sessions begin faster than any ramp.
+            _ = tokio::time::timeout_at(restart, stop.wait_for(|stop| *stop)).await;
         }
     }
 }

@@ -105,7 +105,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
     threads: NonZeroUsize,
 
-    /// Time for each answer of the server, and for the first packet
+    /// Time for connecting, for each response, for the first packet, and longest time without a byte inside a
+    /// body
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     timeout: Duration,
 
@@ -146,29 +147,32 @@ pub(super) enum Require {
 struct Addresses(Vec<IpAddr>);
 
 impl Load {
-    /// Says which option has no meaning for the URLs.
+    /// Says which option is not supported for the URLs.
     pub(super) fn conflict(&self) -> Option<String> {
         let http = self.targets.iter().filter(|target| target.scheme == Scheme::Http).count();
         let downloads = self.targets.iter().filter(|target| target.is_download()).count();
         if http == 0 {
             return self
                 .rate
-                .map(|_| "--rate has no meaning for rtsp:// URLs: media have their own".to_owned());
+                .map(|_| "--rate is not supported for rtsp:// URLs: media have their own".to_owned());
         }
         if http < self.targets.len() {
             return Some("rtsp:// and http:// URLs cannot be mixed: start one run for each".to_owned());
         }
         let plays = self.rate.is_some() || downloads < http;
         let refused = [
-            (self.transport.is_some(), "--transport has no meaning for http:// URLs"),
-            (self.require.contains(&Require::Lossless), "--require lossless has no meaning for http:// URLs"),
+            (self.transport.is_some(), "--transport is not supported for http:// URLs"),
+            (
+                self.require.contains(&Require::Lossless),
+                "--require lossless is not supported for http:// URLs",
+            ),
             (
                 self.rate.is_some() && downloads == 0,
-                "--rate has no meaning for playlists: they have their own",
+                "--rate is not supported for playlists: they have their own",
             ),
-            (self.seek_every.is_some() && !plays, "--seek-every has no meaning for downloads: add --rate"),
-            (self.buffer.is_some() && !plays, "--buffer has no meaning for downloads: add --rate"),
-            (!self.settle.is_zero() && !plays, "--settle has no meaning for downloads: add --rate"),
+            (self.seek_every.is_some() && !plays, "--seek-every is not supported for downloads: add --rate"),
+            (self.buffer.is_some() && !plays, "--buffer is not supported for downloads: add --rate"),
+            (!self.settle.is_zero() && !plays, "--settle is not supported for downloads: add --rate"),
         ];
         refused.iter().find(|(is_refused, _)| *is_refused).map(|(_, why)| (*why).to_owned())
     }

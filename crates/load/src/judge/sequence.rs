@@ -14,11 +14,11 @@ const MOST_DROPPED: u64 = 3000;
 pub(crate) enum Place {
     /// Later than all before, after a gap of so many packets.
     Ahead(u64),
-    /// It fills a gap.
+    /// Packet that fills a gap.
     Late,
     /// Earlier than the first that came, with a gap of so many packets behind it.
     Before(u64),
-    /// It was there already.
+    /// Packet that came before.
     Duplicate,
     /// Far from all before, and alone so far: not counted.
     Stray,

@@ -26,12 +26,12 @@ use playlists::SharedPlaylist;
 
 pub(super) use playlists::Playlists;
 
-/// What a session does with its asset.
+/// Use of the asset by a session.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+enum Mode {
     /// Downloads it, again and again.
     Download,
-    /// Plays it at so many bits a second.
+    /// Plays it at this number of bits a second.
     Paced(u64),
     /// Plays the segments of a playlist.
     Segments,
@@ -42,7 +42,7 @@ struct Session {
     shared: Arc<Shared>,
     plan: Plan,
     random: Random,
-    manner: Manner,
+    mode: Mode,
     connection: Option<Connection>,
     player: Player,
     figures: HttpRecord,
@@ -52,12 +52,14 @@ struct Session {
     position: u64,
     /// Bytes of a paced asset.
     size: Option<u64>,
-    /// When the first byte of media came.
+    /// Time of the first byte of media.
     playing_since_us: Option<i64>,
-    /// When the last seek began, until its first byte comes.
+    /// Time of the last seek, until its first byte comes.
     sought_us: Option<i64>,
-    /// Since when the next byte is awaited.
-    waiting_since_us: i64,
+    /// Beginning of the wait for the next byte, while one is awaited.
+    awaited_since_us: Option<i64>,
+    /// All media to the end have come: the player waits for none.
+    is_whole: bool,
     seeks: u64,
 }
 
@@ -75,15 +77,15 @@ pub(super) async fn play(shared: Arc<Shared>, plan: Plan, mut stop: watch::Recei
 impl Session {
     fn new(shared: Arc<Shared>, plan: Plan) -> Session {
         let target = &shared.options.targets[plan.target];
-        let manner = match (target.is_playlist(), shared.options.rate) {
-            (true, _) => Manner::Segments,
-            (false, Some(rate)) => Manner::Paced(rate),
-            (false, None) => Manner::Download,
+        let mode = match (target.is_playlist(), shared.options.rate) {
+            (true, _) => Mode::Segments,
+            (false, Some(rate)) => Mode::Paced(rate),
+            (false, None) => Mode::Download,
         };
         Session {
             plan,
             random: Random::new(plan.seed),
-            manner,
+            mode,
             connection: None,
             player: Player::new(shared.options.buffer.as_micros() as i64),
             figures: HttpRecord::default(),
@@ -92,7 +94,8 @@ impl Session {
             size: None,
             playing_since_us: None,
             sought_us: None,
-            waiting_since_us: 0,
+            awaited_since_us: None,
+            is_whole: false,
             seeks: 0,
             shared,
         }
@@ -101,10 +104,14 @@ impl Session {
     /// Plays until something ends it.
     async fn live(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Ending, Failure> {
         let leave = self.some_time(self.shared.options.churn);
-        let mut seek = self.some_time(self.shared.options.seek_every);
+        let seek_every = match self.mode {
+            Mode::Download => None,
+            Mode::Paced(_) | Mode::Segments => self.shared.options.seek_every,
+        };
+        let mut seek = self.some_time(seek_every);
         loop {
             tokio::select! {
-                biased; // what is due must not wait for bytes that do not end
+                biased; // timers must not wait for bytes that do not end
                 _ = stop.wait_for(|stop| *stop) => return Ok(Ending::RunOver),
                 () = at(leave) => {
                     let vanishes = mix::share(&mut self.random) < self.shared.options.vanish;
@@ -114,7 +121,7 @@ impl Session {
                 result = self.play() => return result.map(|()| Ending::MediaOver),
             }
             self.seek();
-            seek = self.some_time(self.shared.options.seek_every);
+            seek = self.some_time(seek_every);
         }
     }
 

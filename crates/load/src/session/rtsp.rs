@@ -48,9 +48,9 @@ struct Session {
     discards: bool,
     discarded: u64,
     seeks: u64,
-    /// When the media that play now should be over.
+    /// Expected end of the media that play now.
     media_end_us: Option<i64>,
-    /// When the first PLAY was answered.
+    /// Time of the answer to the first PLAY.
     playing_since_us: Option<i64>,
     played_us: i64,
     setup_us: Option<i64>,

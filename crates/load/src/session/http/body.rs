@@ -15,13 +15,15 @@ pub(super) struct Body {
     rest: Vec<u8>,
     /// Bytes of it that have come.
     pub(super) received: u64,
-    /// When its request was sent.
-    pub(super) asked_us: i64,
+    /// Length that the requested range has.
+    pub(super) expected: Option<u64>,
+    /// Time at which its request was sent.
+    pub(super) requested_us: i64,
 }
 
 /// End of a body.
 enum Framing {
-    /// So many bytes are left.
+    /// Number of bytes that are left.
     Length(u64),
     Chunked(ChunkedReader),
     /// The connection ends with it.
@@ -30,17 +32,23 @@ enum Framing {
 
 impl Body {
     /// The body behind this head.
-    pub(super) fn new(head: &ResponseHead, rest: Vec<u8>, asked_us: i64) -> Result<Body, Failure> {
+    pub(super) fn new(
+        head: &ResponseHead,
+        rest: Vec<u8>,
+        requested_us: i64,
+        expected: Option<u64>,
+    ) -> Result<Body, Failure> {
         let coding = fields::joined(&head.fields, &header::TRANSFER_ENCODING);
         let framing = match (coding, fields::content_length(&head.fields)?) {
             (Some(coding), None) if coding.trim().eq_ignore_ascii_case("chunked") => {
                 Framing::Chunked(ChunkedReader::default())
             }
             (Some(_), _) => return Err(Failure::Coding),
+            (None, Some(length)) if i64::try_from(length).is_err() => return Err(Failure::Length),
             (None, Some(length)) => Framing::Length(length),
             (None, None) => Framing::Close,
         };
-        Ok(Body { framing, rest, received: 0, asked_us })
+        Ok(Body { framing, rest, received: 0, expected, requested_us })
     }
 
     /// Bytes that are still to come, if that is known.
@@ -51,8 +59,8 @@ impl Body {
         }
     }
 
-    /// Reads up to `most` bytes of the connection. Returns how many of them were of the body; `None` at its
-    /// end.
+    /// Reads up to `most` bytes of the connection, again until data of the body are among them. Returns how
+    /// many; `None` at the end of the body.
     pub(super) async fn read(
         &mut self,
         connection: &mut Connection,
@@ -61,17 +69,35 @@ impl Body {
         limit: Duration,
         mut data: impl FnMut(&[u8]),
     ) -> Result<Option<u64>, Failure> {
-        if self.is_over() {
-            connection.closes |= !self.rest.is_empty();
-            return Ok(None);
-        }
         let before = self.received;
-        if !self.rest.is_empty() {
-            let rest = std::mem::take(&mut self.rest);
-            let taken = self.take(&rest, &mut data)?;
-            self.rest = rest[taken..].to_vec();
-            return Ok(Some(self.received - before));
+        loop {
+            if self.received > before {
+                return Ok(Some(self.received - before));
+            }
+            if self.is_over() {
+                connection.closes |= !self.rest.is_empty();
+                return Ok(None);
+            }
+            if !self.rest.is_empty() {
+                let rest = std::mem::take(&mut self.rest);
+                let taken = self.take(&rest, &mut data)?;
+                self.rest = rest[taken..].to_vec();
+            } else if self.receive(connection, most, discards, limit, &mut data).await? == 0 {
+                connection.closes = true;
+                return Ok(None);
+            }
         }
+    }
+
+    /// Reads once; returns 0 where the connection, and with it the body, ends.
+    async fn receive(
+        &mut self,
+        connection: &mut Connection,
+        most: u64,
+        discards: bool,
+        limit: Duration,
+        data: &mut impl FnMut(&[u8]),
+    ) -> Result<usize, Failure> {
         let most = self.left().unwrap_or(u64::MAX).min(most);
         let length = if discards && matches!(self.framing, Framing::Length(_)) {
             let length = connection.discard(most, limit).await?;
@@ -82,7 +108,7 @@ impl Body {
             let length = connection
                 .read(most, limit, |part| {
                     bytes = part.len();
-                    taken = self.take(part, &mut data);
+                    taken = self.take(part, data);
                 })
                 .await?;
             // A server that sends more than the body has lost its place.
@@ -90,13 +116,9 @@ impl Body {
             length
         };
         match (length, &self.framing) {
-            (0, Framing::Close) => {
-                connection.closes = true;
-                Ok(None)
-            }
             (0, Framing::Length(_)) => Err(Failure::Short),
             (0, Framing::Chunked(_)) => Err(Failure::Truncated),
-            _ => Ok(Some(self.received - before)),
+            (length, _) => Ok(length),
         }
     }
 

@@ -1,4 +1,4 @@
-//! HTTP connection of a client: one request at a time, and what comes of its answer.
+//! HTTP connection of a client: one request at a time, and its response.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,12 +9,18 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
-use wirepath_http::{HeadReader, ResponseHead};
+use wirepath_http::{HEAD_LIMIT, HeadReader, ResponseHead};
 use wirepath_sys::arrivals;
 use wirepath_sys::socket::set_receive_low_watermark;
 
 use crate::failure::Failure;
 use crate::session::{DISCARD, DISCARD_WATERMARK, READ};
+
+/// Most informational responses before the final one.
+const MOST_INFORMATIONAL: usize = 16;
+
+/// Most bytes up to the end of the final head.
+const MOST_HEAD_BYTES: usize = 4 * HEAD_LIMIT;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
@@ -30,7 +36,7 @@ pub(super) struct Connection {
     /// Wakes its reader only when many bytes have come.
     has_watermark: bool,
     timer: Pin<Box<Sleep>>,
-    /// When bytes came, or waiting for them began.
+    /// Time at which bytes came, or waiting for them began.
     progress: Instant,
 }
 
@@ -38,7 +44,7 @@ pub(super) struct Connection {
 pub(super) struct Answer {
     pub(super) head: ResponseHead,
     pub(super) rest: Vec<u8>,
-    /// When its first byte came.
+    /// Time of its first byte.
     pub(super) first_byte: Instant,
 }
 
@@ -64,12 +70,15 @@ impl Connection {
             return if is_end(&error) { Ok(None) } else { Err(Failure::Connection(error)) };
         }
         let (mut reader, mut first_byte) = (HeadReader::default(), None);
+        let (mut bytes, mut informational) = (0, 0);
         loop {
+            // A server that floods must not keep other sessions and timers from their turns.
+            tokio::task::consume_budget().await;
             self.stream.readable().await.map_err(Failure::Connection)?;
             match self.read_head(&mut reader) {
                 Ok(0) if first_byte.is_none() => return Ok(None),
                 Ok(0) => return Err(Failure::Closed),
-                Ok(_) => {}
+                Ok(length) => bytes += length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) if first_byte.is_none() && is_end(&error) => return Ok(None),
                 Err(error) => return Err(Failure::Connection(error)),
@@ -80,6 +89,10 @@ impl Connection {
                     self.progress = Instant::now();
                     return Ok(Some(Answer { head, rest: reader.take(u64::MAX), first_byte }));
                 }
+                informational += 1;
+            }
+            if informational > MOST_INFORMATIONAL || bytes > MOST_HEAD_BYTES {
+                return Err(Failure::NoFinalResponse);
             }
         }
     }
@@ -93,7 +106,7 @@ impl Connection {
         })
     }
 
-    /// Time for which nothing is read on purpose is over.
+    /// Restarts stall detection after a pause.
     pub(super) fn resume(&mut self) {
         self.progress = Instant::now();
     }
@@ -125,9 +138,17 @@ impl Connection {
         self.set_watermark(most >= 2 * u64::from(DISCARD_WATERMARK))?;
         let most = usize::try_from(most).unwrap_or(DISCARD).min(DISCARD);
         loop {
-            self.wait(limit).await?;
-            let discard = || arrivals::discard(self.stream.as_fd(), most);
-            let read = self.stream.try_io(Interest::READABLE, discard);
+            let read = match self.wait(limit).await {
+                Ok(()) => {
+                    self.stream.try_io(Interest::READABLE, || arrivals::discard(self.stream.as_fd(), most))
+                }
+                // Fewer bytes than the watermark may have come, for which no reader is woken.
+                Err(Failure::Stalled) if self.has_watermark => {
+                    self.set_watermark(false)?;
+                    arrivals::discard(self.stream.as_fd(), most)
+                }
+                Err(failure) => return Err(failure),
+            };
             if let Some(length) = self.progress(read)? {
                 return Ok(length);
             }
@@ -152,7 +173,7 @@ impl Connection {
 
     /// Waits for bytes, no longer than the limit since the last ones.
     async fn wait(&mut self, limit: Duration) -> Result<(), Failure> {
-        // What does not end must let others have their turns.
+        // An endless body must not keep other sessions and timers from their turns.
         tokio::task::consume_budget().await;
         loop {
             tokio::select! {
@@ -177,7 +198,7 @@ impl Connection {
     }
 }
 
-/// Returns whether the error is how the end of a connection looks to one who writes or reads.
+/// Returns whether this is one of the errors of a connection that the peer closed.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted)

@@ -10,9 +10,7 @@ use parking_lot::Mutex;
 use wirepath_media::hls::{Location, Segment};
 
 use crate::failure::Failure;
-
-/// Most bytes of all playlists: a server may give each session another.
-const MEMORY: usize = 512 << 20;
+use crate::session::PLAYLIST_MEMORY;
 
 /// Playlists that sessions play.
 #[derive(Debug, Default)]
@@ -27,6 +25,12 @@ pub(crate) struct Playlists {
 #[derive(Debug)]
 pub(crate) struct SharedPlaylist {
     segments: Vec<Segment>,
+    _memory: Reserved,
+}
+
+/// Part of the memory for playlists.
+#[derive(Debug)]
+pub(super) struct Reserved {
     bytes: usize,
     all_bytes: Arc<AtomicUsize>,
 }
@@ -45,16 +49,18 @@ impl Playlists {
         segments: Vec<Segment>,
     ) -> Result<Arc<SharedPlaylist>, Failure> {
         let bytes = segments.iter().map(|segment| size_of::<Segment>() + segment.path.len()).sum();
-        let all_bytes = Arc::clone(&self.bytes);
-        all_bytes.fetch_add(bytes, Relaxed);
-        let playlist = Arc::new(SharedPlaylist { segments, bytes, all_bytes });
-        if self.bytes.load(Relaxed) > MEMORY {
-            return Err(Failure::PlaylistMemory);
-        }
+        let mut memory = self.reserve();
+        memory.grow(bytes)?;
+        let playlist = Arc::new(SharedPlaylist { segments, _memory: memory });
         let mut known = self.known.lock();
         known.retain(|_, playlist| playlist.strong_count() > 0);
         known.insert(self.hash(at, text), Arc::downgrade(&playlist));
         Ok(playlist)
+    }
+
+    /// Memory for a playlist: none yet.
+    pub(super) fn reserve(&self) -> Reserved {
+        Reserved { bytes: 0, all_bytes: Arc::clone(&self.bytes) }
     }
 
     fn hash(&self, at: &Location, text: &[u8]) -> u64 {
@@ -69,8 +75,33 @@ impl SharedPlaylist {
     }
 }
 
-impl Drop for SharedPlaylist {
+impl Reserved {
+    /// Reserves more bytes, as long as there are any.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.bytes += bytes;
+        let before = self.all_bytes.fetch_add(bytes, Relaxed);
+        if before.saturating_add(bytes) > PLAYLIST_MEMORY { Err(Failure::PlaylistMemory) } else { Ok(()) }
+    }
+}
+
+impl Drop for Reserved {
     fn drop(&mut self) {
         self.all_bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: Playlists take a bounded memory, those included that are being read.
+    #[test]
+    fn memory_is_bounded() {
+        let playlists = Playlists::default();
+        let (mut first, mut second) = (playlists.reserve(), playlists.reserve());
+        assert!(first.grow(PLAYLIST_MEMORY - 1).is_ok() && second.grow(1).is_ok());
+        assert!(matches!(second.grow(1), Err(Failure::PlaylistMemory)));
+        drop((first, second));
+        assert_eq!(playlists.bytes.load(Relaxed), 0);
     }
 }

@@ -143,7 +143,7 @@ impl Track {
     }
 
     fn control(&mut self, bytes: &[u8], now_us: i64) {
-        // What is not RTCP is somebody else's.
+        // Datagrams that are not RTCP are ignored.
         let Ok(found) = read_from_sender(bytes) else { return };
         self.sender_reports += u64::from(found.reports);
         if let Some(last) = found.last_report {
