@@ -68,11 +68,12 @@ fn verdict(outcome: &Outcome) -> String {
     };
     let failed = others(outcome.unjudged.failed, "failed")
         + &others(outcome.unjudged.never_played, "had not begun to play at the end");
+    let rate = if outcome.media.least_pace.is_some() { ", and 0.9 of the media's rate" } else { "" };
     let (timely, judged) = (count(timely), count(judged));
     match outcome.asked.has_clock {
         true => format!(
             "{timely} of {judged} judged sessions were timely: no underrun of a player with {buffer} ms of \
-             buffer.{failed}"
+             buffer{rate}.{failed}"
         ),
         false => format!("{timely} of {judged} judged sessions downloaded without a failure.{failed}"),
     }
@@ -185,6 +186,10 @@ fn count_packets(outcome: &Outcome, media: &MediaRecord, row: &mut impl FnMut(&s
     );
     row("reordered", count(media.reordered), format!("{} duplicates", count(media.duplicates)));
     row("underruns", count(media.underruns), format!("{} ms of waiting", significant(media.stalled_ms)));
+    if let Some(least) = media.least_pace {
+        let slow = format!("{} tracks below 0.9 of their rate", count(media.slow));
+        row("slowest track", format!("{} of its rate", percent(least)), slow);
+    }
     row("longest gap", format!("{} ms", significant(media.longest_gap_ms)), String::new());
     let received = format!("{} sender reports received", count(outcome.sender_reports.unwrap_or(0)));
     row("receiver reports", count(outcome.receiver_reports.unwrap_or(0)), received);

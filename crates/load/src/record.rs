@@ -83,7 +83,7 @@ pub struct SessionRecord {
 /// Media of a judged session, all tracks together.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MediaRecord {
-    /// No underrun, and it did not fail. `None` of a session that was too short to tell.
+    /// No underrun, at its rate, and it did not fail. `None` of a session that was too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timely: Option<bool>,
     /// Milliseconds from PLAY to the first packet.
@@ -118,6 +118,11 @@ pub struct MediaRecord {
     pub underruns: u64,
     /// Time that it waited then.
     pub stalled_ms: f64,
+    /// Least rate of a transport stream, as a share of its own by its clock (PCR).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_pace: Option<f64>,
+    /// Transport streams that came at less than 0.9 of their rate.
+    pub slow: u64,
     #[serde(skip)]
     pub(crate) lateness: Distribution,
     #[serde(skip)]
@@ -248,12 +253,19 @@ impl MediaRecord {
         self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
         self.underruns += other.underruns;
         self.stalled_ms += other.stalled_ms;
+        self.note_pace(other.least_pace);
+        self.slow += other.slow;
     }
 
     /// Gives back the memory of what was merged.
     pub(crate) fn forget(&mut self) {
         (self.lateness, self.bursts) = (Distribution::default(), Distribution::default());
         self.seek_starts = Vec::new();
+    }
+
+    fn note_pace(&mut self, share: Option<f64>) {
+        let paces = [self.least_pace, share].into_iter().flatten();
+        self.least_pace = paces.min_by(f64::total_cmp);
     }
 
     fn add(&mut self, judge: &Judge) {
@@ -273,6 +285,8 @@ impl MediaRecord {
         self.longest_gap_ms = self.longest_gap_ms.max(milliseconds(judge.longest_gap_us));
         self.underruns += judge.player.underruns;
         self.stalled_ms += milliseconds(judge.player.stalled_us);
+        self.note_pace(judge.pace.share());
+        self.slow += u64::from(judge.pace.is_slow());
         if let Some((first, seeks)) = judge.starts.split_first() {
             let first = milliseconds(*first);
             self.first_packet_ms = Some(self.first_packet_ms.map_or(first, |other| first.min(other)));

@@ -6,6 +6,7 @@
 pub mod append;
 pub mod arrivals;
 pub mod batches;
+pub mod blocks;
 mod control;
 pub mod cpu;
 pub mod datagrams;

@@ -233,6 +233,7 @@ fn of_outcome(outcome: &Outcome) -> Figures {
         lateness_p99_ms: lateness.map(|times| times.p99),
         lateness_max_ms: lateness.map(|times| times.max),
         burst_p50_ms: media.burst_ms.map(|times| times.p50),
+        least_pace: media.least_pace,
         lost: media.lost + media.missing_at_start,
         failed: outcome.sessions.failed,
         refused: failures().filter(|(reason, _)| refused(reason)).map(|(_, number)| number).sum(),

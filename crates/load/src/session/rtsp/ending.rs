@@ -57,7 +57,7 @@ impl Session {
         if let Some(media) = &mut media {
             let is_too_short =
                 result.is_ok() && media.packets == 0 && self.played_us < SHORT_US && !never_played;
-            let is_timely = result.is_ok() && media.underruns == 0 && media.packets > 0;
+            let is_timely = result.is_ok() && media.underruns == 0 && media.slow == 0 && media.packets > 0;
             media.timely = (!is_too_short).then_some(is_timely);
         }
         SessionRecord {
