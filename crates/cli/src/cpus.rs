@@ -36,7 +36,7 @@ impl FromStr for Cpus {
 
 impl Cpus {
     /// Lets the calling thread, and all threads that it starts from now on, run on these processors only.
-    pub(crate) fn keep_to(&self) -> Result<()> {
+    pub(crate) fn set_affinity(&self) -> Result<()> {
         let allowed = sched_getaffinity(None).context("cannot ask which processors may be used")?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
         let mut set = CpuSet::new();
@@ -44,7 +44,7 @@ impl Cpus {
             // The kernel would leave it out in silence.
             ensure!(
                 allowed.contains(cpu),
-                "--cpus: processor {cpu} may not be used by this process; these may: {}",
+                "--cpus: processor {cpu} is not in the affinity mask of this process, which has {}; name others",
                 allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             );
             set.set(*cpu);
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_to_its_processors_and_names_those_that_it_may_use() {
+    fn a_thread_keeps_to_its_processors_and_others_are_refused() {
         let kept = std::thread::spawn(|| {
             let allowed = sched_getaffinity(None).unwrap();
             let last = (0..CpuSet::MAX_CPU).rfind(|cpu| allowed.is_set(*cpu)).unwrap();
-            Cpus([last].into()).keep_to().unwrap();
+            Cpus([last].into()).set_affinity().unwrap();
             assert_eq!(rustix::thread::sched_getcpu(), last);
-            let error = Cpus([last, last + 1].into()).keep_to().unwrap_err().to_string();
-            assert!(error.ends_with(&format!("these may: {last}")), "{error}");
+            let error = Cpus([last, last + 1].into()).set_affinity().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("which has {last}; name others")), "{error}");
             std::thread::available_parallelism().unwrap().get()
         });
         assert_eq!(kept.join().unwrap(), 1);

@@ -59,7 +59,7 @@ impl Serve {
             None => self.options,
         };
         if let Some(cpus) = &options.cpus {
-            cpus.keep_to()?; // before the first thread starts, as threads inherit it
+            cpus.set_affinity()?; // before the first thread starts, as threads inherit it
         }
         let options = server_options(options)?;
         let log = Log::start();

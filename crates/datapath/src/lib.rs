@@ -80,7 +80,7 @@ pub use uring::{RegisterError, RegistrationProgress};
 pub use wirepath_media::rtp;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
-/// Datagrams of any senders, many in a call.
+/// Batched receive of datagrams.
 pub use wirepath_sys::batches;
 /// Blocks that are written, handed on in parts, and used again.
 pub use wirepath_sys::blocks::Blocks;

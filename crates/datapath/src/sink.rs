@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::net::SendFlags;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery as V4, Ipv6PathMtuDiscovery as V6};
+use wirepath_sys::cpu::prefetch;
 use wirepath_sys::datagrams::payload_room;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::header_blocks::HeaderBlocks;
@@ -110,6 +111,12 @@ impl UdpSink {
         };
         sink.prepare(path)?;
         Ok(sink)
+    }
+
+    /// Prefetches what sending needs beside the sink itself.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(&*self.socket);
     }
 
     /// The same, with runs by the kernel module in packets by themselves: to measure what trains save.

@@ -42,6 +42,13 @@ impl Output {
         }
     }
 
+    /// Prefetches what sending needs beside the output itself.
+    pub(crate) fn prefetch(&self) {
+        if let Output::Udp(output) = self {
+            output.sink.prefetch();
+        }
+    }
+
     /// Steps down to another path when the route does not support the last one.
     pub(crate) fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
         match self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{Headers, SendError, SendOutcome, Train};
+use wirepath_datapath::{Headers, SendError, SendOutcome, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker};
 
 use crate::numbering::Numbering;
@@ -117,6 +117,18 @@ impl PacedPlayback {
             self.playing = Some(Playing::new(timetable, membership.counters()));
         }
         self.membership = membership;
+    }
+
+    /// Prefetches what the next train needs beside the playback itself, which is in the caches.
+    pub(crate) fn prefetch_parts(&self) {
+        prefetch(&*self.progress);
+        self.output.prefetch();
+        self.playhead.prefetch_segment();
+    }
+
+    /// Prefetches the next departure, whose segment is in the caches.
+    pub(crate) fn prefetch_departure(&self) {
+        self.playhead.prefetch_departure();
     }
 
     /// Begins to play; `step` does the rest.

@@ -179,7 +179,7 @@ impl Pacer {
     /// overloaded thread would never hear that it may stop.
     ///
     /// Playbacks have left the processor's caches between their trains, so those of a batch are prefetched
-    /// together.
+    /// together: first what is in them, then what they point to, then what that points to.
     fn send_due(&mut self) {
         self.thread.set_burst();
         let now = now_us();
@@ -198,7 +198,8 @@ impl Pacer {
             }
             let playbacks = || batch.iter().filter_map(|key| Some(&*self.playbacks.get(*key)?.playback));
             playbacks().for_each(prefetch);
-            playbacks().for_each(|playback| prefetch(&*playback.progress));
+            playbacks().for_each(PacedPlayback::prefetch_parts);
+            playbacks().for_each(PacedPlayback::prefetch_departure);
             // The clock is read for each, for a true lateness.
             batch.iter().for_each(|key| self.step(*key, now_us()));
             if self.thread.context.queued() > 0 && self.thread.context.room() < BATCH {

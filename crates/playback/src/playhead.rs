@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wirepath_datapath::rtp::Header;
-use wirepath_datapath::{Headers, JoinedTrains, MappedFile, Train};
+use wirepath_datapath::{Headers, JoinedTrains, MappedFile, Train, prefetch};
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
@@ -123,6 +123,19 @@ impl Playhead {
 
     pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
         self.segment.as_deref().map(|segment| &*segment.mapped_file)
+    }
+
+    /// Prefetches the segment at the cursor, without its departures.
+    pub(crate) fn prefetch_segment(&self) {
+        if let Some(segment) = self.segment.as_deref() {
+            prefetch(segment);
+        }
+    }
+
+    /// Prefetches the departure at the cursor and the one behind it.
+    pub(crate) fn prefetch_departure(&self) {
+        let departures = self.segment.iter().flat_map(|segment| segment.departures.iter().skip(self.index));
+        departures.take(2).for_each(prefetch);
     }
 
     /// The departure at the cursor, of which [`Playhead::next`] returned `first`: what leaves before `end_us`

@@ -1,4 +1,4 @@
-//! Datagrams of any senders, many in a call (`recvmmsg`, Linux 2.6.33), with the time at which each arrived.
+//! Batched receive (`recvmmsg`, Linux 2.6.33): datagrams with their senders and times of arrival.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -50,7 +50,7 @@ impl Batch {
     pub fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
-        mut take: impl FnMut(Datagram<'_>),
+        mut handle: impl FnMut(Datagram<'_>),
     ) -> io::Result<usize> {
         let mut names = [const { MaybeUninit::<libc::sockaddr_storage>::zeroed() }; MOST];
         let mut controls: [Control<CONTROL>; MOST] = std::array::from_fn(|_| Control::new());
@@ -91,7 +91,7 @@ impl Batch {
             let time: Option<libc::timespec> =
                 unsafe { find(&message.msg_hdr, &[(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)]) };
             let length = (message.msg_len as usize).min(room.len());
-            take(Datagram {
+            handle(Datagram {
                 from: sender(name, message.msg_hdr.msg_namelen),
                 since_1970: time.map(|time| Duration::new(time.tv_sec as u64, time.tv_nsec as u32)),
                 bytes: &room[..length],
@@ -121,7 +121,7 @@ mod tests {
                 sender.send_to(&bytes, receiver.local_addr().unwrap()).unwrap();
             }
             let (mut batch, mut number, mut calls) = (Batch::new(30), 0u8, Vec::new());
-            while number < 40 {
+            while number < 40 && calls.len() < 40 {
                 let received = batch.receive(receiver.as_fd(), |datagram| {
                     let length = usize::from(number).min(30); // what is longer is cut
                     assert_eq!(datagram.bytes, vec![number; length]);

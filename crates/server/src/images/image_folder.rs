@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use rustix::fs::{Access, FallocateFlags, access, fallocate};
+use rustix::fs::{Access, FallocateFlags, OFlags, access, fallocate};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -125,7 +125,7 @@ impl ImageFolder {
     /// Opens a finished image and marks it as used, now and for as long as the file is open.
     pub fn find(&self, name: &str) -> Result<Option<File>, FolderError> {
         let open = || -> io::Result<Option<File>> {
-            let file = match File::open(self.path_of(name)) {
+            let file = match open_without_atime(&self.path_of(name)) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
@@ -245,7 +245,9 @@ impl ImageFolder {
 
     fn create(&self, name: &str) -> io::Result<Draft> {
         let part = self.path.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.custom_flags(OFlags::NOATIME.bits() as i32).open(&part)?; // it will be ours
         let used = Arc::clone(&self.used);
         let file = Arc::new(file);
         let image = self.path_of(name);
@@ -430,6 +432,16 @@ fn folder_of(path: &Path) -> &Path {
 /// Returns whether the disk is full, or a quota used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Opens a file whose time of access is not updated by reading, if this process owns it: the kernel looks at
+/// that time with each `sendfile`.
+fn open_without_atime(path: &Path) -> io::Result<File> {
+    let no_atime = OFlags::NOATIME.bits() as i32;
+    match OpenOptions::new().read(true).custom_flags(no_atime).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(path),
+        other => other,
+    }
 }
 
 /// Reserves disk space, so that a full disk is known before anything is written. Where the file system cannot,

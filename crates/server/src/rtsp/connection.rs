@@ -110,7 +110,7 @@ impl Connection {
             served += 1;
         }
         if served > 1 {
-            // Frames need no answer, and may come without end: others have their turn first.
+            // Requests and frames of one connection may come without end: others have a turn after each read.
             yield_now().await;
         }
         if *self.shutdown.borrow() {
@@ -275,9 +275,8 @@ impl Inbox {
 }
 
 /// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
-/// thousands of connections most wait. What fills a part of the buffer only was all there is, so that no
-/// second call has to say that; and a client whose bytes never end keeps the others waiting no longer than
-/// its task's budget lasts.
+/// thousands of connections most wait. A short read means that the socket is empty, so no second call follows
+/// it. A client whose bytes never end keeps the others waiting no longer than its task's budget lasts.
 async fn read(half: &mut OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
     let mut take = Some(take);
     poll_fn(|context| {

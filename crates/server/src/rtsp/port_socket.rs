@@ -7,7 +7,7 @@
 //! ICMP error.
 //!
 //! Nothing waits for RTCP, so it is read at intervals, many datagrams in a call, and the sockets are in no
-//! epoll set: there each datagram that comes, and each that has left, wakes the thread that serves all
+//! epoll set: there each datagram received or sent wakes the thread that serves all
 //! requests.
 
 use super::counters::Counters;
@@ -36,14 +36,18 @@ const RTCP_RECEIVE_BUFFER: usize = 256 * 1024;
 /// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
 const DATAGRAM_LIMIT: usize = 1500;
 
-/// Longest and shortest time between two reads of a pair. The first lets sessions spread over 64 pairs cost
-/// 500 calls a second; pairs with more datagrams than a read takes are read sooner.
+/// Longest and shortest time between two reads of a pair. With the first, sessions spread over 64 pairs cost
+/// 500 calls a second; a pair whose read was full is read again after the second, so that its receive buffer,
+/// which has room for some hundred datagrams, does not overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(128);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Most datagrams of a read; the rest waits for the next. A flood is dropped by the kernel meanwhile, and
 /// costs the thread that serves all requests some percent of its time.
-const MOST: usize = 2 * batches::MOST;
+const DATAGRAMS_PER_READ: usize = 2 * batches::MOST;
+
+/// Most datagrams that are discarded at a time: more than a receive buffer has room for.
+const MOST_DISCARDED: usize = 2048;
 
 /// Session that receives its client's RTCP.
 pub(super) trait RtcpReceiver: Send + Sync {
@@ -67,14 +71,16 @@ pub(super) struct PortSocket {
     /// Holds the RTP port and receives what comes from strangers.
     _strays: UdpSocket,
     clients: Arc<Clients>,
+    batch: Arc<SharedBatch>,
     receiver: JoinHandle<()>,
 }
 
 /// Sessions by the address and port that their client sends RTCP from.
 struct Clients {
-    /// Number of sessions that use the pair, and the news that there is one.
+    /// Number of sessions that use the pair.
     uses: AtomicUsize,
-    has_uses: Notify,
+    /// Notified when a session begins to use the pair.
+    session_added: Notify,
     sessions: Mutex<HashMap<(IpAddr, u16), Weak<dyn RtcpReceiver>>>,
     counters: Arc<Counters>,
 }
@@ -103,7 +109,8 @@ impl PortSocket {
         let (rtcp, _strays) = (Arc::new(rtcp), strays.into());
         let clients = Arc::new(Clients::new(Arc::clone(counters)));
         let receiver = tokio::spawn(receive(Arc::clone(&rtcp), Arc::clone(&clients), Arc::clone(batch)));
-        Ok(Arc::new(PortSocket { local, ports, rtcp, _strays, clients, receiver }))
+        let batch = Arc::clone(batch);
+        Ok(Arc::new(PortSocket { local, ports, rtcp, _strays, clients, batch, receiver }))
     }
 
     pub(super) fn ports(&self) -> PortPair {
@@ -137,7 +144,7 @@ impl Drop for PortSocket {
 impl PortUse {
     pub(super) fn new(socket: &Arc<PortSocket>, peer: SocketAddr) -> PortUse {
         socket.clients.uses.fetch_add(1, Relaxed);
-        socket.clients.has_uses.notify_one();
+        socket.clients.session_added.notify_one();
         PortUse { socket: Arc::clone(socket), peer }
     }
 
@@ -145,6 +152,12 @@ impl PortUse {
     /// this one gets it from now on.
     pub(super) fn register(&self, session: Weak<dyn RtcpReceiver>) {
         self.socket.clients.sessions.lock().insert(key(self.peer), session);
+    }
+
+    /// Reads what waits: the last datagrams of a client before its session ends.
+    pub(super) fn read_waiting(&self) {
+        let PortSocket { clients, rtcp, batch, .. } = &*self.socket;
+        clients.read(rtcp, &mut batch.lock());
     }
 
     /// Sends a datagram to the client, or fails if that would block.
@@ -169,8 +182,12 @@ impl Drop for PortUse {
 async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<SharedBatch>) {
     let mut interval = LONGEST_INTERVAL;
     loop {
-        while clients.uses.load(Relaxed) == 0 {
-            clients.has_uses.notified().await;
+        if clients.uses.load(Relaxed) == 0 {
+            while clients.uses.load(Relaxed) == 0 {
+                clients.session_added.notified().await;
+            }
+            // What came while there was no session is nobody's.
+            clients.discard(&socket, &mut batch.lock());
         }
         sleep_until(ticks::after(Instant::now(), interval)).await;
         let read = clients.read(&socket, &mut batch.lock());
@@ -178,11 +195,11 @@ async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<Share
     }
 }
 
-/// Time to the next read: shorter when datagrams were left over, longer when there were few.
+/// Time to the next read: the shortest when datagrams were left over, longer when there were few.
 fn next_interval(interval: Duration, read: usize) -> Duration {
     let next = match read {
-        MOST.. => interval / 2,
-        _ if read < MOST / 4 => interval * 2,
+        DATAGRAMS_PER_READ.. => SHORTEST_INTERVAL,
+        _ if read < DATAGRAMS_PER_READ / 4 => interval * 2,
         _ => interval,
     };
     next.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
@@ -190,13 +207,18 @@ fn next_interval(interval: Duration, read: usize) -> Duration {
 
 impl Clients {
     fn new(counters: Arc<Counters>) -> Clients {
-        Clients { uses: AtomicUsize::new(0), has_uses: Notify::new(), sessions: Mutex::default(), counters }
+        Clients {
+            uses: AtomicUsize::new(0),
+            session_added: Notify::new(),
+            sessions: Mutex::default(),
+            counters,
+        }
     }
 
     /// Reads datagrams that wait. Returns their number.
     fn read(&self, socket: &UdpSocket, batch: &mut Batch) -> usize {
         let mut read = 0;
-        while read < MOST {
+        while read < DATAGRAMS_PER_READ {
             self.counters.rtcp_reads.increment();
             let received = batch.receive(socket.as_fd(), |datagram| {
                 let received =
@@ -213,6 +235,18 @@ impl Clients {
             }
         }
         read
+    }
+
+    /// Discards the datagrams that wait.
+    fn discard(&self, socket: &UdpSocket, batch: &mut Batch) {
+        let mut discarded = 0;
+        while discarded < MOST_DISCARDED {
+            let received = batch.receive(socket.as_fd(), |_| self.counters.rtcp_strays.increment());
+            match received {
+                Ok(number) if number == batches::MOST => discarded += number,
+                _ => return,
+            }
+        }
     }
 
     fn deliver(&self, peer: Option<SocketAddr>, datagram: &[u8], received: SystemTime) {

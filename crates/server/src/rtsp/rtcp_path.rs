@@ -39,6 +39,13 @@ impl RtcpPath {
         }
     }
 
+    /// Has the session receive what its client sent until now, if that still waits to be read.
+    pub(super) fn read_waiting(&self) {
+        if let RtcpPath::Udp(ports) = self {
+            ports.read_waiting();
+        }
+    }
+
     /// Has datagrams of the client given to the session. Frames come through the connection's reader instead.
     pub(super) fn register<T: RtcpReceiver + 'static>(&self, session: &Arc<T>) {
         if let RtcpPath::Udp(ports) = self {

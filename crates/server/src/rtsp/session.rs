@@ -110,6 +110,7 @@ impl Session {
     /// Ends the session, with a BYE unless the client is unreachable. No packet may follow (RFC 3550 section
     /// 6.3.7): call this when the playback is drained.
     pub(super) fn end(self, reason: EndReason) {
+        self.info.rtcp.read_waiting();
         if self.shared.log_session() {
             let (peer, path, reason) = (self.info.peer, &self.info.path, reason.name());
             tracing::info!(%peer, path, reason, "session ends");

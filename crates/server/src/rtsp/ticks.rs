@@ -1,4 +1,4 @@
-//! Ticks: times at which tasks that need not be punctual work together, in one wake-up of their thread.
+//! Shared wake-up times: tasks that tolerate delay wake together.
 
 use std::sync::LazyLock;
 use std::time::Duration;
