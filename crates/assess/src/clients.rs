@@ -262,7 +262,8 @@ impl Running {
     /// Takes a step; one that may have failed by chance is repeated once.
     fn record(&mut self, step: Step) {
         let is_repeated = self.again.take().is_some();
-        let by_chance = [Limit::Lateness, Limit::Loss, Limit::SetUp, Limit::Client, Limit::OtherPrograms];
+        use Limit::{Client, Lateness, Loss, OtherPrograms, Rate, SetUp};
+        let by_chance = [Lateness, Loss, Rate, SetUp, Client, OtherPrograms];
         if !is_repeated && step.limit.is_some_and(|limit| by_chance.contains(&limit)) {
             self.again = Some(step.clients);
         } else {

@@ -10,6 +10,7 @@ use wirepath_media::rtp::Header;
 use crate::distribution::Distribution;
 use crate::player::Player;
 use clock::MediaClock;
+pub use pace::LEAST_PACE;
 use pace::Pace;
 pub(crate) use pace::Reference;
 use sequence::{Place, Sequence};

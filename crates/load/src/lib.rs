@@ -25,6 +25,7 @@ mod totals;
 mod worker;
 
 pub use document::document;
+pub use judge::LEAST_PACE;
 pub use mix::Mix;
 pub use options::{Options, Transport};
 pub use outcome::{Asked, Asset, ClientCost, Outcome, Sessions, Unjudged};

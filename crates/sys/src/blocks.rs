@@ -6,32 +6,47 @@ use std::fmt;
 
 use bytes::BytesMut;
 
-/// Most blocks that are kept: those that wait for a slow reader are others' memory.
+/// Most blocks that are kept, and most bytes of them unless it is one: those that wait for a slow reader are
+/// others' memory.
 const KEPT: usize = 4;
+const KEPT_BYTES: usize = 512 * 1024;
+
+/// Most bytes of a block that is used again: a longer one is allocated for each use. More than one call reads
+/// (1 MiB), and a quarter of that for what is added to it.
+const MOST: usize = 1280 * 1024;
+
+const PAGE: usize = 4096;
 
 /// Blocks of one writer.
 pub struct Blocks {
-    /// Bytes of a block.
+    /// Bytes of a block: as many as the longest that was needed, up to [`MOST`].
     size: usize,
     /// The rest of the block that is written: all of its length is initialised.
     rest: Option<BytesMut>,
+    /// That block is longer than those that are used again.
+    is_long: bool,
     /// Blocks whose parts may still be in use.
     used: VecDeque<BytesMut>,
 }
 
 impl Blocks {
-    /// Blocks of `size` bytes, which are allocated when they are needed.
+    /// Blocks of `size` bytes, or as many as are needed at once, which are allocated when they are needed.
     pub fn new(size: usize) -> Blocks {
-        Blocks { size, rest: None, used: VecDeque::new() }
+        Blocks { size, rest: None, is_long: false, used: VecDeque::new() }
     }
 
     /// The next bytes of a block, at least `length`. Their content is unspecified.
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.rest() < length {
-            if let Some(last) = self.rest.take() {
-                self.used.truncate(KEPT - 1);
+            if let Some(last) = self.rest.take_if(|_| !self.is_long) {
+                self.used.truncate((KEPT_BYTES / self.size.max(1)).clamp(1, KEPT) - 1);
                 self.used.push_front(last);
             }
+            if length > self.size && length <= MOST {
+                self.size = length.next_multiple_of(PAGE);
+                self.used.clear(); // too short
+            }
+            self.is_long = length > self.size;
             self.rest = self.free(length);
         }
         self.rest.get_or_insert_with(|| BytesMut::zeroed(length.max(self.size)))
@@ -95,8 +110,25 @@ mod tests {
         drop((second, third, fourth));
         let again: Vec<BytesMut> = (0..3).map(|_| part(5, 100)).collect();
         assert!(again.iter().any(|part| part.as_ptr() == place), "it is used again");
-        assert_eq!(part(6, 1000).len(), 1000, "a longer one than blocks are");
+        assert_eq!(part(6, 1000).len(), 1000, "a longer one than blocks were");
         assert_eq!(part(7, 100)[..], [7; 100]);
+    }
+
+    #[test]
+    fn blocks_grow_to_what_is_needed_and_are_used_again() {
+        let mut blocks = Blocks::new(64);
+        let mut place = |length| {
+            blocks.room(length)[..length].fill(1);
+            blocks.take(length).as_ptr()
+        };
+        place(64);
+        for length in [PAGE + 8, 128 * 1024 + 8, MOST] {
+            let first = place(length);
+            assert_eq!([(); 3].map(|()| place(length)), [first; 3], "{length}");
+        }
+        place(MOST + 1);
+        place(1);
+        assert_eq!((blocks.size, blocks.used.len()), (MOST, 0), "such a long one is not kept");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The result as a document; its steps as one table.
 
+use wirepath_load::LEAST_PACE;
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, number};
 
@@ -64,10 +65,21 @@ fn warnings(result: &Clients) -> Vec<String> {
     }
     if result.searches.iter().any(|search| search.limit == Limit::Media) {
         warnings.push(
-            "The length of the media limits the clients: all of them start before the first one's media are over. \
-             Raise --ramp, or play a longer --file."
+            "The length of the media limits the clients: all of them start before the first one's media are \
+             over. Raise --ramp, or play a longer --file."
                 .to_owned(),
         );
+    }
+    let timely = || every_step(result).filter(|(_, step)| step.limit.is_none());
+    let has_no_rate = |step: &Step| step.figures.as_ref().is_none_or(|figures| figures.least_pace.is_none());
+    let unjudged = timely().filter(|(_, step)| has_no_rate(step)).count();
+    if unjudged > 0 {
+        warnings.push(format!(
+            "The rate of the media was not judged in {} of {} timely steps: no session had 3 s of a \
+             transport stream's clock (PCR) in packets of payload type 33.",
+            number::count(unjudged as u64),
+            number::count(timely().count() as u64)
+        ));
     }
     if result.searches.iter().any(|search| search.limit == Limit::Descriptors) {
         warnings.push(format!(
@@ -141,7 +153,7 @@ fn times(result: &Clients) -> Table {
     table
 }
 
-/// What the limits are known by.
+/// Reason why each search ended.
 fn limits(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "limit", "reason"];
     let mut table = Table::new("The next number, which failed, and why.", &heads);
@@ -193,8 +205,9 @@ fn method(conditions: &Conditions) -> Section {
     let mut section = Section::new("method", "Conditions");
     let Conditions { window_s, settle_s, ramp, buffer_ms, processor, client_processors, .. } = conditions;
     section.paragraph(format!(
-        "Clients start at {ramp} a second; {settle_s} s after the last one a window of {window_s} s is measured. All \
-         judged ones must play without an underrun of a buffer of {buffer_ms} ms, lose no packet, receive 0.9 of their rate at least, and 99 % of their bursts \
+        "Clients start at {ramp} a second; {settle_s} s after the last one a window of {window_s} s is measured. \
+         All judged ones must play without an underrun of a buffer of {buffer_ms} ms, lose no packet, receive \
+         {LEAST_PACE} of their rate at least (where that was judged), and 99 % of their bursts \
          may be late by a burst and 5 ms, all by a burst and 30 ms; the burst is what the case asks of `wirepath serve`, \
          100 ms for `auto`, and the same is allowed to every server. No session may fail or be refused."
     ));

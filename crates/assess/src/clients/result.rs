@@ -83,6 +83,8 @@ pub enum Limit {
     Lateness,
     /// Packets were lost or not sent, though the processors were not saturated.
     Loss,
+    /// Media came at less than their rate, though the processors were not saturated.
+    Rate,
     /// The disk.
     Disk,
     /// Admission of the server: it refused sessions.
@@ -131,7 +133,8 @@ pub struct Figures {
     pub bits_per_second: f64,
     /// Share of what sessions that are not judged should have been sent, by what came of those that are.
     pub sent_share: Option<f64>,
-    /// Least share of its rate that a judged session's media came at, by the clock of the transport stream.
+    /// Least share of its rate that a judged session's media came at, by the clock of the transport stream;
+    /// `None` if no session had 3 s of it, and the rate was not judged.
     #[serde(default)]
     pub least_pace: Option<f64>,
     /// Sessions that were judged, and that were timely of those.
@@ -226,6 +229,7 @@ impl Limit {
             Limit::Processor => "processor",
             Limit::Lateness => "lateness",
             Limit::Loss => "loss",
+            Limit::Rate => "rate",
             Limit::Disk => "disk",
             Limit::Admission => "admission",
             Limit::Descriptors => "open files",

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use wirepath_load::LEAST_PACE;
+
 use super::case::{Processors, Storage};
 use super::result::{Figures, Limit};
 use crate::result::Transport;
@@ -21,9 +23,6 @@ const STORAGE_WAITS: f64 = 0.2;
 
 /// Share of what sessions outside the sample should be sent below which packets lack.
 const SENT: f64 = 0.9;
-
-/// Share of its rate that each judged session's media must come at.
-const PACE: f64 = 0.9;
 
 /// Lateness of the load client's event loops, and share of its processors, from which it is the limit.
 const CLIENT_LATE_MS: f64 = 20.0;
@@ -70,11 +69,11 @@ fn symptom(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
     if figures.lost > 0 {
         return Some((Limit::Loss, format!("{} judged packets lost", figures.lost)));
     }
-    if let Some(share) = figures.least_pace.filter(|share| *share < PACE) {
-        return Some((Limit::Loss, format!("a session received only {:.0} % of its rate", share * 100.0)));
+    if let Some(share) = figures.least_pace.filter(|share| *share < LEAST_PACE) {
+        return Some((Limit::Rate, format!("a session received only {} of its rate", percent_below(share))));
     }
     if let Some(share) = figures.sent_share.filter(|share| *share < SENT) {
-        return Some((Limit::Loss, format!("only {:.0} % of the media sent", share * 100.0)));
+        return Some((Limit::Loss, format!("only {} of the media sent", percent_below(share))));
     }
     if let Some(ms) = beyond(figures.lateness_p99_ms, P99_BEYOND_MS) {
         return Some((Limit::Lateness, format!("99 % of the bursts at most {ms:.0} ms late")));
@@ -89,6 +88,11 @@ fn symptom(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
         ));
     }
     None
+}
+
+/// A share in percent, rounded down: one below a limit must not look like the limit.
+fn percent_below(share: f64) -> String {
+    format!("{:.1} %", (share * 1000.0).floor() / 10.0)
 }
 
 /// The limit behind a symptom, and what tells.
@@ -190,11 +194,12 @@ mod tests {
         assert_eq!(limit(Figures { playing: 99, ..timely() }), Some(Limit::SetUp));
     }
 
-    /// Promise: `assess clients` does not call clients timely that receive less than 0.9 of their media's rate.
+    /// Promise: `assess clients` calls no clients timely that receive less than 0.9 of their media's rate.
     #[test]
     fn clients_that_are_sent_too_little_are_not_timely() {
-        let (limit, reason) = judge(&Figures { least_pace: Some(0.35), ..timely() }, &TERMS).unwrap();
-        assert_eq!((limit, reason.as_str()), (Limit::Loss, "a session received only 35 % of its rate"));
+        let verdict = |share| judge(&Figures { least_pace: Some(share), ..timely() }, &TERMS).unwrap();
+        assert_eq!(verdict(0.35), (Limit::Rate, "a session received only 35.0 % of its rate".to_owned()));
+        assert_eq!(verdict(0.8996), (Limit::Rate, "a session received only 89.9 % of its rate".to_owned()));
     }
 
     /// Promise: `assess clients` does not take the load client's limit for the server's.

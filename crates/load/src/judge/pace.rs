@@ -1,19 +1,20 @@
 //! Pace of a transport stream: its own clock (PCR) beside the times of arrival.
 //!
-//! A server may write the time of sending into RTP timestamps, as live555MediaServer does for transport streams.
-//! Such timestamps are never late, however slowly the media come. The stream's own clock tells.
+//! A server may write the time of sending into RTP timestamps, as live555MediaServer does for transport
+//! streams. Such timestamps are never late, however slowly the media come. The stream's own clock tells.
 
 use wirepath_media::rtp::PAYLOAD_TYPE_MP2T;
 use wirepath_media::ts::{PACKET_LENGTH, Packet, Pcr, TICKS_PER_SECOND};
 
-/// Least share of its rate that media come at.
-const LEAST_PACE: f64 = 0.9;
+/// Least share of its rate that the media of a timely session come at.
+pub const LEAST_PACE: f64 = 0.9;
 
 /// Time below which a share says too little: a burst is some percent of it.
 const LEAST_SPAN_US: i64 = 3_000_000;
 
-/// Advance of the clock beyond the time passed that is taken for a discontinuity.
-const JUMP_US: i64 = 10_000_000;
+/// Advance of the clock beyond the time passed above which media were skipped: references are 100 ms apart at
+/// most.
+const SKIP_US: i64 = 1_000_000;
 
 /// Length of an RTP header without contributing sources and extensions.
 const HEADER_LENGTH: usize = 12;
@@ -64,10 +65,10 @@ impl Pace {
         let waited_us = arrival_us - last_us;
         let step_us =
             reference.pcr.since(last.pcr).map(|ticks| (ticks / (TICKS_PER_SECOND / 1_000_000)) as i64);
-        // A clock that stands still or jumps does not say how much came.
-        let Some(step_us) = step_us.filter(|step| *step > 0 && *step <= waited_us + JUMP_US) else { return };
+        // A clock that stands still does not say how much came.
+        let Some(step_us) = step_us.filter(|step| *step > 0) else { return };
         if counts && !reference.discontinuity {
-            self.media_us += step_us;
+            self.media_us += if step_us <= waited_us + SKIP_US { step_us } else { 0 };
             self.span_us += waited_us;
         }
     }
@@ -114,6 +115,26 @@ mod tests {
         assert_eq!(pace(0.5, 1_000).share(), None, "too short to tell");
     }
 
+    /// Promise: Media that a server skips do not count as received.
+    #[test]
+    fn a_jump_of_the_clock_is_no_media() {
+        let skipping = |discontinuity| {
+            let mut pace = Pace::default();
+            for second in 0..10 {
+                for ms in (0..1000).step_by(100) {
+                    // Each second plays 0.5 s of the media, then 5 s are left out.
+                    let reference = reference(second * 5_500 + ms / 2);
+                    let discontinuity = discontinuity && ms == 0;
+                    let arrival_us = (second * 1000 + ms) as i64 * 1000;
+                    pace.observe(Reference { discontinuity, ..reference }, arrival_us, true);
+                }
+            }
+            pace.share().unwrap()
+        };
+        assert!((skipping(false) - 0.45).abs() < 0.01, "{}", skipping(false));
+        assert!((skipping(true) - 0.5).abs() < 0.01, "a discontinuity that is told is left out");
+    }
+
     #[test]
     fn other_clocks_jumps_and_what_does_not_count_are_left_out() {
         let mut pace = pace(1.0, 4_000);
@@ -126,7 +147,7 @@ mod tests {
         pace.rewind();
         pace.observe(reference(40), 9_000_000, true);
         let share = pace.share().unwrap();
-        assert!((share - 1.0).abs() < 0.001, "{share}");
+        assert!((share - 3.96 / 4.0).abs() < 0.001, "{share}: the first jump, without a flag, is no media");
     }
 
     #[test]

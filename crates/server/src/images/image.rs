@@ -10,7 +10,7 @@ mod state;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use wirepath_media::image::{Layout, Plan, SegmentEntry};
 use super::page_memory::Readers;
 use super::progress::{Contents, Progress};
 use super::summary::Summary;
+use super::work_queue::UrgencySignal;
 use state::State;
 
 pub(super) use index::WholeIndex;
@@ -34,6 +35,8 @@ pub struct Image {
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
     packing: Mutex<PackingState>,
+    /// Notified when a playback needs more sooner, while the image is packed.
+    urgency_signal: OnceLock<Arc<UrgencySignal>>,
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
     /// Bytes of packets that playbacks were given to be sent from the asset.
@@ -82,6 +85,7 @@ impl Image {
             on_damage: Box::new(on_damage),
             state: Mutex::new(State::new(summary)),
             packing: Mutex::default(),
+            urgency_signal: OnceLock::new(),
             progress: watch::Sender::new(Progress::Growing { until_us: 0 }),
             asset_bytes_packed: AtomicU64::new(0),
             asset_bytes_played: played,

@@ -30,7 +30,7 @@ use super::progress::Failure;
 use super::read::read_image;
 use super::segment::Files;
 use super::summary::Summary;
-use super::work_queue::WorkQueue;
+use super::work_queue::{UrgentThread, WorkQueue};
 
 mod job;
 mod making;
@@ -121,8 +121,11 @@ impl Store {
         let estimate_bytes = options.packing_memory_bytes / ESTIMATE_SHARE;
         let packing_bytes = options.packing_memory_bytes - estimate_bytes;
         // Packing ahead of time, nobody waits.
-        let has_urgent = options.images != ImagePolicy::AtOnce;
-        let packers = WorkQueue::start("packer", options.packers, has_urgent, packing_bytes)?;
+        let urgent_thread = match options.images {
+            ImagePolicy::AtOnce => UrgentThread::None,
+            _ => UrgentThread::One,
+        };
+        let packers = WorkQueue::start("packer", options.packers, urgent_thread, packing_bytes)?;
         let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
         let makes_images = matches!(options.images, ImagePolicy::Auto | ImagePolicy::All);

@@ -5,32 +5,59 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use wirepath_engine::{BlockingPool, Priority, catch_panic};
 
+mod signal;
+
+pub(super) use signal::UrgencySignal;
+
 /// Most works that have begun; more wait for their first turn. Each holds some memory, and disk space.
-const BEGUN: usize = 2048;
+const MOST_BEGUN: usize = 2048;
+
+/// Part of those that only urgent work may begin.
+const KEPT_FOR_URGENT: usize = 256;
 
 /// Most works that wait for their first turn; more are refused.
-const WAITING: usize = 4096;
+const MOST_WAITING: usize = 4096;
 
-/// Time before it is needed from which work is urgent: longer than a turn takes on a thread of low priority while
-/// the processors are busy.
+/// Time before a playback needs it from which work is urgent: longer than a turn takes on a thread of low
+/// priority while the processors are busy.
 const URGENT: Duration = Duration::from_secs(1);
 
-/// Interval of looking for work that has become urgent: playbacks change when it is needed, and tell nobody.
-const LOOK: Duration = Duration::from_millis(20);
+/// Least interval of looking for urgent work among work that waits: each look asks all of it.
+const URGENCY_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Work that is done in turns.
 pub(super) trait Work: Send + Sized + 'static {
     /// Does some of it; returns the work if there is more to do. The first turn should be the shortest.
     fn turn(self) -> Option<Self>;
 
-    /// Time at which the next turn is needed; the earliest goes first. It may change while the work waits.
-    fn needed_at(&self) -> Instant;
+    /// Time of the next turn; the earliest goes first. It may change while the work waits: whoever lets a
+    /// playback need it sooner notifies the queue's [`UrgencySignal`].
+    fn due(&self) -> Due;
 
-    /// Bytes of memory that it holds until its next turn; work without a turn yet holds nothing worth counting.
+    /// Bytes of memory that it holds until its next turn; work without a turn yet holds nothing worth
+    /// counting.
     fn held_bytes(&self) -> u64;
+}
+
+/// Time of the next turn of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// A playback waits for it, if the time is over, or will then.
+    Playback(Instant),
+    /// Nobody waits: the time gives works their order.
+    Nobody(Instant),
+}
+
+/// Threads for urgent work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UrgentThread {
+    /// None: nobody waits for any of the work.
+    None,
+    /// One of normal priority, so that urgent work takes at most its share of one processor.
+    One,
 }
 
 /// Threads and the work that waits for them. They end when this is dropped, with that work.
@@ -40,7 +67,9 @@ pub(super) struct WorkQueue<W: Work> {
 
 struct Shared<W> {
     queue: Mutex<Queue<W>>,
+    /// Changes for the threads at nice 10.
     changed: Condvar,
+    urgent: Arc<UrgencySignal>,
 }
 
 /// Work that there is, and the memory that it holds.
@@ -52,11 +81,11 @@ pub(super) struct Backlog {
     pub(super) held_bytes: u64,
 }
 
-/// Part of the work that a thread does.
+/// Urgency of the work that a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Urgency {
     All,
-    /// Work that is needed soon.
+    /// Work that a playback waits for, or needs soon.
     Urgent,
     /// All other work: a thread of low priority may stand still for long in the middle of a turn.
     Rest,
@@ -75,47 +104,70 @@ struct Queue<W> {
     ended: bool,
 }
 
+/// Waiting work as a thread sees it.
+#[derive(Debug, Default)]
+struct Survey {
+    /// Index of the first new work for the thread, and of the earliest that has begun, with their times.
+    new: Option<(usize, Instant)>,
+    begun: Option<(usize, Instant)>,
+    /// True if there is other work.
+    has_others: bool,
+    /// Time at which a playback needs the first of the others.
+    others_needed_at: Option<Instant>,
+}
+
 impl<W: Work> WorkQueue<W> {
-    /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else, and
-    /// as many of normal priority for what is needed soon if `has_urgent`.
+    /// Starts `threads` threads (at least one) called `name` and a number, at nice 10, and perhaps one of
+    /// normal priority for urgent work.
     /// While works hold `budget` bytes or more, those that hold the most have their turns, until they hold
-    /// less or are done; others wait. So the memory of all is bounded by the budget, and what as many as there
-    /// are threads can hold.
+    /// less or are done; others wait. So the memory of all is bounded by the budget, and what one work for each
+    /// thread, the urgent one included, can hold.
     pub(super) fn start(
         name: &str,
         threads: usize,
-        has_urgent: bool,
+        urgent_thread: UrgentThread,
         budget: u64,
     ) -> io::Result<WorkQueue<W>> {
         let (new, begun) = (VecDeque::new(), Vec::new());
         let queue = Queue { new, begun, begun_count: 0, budget, held: 0, ended: false };
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new() });
-        let start = |name: &str, priority, part| {
+        let (queue, urgent) = (Mutex::new(queue), Arc::default());
+        let shared = Arc::new(Shared { queue, changed: Condvar::new(), urgent });
+        let start = |name: &str, threads, priority, urgency| {
             let pool = BlockingPool::start(name, threads, priority)?;
-            for _ in 0..threads.max(1) {
+            for _ in 0..threads {
                 let shared = Arc::clone(&shared);
-                let submitted = pool.submit(move || shared.run(part));
+                let submitted = pool.submit(move || shared.run(urgency));
                 debug_assert!(submitted, "nothing else is in that queue");
             }
             io::Result::Ok(())
         };
-        if has_urgent {
-            start(&format!("{name}-now"), Priority::Normal, Part::Urgent)?;
-        }
-        start(name, Priority::Background, if has_urgent { Part::Rest } else { Part::All })?;
+        let urgency = match urgent_thread {
+            UrgentThread::None => Urgency::All,
+            UrgentThread::One => {
+                start(&format!("{name}-now"), 1, Priority::Normal, Urgency::Urgent)?;
+                Urgency::Rest
+            }
+        };
+        start(name, threads.max(1), Priority::Background, urgency)?;
         Ok(WorkQueue { shared })
     }
 
     /// Queues work; returns it if there is no room.
     pub(super) fn submit(&self, work: W) -> Result<(), W> {
         let mut queue = self.shared.queue.lock();
-        if queue.new.len() >= WAITING {
+        if queue.new.len() >= MOST_WAITING {
             return Err(work);
         }
         queue.new.push_back(work);
         drop(queue);
-        self.shared.changed.notify_all();
+        self.shared.changed.notify_one();
+        self.shared.urgent.notify();
         Ok(())
+    }
+
+    /// The signal to notify when waiting work is needed sooner than it said.
+    pub(super) fn urgency_signal(&self) -> Arc<UrgencySignal> {
+        Arc::clone(&self.shared.urgent)
     }
 }
 
@@ -139,13 +191,14 @@ impl<W: Work> Drop for WorkQueue<W> {
         let waiting = (std::mem::take(&mut queue.new), std::mem::take(&mut queue.begun));
         drop(queue);
         self.shared.changed.notify_all();
+        self.shared.urgent.end();
         drop(waiting); // outside the lock: files are closed
     }
 }
 
 impl<W: Work> Shared<W> {
-    fn run(&self, part: Part) {
-        while let Some(work) = self.next(part) {
+    fn run(&self, urgency: Urgency) {
+        while let Some(work) = self.next(urgency) {
             let held = work.held_bytes();
             // A panic is a bug of ours, but not a reason to stop other work.
             let rest = catch_panic(|| work.turn()).unwrap_or_else(|_| {
@@ -154,7 +207,9 @@ impl<W: Work> Shared<W> {
             });
             let holds = rest.as_ref().map_or(0, W::held_bytes);
             let mut queue = self.queue.lock();
+            let had_room = queue.has_room();
             queue.held = queue.held - held + holds;
+            let has_room = queue.has_room();
             match rest {
                 Some(work) if !queue.ended => queue.begun.push(work),
                 done => {
@@ -163,40 +218,83 @@ impl<W: Work> Shared<W> {
                     drop(done);
                 }
             }
-            // Memory that was given back lets all threads go on.
+            self.turn_over(urgency, has_room && !had_room);
+        }
+    }
+
+    /// Notifies the threads that may have work after a turn. The thread of that turn looks itself.
+    fn turn_over(&self, urgency: Urgency, gives_room: bool) {
+        if gives_room {
             self.changed.notify_all();
+        } else if urgency == Urgency::Urgent {
+            self.changed.notify_one();
+        }
+        if urgency == Urgency::Rest {
+            self.urgent.notify();
         }
     }
 
     /// Waits for the work that has the next turn; none when the queue has ended.
-    fn next(&self, part: Part) -> Option<W> {
+    fn next(&self, urgency: Urgency) -> Option<W> {
         let mut queue = self.queue.lock();
         while !queue.ended {
-            if let Some(work) = queue.next(part, Instant::now()) {
+            let now = Instant::now();
+            let survey = queue.survey(urgency, now);
+            if let Some(work) = queue.take(urgency, &survey, now) {
                 return Some(work);
             }
-            let may_change = !queue.new.is_empty() || !queue.begun.is_empty();
-            if may_change && part != Part::All {
-                self.changed.wait_for(&mut queue, LOOK);
-            } else {
+            if urgency != Urgency::Urgent {
                 self.changed.wait(&mut queue);
+                continue;
             }
+            if survey.has_others {
+                // Work may have been urgent when the other threads looked.
+                self.changed.notify_one();
+            }
+            let waits = !queue.new.is_empty() || !queue.begun.is_empty();
+            let pause = if waits { URGENCY_CHECK_INTERVAL } else { Duration::ZERO };
+            let until = survey.others_needed_at.map(|at| at.checked_sub(URGENT).unwrap_or(now));
+            MutexGuard::unlocked(&mut queue, || self.urgent.wait(pause, until));
         }
         None
     }
 }
 
 impl<W: Work> Queue<W> {
-    fn next(&mut self, part: Part, now: Instant) -> Option<W> {
-        // The first of new work, which is in the order in which it is needed, and the earliest that has begun.
-        let mut new = self.new.iter().map(W::needed_at).enumerate();
-        let new = new.find(|(_, at)| part.has(*at, now));
-        let begun = self.begun.iter().map(W::needed_at).enumerate().filter(|(_, at)| part.has(*at, now));
-        let begun = begun.min_by_key(|(_, at)| *at);
-        if self.held >= self.budget && self.begun_count > 0 {
-            return new.or(begun).and_then(|_| self.largest());
+    fn has_room(&self) -> bool {
+        self.held < self.budget
+    }
+
+    /// Surveys the work that waits. Only urgent work needs a look at all new work, which is in its order.
+    fn survey(&self, urgency: Urgency, now: Instant) -> Survey {
+        let mut survey = Survey::default();
+        for (index, due) in self.new.iter().map(W::due).enumerate() {
+            if !urgency.has(due, now) {
+                survey.note_other(due);
+            } else if survey.new.is_none() {
+                survey.new = Some((index, due.at()));
+            }
+            if survey.new.is_some() && urgency != Urgency::Urgent {
+                break;
+            }
         }
-        match (new.filter(|_| self.begun_count < BEGUN), begun) {
+        for (index, due) in self.begun.iter().map(W::due).enumerate() {
+            if !urgency.has(due, now) {
+                survey.note_other(due);
+            } else if survey.begun.is_none_or(|(_, at)| due.at() < at) {
+                survey.begun = Some((index, due.at()));
+            }
+        }
+        survey
+    }
+
+    /// Takes the work that has the next turn on a thread.
+    fn take(&mut self, urgency: Urgency, survey: &Survey, now: Instant) -> Option<W> {
+        let Survey { new, begun, .. } = *survey;
+        if !self.has_room() && self.begun_count > 0 {
+            return new.or(begun).and_then(|_| self.take_largest(urgency, now));
+        }
+        match (new.filter(|_| self.begun_count < urgency.most_begun()), begun) {
             (Some((_, new_at)), Some((index, begun_at))) if begun_at < new_at => {
                 Some(self.begun.swap_remove(index))
             }
@@ -209,214 +307,57 @@ impl<W: Work> Queue<W> {
         }
     }
 
-    /// The work that holds the most, of those that wait for another turn.
-    fn largest(&mut self) -> Option<W> {
-        let (index, _) = self.begun.iter().map(W::held_bytes).enumerate().max_by_key(|(_, held)| *held)?;
+    /// Takes the work of this urgency that holds the most, of those that wait for another turn. If none of it
+    /// has begun, urgent work needs the memory of others: they go on at its priority, never the other way
+    /// round.
+    fn take_largest(&mut self, urgency: Urgency, now: Instant) -> Option<W> {
+        let works = || self.begun.iter().enumerate();
+        let held = |(_, work): &(usize, &W)| work.held_bytes();
+        let own = works().filter(|(_, work)| urgency.has(work.due(), now)).max_by_key(held);
+        let any = || works().max_by_key(held).filter(|_| urgency == Urgency::Urgent);
+        let (index, _) = own.or_else(any)?;
         Some(self.begun.swap_remove(index))
     }
 }
 
-impl Part {
-    fn has(self, needed_at: Instant, now: Instant) -> bool {
+impl Survey {
+    fn note_other(&mut self, due: Due) {
+        self.has_others = true;
+        if let Due::Playback(at) = due {
+            self.others_needed_at = Some(self.others_needed_at.map_or(at, |first| first.min(at)));
+        }
+    }
+}
+
+impl Due {
+    fn at(self) -> Instant {
         match self {
-            Part::All => true,
-            Part::Urgent => needed_at <= now + URGENT,
-            Part::Rest => needed_at > now + URGENT,
+            Due::Playback(at) | Due::Nobody(at) => at,
+        }
+    }
+
+    fn is_urgent(self, now: Instant) -> bool {
+        matches!(self, Due::Playback(at) if at <= now + URGENT)
+    }
+}
+
+impl Urgency {
+    fn has(self, due: Due, now: Instant) -> bool {
+        match self {
+            Urgency::All => true,
+            Urgency::Urgent => due.is_urgent(now),
+            Urgency::Rest => !due.is_urgent(now),
+        }
+    }
+
+    /// Most works that have begun when a thread begins another.
+    fn most_begun(self) -> usize {
+        match self {
+            Urgency::All | Urgency::Urgent => MOST_BEGUN,
+            Urgency::Rest => MOST_BEGUN - KEPT_FOR_URGENT,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::time::Duration;
-
-    /// A budget that nothing here uses up.
-    const ROOM: u64 = 1 << 40;
-
-    /// Time after which work needs another turn.
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    /// Work of some turns; each is told, then waits for leave.
-    struct Told {
-        name: usize,
-        turns: usize,
-        needed_at: Instant,
-        /// Bytes that it holds after its first turn.
-        holds: u64,
-        has_begun: bool,
-        tell: Sender<usize>,
-        leave: Arc<Mutex<Receiver<()>>>,
-    }
-
-    impl Work for Told {
-        fn turn(mut self) -> Option<Told> {
-            self.tell.send(self.name).unwrap();
-            self.leave.lock().recv().unwrap();
-            self.turns -= 1;
-            self.has_begun = true;
-            self.needed_at += MINUTE;
-            (self.turns > 0).then_some(self)
-        }
-
-        fn needed_at(&self) -> Instant {
-            self.needed_at
-        }
-
-        fn held_bytes(&self) -> u64 {
-            if self.has_begun { self.holds } else { 0 }
-        }
-    }
-
-    struct Fixture {
-        turns: WorkQueue<Told>,
-        tell: Sender<usize>,
-        told: Receiver<usize>,
-        give_leave: Sender<()>,
-        leave: Arc<Mutex<Receiver<()>>>,
-        begun: Instant,
-    }
-
-    fn fixture() -> Fixture {
-        fixture_within(ROOM)
-    }
-
-    fn fixture_within(budget: u64) -> Fixture {
-        let ((tell, told), (give_leave, leave)) = (channel(), channel());
-        let turns = WorkQueue::start("turn", 1, false, budget).unwrap();
-        let begun = Instant::now();
-        Fixture { turns, tell, told, give_leave, leave: Arc::new(Mutex::new(leave)), begun }
-    }
-
-    impl Fixture {
-        /// Submits work whose first turn is needed in a number of seconds.
-        fn submit(&self, name: usize, turns: usize, seconds: u64) {
-            self.submit_holding(0, name, turns, seconds);
-        }
-
-        fn submit_holding(&self, holds: u64, name: usize, turns: usize, seconds: u64) {
-            let (tell, leave) = (self.tell.clone(), Arc::clone(&self.leave));
-            let needed_at = self.begun + Duration::from_secs(seconds);
-            assert!(
-                self.turns
-                    .submit(Told { name, turns, needed_at, holds, has_begun: false, tell, leave })
-                    .is_ok()
-            );
-        }
-
-        /// Number of the work that has a turn now.
-        fn whose(&self) -> usize {
-            self.told.recv_timeout(Duration::from_secs(20)).unwrap()
-        }
-
-        /// The next to have turns, after the one that has it now.
-        fn order(&self, length: usize) -> Vec<usize> {
-            (0..length)
-                .map(|_| {
-                    self.give_leave.send(()).unwrap();
-                    self.whose()
-                })
-                .collect()
-        }
-    }
-
-    /// Promise: A long asset that is being packed delays no other: assets are packed in turns.
-    #[test]
-    fn what_is_needed_first_goes_first() {
-        let fixture = fixture();
-        fixture.submit(0, 5, 0);
-        assert_eq!(fixture.whose(), 0);
-        fixture.submit(1, 2, 1);
-        fixture.submit(2, 3, 2);
-        assert_eq!(fixture.order(3), [1, 2, 0]);
-        fixture.submit(3, 1, 3);
-        assert_eq!(fixture.order(6), [3, 1, 2, 0, 2, 0]);
-    }
-
-    /// Promise: Packings share a budget of memory: beyond it they wait, and none fails.
-    #[test]
-    fn work_beyond_the_budget_waits_until_memory_is_given_back() {
-        let fixture = fixture_within(10);
-        fixture.submit_holding(4, 0, 2, 0);
-        assert_eq!(fixture.whose(), 0);
-        fixture.submit_holding(6, 1, 3, 1);
-        fixture.submit_holding(1, 2, 1, 2);
-        assert_eq!(fixture.order(1), [1], "4 bytes are held");
-        // 10 bytes are held: the work of 6 bytes goes on to its end, though others need their turns earlier.
-        assert_eq!(fixture.order(2), [1, 1]);
-        assert_eq!(fixture.turns.backlog(), Backlog { works: 3, held_bytes: 10 });
-        assert_eq!(fixture.order(2), [2, 0]);
-    }
-
-    /// Promise: Packing that a session waits for has threads of normal priority, and waits for no other packing.
-    #[test]
-    fn what_is_needed_soon_has_a_thread_of_its_own() {
-        struct Nice(Duration, Sender<(&'static str, i32)>, Option<Receiver<()>>, &'static str);
-        impl Work for Nice {
-            fn turn(self) -> Option<Nice> {
-                let nice = rustix::process::getpriority_process(None).unwrap(); // of this thread
-                self.1.send((self.3, nice)).unwrap();
-                self.2.map(|leave| leave.recv());
-                None
-            }
-
-            fn needed_at(&self) -> Instant {
-                Instant::now() + self.0
-            }
-
-            fn held_bytes(&self) -> u64 {
-                0
-            }
-        }
-        let ((tell, told), (leave, leaves)) = (channel(), channel());
-        let usual = rustix::process::getpriority_process(None).unwrap();
-        let turns = WorkQueue::start("turn", 1, true, ROOM).unwrap();
-        let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert!(turns.submit(Nice(10 * URGENT, tell.clone(), Some(leaves), "background")).is_ok());
-        assert_eq!(next(), ("background", (usual + 10).min(19)));
-        assert!(turns.submit(Nice(10 * URGENT, tell.clone(), None, "later")).is_ok());
-        assert!(turns.submit(Nice(Duration::ZERO, tell, None, "waiting")).is_ok());
-        assert_eq!(next(), ("waiting", usual), "the turn of the other thread has not ended");
-        leave.send(()).unwrap();
-        assert_eq!(next(), ("later", (usual + 10).min(19)));
-    }
-
-    #[test]
-    fn only_so_much_has_begun_at_a_time() {
-        let fixture = fixture();
-        (0..BEGUN + 2).for_each(|name| fixture.submit(name, 3, name as u64 % 7));
-        let mut order = vec![fixture.whose()];
-        order.extend(fixture.order(3 * (BEGUN + 2) - 1));
-        let mut begun = std::collections::HashMap::new();
-        for name in order {
-            *begun.entry(name).or_insert(0) += 1;
-            assert!(begun.values().filter(|turns| **turns < 3).count() <= BEGUN);
-        }
-        assert_eq!(begun.len(), BEGUN + 2, "all have had theirs");
-    }
-
-    #[test]
-    fn work_that_panics_ends_nothing_else() {
-        struct Bug(Sender<()>, bool);
-        impl Work for Bug {
-            fn turn(self) -> Option<Bug> {
-                assert!(!self.1, "on purpose");
-                self.0.send(()).unwrap();
-                None
-            }
-
-            fn needed_at(&self) -> Instant {
-                Instant::now()
-            }
-
-            fn held_bytes(&self) -> u64 {
-                0
-            }
-        }
-        let (tell, told) = channel();
-        let turns = WorkQueue::start("turn", 1, false, ROOM).unwrap();
-        assert!(turns.submit(Bug(tell.clone(), true)).is_ok() && turns.submit(Bug(tell, false)).is_ok());
-        told.recv_timeout(Duration::from_secs(20)).unwrap();
-    }
-}
+mod tests;

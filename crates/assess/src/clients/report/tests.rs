@@ -94,3 +94,15 @@ fn a_number_that_was_tried_twice_is_one_point() {
     let page = html(document(&result)).unwrap();
     assert!(page.contains("250 ms") && !page.contains("wirepath, 20,000: 300 ms"), "the second time counts");
 }
+
+/// Promise: The report of `assess clients` says in how many steps the media's rate was not judged.
+#[test]
+fn steps_without_a_judged_rate_are_named() {
+    let mut result = result(&[]);
+    let said =
+        |result: &Clients| document(result).warnings.iter().any(|text| text.contains("was not judged in"));
+    assert!(said(&result));
+    let steps = result.searches.iter_mut().flat_map(|search| &mut search.steps);
+    steps.filter_map(|step| step.figures.as_mut()).for_each(|figures| figures.least_pace = Some(1.0));
+    assert!(!said(&result));
+}

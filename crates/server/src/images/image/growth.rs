@@ -1,5 +1,6 @@
 //! Growth of an image: segments are added while it is packed.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -7,10 +8,12 @@ use wirepath_engine::Waker;
 use wirepath_media::image::{SegmentEntry, Start};
 
 use super::Image;
+use super::state::State;
 use crate::images::progress::{Failure, Progress};
 use crate::images::segment::Files;
 use crate::images::slot::Slot;
 use crate::images::summary::Summary;
+use crate::images::work_queue::{Due, UrgencySignal};
 
 /// Time before a playback needs more of an asset, at which that is packed with urgency.
 const LEAD: Duration = Duration::from_millis(50);
@@ -25,16 +28,51 @@ impl Image {
         }
     }
 
-    /// Time at which more of the asset has to be packed, lest a playback wait: in the past if one waits.
-    pub(in crate::images) fn needed_at(&self, last_turn: Instant) -> Instant {
+    /// Time at which more of the asset has to be packed for a playback that waits, or will; else the time
+    /// that orders it among others.
+    pub(in crate::images) fn packing_due(&self, last_turn: Instant, now: Instant) -> Due {
         let state = self.state.lock();
         let end = state.slots.len() as u32;
-        let Some(begun) = state.begun.filter(|_| !state.waiters.values().any(|segment| *segment >= end))
-        else {
-            return last_turn;
-        };
+        // Only seeks watch the progress for longer than a moment.
+        if state.waiters.values().any(|segment| *segment >= end) || self.progress.receiver_count() > 0 {
+            return Due::Playback(last_turn);
+        }
+        if let Some(until) = state.played_until(now) {
+            return Due::Playback(until.checked_sub(LEAD).unwrap_or(last_turn));
+        }
+        let Some(begun) = state.begun else { return Due::Nobody(last_turn) };
         let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
-        begun + Duration::from_micros(until_us).saturating_sub(LEAD)
+        Due::Nobody(begun + Duration::from_micros(until_us).saturating_sub(LEAD))
+    }
+
+    /// Has playbacks notify this when they need more of the asset sooner.
+    pub(in crate::images) fn signal_urgency(&self, signal: Arc<UrgencySignal>) {
+        self.urgency_signal.get_or_init(|| signal);
+    }
+
+    /// Notifies whoever packs the image that a playback needs it.
+    pub(super) fn notify_urgency(&self) {
+        if let Some(signal) = self.urgency_signal.get() {
+            signal.notify();
+        }
+    }
+
+    /// Notes the segment that a playback requests, while the image grows: in advance if it is not needed yet.
+    pub(super) fn note_request(&self, state: &mut State, number: u32, in_advance: bool) {
+        if number as usize >= state.slots.len() {
+            if !in_advance {
+                self.notify_urgency();
+            }
+            return;
+        }
+        let now = Instant::now();
+        let before = number.checked_sub(1).filter(|_| in_advance).and_then(|before| state.departure(before));
+        let ahead = before.zip(state.departure(number)).map_or(Duration::ZERO, |(from, to)| {
+            to.saturating_sub(from).min(Duration::from_micros(self.readers.memory.read_ahead_us()))
+        });
+        if state.note_playback(number, now + ahead, now) {
+            self.notify_urgency();
+        }
     }
 
     /// Requests that a generation be packed. Returns whether the caller has to do it: one packs the image at

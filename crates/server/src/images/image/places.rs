@@ -14,7 +14,10 @@ impl Image {
         }
         let state = self.state.lock();
         match *self.progress.borrow() {
-            Progress::Growing { until_us } if at_us >= until_us => return SeekResult::NotYet,
+            Progress::Growing { until_us } if at_us >= until_us => {
+                self.notify_urgency();
+                return SeekResult::NotYet;
+            }
             Progress::Growing { .. } | Progress::Failed(_) if state.slots.is_empty() => {
                 return SeekResult::NotYet;
             }

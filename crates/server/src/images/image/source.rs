@@ -18,6 +18,9 @@ const FOLLOWING_US: u64 = 4_000_000;
 impl TrainSource for Image {
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
         let mut state = self.state.lock();
+        if matches!(*self.progress.borrow(), Progress::Growing { .. }) {
+            self.note_request(&mut state, number, waker.is_none());
+        }
         let State { slots, waiters, .. } = &mut *state;
         let mut wait = || {
             waiters.extend(waker.map(|waker| (waker.clone(), number)));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeBounds;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wirepath_engine::Waker;
 use wirepath_media::image::{SegmentEntry, Start};
@@ -25,13 +25,63 @@ pub(super) struct State {
     pub(super) index: Option<(Files, Vec<SegmentEntry>)>,
     /// Time at which a playback could begin.
     pub(super) begun: Option<Instant>,
+    /// The playback that needs the end of what is packed first.
+    pub(super) first_playback: Option<PlaybackPlace>,
     pub(super) starts: Vec<Start>,
     pub(super) summary: Summary,
     /// Wakers of playbacks, each with the number of the segment that it waits for: one at a time.
     pub(super) waiters: HashMap<Waker, u32>,
 }
 
+/// Place of a playback at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlaybackPlace {
+    segment: u32,
+    /// Time at which it plays the beginning of the segment.
+    at: Instant,
+}
+
+/// Time after which a playback that has not come to the next segment is taken for paused or ended.
+const LATEST: Duration = Duration::from_secs(1);
+
+/// Difference of times of one playback at different segments, at most.
+const JITTER: Duration = Duration::from_millis(100);
+
 impl State {
+    /// Time at which a playback will need more than is packed, as far as playbacks have come; none if none
+    /// plays.
+    pub(super) fn played_until(&self, now: Instant) -> Option<Instant> {
+        self.first_playback.filter(|place| self.is_playing(*place, now)).and_then(|place| self.end_of(place))
+    }
+
+    /// Notes that a playback comes to a segment at a time. Returns whether more is needed sooner now.
+    pub(super) fn note_playback(&mut self, segment: u32, at: Instant, now: Instant) -> bool {
+        let place = PlaybackPlace { segment, at };
+        let (Some(new), before) = (self.end_of(place), self.played_until(now)) else { return false };
+        if before.is_none_or(|before| new <= before + JITTER) {
+            self.first_playback = Some(place);
+        }
+        before.is_none_or(|before| new + JITTER < before)
+    }
+
+    /// Returns whether a playback may still be at its place, or beyond it by now. At the last segment nobody
+    /// knows when the next one begins.
+    fn is_playing(&self, place: PlaybackPlace, now: Instant) -> bool {
+        let departures = self.departure(place.segment).zip(self.departure(place.segment + 1));
+        departures.is_none_or(|(begin, end)| now <= place.at + end.saturating_sub(begin) + LATEST)
+    }
+
+    /// Time at which a playback comes to the end of what is packed.
+    fn end_of(&self, place: PlaybackPlace) -> Option<Instant> {
+        let last = self.slots.last()?.entry.first_departure_us;
+        Some(place.at + Duration::from_micros(last).saturating_sub(self.departure(place.segment)?))
+    }
+
+    /// Time of the first departure of a segment.
+    pub(super) fn departure(&self, segment: u32) -> Option<Duration> {
+        self.slots.get(segment as usize).map(|slot| Duration::from_micros(slot.entry.first_departure_us))
+    }
+
     /// The state of an empty image.
     pub(super) fn new(summary: Summary) -> State {
         State {
@@ -41,6 +91,7 @@ impl State {
             slots: Vec::new(),
             index: None,
             begun: None,
+            first_playback: None,
             starts: Vec::new(),
             summary,
             waiters: HashMap::new(),

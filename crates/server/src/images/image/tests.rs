@@ -9,6 +9,7 @@ use super::*;
 use crate::images::page_memory::PageMemory;
 use crate::images::progress::{Failure, SeekResult};
 use crate::images::segment::Files;
+use crate::images::work_queue::Due;
 
 const ENTRY: SegmentEntry = SegmentEntry {
     offset: 4096,
@@ -164,4 +165,43 @@ fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
     at_the_end.sort_unstable();
     assert_eq!(at_the_end, [1, 2], "the image is complete, and each playback waits for one segment");
     assert!(matches!(image.segment(1, Some(&second)), Load::End));
+}
+
+/// Promise: Packing is urgent if a session waits or will soon wait for it, not for a DESCRIBE or a pause.
+#[test]
+fn packing_is_due_for_those_who_play() {
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    let (sender, _woken) = channel();
+    let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
+    let waker = task.waker(1);
+    let (image, _damaged) = image();
+    let (asked, far) = (Instant::now(), Duration::from_secs(3600));
+    let due = |now| image.packing_due(asked, now);
+    assert_eq!(due(asked + far), Due::Nobody(asked), "nothing but a DESCRIBE");
+    let entry =
+        |seconds: u64| SegmentEntry { first_departure_us: seconds * 1_000_000, offset: 1 << 63, ..ENTRY };
+    assert!(image.grow(0, &[0, 2, 4, 6, 10].map(entry), &[], false));
+    assert!(matches!(due(asked + far), Due::Nobody(_)), "packed, but not played");
+    let begun = Instant::now();
+    image.segment(0, Some(&waker));
+    image.segment(1, None); // in advance
+    let seconds = Duration::from_secs;
+    let Due::Playback(at) = due(begun + seconds(1)) else { panic!("a playback has begun") };
+    assert!(at >= begun + seconds(9) && at < begun + seconds(15), "10 s were packed");
+    assert!(matches!(due(begun + far), Due::Nobody(_)), "it has been paused, or has ended");
+    image.segment(4, Some(&waker));
+    assert!(matches!(due(Instant::now()), Due::Playback(at) if at <= Instant::now()), "at the last segment");
+    image.segment(5, Some(&waker));
+    assert_eq!(due(begun + far), Due::Playback(asked), "one waits");
+}
+
+/// Promise: Packing is urgent while a session waits to seek.
+#[test]
+fn packing_is_due_for_those_who_seek() {
+    let (image, _damaged) = image();
+    let asked = Instant::now();
+    let seek = image.progress();
+    assert_eq!(image.packing_due(asked, asked), Due::Playback(asked));
+    drop(seek);
+    assert_eq!(image.packing_due(asked, asked), Due::Nobody(asked));
 }

@@ -15,7 +15,7 @@ use crate::images::image_folder::Draft;
 use crate::images::key::Key;
 use crate::images::packing::{self, Packing, PackingStore};
 use crate::images::summary::Summary;
-use crate::images::work_queue::Work;
+use crate::images::work_queue::{Due, Work};
 
 /// An asset on its way into an image.
 pub(super) struct Job {
@@ -37,8 +37,8 @@ impl Work for Job {
         self.store.upgrade()?.pack_on(self)
     }
 
-    fn needed_at(&self) -> Instant {
-        self.image.needed_at(self.last_turn)
+    fn due(&self) -> Due {
+        self.image.packing_due(self.last_turn, Instant::now())
     }
 
     fn held_bytes(&self) -> u64 {
@@ -78,6 +78,7 @@ impl Store {
         if !image.want_packed(generation) {
             return Ok(());
         }
+        image.signal_urgency(self.packers.urgency_signal());
         let (store, last_turn) = (self.this.clone(), Instant::now());
         let job =
             Job { store, asset, key, image, generation, layout, _permit: permit, begun: None, last_turn };
