@@ -1,10 +1,10 @@
-//! The zero-copy route: bytes that no handler changes go from one descriptor to another, or to several, through
-//! pipes of the kernel, and are never copied to the program and back. `sendfile` sends a file to a connection
-//! without a pipe.
+//! The zero-copy route: bytes that no handler changes go from one descriptor to another, or to several,
+//! through pipes of the kernel, and are never copied to the program and back. `sendfile` sends a file to a
+//! connection without a pipe.
 //!
 //! The four parts of the stream have to allow it: inputs have no framing, or records of a large fixed size;
-//! handlers, if any, only look, at a file, or at the beginning of records; the pattern gives whole bytes as they come; outputs block. When that changes, what is
-//! in pipes leaves first.
+//! handlers, if any, only look, at a file, or at the beginning of records; the pattern gives whole bytes as
+//! they come; outputs block. When that changes, what is in pipes leaves first.
 
 mod source;
 
@@ -54,8 +54,9 @@ pub(crate) enum Fault {
 impl StreamParts<'_> {
     /// Returns whether the next bytes may take the route, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
-        let may_look =
-            self.chain.is_empty() || self.chain.look_kind().is_some() && !self.chain.is_gathering();
+        // A stripe may end within what a handler has to see at once.
+        let may_look = self.chain.is_empty()
+            || self.chain.look_kind().is_some() && !self.chain.is_gathering() && !self.spread.divides_bytes();
         if !self.shared.may_zero_copy || !may_look || self.chain.has_failed {
             return false;
         }
@@ -261,6 +262,8 @@ impl StreamParts<'_> {
     fn note_passed(&mut self, route: &Route, bytes: usize) -> bool {
         let Route { input, recipients, .. } = route;
         let record_ends = self.intake.note_passed(*input, bytes);
+        // A handler has seen the beginning of a record without end, so these outputs get what is copied of it.
+        let record_ends = record_ends.or_else(|| self.intake.is_within_unframed().then_some(false));
         let part_ends = self.spread.advance(recipients, bytes, record_ends, self.outputs);
         if let Some(ends) = part_ends {
             let outputs = &mut self.outputs.current[recipients.outputs.clone()];

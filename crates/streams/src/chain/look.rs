@@ -25,14 +25,18 @@ pub(crate) enum Look {
 const VIEW: usize = 64 * 1024;
 
 impl Chain {
-    /// Bytes that its handlers want to see; None if it has others than such that see bytes as they come.
+    /// Bytes that its handler wants to see; None if bytes have to be copied for it. They have for several
+    /// handlers: one in front of another that drops a record sees all of the record.
     pub(crate) fn look_kind(&self) -> Option<Look> {
-        let of = |link: &Link| match &link.handler {
-            Handler::Peek(_) => Some(Look::Heads),
-            Handler::Read(handler) if handler.reach() == Reach::Pieces => Some(Look::All),
+        match &self.links[..] {
+            [] => Some(Look::Nothing),
+            [link] => match &link.handler {
+                Handler::Peek(_) => Some(Look::Heads),
+                Handler::Read(handler) if handler.reach() == Reach::Pieces => Some(Look::All),
+                _ => None,
+            },
             _ => None,
-        };
-        self.links.iter().try_fold(Look::Nothing, |most, link| Some(most.max(of(link)?)))
+        }
     }
 
     /// Bytes to be seen of what moves next, the beginning of a record if `begins`.
