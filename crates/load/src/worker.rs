@@ -122,7 +122,9 @@ async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: m
         }
         if ending == Ending::MediaOver {
             // Media that are over at once must not have sessions begin faster than any ramp.
-            _ = tokio::time::timeout_at(restart, stop.wait_for(|stop| *stop)).await;
+            if tokio::time::timeout_at(restart, stop.wait_for(|stop| *stop)).await.is_ok() {
+                return; // the run is over
+            }
         }
     }
 }

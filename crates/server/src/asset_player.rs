@@ -276,6 +276,7 @@ impl ImagePlayback {
 /// Locates a time, once the image has grown so far.
 async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     let mut progress = image.progress();
+    let _waiting = image.wait_for_seek();
     loop {
         let now = progress.borrow_and_update().clone();
         match (image.locate(at_us), now) {

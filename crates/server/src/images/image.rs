@@ -9,7 +9,7 @@ mod state;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -38,6 +38,8 @@ pub struct Image {
     /// Notified when a playback needs more sooner, while the image is packed.
     urgency_signal: OnceLock<Arc<UrgencySignal>>,
     progress: watch::Sender<Progress>,
+    /// Seeks that wait for the image to grow.
+    waiting_seeks: AtomicUsize,
     asset_bytes_packed: AtomicU64,
     /// Bytes of packets that playbacks were given to be sent from the asset.
     asset_bytes_played: Arc<AtomicU64>,
@@ -87,6 +89,7 @@ impl Image {
             packing: Mutex::default(),
             urgency_signal: OnceLock::new(),
             progress: watch::Sender::new(Progress::Growing { until_us: 0 }),
+            waiting_seeks: AtomicUsize::new(0),
             asset_bytes_packed: AtomicU64::new(0),
             asset_bytes_played: played,
         })

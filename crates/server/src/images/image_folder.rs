@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use rustix::fs::{Access, FallocateFlags, OFlags, access, fallocate};
+use rustix::fs::{Access, FallocateFlags, OFlags, access, fallocate, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -247,7 +247,8 @@ impl ImageFolder {
         let part = self.path.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.custom_flags(OFlags::NOATIME.bits() as i32).open(&part)?; // it will be ours
+        let file = options.open(&part)?;
+        skip_access_times(&file);
         let used = Arc::clone(&self.used);
         let file = Arc::new(file);
         let image = self.path_of(name);
@@ -434,13 +435,19 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Opens a file whose time of access is not updated by reading, if this process owns it: the kernel looks at
-/// that time with each `sendfile`.
+/// Opens a file whose time of access is not updated by reading, where that is allowed.
 fn open_without_atime(path: &Path) -> io::Result<File> {
-    let no_atime = OFlags::NOATIME.bits() as i32;
-    match OpenOptions::new().read(true).custom_flags(no_atime).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(path),
-        other => other,
+    let file = File::open(path)?;
+    skip_access_times(&file);
+    Ok(file)
+}
+
+/// Has reading not update the time of access, which the kernel looks at with each `sendfile`. Only the owner of
+/// a file may ask for that; others go on without.
+fn skip_access_times(file: &File) {
+    let set = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::NOATIME));
+    if let Err(error) = set {
+        tracing::debug!(%error, "times of access are updated");
     }
 }
 

@@ -104,6 +104,9 @@ struct Queue<W> {
     ended: bool,
 }
 
+/// Time after which a thread looks again whether urgent work is still urgent.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Waiting work as a thread sees it.
 #[derive(Debug, Default)]
 struct Survey {
@@ -244,7 +247,12 @@ impl<W: Work> Shared<W> {
                 return Some(work);
             }
             if urgency != Urgency::Urgent {
-                self.changed.wait(&mut queue);
+                if survey.has_others {
+                    // What was urgent may have become ordinary work without news: its session has ended.
+                    self.changed.wait_for(&mut queue, RECHECK_INTERVAL);
+                } else {
+                    self.changed.wait(&mut queue);
+                }
                 continue;
             }
             if survey.has_others {

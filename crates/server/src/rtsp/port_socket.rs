@@ -143,7 +143,10 @@ impl Drop for PortSocket {
 
 impl PortUse {
     pub(super) fn new(socket: &Arc<PortSocket>, peer: SocketAddr) -> PortUse {
-        socket.clients.uses.fetch_add(1, Relaxed);
+        if socket.clients.uses.fetch_add(1, Relaxed) == 0 {
+            // What came while there was no session is nobody's.
+            socket.clients.discard(&socket.rtcp, &mut socket.batch.lock());
+        }
         socket.clients.session_added.notify_one();
         PortUse { socket: Arc::clone(socket), peer }
     }
@@ -182,12 +185,8 @@ impl Drop for PortUse {
 async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<SharedBatch>) {
     let mut interval = LONGEST_INTERVAL;
     loop {
-        if clients.uses.load(Relaxed) == 0 {
-            while clients.uses.load(Relaxed) == 0 {
-                clients.session_added.notified().await;
-            }
-            // What came while there was no session is nobody's.
-            clients.discard(&socket, &mut batch.lock());
+        while clients.uses.load(Relaxed) == 0 {
+            clients.session_added.notified().await;
         }
         sleep_until(ticks::after(Instant::now(), interval)).await;
         let read = clients.read(&socket, &mut batch.lock());

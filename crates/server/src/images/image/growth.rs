@@ -33,8 +33,8 @@ impl Image {
     pub(in crate::images) fn packing_due(&self, last_turn: Instant, now: Instant) -> Due {
         let state = self.state.lock();
         let end = state.slots.len() as u32;
-        // Only seeks watch the progress for longer than a moment.
-        if state.waiters.values().any(|segment| *segment >= end) || self.progress.receiver_count() > 0 {
+        let seeks = self.waiting_seeks.load(Relaxed);
+        if state.waiters.values().any(|segment| *segment >= end) || seeks > 0 {
             return Due::Playback(last_turn);
         }
         if let Some(until) = state.played_until(now) {

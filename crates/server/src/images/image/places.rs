@@ -1,11 +1,29 @@
 //! Places where a playback can begin.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use wirepath_playback::{At, Cursor};
 
 use super::Image;
 use crate::images::progress::{Progress, SeekResult};
 
+/// Seek that waits for an image to grow.
+pub(crate) struct WaitingSeek<'a>(&'a Image);
+
+impl Drop for WaitingSeek<'_> {
+    fn drop(&mut self) {
+        self.0.waiting_seeks.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Image {
+    /// Has packing hurry until the seek is dropped.
+    pub(crate) fn wait_for_seek(&self) -> WaitingSeek<'_> {
+        self.waiting_seeks.fetch_add(1, Relaxed);
+        self.notify_urgency();
+        WaitingSeek(self)
+    }
+
     /// Finds the place to begin for a time in microseconds from the start: the last random access point at or
     /// before it, or that very time where there are none. The start of the image is always a place to begin.
     pub(crate) fn locate(&self, at_us: u64) -> SeekResult {

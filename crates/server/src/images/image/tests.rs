@@ -200,7 +200,7 @@ fn packing_is_due_for_those_who_play() {
 fn packing_is_due_for_those_who_seek() {
     let (image, _damaged) = image();
     let asked = Instant::now();
-    let seek = image.progress();
+    let seek = image.wait_for_seek();
     assert_eq!(image.packing_due(asked, asked), Due::Playback(asked));
     drop(seek);
     assert_eq!(image.packing_due(asked, asked), Due::Nobody(asked));
