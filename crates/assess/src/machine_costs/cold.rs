@@ -44,9 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_larger_copy_takes_longer_and_none_takes_nothing() {
+    fn no_copy_is_optimised_away() {
         let mut copies = ColdCopies::new(1 << 20).expect("some MiB are free");
         let (small, large) = (copies.seconds(64), copies.seconds(1 << 20));
-        assert!(0.0 < small && 10.0 * small < large && large < 1.0, "{small} {large}");
+        // No memory moves a TB/s. Nothing is asked in the other direction: a machine that others use may take any time.
+        assert!(0.0 < small && 1e-6 < large, "{small} {large}");
     }
 }

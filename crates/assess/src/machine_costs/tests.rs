@@ -26,7 +26,7 @@ fn ever_other_blocks_are_really_copied() {
 
 /// Promise: Measured copies really happen, aligned and unaligned, cached and uncached.
 #[test]
-fn every_point_has_its_runs_and_larger_blocks_take_longer() {
+fn every_point_has_its_runs_and_no_copy_is_optimised_away() {
     let mut left_out = Vec::new();
     let costs = measure_up_to(1 << 20, 3, &mut left_out, &mut NoProgress);
     assert_eq!(left_out, []);
@@ -34,16 +34,12 @@ fn every_point_has_its_runs_and_larger_blocks_take_longer() {
     assert!(costs.kernel_entry_ns.iter().all(|ns| *ns > 5.0), "{:?}", costs.kernel_entry_ns);
     assert_eq!(costs.copies.len(), 4 * 18); // 8 bytes to 1 MiB
     assert!(costs.copies.iter().all(|copy| copy.ns.len() == 3 && copy.ns.iter().all(|ns| *ns > 0.0)));
-    let least = |size, aligned, cached| {
-        let wanted = |copy: &&CopyCost| (copy.size, copy.aligned, copy.cached) == (size, aligned, cached);
-        costs.copies.iter().find(wanted).expect("it is measured").ns.iter().copied().fold(f64::MAX, f64::min)
-    };
-    for (aligned, cached) in [(true, true), (false, true), (true, false), (false, false)] {
-        let (small, large) = (least(4096, aligned, cached), least(1 << 20, aligned, cached));
-        assert!(large > 16.0 * small, "256 times the bytes took {small} and {large} ns");
-        // No memory moves a TB/s: a copy that was optimised away does.
-        assert!(large > (1 << 20) as f64 / 1000.0, "1 MiB in {large} ns");
-    }
+    // No memory moves a TB/s: a copy that was optimised away does. Nothing is asked in the other direction,
+    // because a machine that others use may take any time.
+    let largest = costs.copies.iter().filter(|copy| copy.size == 1 << 20);
+    let times_ns: Vec<f64> = largest.flat_map(|copy| copy.ns.iter().copied()).collect();
+    assert_eq!(times_ns.len(), 4 * 3);
+    assert!(times_ns.iter().all(|ns| *ns > (1 << 20) as f64 / 1000.0), "1 MiB in {times_ns:?} ns");
 }
 
 #[test]
