@@ -328,6 +328,8 @@ fn open_error(error: StoreError) -> OpenError {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
         StoreError::AddressBusy => OpenError::AtLimit(error.to_string()),
         StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),
-        StoreError::Io(..) | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
+        StoreError::Io(..) | StoreError::Mtu(_) | StoreError::Panicked => {
+            OpenError::Failed(error.to_string())
+        }
     }
 }
