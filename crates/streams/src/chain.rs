@@ -1,9 +1,9 @@
 //! Handlers one behind the other, and what they make of a run.
 
 mod gate;
-mod look;
 mod memory;
 mod passing;
+mod peek;
 mod rewrite;
 
 use std::mem;
@@ -15,11 +15,11 @@ use wirepath_datapath::Blocks;
 use crate::handler::{Frame, FramePart, Handler, HandlerError, Modify, Reach, Read, Select};
 use crate::record::{Piece, PieceMut, Run};
 use gate::Gate;
-pub(crate) use look::Look;
-use look::{divide_behind, peek};
 pub(crate) use memory::Memory;
 use passing::Passing;
-use rewrite::rewrite;
+pub(crate) use peek::PeekScope;
+use peek::peek_heads;
+use rewrite::{Written, rewrite};
 
 /// A handler's name, and the name and value of what it reports.
 pub(crate) type Report = (&'static str, &'static str, u64);
@@ -55,6 +55,8 @@ struct Link {
     gathered: BytesMut,
     /// Memory for what the handler makes.
     blocks: Blocks,
+    /// The same for long pieces that a rewriting handler makes.
+    long_blocks: Blocks,
     parts: Vec<FramePart>,
     passing: Passing,
 }
@@ -70,6 +72,7 @@ impl Chain {
             gate: Gate::default(),
             gathered: BytesMut::new(),
             blocks: Blocks::new(BLOCK),
+            long_blocks: Blocks::new(BLOCK),
             parts: Vec::new(),
             passing: Passing::default(),
         });
@@ -113,13 +116,11 @@ impl Chain {
         })
     }
 
-    /// As [`Chain::apply`] without the first `seen` bytes, of one record, which handlers have seen already and
-    /// which pass; counts what is dropped because a handler failed, now or before: also what was
+    /// As [`Chain::apply`]; counts what is dropped because a handler failed, now or before: also what was
     /// gathered for it.
     pub(crate) fn handle(
         &mut self,
         run: Run<impl Into<Memory>>,
-        seen: usize,
         out: &mut Vec<Run>,
     ) -> Result<(), ChainError> {
         let run: Run<Memory> = run.map(Into::into);
@@ -128,13 +129,7 @@ impl Chain {
             return Ok(());
         }
         let (first, bytes) = (out.len(), self.gathered() + run.bytes.len());
-        let applied = if seen == 0 {
-            self.apply(run, out)
-        } else {
-            let (seen, rest) = divide_behind(run, seen);
-            out.push(seen.map(Memory::freeze));
-            rest.into_iter().flatten().try_for_each(|run| self.apply(run, out))
-        };
+        let applied = self.apply(run, out);
         if applied.is_err() {
             let made: usize = out[first..].iter().map(|run| run.bytes.len()).sum();
             self.dropped_bytes += bytes.saturating_sub(made + self.gathered()) as u64;
@@ -192,13 +187,16 @@ impl Link {
         let Some(run) = self.gather(run).map_err(|error| ChainError { handler: name, error })? else {
             return Ok(());
         };
-        let Link { handler, gate, gathered, blocks, parts, passing, .. } = self;
+        let Link { handler, gate, gathered, blocks, long_blocks, parts, passing, .. } = self;
         let done = match handler {
             Handler::Read(handler) => read(handler.as_mut(), gate, passing, run, out),
-            Handler::Peek(handler) => peek(handler.as_mut(), gate, passing, gathered, run, out),
+            Handler::Peek(handler) => peek_heads(handler.as_mut(), gate, passing, gathered, run, out),
             Handler::Select(handler) => select(handler.as_mut(), gate, parts, run, out),
             Handler::Modify(handler) => modify(handler.as_mut(), gate, passing, blocks, run, out),
-            Handler::Rewrite(handler) => rewrite(handler.as_mut(), gate, blocks, &run, out),
+            Handler::Rewrite(handler) => {
+                let written = Written::new(blocks, long_blocks, out);
+                rewrite(handler.as_mut(), gate, &run, written)
+            }
         };
         done.map_err(|error| ChainError { handler: name, error })
     }

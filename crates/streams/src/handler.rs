@@ -1,9 +1,9 @@
 //! Handlers: code of an application that records pass. The KStreams paper's stream handlers (section 3.2,
 //! figure 5).
 //!
-//! The kind of a handler says what it may do, so the stream knows which bytes can stay where they are: `Read`
-//! passes or drops records, `Peek` does so by their first bytes, `Select` answers with parts of them and bytes
-//! of its own, `Modify` changes bytes where they are, and `Rewrite` fills a buffer of the stream.
+//! The kind of a handler says what it may do, so the stream knows which bytes can stay where they are:
+//! `Read` passes or drops records, `Peek` does so by their first bytes, `Select` answers with parts of them
+//! and bytes of its own, `Modify` changes bytes where they are, and `Rewrite` fills a buffer of the stream.
 //!
 //! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. The
 //! memory of a handler is its own and should be bounded; what a stream gathers for it is bounded by
@@ -103,7 +103,7 @@ pub trait Read: Common {
 /// The other bytes of large records of a fixed size, and of a stream of bytes without framing, go from a file
 /// or socket to connections without being copied to the program, if all handlers are of this kind.
 pub trait Peek: Common {
-    /// Number of bytes that it sees, 1 to [`MOST_PEEKED`].
+    /// Number of bytes that it sees, 1 to [`MAX_PEEK_BYTES`].
     fn length(&self) -> usize;
 
     /// Sees the beginning of the next record: as many bytes as [`Peek::length`] says, or all of a shorter
@@ -123,7 +123,7 @@ pub trait Peek: Common {
 }
 
 /// Most bytes that a [`Peek`] handler sees of a record.
-pub const MOST_PEEKED: usize = 16 * 1024;
+pub const MAX_PEEK_BYTES: usize = 16 * 1024;
 
 /// A handler that answers with parts of a piece and bytes of its own.
 pub trait Select: Common {

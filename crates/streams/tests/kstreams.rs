@@ -336,7 +336,7 @@ fn outputs_are_served_in_each_pattern() {
 
     let shares = spread(OutputPattern::Shares { threshold: 2 });
     assert!(shares.iter().all(|share| share.records().len() == 26));
-    let together = StreamBuilder::default().collect_shares(64, LIMIT);
+    let together = StreamBuilder::default().collect_shares(2, 64, LIMIT);
     let together = shares[1..].iter().fold(together, |builder, share| {
         builder.input(memory(&share.bytes()), Framing::Fixed(SHARE_HEADER + 2))
     });

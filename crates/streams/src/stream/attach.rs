@@ -43,6 +43,7 @@ impl Stream {
 
     /// Inserts an input that is watched already.
     pub(super) fn insert_input(&mut self, port: Port, object: Object, framing: Framing) {
+        self.settle_seen();
         let has_records = object.has_records();
         self.keeps_datagrams |= self.intake.insert(port, object, framing);
         if has_records {
@@ -113,6 +114,7 @@ impl Stream {
 
     /// Divides inputs as an output needs it.
     fn meet_needs(&mut self, output: &Output) {
+        self.settle_seen();
         let packet_bytes = match &output.object.kind {
             Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
             _ => None,

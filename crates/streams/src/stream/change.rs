@@ -5,7 +5,7 @@
 
 use super::Stream;
 use super::build::longest_whole;
-use crate::chain::Look;
+use crate::chain::PeekScope;
 use crate::framing::LONGEST;
 use crate::handler::Handler;
 use crate::outbox::WhenFull;
@@ -60,6 +60,7 @@ impl Stream {
             return false;
         }
         if when_full.drops_records() {
+            self.settle_seen();
             self.intake.need_whole(LONGEST);
         }
         let goes_by = self.intake.is_within_record();
@@ -73,13 +74,14 @@ impl Stream {
     }
 
     fn meet_handler(&mut self, handler: &Handler) {
+        self.settle_seen();
         if let Some(limit) = longest_whole(std::iter::once(handler)) {
             self.intake.need_whole(limit);
         }
     }
 
     fn note_handler(&mut self) {
-        self.intake.set_look(self.chain.look_kind().unwrap_or(Look::Nothing));
+        self.intake.set_peek_scope(self.chain.peek_scope().unwrap_or(PeekScope::Nothing));
         self.drop_refused_records();
         self.outputs.put_pipes_away();
     }

@@ -90,6 +90,7 @@ impl Stream {
 
     /// Takes some records, so that outputs get many small ones in one call.
     fn take_copied(&mut self, now_us: u64) -> bool {
+        self.settle_seen();
         for taken in 0..RUNS {
             let distributed = self.distribute(now_us);
             if !(self.pull() | distributed) {
@@ -124,8 +125,8 @@ impl Stream {
     /// Calls `act` with the intake, whose records go through the chain.
     fn with_intake(&mut self, act: impl FnOnce(&mut Intake, &mut Shared, &mut HandOn<'_>) -> bool) -> bool {
         let Stream { intake, chain, spread, shared, made, .. } = self;
-        let acted = act(intake, shared, &mut |run, seen, shared| {
-            Stream::handle(chain, spread, made, (run, seen), shared);
+        let acted = act(intake, shared, &mut |run, shared| {
+            Stream::handle(chain, spread, made, run, shared);
         });
         intake.cut_if_failing(shared);
         acted

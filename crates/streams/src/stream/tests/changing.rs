@@ -181,7 +181,8 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
             .output(object)
             .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(RECORD))
             .build();
-        stream.add_handler(Handler::Read(Box::new(crate::handlers::Meter::default()))); // so that it is copied
+        // So that it is copied.
+        stream.add_handler(Handler::Read(Box::new(crate::handlers::Meter::default())));
         let feeds = |stream: &mut Stream, feed: &mut UnixStream, bytes: &[u8]| {
             feed.write_all(bytes).unwrap();
             stream.note_ready(Port(1));
