@@ -259,7 +259,7 @@ fn what_an_order_missed_is_said() -> Result<()> {
     let sharing = ["--framing", "fixed:1000", "--pattern", "shares:2", "--out", &one, "--out", &two];
     let shared = run(&[&["--in", &source], &sharing[..]].concat(), b"")?;
     ensure!(shared.status.success(), "{shared:?}");
-    let alone = run(&["--in", &one, "--framing", "fixed:1012", "--order", "shares", "--out", "-"], b"")?;
+    let alone = run(&["--in", &one, "--framing", "fixed:1012", "--order", "shares:2", "--out", "-"], b"")?;
     let said = String::from_utf8(alone.stderr)?;
     ensure!(
         alone.status.code() == Some(3) && said.contains(", 10 records lost for want of shares"),
@@ -437,7 +437,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
         (&["--in", "udp://@[ff02::1234]:9", "--out", "-"], 1, "add ?iface=NAME"),
         (&["--in", "-", "--out", "-", "--pattern", "shares:2"], 1, "needs at least 2 outputs: 1 configured"),
         (
-            &["--in", "-", "--out", "-", "--order", "shares"],
+            &["--in", "-", "--out", "-", "--order", "shares:2"],
             1,
             "-: shares over a stream of bytes need --framing fixed:BYTES",
         ),

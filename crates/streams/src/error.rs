@@ -39,6 +39,15 @@ pub enum StreamError {
         /// Most shares of a record.
         most: usize,
     },
+    /// A record is too long to be shared: its receiver needs shares whole, and a share has the length of its
+    /// record in three bytes.
+    #[error("record of {bytes} bytes: at most {most} can be shared; choose a framing with shorter records")]
+    TooLongToShare {
+        /// Bytes of the record.
+        bytes: usize,
+        /// Most bytes of a record that is shared.
+        most: usize,
+    },
     /// A handler failed.
     #[error("handler {handler}: {error}")]
     Handler {

@@ -7,17 +7,17 @@
 mod arrival;
 mod detach;
 mod input;
-mod look;
 mod merge;
 mod next;
 mod order;
+mod peek;
 mod pull;
 mod shares;
 mod zero_copy;
 
 use bytes::BytesMut;
 
-use crate::chain::Look;
+use crate::chain::PeekScope;
 use crate::error::StreamError;
 use crate::event::StreamEvent;
 use crate::framing::{Framing, LONGEST, Splitter};
@@ -30,15 +30,15 @@ use crate::shared::Shared;
 pub use input::InputStatus;
 use input::Supply;
 pub(crate) use input::{Input, Pulled};
-pub(crate) use look::Looked;
 pub use merge::{Late, MergeCounts};
 pub(crate) use order::Order;
 pub use order::{InputOrder, Tag};
+pub(crate) use peek::Peeked;
 use zero_copy::ZeroCopyCheck;
 pub(crate) use zero_copy::{GoingBy, LARGE};
 
-/// Takes a run, of which handlers have [seen](Intake::look) so many bytes.
-pub(crate) type HandOn<'a> = dyn FnMut(Run<BytesMut>, usize, &mut Shared) + 'a;
+/// Takes a run.
+pub(crate) type HandOn<'a> = dyn FnMut(Run<BytesMut>, &mut Shared) + 'a;
 
 /// The inputs of a stream, in the order of their ports.
 pub(crate) struct Intake {
@@ -46,11 +46,12 @@ pub(crate) struct Intake {
     pub(crate) order: Order,
     needs: Needs,
     zero_copy: ZeroCopyCheck,
-    /// Bytes that are looked at and stay where they are.
-    look: Look,
-    /// Bytes of an input that handlers have seen, that pass, and that have not moved yet.
+    /// Part of records that a handler peeks at before they move.
+    peek_scope: PeekScope,
+    /// Bytes of an input that a handler has seen by peeking, that pass, and that have not moved yet.
     seen: Option<(Port, usize)>,
-    view: BytesMut,
+    /// What was peeked at last.
+    peeked: BytesMut,
     /// Number of inputs that are to be detached.
     detaching: usize,
     /// The stream fails, and nothing more is read.
@@ -93,9 +94,9 @@ impl Intake {
             order,
             needs: Needs { whole, packet_bytes: None },
             zero_copy: ZeroCopyCheck::default(),
-            look: Look::Nothing,
+            peek_scope: PeekScope::Nothing,
             seen: None,
-            view: BytesMut::new(),
+            peeked: BytesMut::new(),
             detaching: 0,
             is_cut: false,
             last_failure: None,

@@ -1,9 +1,9 @@
 //! Streams: data on its way from sources through handlers to sinks (KStreams).
 //!
 //! A [`Stream`] reads records from inputs in an [`InputOrder`], has a chain of [`Handler`]s see them, and
-//! spreads them over outputs by an [`OutputPattern`]. Large or undivided records that no handler sees may
-//! move between descriptors without being copied to the program. It runs on the caller's thread
-//! ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
+//! spreads them over outputs by an [`OutputPattern`]. Large or undivided records may move between
+//! descriptors without being copied to the program, if no handler sees them or one that only peeks at them.
+//! It runs on the caller's thread ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
 
 // In the order of their dependencies; the four parts of a stream are intake, chain, spread and outputs.
 mod chain;
@@ -34,7 +34,8 @@ pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{
-    Common, Frame, Handler, HandlerError, MOST_PEEKED, Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
+    Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
+    Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
 pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
 pub use object::{Collected, Object, ObjectError, ObjectPart};
@@ -45,7 +46,7 @@ pub use progress::StreamProgress;
 pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use spread::OutputPattern;
-pub use stream::{Stream, StreamBuilder, StreamStatus, TooLate};
+pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use write_progress::WriteProgress;
 

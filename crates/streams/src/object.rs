@@ -6,16 +6,17 @@
 //! | `polldata` | an object fills a buffer, or names the extent of a file |
 //! | `pushvmdata`, `pushpagedata` | an object takes what is in front of an outbox |
 //! | `getmem`, `putmem` | the block that a [rewriting handler](crate::Rewrite) writes into |
-//! | `waitdata`, `waitspace`, `dataready`, `spaceready`, `statechange` | readiness of the descriptor, which an engine waits for |
+//! | `waitdata`, `waitspace`, `dataready`, | readiness of the descriptor, |
+//! | `spaceready`, `statechange` | which an engine waits for |
 
 mod collected;
 mod listener;
 mod mapped;
 mod parts;
+mod peek;
 mod provisional;
 mod read;
 mod target;
-mod view;
 mod write;
 
 use std::fmt;

@@ -42,6 +42,17 @@ pub enum ShareError {
         /// Bytes of the whole share; of the header, if that is incomplete.
         length: usize,
     },
+    /// The share is of records with another threshold.
+    #[error(
+        "a share of threshold {found}, and {expected} is configured: set the threshold of the stream that \
+         makes the shares"
+    )]
+    Foreign {
+        /// Its threshold.
+        found: u8,
+        /// The threshold of the stream.
+        expected: u8,
+    },
 }
 
 #[derive(Debug)]
@@ -78,14 +89,18 @@ impl SecretSplitter {
 /// Combines shares.
 #[derive(Debug)]
 pub(crate) struct Collector {
+    /// Shares that recover a record. Others are refused.
+    threshold: u8,
     /// Shares of incomplete records, by the number of the record.
     open: BTreeMap<u64, Candidates>,
     /// Their bytes.
     pub(crate) bytes: usize,
+    /// Their number.
+    shares: usize,
     /// Most records that wait for shares.
     window: usize,
-    /// Most bytes that wait.
-    most_bytes: usize,
+    /// Most bytes of memory of shares that wait.
+    max_bytes: usize,
     /// The number of the record that goes next.
     next: u64,
     pub(crate) counts: ShareCounts,
@@ -93,9 +108,17 @@ pub(crate) struct Collector {
     pub(crate) lost_bytes: u64,
 }
 
-/// Shares of one record, in sets that agree in threshold and length: a set of `threshold` shares is the record.
+/// Memory of a share that waits beside its bytes: it counts against the bound, which many small shares would
+/// exceed otherwise.
+pub(crate) const SHARE_MEMORY: usize = 256;
+
+/// Shares of one record, in sets of one length: a set of `threshold` shares is the record.
 #[derive(Debug, Default)]
-struct Candidates(Vec<Vec<Bytes>>);
+struct Candidates {
+    sets: BTreeMap<usize, Vec<Bytes>>,
+    /// Shares of the largest set.
+    most: usize,
+}
 
 /// Counts of combining shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +130,8 @@ pub struct ShareCounts {
     /// Shares that an input ended within, or that did not agree with those that the record was recovered
     /// from.
     pub damaged: u64,
+    /// Shares that were refused because they are of another threshold.
+    pub foreign: u64,
 }
 
 /// Header of a share.
@@ -118,11 +143,20 @@ struct Header {
 }
 
 impl Collector {
-    /// At most `window` records (at least 1) of `most_bytes` (at least 1) in all wait for shares.
-    pub(crate) fn new(window: usize, most_bytes: usize) -> Collector {
-        let counts = ShareCounts::default();
-        let (window, most_bytes) = (window.max(1), most_bytes.max(1));
-        Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts, lost_bytes: 0 }
+    /// Collector of shares of this threshold. At most `window` records (at least 1) wait for others, of
+    /// `max_bytes` (at least 1) in all.
+    pub(crate) fn new(threshold: u8, window: usize, max_bytes: usize) -> Collector {
+        Collector {
+            threshold: threshold.max(1),
+            open: BTreeMap::new(),
+            bytes: 0,
+            shares: 0,
+            window: window.max(1),
+            max_bytes: max_bytes.max(1),
+            next: 0,
+            counts: ShareCounts::default(),
+            lost_bytes: 0,
+        }
     }
 
     /// The first record of which a share waits.
@@ -130,27 +164,37 @@ impl Collector {
         self.open.first_key_value().map(|(number, _)| *number)
     }
 
+    /// Memory of the shares that wait.
+    fn memory(&self) -> usize {
+        self.bytes + self.shares * SHARE_MEMORY
+    }
+
     pub(crate) fn has_room(&self) -> bool {
-        self.open.len() < self.window && self.bytes < self.most_bytes
+        self.open.len() < self.window && self.memory() < self.max_bytes
     }
 
     pub(crate) fn is_overfull(&self) -> bool {
-        self.open.len() > self.window || self.bytes > self.most_bytes
+        self.open.len() > self.window || self.memory() > self.max_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Adds a share of an input that brings none of a record before `least`; returns the number of its record.
+    /// Adds a share of an input that brings none of a record before `least`. Returns the number of its
+    /// record.
     pub(crate) fn offer(&mut self, share: &[u8], least: u64) -> Result<u64, ShareError> {
         let Header { number, threshold } = Header::read(share)?;
-        let is_spare =
-            number < self.next.max(least) || !self.open.entry(number).or_default().add(share, threshold);
-        if is_spare {
+        if threshold != self.threshold {
+            self.counts.foreign += 1;
+            return Err(ShareError::Foreign { found: threshold, expected: self.threshold });
+        }
+        let is_late = number < self.next.max(least);
+        if is_late || !self.open.entry(number).or_default().add(share, threshold.into()) {
             self.counts.spare += 1;
         } else {
             self.bytes += share.len();
+            self.shares += 1;
         }
         Ok(number)
     }
@@ -166,9 +210,9 @@ impl Collector {
     pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
             let (&number, candidates) = self.open.first_key_value()?;
-            let (lacks, threshold) = candidates.lacks();
+            let threshold = usize::from(self.threshold);
+            let lacks = threshold.saturating_sub(candidates.most);
             let (is_complete, is_next) = (lacks == 0, number == self.next);
-            // Records before it, of which no share came, are taken to be of its kind.
             let is_awaited =
                 !is_next && behind(number - 1) >= threshold || !is_complete && behind(number) >= lacks;
             let may_come = is_awaited || has_datagrams && !self.is_overfull();
@@ -185,47 +229,37 @@ impl Collector {
     }
 
     /// Recovers a record; None, and counted, if there are too few shares that agree.
-    fn recover(&mut self, Candidates(mut sets): Candidates) -> Option<Bytes> {
-        let bytes = |sets: &[Vec<Bytes>]| sets.iter().flatten().map(Bytes::len).sum::<usize>();
-        self.bytes -= bytes(&sets);
-        // Of several complete sets, the one that took the most inputs to make.
-        let complete = (0..sets.len()).filter(|place| lacks(&sets[*place]) == 0);
-        let chosen = complete.max_by_key(|place| sets[*place].len());
-        let record = chosen.and_then(|place| Some((recover(&sets[place])?, sets.swap_remove(place))));
-        self.lost_bytes += bytes(&sets) as u64;
-        let Some((record, _)) = record else {
+    fn recover(&mut self, Candidates { mut sets, most }: Candidates) -> Option<Bytes> {
+        let shares: usize = sets.values().map(Vec::len).sum();
+        let bytes: usize = sets.iter().map(|(length, set)| length * set.len()).sum();
+        self.shares -= shares;
+        self.bytes -= bytes;
+        let length = sets.iter().find(|(_, set)| set.len() == most).map(|(length, _)| *length);
+        let set = length.filter(|_| most >= self.threshold.into()).and_then(|length| sets.remove(&length));
+        let record = set.and_then(|set| Some((recover(&set)?, set)));
+        let Some((record, set)) = record else {
             self.counts.lost += 1;
+            self.lost_bytes += bytes as u64;
             return None;
         };
-        self.counts.damaged += sets.iter().map(Vec::len).sum::<usize>() as u64;
+        let used: usize = set.iter().map(Bytes::len).sum();
+        self.lost_bytes += (bytes - used) as u64;
+        self.counts.damaged += (shares - set.len()) as u64;
         Some(record)
     }
 }
 
 impl Candidates {
     /// Adds a share. Returns false if it is not needed.
-    fn add(&mut self, share: &[u8], threshold: u8) -> bool {
-        let agrees = |set: &&mut Vec<Bytes>| set[0][1] == threshold && set[0].len() == share.len();
-        // A slice would keep all that was read with it.
-        let kept = || Bytes::copy_from_slice(share);
-        match self.0.iter_mut().find(agrees) {
-            None => self.0.push(vec![kept()]),
-            Some(set) if lacks(set) == 0 || set.iter().any(|other| other[2] == share[2]) => return false,
-            Some(set) => set.push(kept()),
+    fn add(&mut self, share: &[u8], threshold: usize) -> bool {
+        let set = self.sets.entry(share.len()).or_default();
+        if set.len() >= threshold || set.iter().any(|other| other[2] == share[2]) {
+            return false;
         }
+        set.push(Bytes::copy_from_slice(share)); // a slice would keep all that was read with it
+        self.most = self.most.max(set.len());
         true
     }
-
-    /// Number of shares that the set that needs the fewest still needs, and its threshold.
-    fn lacks(&self) -> (usize, usize) {
-        let sets = self.0.iter().map(|set| (lacks(set), usize::from(set[0][1])));
-        sets.min().unwrap_or((usize::MAX, usize::MAX))
-    }
-}
-
-/// Number of shares that a set still needs.
-fn lacks(set: &[Bytes]) -> usize {
-    usize::from(set[0][1]).saturating_sub(set.len())
 }
 
 impl Header {

@@ -13,7 +13,7 @@ use crate::intake::{GoingBy, LARGE};
 use crate::outputs::{Outputs, Removed};
 use crate::port::Port;
 use crate::record::Run;
-use crate::secret::SecretSplitter;
+use crate::secret::{LONGEST_SHARED, SecretSplitter};
 use crate::shared::Shared;
 use crate::turns::Turns;
 pub use pattern::OutputPattern;
@@ -24,7 +24,10 @@ pub(crate) struct Spread {
     pub(crate) pending: VecDeque<Run>,
     /// The rest of a record is dropped: the output that had its beginning is gone.
     is_skipping: bool,
-    /// Bytes that were dropped because the output that had the beginning of their record is gone.
+    /// A record could not be shared: nothing follows it.
+    has_failed: bool,
+    /// Bytes that were dropped because the output that had the beginning of their record is gone, or because
+    /// a record could not be shared.
     pub(crate) dropped_bytes: u64,
 }
 
@@ -71,7 +74,13 @@ impl From<OutputPattern> for State {
 
 impl Spread {
     pub(crate) fn new(pattern: OutputPattern) -> Spread {
-        Spread { state: pattern.into(), pending: VecDeque::new(), is_skipping: false, dropped_bytes: 0 }
+        Spread {
+            state: pattern.into(),
+            pending: VecDeque::new(),
+            is_skipping: false,
+            has_failed: false,
+            dropped_bytes: 0,
+        }
     }
 
     pub(crate) fn is_mirror(&self) -> bool {
@@ -248,12 +257,20 @@ impl Spread {
     fn share(&mut self, run: &Run, outputs: &mut Outputs, shared: &mut Shared) {
         for piece in run.pieces() {
             // An output that took nothing may have been disconnected after the last record.
-            let count = outputs.len();
+            let (count, bytes) = (outputs.len(), piece.bytes.len());
             let State::Shares(splitter) = &mut self.state else { return };
             let threshold = splitter.threshold;
-            if count < usize::from(threshold) {
-                self.dropped_bytes += piece.bytes.len() as u64;
-                shared.fail(StreamError::TooFewOutputs { outputs: count, threshold });
+            let error = if count < usize::from(threshold) {
+                Some(StreamError::TooFewOutputs { outputs: count, threshold })
+            } else if bytes > LONGEST_SHARED {
+                Some(StreamError::TooLongToShare { bytes, most: LONGEST_SHARED })
+            } else {
+                None
+            };
+            self.has_failed |= error.is_some();
+            error.into_iter().for_each(|error| shared.fail(error));
+            if self.has_failed {
+                self.dropped_bytes += bytes as u64;
                 continue;
             }
             let shares = splitter.split(piece.bytes, count);

@@ -2,8 +2,8 @@
 //!
 //! A record goes from the [intake](crate::intake), its inputs in an order, through the [chain](crate::chain)
 //! of handlers and the [spread](crate::spread), which gives it to outputs by a pattern, to the
-//! [outputs](crate::outputs). Bytes that no handler sees may take the [zero-copy route](crate::zero_copy)
-//! from inputs to outputs.
+//! [outputs](crate::outputs). Bytes may take the [zero-copy route](crate::zero_copy) from inputs to outputs
+//! if no handler sees them, or one that only peeks at them.
 //!
 //! A stream never blocks. An engine tells it which ports are [ready](Stream::note_ready), gives it turns
 //! ([`Stream::act`]), and waits as their results say: [`Stream::run`] on the caller's thread, or
@@ -15,6 +15,7 @@ mod change;
 mod connections;
 mod detach;
 mod finish;
+mod handlers;
 mod listening;
 mod run;
 mod status;
@@ -25,6 +26,7 @@ use wirepath_engine::{Watcher, catch_panic};
 
 pub use attach::TooLate;
 pub use build::StreamBuilder;
+pub use handlers::HandlerChangeError;
 use listening::Listening;
 pub use status::StreamStatus;
 
@@ -54,6 +56,9 @@ pub struct Stream {
     /// Inputs have, or had, datagrams: then records that handlers refuse are dropped.
     takes_datagrams: bool,
     next_port: u64,
+    next_handler: u64,
+    /// Changes of handlers may wait for the end of a record.
+    has_changes: bool,
     /// A connection that has failed, if that is to end the stream.
     broken: Option<Port>,
     /// Handlers and outputs were told the end.
@@ -87,17 +92,25 @@ impl Stream {
         chain: &mut Chain,
         spread: &mut Spread,
         made: &mut Vec<Run>,
-        (run, seen): (Run<BytesMut>, usize),
+        run: Run<BytesMut>,
         shared: &mut Shared,
     ) {
         if chain.is_empty() {
             return spread.pending.push_back(run.map(BytesMut::freeze));
         }
-        if let Err(error) = chain.handle(run, seen, made) {
+        if let Err(error) = chain.handle(run, made) {
             shared.fail(error.into());
         }
         spread.pending.extend(made.drain(..));
         shared.tell_refusal(chain.take_refusal());
+    }
+
+    /// Hands on the bytes that a handler has seen by peeking and that have not left: before anything changes
+    /// for which they would be seen again, or never.
+    fn settle_seen(&mut self) {
+        if let Some(run) = self.intake.take_seen(&mut self.shared) {
+            self.spread.pending.push_back(run.map(BytesMut::freeze));
+        }
     }
 
     fn next_port(&mut self) -> Port {

@@ -3,8 +3,8 @@
 //! connection without a pipe.
 //!
 //! The four parts of the stream have to allow it: inputs have no framing, or records of a large fixed size;
-//! handlers, if any, only look, at a file, or at the beginning of records; the pattern gives whole bytes as
-//! they come; outputs block. When that changes, what is in pipes leaves first.
+//! there is no handler, or one that only peeks at a file or at the beginning of records; the pattern gives
+//! whole bytes as they come; outputs block. When that changes, what is in pipes leaves first.
 
 mod source;
 
@@ -13,7 +13,7 @@ use wirepath_datapath::Pipe;
 
 use crate::chain::Chain;
 use crate::error::StreamError;
-use crate::intake::{Intake, Looked};
+use crate::intake::{Intake, Peeked};
 use crate::object::{Kind, ObjectError};
 use crate::outputs::{Output, Outputs};
 use crate::record::Run;
@@ -55,11 +55,12 @@ impl StreamParts<'_> {
     /// Returns whether the next bytes may take the route, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
         // A stripe may end within what a handler has to see at once.
-        let may_look = self.chain.is_empty()
-            || self.chain.look_kind().is_some() && !self.chain.is_gathering() && !self.spread.divides_bytes();
-        if !self.shared.may_zero_copy || !may_look || self.chain.has_failed {
+        let Some(scope) = self.chain.peek_scope() else { return false };
+        let may_peek = self.chain.is_empty() || !self.chain.is_gathering() && !self.spread.divides_bytes();
+        if !self.shared.may_zero_copy || !may_peek || self.chain.has_failed {
             return false;
         }
+        self.intake.set_peek_scope(scope);
         self.intake.cut_if_failing(self.shared);
         let Some(going_by) = self.intake.zero_copy() else { return false };
         self.spread.can_zero_copy(self.outputs, going_by) && self.outputs.can_zero_copy()
@@ -78,7 +79,7 @@ impl StreamParts<'_> {
         let enough = self.intake.counts.bytes + self.shared.turn.room() as u64;
         let (mut progressed, mut is_idle) = (false, false);
         while let Some(mut route) = self.next_route(now_us).filter(|_| self.intake.counts.bytes < enough) {
-            let moved = match self.look_and_move(&mut route, now_us) {
+            let moved = match self.peek_and_move(&mut route, now_us) {
                 Ok(moved) => moved,
                 Err(Fault::Input(error) | Fault::Output(_, error)) if error.errno == Errno::INVAL => {
                     // A terminal, or another descriptor without `splice`.
@@ -125,26 +126,38 @@ impl StreamParts<'_> {
         Some(Route { input, recipients, bytes })
     }
 
-    /// Moves what handlers have seen and let pass, or need not see.
-    fn look_and_move(&mut self, route: &mut Route, now_us: u64) -> Result<Moved, Fault> {
+    /// Moves what a handler has seen and lets pass, or need not see.
+    fn peek_and_move(&mut self, route: &mut Route, now_us: u64) -> Result<Moved, Fault> {
         if self.chain.is_empty() {
             return self.move_by(route, now_us);
         }
-        Ok(match self.intake.look(route.input, self.chain, route.bytes).map_err(Fault::Input)? {
-            Looked::Passes(bytes) => {
+        let peeked = self.intake.peek(route.input, self.chain, route.bytes).map_err(Fault::Input)?;
+        self.shared.tell_refusal(self.chain.take_refusal());
+        Ok(match peeked {
+            Peeked::Passes(bytes) => {
                 route.bytes = bytes;
+                self.note_begun(route);
                 return self.move_by(route, now_us);
             }
-            Looked::Dropped(bytes) => Moved::Dropped(bytes),
-            Looked::Nothing => Moved::Nothing,
-            Looked::Blocked(awaited) => Moved::Blocked(awaited),
-            Looked::End => Moved::End,
-            Looked::MustBeRead => Moved::Copied,
-            Looked::Refused(error) => {
+            Peeked::Dropped(bytes) => Moved::Dropped(bytes),
+            Peeked::Nothing => Moved::Nothing,
+            Peeked::Blocked(awaited) => Moved::Blocked(awaited),
+            Peeked::End => Moved::End,
+            Peeked::MustCopy => Moved::Copied,
+            Peeked::Refused(error) => {
                 self.shared.fail(error.into());
                 Moved::Copied
             }
         })
+    }
+
+    /// Notes that these outputs get the record without end that a handler saw begin, also what is copied of
+    /// it.
+    fn note_begun(&mut self, route: &Route) {
+        if self.intake.is_within_unframed() {
+            let outputs = &mut self.outputs.current[route.recipients.outputs.clone()];
+            outputs.iter_mut().for_each(|output| output.within_record = true);
+        }
     }
 
     fn move_by(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
@@ -234,11 +247,12 @@ impl StreamParts<'_> {
         match moved {
             Moved::Bytes(bytes) => {
                 self.shared.turn.add(bytes as u64);
-                return self.note_passed(route, bytes);
+                let goes_on = self.note_passed(route, bytes);
+                return goes_on && !self.has_changes();
             }
             Moved::Dropped(bytes) => {
                 self.shared.turn.add(bytes as u64);
-                return true;
+                return !self.has_changes();
             }
             Moved::Nothing => {
                 input.readable = false;
@@ -257,12 +271,18 @@ impl StreamParts<'_> {
         false
     }
 
+    /// Returns whether handlers are to change now that a record has ended.
+    fn has_changes(&mut self) -> bool {
+        self.chain.within_record = self.intake.is_within_record();
+        self.chain.has_changes() && !self.chain.within_record
+    }
+
     /// Counts bytes of a route. Returns whether the turn is another's: a record, or a part of a stripe, has
     /// ended.
     fn note_passed(&mut self, route: &Route, bytes: usize) -> bool {
         let Route { input, recipients, .. } = route;
         let record_ends = self.intake.note_passed(*input, bytes);
-        // A handler has seen the beginning of a record without end, so these outputs get what is copied of it.
+        // Outputs of a record without end that a handler saw begin get what is copied of it, too.
         let record_ends = record_ends.or_else(|| self.intake.is_within_unframed().then_some(false));
         let part_ends = self.spread.advance(recipients, bytes, record_ends, self.outputs);
         if let Some(ends) = part_ends {

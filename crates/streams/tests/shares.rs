@@ -65,7 +65,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
 fn forged_shares_displace_none_where_each_path_is_sealed() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (object, collected) = Object::collect("out", RECORDS * RECORD);
-    let mut together = StreamBuilder::default().collect_shares(WINDOW, 1 << 20).output(object).build();
+    let mut together = StreamBuilder::default().collect_shares(2, WINDOW, 1 << 20).output(object).build();
     let mut paths = Vec::new();
     for _ in 0..3 {
         let (outside, running, shares) = path(&engine);

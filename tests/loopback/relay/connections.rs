@@ -229,7 +229,7 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     {
         let addresses = [free_port()?, free_port()?, free_port()?];
         let inputs = addresses.map(|address| format!("tcp://{address}?listen"));
-        let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
+        let mut arguments = vec!["--order", "shares:2", "--framing", "fixed:1012"];
         inputs.iter().for_each(|input| arguments.extend(["--in", input]));
         let target = format!("{}?overwrite", at(folder.path(), "file", "target"));
         let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;
@@ -277,7 +277,7 @@ fn a_sender_that_dies_within_a_share_takes_nothing_from_the_others() -> Result<(
             std::fs::rename(path("came"), path(&format!("{name}.came")))?;
         }
         let inputs = names.map(|name| at(folder.path(), "file", &format!("{name}.came")));
-        let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
+        let mut arguments = vec!["--order", "shares:2", "--framing", "fixed:1012"];
         inputs.iter().for_each(|input| arguments.extend(["--in", input]));
         let target = format!("{}?overwrite", at(folder.path(), "file", "target"));
         let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;
@@ -296,7 +296,7 @@ fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let addresses = [free_port()?, free_port()?];
     let inputs = addresses.map(|address| format!("tcp://{address}?listen"));
-    let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
+    let mut arguments = vec!["--order", "shares:2", "--framing", "fixed:1012"];
     inputs.iter().for_each(|input| arguments.extend(["--in", input]));
     let target = at(folder.path(), "file", "target");
     let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;

@@ -130,6 +130,7 @@ fn counts(status: &StreamStatus) -> String {
         (status.malformed.records, "malformed datagram dropped", "malformed datagrams dropped"),
         (shares.lost, "record lost for want of shares", "records lost for want of shares"),
         (shares.damaged, "damaged share dropped", "damaged shares dropped"),
+        (shares.foreign, "share of another threshold refused", "shares of another threshold refused"),
         (merge.late, "late record dropped", "late records dropped"),
         (merge.untagged, "record without a tag", "records without a tag"),
     ];
@@ -155,10 +156,10 @@ mod tests {
     /// Promise: The last line reports records that were lost, late or without a tag.
     #[test]
     fn errors_of_orders_are_counted() {
-        let shares = Some(ShareCounts { lost: 110, spare: 3, damaged: 1 });
+        let shares = Some(ShareCounts { lost: 110, spare: 3, damaged: 1, foreign: 2 });
         let lost = StreamStatus { shares, ..StreamStatus::default() };
         let text = summary(&lost, Duration::ZERO);
-        assert!(text.ends_with(", 110 records lost for want of shares, 1 damaged share dropped"), "{text}");
+        assert!(text.ends_with(", 110 records lost for want of shares, 1 damaged share dropped, 2 shares of another threshold refused"), "{text}");
         let merge = Some(MergeCounts { late: 1, untagged: 1000, unawaited: 5 });
         let text = summary(&StreamStatus { merge, ..StreamStatus::default() }, Duration::ZERO);
         assert!(text.ends_with(", 1 late record dropped, 1,000 records without a tag"), "{text}");

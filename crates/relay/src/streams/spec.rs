@@ -150,9 +150,10 @@ mod tests {
         assert_eq!("tag:4:8".parse(), tag(WINDOW, WAITING_BYTES));
         assert_eq!("tag:4:8:16".parse(), tag(16, WAITING_BYTES));
         assert_eq!("tag:4:8:16:4MiB".parse(), tag(16, 4 << 20));
-        assert_eq!("shares".parse(), Ok(OrderSpec::Shares { window: WINDOW, waiting_bytes: WAITING_BYTES }));
-        assert_eq!("shares:8".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: WAITING_BYTES }));
-        assert_eq!("shares:8:4MiB".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: 4 << 20 }));
+        let shares = |window, waiting_bytes| Ok(OrderSpec::Shares { threshold: 2, window, waiting_bytes });
+        assert_eq!("shares:2".parse(), shares(WINDOW, WAITING_BYTES));
+        assert_eq!("shares:2:8".parse(), shares(8, WAITING_BYTES));
+        assert_eq!("shares:2:8:4MiB".parse(), shares(8, 4 << 20));
         assert_eq!("stripe:1316".parse(), Ok(PatternSpec(OutputPattern::StripeBytes(1316))));
         assert_eq!("shares:3".parse(), Ok(PatternSpec(OutputPattern::Shares { threshold: 3 })));
         assert_eq!("drop-oldest".parse(), Ok(WhenFullSpec(WhenFull::DropOldest)));
@@ -173,7 +174,9 @@ mod tests {
             "tag:1:9".parse::<OrderSpec>().unwrap_err(),
             "tag:1:8:16:0".parse::<OrderSpec>().unwrap_err(),
             "shares".parse::<PatternSpec>().unwrap_err(),
-            "shares:8:0".parse::<OrderSpec>().unwrap_err(),
+            "shares:2:8:0".parse::<OrderSpec>().unwrap_err(),
+            "shares".parse::<OrderSpec>().unwrap_err(),
+            "shares:0".parse::<OrderSpec>().unwrap_err(),
             "ts:x".parse::<HandlerSpec>().unwrap_err(),
             "ts:pids=9000".parse::<HandlerSpec>().unwrap_err(),
             "match:".parse::<HandlerSpec>().unwrap_err(),
@@ -187,6 +190,8 @@ mod tests {
             "invalid size 0",
             "unknown pattern \"shares\": expected mirror",
             "invalid size 0",
+            "shares needs the threshold with which they were made: shares:THRESHOLD[:WINDOW[:SIZE]]",
+            "invalid value 0: expected 1 to 255",
             "expected ts:pids=",
             "invalid value 9000: expected 0 to 8191",
             "unknown handler \"match:\"",

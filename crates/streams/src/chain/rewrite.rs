@@ -1,21 +1,25 @@
 //! Rewriting: new records in memory of the stream.
 
+use std::mem;
+
+use bytes::BytesMut;
 use wirepath_datapath::Blocks;
 
-use super::Memory;
 use super::gate::Gate;
+use super::{BLOCK, Memory};
 use crate::handler::{HandlerError, Rewrite};
 use crate::record::{Piece, Run};
+
+/// Most bytes of room that is taken from a block for short pieces, so that most of each such block is used.
+const SHORT: usize = BLOCK / 4;
 
 /// New records, also of those before an error; those of one length are one run.
 pub(super) fn rewrite(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
-    blocks: &mut Blocks,
     run: &Run<Memory>,
-    out: &mut Vec<Run<Memory>>,
+    mut written: Written<'_>,
 ) -> Result<(), HandlerError> {
-    let mut written = Written { blocks, bytes: 0, record_bytes: 0, out };
     let rewritten = write(handler, gate, run, &mut written);
     written.put();
     rewritten
@@ -46,41 +50,88 @@ fn write(
 }
 
 /// Whole records of one length at the front of a block.
-struct Written<'a> {
-    blocks: &'a mut Blocks,
+///
+/// A part of a block keeps all of it in memory. What becomes short of a long room is copied out of its block,
+/// which is used again, so that what waits for outputs takes at most about four times its bytes.
+pub(super) struct Written<'a> {
+    short_blocks: &'a mut Blocks,
+    long_blocks: &'a mut Blocks,
+    is_long: bool,
     bytes: usize,
     record_bytes: usize,
     out: &'a mut Vec<Run<Memory>>,
 }
 
-impl Written<'_> {
+impl<'a> Written<'a> {
+    pub(super) fn new(
+        short_blocks: &'a mut Blocks,
+        long_blocks: &'a mut Blocks,
+        out: &'a mut Vec<Run<Memory>>,
+    ) -> Written<'a> {
+        Written { short_blocks, long_blocks, is_long: false, bytes: 0, record_bytes: 0, out }
+    }
+
+    fn blocks(&mut self) -> &mut Blocks {
+        if self.is_long { self.long_blocks } else { self.short_blocks }
+    }
+
     /// Space for `room` bytes behind what is written.
     fn space(&mut self, room: usize) -> &mut [u8] {
-        if self.blocks.rest() - self.bytes < room {
+        let is_long = room > SHORT;
+        let written = self.bytes;
+        if is_long != self.is_long || self.blocks().rest() - written < room {
             self.put();
         }
-        &mut self.blocks.room(self.bytes + room)[self.bytes..]
+        self.is_long = is_long;
+        let written = self.bytes;
+        &mut self.blocks().room(written + room)[written..]
     }
 
     /// Adds a record, or a piece of one, that was written behind the others.
     fn add(&mut self, length: usize, piece: Piece<'_>) {
         let is_record = piece.begins && piece.ends && length > 0;
-        if !is_record || self.bytes > 0 && length != self.record_bytes {
-            self.put();
-        }
-        if is_record {
+        if is_record && (self.bytes == 0 || length == self.record_bytes) {
             (self.bytes, self.record_bytes) = (self.bytes + length, length);
-        } else {
-            let bytes = Memory::Own(self.blocks.take(length));
-            self.out.push(Run::single(bytes, piece.begins, piece.ends));
+            return;
         }
+        let at = self.put_before(length);
+        if is_record && at == 0 {
+            (self.bytes, self.record_bytes) = (length, length);
+            return;
+        }
+        let is_copied = at > 0 || self.copies(length);
+        let bytes = Memory::Own(self.part(at, length, is_copied));
+        self.out.push(Run::single(bytes, piece.begins, piece.ends));
     }
 
     fn put(&mut self) {
-        if self.bytes > 0 {
-            let bytes = Memory::Own(self.blocks.take(self.bytes));
-            self.out.push(Run { bytes, record_bytes: self.record_bytes, begins: true, ends: true });
-            self.bytes = 0;
+        self.put_before(0);
+    }
+
+    /// Puts the records in front of `behind` bytes, which are put next. Returns where in the block these are
+    /// now.
+    fn put_before(&mut self, behind: usize) -> usize {
+        let bytes = mem::take(&mut self.bytes);
+        if bytes == 0 {
+            return 0;
+        }
+        let is_copied = self.copies(bytes + behind);
+        let part = Memory::Own(self.part(0, bytes, is_copied));
+        self.out.push(Run { bytes: part, record_bytes: self.record_bytes, begins: true, ends: true });
+        if is_copied { bytes } else { 0 }
+    }
+
+    /// Returns whether so few bytes are copied out of the block.
+    fn copies(&self, length: usize) -> bool {
+        self.is_long && length < self.long_blocks.rest() / 4
+    }
+
+    /// Bytes at a place of the block, which is the front unless they are copied.
+    fn part(&mut self, at: usize, length: usize, is_copied: bool) -> BytesMut {
+        if is_copied {
+            BytesMut::from(&self.blocks().room(at + length)[at..at + length])
+        } else {
+            self.blocks().take(length)
         }
     }
 }

@@ -94,7 +94,7 @@ fn halved(record: &[u8]) -> Vec<u8> {
 
 fn chain(handlers: impl IntoIterator<Item = Handler>) -> Chain {
     let mut chain = Chain::default();
-    handlers.into_iter().for_each(|handler| chain.push(handler));
+    handlers.into_iter().zip(0..).for_each(|(handler, id)| chain.push(HandlerId(id), handler));
     chain
 }
 
@@ -141,7 +141,10 @@ proptest! {
     ///
     /// A handler that takes whole records gets them whole, however they come.
     #[test]
-    fn whole_records_are_gathered(record in proptest::collection::vec(any::<u8>(), 1..100), cut in 0usize..100) {
+    fn whole_records_are_gathered(
+        record in proptest::collection::vec(any::<u8>(), 1..100),
+        cut in 0usize..100,
+    ) {
         let cut = cut.min(record.len());
         let mut chain = chain([Handler::Select(Box::new(Halve(Reach::Records { limit: 100 })))]);
         let mut output = Vec::new();
@@ -336,11 +339,94 @@ fn bytes_gathered_of_a_refused_record_are_counted_as_dropped() {
     for handler in refusing(Reach::Records { limit: 10 }) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
         let run = |bytes: &'static [u8], begins, ends| Run::single(Bytes::from_static(bytes), begins, ends);
-        chain.handle(run(b"ab", true, false), 0, &mut output).unwrap();
+        chain.handle(run(b"ab", true, false), &mut output).unwrap();
         assert_eq!((chain.gathered(), chain.dropped_bytes), (2, 0));
-        chain.handle(run(b"x", false, true), 0, &mut output).unwrap_err();
+        chain.handle(run(b"x", false, true), &mut output).unwrap_err();
         assert_eq!((chain.gathered(), chain.dropped_bytes, output.len()), (0, 3, 0));
-        chain.handle(run(b"cd", true, true), 0, &mut output).unwrap();
+        chain.handle(run(b"cd", true, true), &mut output).unwrap();
         assert_eq!((chain.dropped_bytes, output.len()), (5, 0));
+    }
+}
+
+/// Answers with the first bytes of a record, and asks for more room than it fills.
+struct First(usize, usize);
+
+impl Common for First {
+    fn name(&self) -> &'static str {
+        "first"
+    }
+}
+
+impl Rewrite for First {
+    fn room(&self, _length: usize) -> usize {
+        self.0
+    }
+
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
+        out[..self.1].copy_from_slice(&piece.bytes[..self.1]);
+        Ok(Some(self.1))
+    }
+}
+
+/// Promise: What a rewriting handler makes takes little more memory than its bytes while it waits.
+///
+/// It asks for a long room and fills little of it: no part of the block is kept, which is used again.
+#[test]
+fn what_shrinks_keeps_no_block_in_memory() {
+    for (room, length, is_kept) in [(60_000, 100, false), (60_000, 40_000, true), (300, 100, true)] {
+        let mut chain = chain([Handler::Rewrite(Box::new(First(room, length)))]);
+        let (mut output, mut rests) = (Vec::new(), Vec::new());
+        for number in 0..200u8 {
+            let record = Bytes::from(vec![number; 40_000]);
+            chain.apply(Run::single(record, number % 2 == 0, number % 2 == 1), &mut output).unwrap();
+            let Link { blocks, long_blocks, .. } = &chain.links[0];
+            rests.push(blocks.rest() + long_blocks.rest());
+        }
+        let is_all = rests.iter().all(|rest| *rest == BLOCK);
+        assert_eq!(is_all, !is_kept, "{room} {length}: {rests:?}");
+        let came = output.iter().zip(0u8..).all(|(run, number)| run.bytes == vec![number; length]);
+        assert!(came && output.len() == 200);
+    }
+}
+
+proptest! {
+    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    ///
+    /// Whatever room a rewriting handler asks for, and however much it fills.
+    #[test]
+    fn rewritten_records_come_in_order_whatever_room_they_take(
+        rooms in proptest::collection::vec((1usize..70_000, 0usize..=100), 1..40),
+    ) {
+        let mut output = Vec::new();
+        let mut chain = chain([Handler::Rewrite(Box::new(Rooms(rooms.clone(), 0)))]);
+        let run = Run { bytes: Bytes::from(vec![0; rooms.len()]), record_bytes: 1, begins: true, ends: true };
+        chain.apply(run, &mut output).unwrap();
+        let expected: Vec<Vec<u8>> = rooms.iter().zip(0u8..).map(|((room, part), number)| {
+            vec![number; room * part / 100]
+        }).collect();
+        prop_assert_eq!(records(&output), expected);
+    }
+}
+
+/// Answers with its number as often as a percentage of the room that it asks for.
+struct Rooms(Vec<(usize, usize)>, usize);
+
+impl Common for Rooms {
+    fn name(&self) -> &'static str {
+        "rooms"
+    }
+}
+
+impl Rewrite for Rooms {
+    fn room(&self, _length: usize) -> usize {
+        self.0[self.1].0
+    }
+
+    fn rewrite(&mut self, _piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
+        let (room, part) = self.0[self.1];
+        let length = room * part / 100;
+        out[..length].fill(self.1 as u8);
+        self.1 += 1;
+        Ok(Some(length))
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Input {
     /// Waits for storage.
     pub(crate) busy: bool,
     /// The next bytes have to be copied: too few are there for a handler to see.
-    pub(super) must_be_read: bool,
+    pub(super) must_copy: bool,
     pub(super) supply: Supply,
     /// To be detached when it is between two records.
     pub(super) detach: Option<OnDetached>,
@@ -105,7 +105,7 @@ impl Input {
             readable: true,
             is_queued: false,
             busy: false,
-            must_be_read: false,
+            must_copy: false,
             supply,
             detach: None,
             bytes: 0,

@@ -45,8 +45,8 @@ impl Order {
         Order::Tags { tag, merge: Merge::new(window, waiting_bytes, late) }
     }
 
-    pub(crate) fn of_shares(window: usize, waiting_bytes: usize) -> Order {
-        Order::Shares(Collector::new(window, waiting_bytes))
+    pub(crate) fn of_shares(threshold: u8, window: usize, waiting_bytes: usize) -> Order {
+        Order::Shares(Collector::new(threshold, window, waiting_bytes))
     }
 
     /// Returns whether parts of records are of no use.

@@ -29,8 +29,7 @@ impl Intake {
                     let taken = if takes_all { run } else { self.take_first(place, run) };
                     self.took(place, taken.ends);
                     self.counts.records += taken.begun();
-                    let seen = self.take_seen(place, taken.bytes.len());
-                    hand_on(taken, seen, shared);
+                    hand_on(taken, shared);
                     // Now, and not in its next turn: until then it would keep others off the zero-copy route.
                     if by_turns && self.inputs[place].is_used_up() {
                         self.remove(place, shared);
@@ -117,7 +116,7 @@ impl Intake {
         self.zero_copy.note_change();
         loop {
             let input = &mut self.inputs[place];
-            input.must_be_read = false;
+            input.must_copy = false;
             let before = input.bytes;
             let pulled = input.next_run(shared);
             let read = input.bytes - before;
@@ -140,7 +139,7 @@ impl Intake {
 
     pub(super) fn hand_on(&mut self, run: Run<BytesMut>, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
         self.counts.records += run.begun();
-        hand_on(run, 0, shared);
+        hand_on(run, shared);
     }
 
     /// Reports the first malformed datagram of an input.

@@ -69,8 +69,8 @@ impl Intake {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram. One that its input
-    /// ends within counts for nothing.
+    /// Adds a share. An invalid one, or one of another threshold, ends its input, or is dropped if it came as
+    /// a datagram. One that its input ends within counts for nothing.
     fn collect_share(&mut self, place: usize, share: &Run<BytesMut>, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];

@@ -1,7 +1,7 @@
 //! Inputs that allow the zero-copy route.
 
 use super::{Input, Intake, Order};
-use crate::chain::Look;
+use crate::chain::PeekScope;
 use crate::object::Kind;
 
 /// Records of fixed size, and parts of stripes, that are smaller than this are copied: many leave in one call
@@ -57,8 +57,8 @@ impl Intake {
 
     fn all_can_zero_copy(&mut self) -> bool {
         let is_alone = self.inputs.len() == 1;
-        let look = self.look;
-        let cannot = |input: &Input| !input.can_zero_copy(is_alone, look);
+        let scope = self.peek_scope;
+        let cannot = |input: &Input| !input.can_zero_copy(is_alone, scope);
         let check = &mut self.zero_copy;
         if !check.all_can {
             if self.inputs.get(check.obstacle).is_some_and(cannot) {
@@ -111,7 +111,7 @@ impl Intake {
 impl Input {
     /// Returns whether its bytes may move without copies. Without framing they go where those before went:
     /// there must be no other input then.
-    fn can_zero_copy(&self, is_alone: bool, look: Look) -> bool {
+    fn can_zero_copy(&self, is_alone: bool, scope: PeekScope) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(connection) => !connection.has_urgent,
             Kind::Mapping(_) | Kind::Parts(_) => true,
@@ -121,7 +121,7 @@ impl Input {
         let nothing_kept = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
         let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LARGE);
         let goes_by = is_blind && (is_alone || !self.is_unframed());
-        let may_be_seen = look == Look::Nothing || self.object.can_be_seen(look) && !self.must_be_read;
-        movable && may_be_seen && nothing_kept && goes_by && self.is_open() && self.detach.is_none()
+        let may_peek = scope == PeekScope::Nothing || self.object.can_peek(scope) && !self.must_copy;
+        movable && may_peek && nothing_kept && goes_by && self.is_open() && self.detach.is_none()
     }
 }

@@ -104,7 +104,8 @@ proptest! {
     #[test]
     fn it_is_known_whether_an_end_waits(
         parts in proptest::collection::vec((0usize..30, 1usize..10, any::<bool>(), 0usize..6), 0..100),
-        when_full in prop_oneof![Just(WhenFull::Block), Just(WhenFull::DropNewest), Just(WhenFull::DropOldest)],
+        when_full in
+            prop_oneof![Just(WhenFull::Block), Just(WhenFull::DropNewest), Just(WhenFull::DropOldest)],
     ) {
         let mut outbox = Outbox::new(10 * size_of::<Run>(), when_full);
         let mut begins = true;

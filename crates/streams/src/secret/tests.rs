@@ -27,7 +27,7 @@ proptest! {
         for place in (1..shares.len()).rev() {
             shares.swap(place, random.below(place as u64 + 1) as usize);
         }
-        let (mut collector, mut output) = (Collector::new(100, 1 << 20), Vec::new());
+        let (mut collector, mut output) = (Collector::new(threshold as u8, 100, 1 << 20), Vec::new());
         for share in shares {
             collector.offer(&share, 0).unwrap();
             output.extend(take_all(&mut collector, false));
@@ -41,7 +41,7 @@ proptest! {
 #[test]
 fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
     let mut splitter = SecretSplitter::new(2);
-    let mut collector = Collector::new(1, 1 << 20);
+    let mut collector = Collector::new(2, 1, 1 << 20);
     let records = [&b"one"[..], b"two", b"three"].map(|record| splitter.split(record, 3));
     collector.offer(&records[0][0], 0).unwrap();
     assert!(take_all(&mut collector, false).is_empty());
@@ -51,7 +51,7 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
     assert!(take_all(&mut collector, false).is_empty(), "the first is given up, the second may still come");
     assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
     collector.offer(&records[1][0], 0).unwrap();
-    assert_eq!(collector.counts, ShareCounts { lost: 2, spare: 2, damaged: 0 });
+    assert_eq!(collector.counts, ShareCounts { lost: 2, spare: 2, ..ShareCounts::default() });
 }
 
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
@@ -61,7 +61,7 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
 #[test]
 fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
     let mut splitter = SecretSplitter::new(2);
-    let mut collector = Collector::new(1000, 300);
+    let mut collector = Collector::new(2, 1000, 3 * (100 + SHARE_MEMORY));
     let record = [7; 100 - SHARE_HEADER];
     for number in 0..10 {
         collector.offer(&splitter.split(&record, 1)[0], 0).unwrap();
@@ -80,7 +80,7 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
 fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     let mut splitter = SecretSplitter::new(2);
     let records = [b"one", b"two"].map(|record| splitter.split(record, 3));
-    let mut collector = Collector::new(1, 1);
+    let mut collector = Collector::new(2, 1, 1);
     collector.offer(&records[1][0], 0).unwrap();
     collector.offer(&records[1][1], 0).unwrap();
     // Two that may bring the first record, then one.
@@ -115,7 +115,7 @@ fn a_share_alone_tells_nothing_of_the_bytes() {
 
 #[test]
 fn what_is_no_share_is_an_error() {
-    let mut collector = Collector::new(4, 1 << 20);
+    let mut collector = Collector::new(2, 4, 1 << 20);
     let share = SecretSplitter::new(2).split(b"abc", 1).remove(0).to_vec();
     for length in 0..share.len() {
         let cut = collector.offer(&share[..length], 0);
@@ -145,10 +145,59 @@ fn shares_that_do_not_agree_do_not_keep_others_from_agreeing() {
         if sorted != [0, 1, 2, 3] {
             continue;
         }
-        let mut collector = Collector::new(4, 1 << 20);
-        order.iter().for_each(|place| assert_eq!(collector.offer(shares[*place], 0), Ok(0)));
+        let mut collector = Collector::new(2, 4, 1 << 20);
+        for place in order {
+            let refused = Err(ShareError::Foreign { found: 3, expected: 2 });
+            let expected = if place == 3 { refused } else { Ok(0) };
+            assert_eq!(collector.offer(shares[place], 0), expected);
+        }
         assert_eq!(collector.take(true, |_| 0).as_deref(), Some(&b"good"[..]), "{order:?}");
-        assert_eq!(collector.counts, ShareCounts { lost: 0, spare: 0, damaged: 2 });
-        assert_eq!((collector.bytes, collector.lost_bytes), (0, (18 + 16) as u64), "{order:?}");
+        assert_eq!(collector.counts, ShareCounts { damaged: 1, foreign: 1, ..ShareCounts::default() });
+        assert_eq!((collector.bytes, collector.lost_bytes), (0, 18), "{order:?}");
+    }
+}
+
+/// Promise: Shares of another threshold than the stream's are refused and counted.
+///
+/// A forged share with threshold 1 would be a record, and one with a higher threshold would have its record
+/// given up.
+#[test]
+fn shares_of_another_threshold_are_refused_whatever_comes_first() {
+    let mut collector = Collector::new(2, 4, 1 << 20);
+    for found in [1, 3] {
+        let share = SecretSplitter::new(found).split(b"bad", 1);
+        assert_eq!(collector.offer(&share[0], 0), Err(ShareError::Foreign { found, expected: 2 }));
+    }
+    assert_eq!(collector.take(false, |_| 0), None);
+    assert_eq!((collector.counts.lost, collector.counts.foreign, collector.is_empty()), (0, 2, true));
+    SecretSplitter::new(2)
+        .split(b"one", 2)
+        .iter()
+        .for_each(|share| assert_eq!(collector.offer(share, 0), Ok(0)));
+    assert_eq!(collector.take(false, |_| 0).as_deref(), Some(&b"one"[..]));
+}
+
+/// A share of a record that nobody sent, with a body of so many bytes.
+fn forged(number: u64, share: u8, length: usize) -> Vec<u8> {
+    let header = [&[VERSION, 2, share][..], &(length as u32).to_be_bytes()[1..], &number.to_be_bytes()[2..]];
+    [&header.concat()[..], &vec![0; length]].concat()
+}
+
+/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// bytes.
+///
+/// Small hostile shares are bounded by the memory that they take: of many records, or of one in many lengths.
+#[test]
+fn many_small_shares_are_bounded_by_their_memory_and_cost_no_more_each() {
+    const BOUND: usize = 1 << 20;
+    for is_one_record in [false, true] {
+        let mut collector = Collector::new(2, usize::MAX, BOUND);
+        for index in 0..50_000u64 {
+            let (number, length) = if is_one_record { (0, index as usize % 4096) } else { (index, 1) };
+            collector.offer(&forged(number, 1 + (index / 4096) as u8, length), 0).unwrap();
+            assert!(take_all(&mut collector, false).is_empty() || is_one_record);
+            assert!(collector.memory() <= BOUND, "{} bytes wait", collector.memory());
+        }
+        assert!(collector.counts.lost + collector.counts.spare > 0);
     }
 }

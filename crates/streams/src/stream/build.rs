@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Stream;
 use super::listening::Listening;
-use crate::chain::{Chain, Look};
+use crate::chain::Chain;
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
@@ -65,17 +65,20 @@ impl StreamBuilder {
         self
     }
 
-    /// Combines shares that [`OutputPattern::Shares`] made, in order.
+    /// Combines shares that [`OutputPattern::Shares`] made with this threshold, in order. A share of another
+    /// threshold is refused and counted: it is an error of a stream of bytes, and dropped of datagrams.
     ///
-    /// At most `window` records wait for shares, and about `waiting_bytes` of shares; one for each input may
-    /// exceed it. When the window is full, inputs of streams of bytes that are ahead are not read until the
-    /// others have come as far, so that no record is given up whose shares can still come by them. A record
-    /// is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes that have
-    /// not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when
-    /// more waits than may. A share that its input ends within counts for nothing, as if the input had ended
-    /// before it, and so do shares that do not agree with enough others of their record.
-    pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
-        self.order = Order::of_shares(window, waiting_bytes);
+    /// At most `window` records wait for shares, and shares of about `waiting_bytes` of memory, which is 256
+    /// bytes for each beside its own; one for each input may exceed it. When the window is full, inputs of
+    /// streams of bytes that are ahead are not read until the others have come as far, so that no record is
+    /// given up whose shares can still come by them.
+    ///
+    /// A record is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes
+    /// that have not brought a share of it are past it or at their end and are needed; or, if it takes
+    /// datagrams, when more waits than may. A share that its input ends within counts for nothing, as if the
+    /// input had ended before it, and so do shares that do not agree with enough others of their record.
+    pub fn collect_shares(mut self, threshold: u8, window: usize, waiting_bytes: usize) -> StreamBuilder {
+        self.order = Order::of_shares(threshold, window, waiting_bytes);
         self
     }
 
@@ -155,13 +158,9 @@ impl StreamBuilder {
         let whole = self.whole_records();
         let survives_outputs = matches!(self.pattern, OutputPattern::Mirror);
         let settings = Settings { survives_outputs, ..self.settings };
-        let mut chain = Chain::default();
-        self.handlers.into_iter().for_each(|handler| chain.push(handler));
-        let mut intake = Intake::new(self.order, whole);
-        intake.set_look(chain.look_kind().unwrap_or(Look::Nothing));
         let mut stream = Stream {
-            intake,
-            chain,
+            intake: Intake::new(self.order, whole),
+            chain: Chain::default(),
             spread: Spread::new(self.pattern),
             outputs: Outputs::default(),
             shared: Shared::new(settings, self.on_event),
@@ -169,11 +168,14 @@ impl StreamBuilder {
             keeps_datagrams: false,
             takes_datagrams: false,
             next_port: 0,
+            next_handler: 0,
+            has_changes: false,
             broken: None,
             is_finishing: false,
             processor_ns: None,
             made: Vec::new(),
         };
+        stream.chain = stream.new_chain(self.handlers);
         for (object, options) in self.outputs {
             stream.add_output(object, options, true);
         }

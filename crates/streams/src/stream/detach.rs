@@ -22,6 +22,7 @@ impl Stream {
     /// from it and not used, also if the stream ends before. A stream of bytes without framing is detached at
     /// once. Returns false if there is no such input.
     pub fn detach_input(&mut self, port: Port, on_detached: impl FnOnce(Object) + Send + 'static) -> bool {
+        self.settle_seen();
         match self.intake.detach(port, Box::new(on_detached)) {
             Ok(()) => true,
             Err(on_detached) => self.detach_expected(port, true, on_detached),

@@ -43,6 +43,7 @@ impl Stream {
             if self.is_finishing {
                 return self.finish(now_us);
             }
+            self.make_changes();
             self.shared.turn.set_copies(self.spread.copies(&self.outputs));
             let mut progressed = self.accept(now_us)? | self.outputs.send(&mut self.shared, now_us)?;
             if !self.listening.has_begun() && !self.shared.is_failing() {
@@ -90,6 +91,7 @@ impl Stream {
 
     /// Takes some records, so that outputs get many small ones in one call.
     fn take_copied(&mut self, now_us: u64) -> bool {
+        self.settle_seen();
         for taken in 0..RUNS {
             let distributed = self.distribute(now_us);
             if !(self.pull() | distributed) {
@@ -124,8 +126,8 @@ impl Stream {
     /// Calls `act` with the intake, whose records go through the chain.
     fn with_intake(&mut self, act: impl FnOnce(&mut Intake, &mut Shared, &mut HandOn<'_>) -> bool) -> bool {
         let Stream { intake, chain, spread, shared, made, .. } = self;
-        let acted = act(intake, shared, &mut |run, seen, shared| {
-            Stream::handle(chain, spread, made, (run, seen), shared);
+        let acted = act(intake, shared, &mut |run, shared| {
+            Stream::handle(chain, spread, made, run, shared);
         });
         intake.cut_if_failing(shared);
         acted

@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 58] = [
+const KINDS: [&str; 60] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -40,6 +40,8 @@ const KINDS: [&str; 58] = [
     "operation: set the options of an output",
     "operation: add a handler",
     "operation: add a handler of an output",
+    "handler: one that peeks",
+    "handler: one that was there from the beginning",
     "handler: one that reads",
     "handler: one that selects",
     "handler: one that rewrites",

@@ -12,7 +12,7 @@ use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
 use crate::engines::Engines;
-use crate::observer::{self, Seen};
+use crate::observer::{self, Heads, Seen};
 
 /// Operations of a round.
 const STEPS: usize = 200;
@@ -43,6 +43,8 @@ pub(crate) struct Pour<'a> {
     /// Outputs do not only wait, and handlers come.
     is_changed: bool,
     watchers: Vec<Watcher>,
+    /// A handler that peeks at the beginning.
+    heads: Option<Heads>,
 }
 
 /// A handler that came while the stream went on.
@@ -74,13 +76,26 @@ impl<'a> Pour<'a> {
             builder = builder.output(object);
             sinks.push(sink);
         }
+        let (mut watchers, mut heads) = (Vec::new(), None);
+        match dice.below(6) {
+            0 => {
+                let (handler, seen) = observer::reader(&mut tally);
+                builder = builder.handler(handler);
+                watchers.push(Watcher { place: None, seen, before: 0 });
+            }
+            1 => {
+                let (handler, of_peeker) = observer::peeker(1 + dice.below(1000), &mut tally);
+                builder = builder.handler(handler);
+                heads = Some(of_peeker);
+            }
+            _ => {}
+        }
         let stream = builder.input(inlet, Framing::Whole).build();
         let known = stream.status().outputs;
         let outlet = |(sink, port)| Outlet { sink, port, was_first: true, has_left: false, is_gone: false };
         let outlets = sinks.into_iter().zip(known.iter().map(|output| output.port)).map(outlet).collect();
         let carrier = Carrier::Held(Box::new(stream));
         let (is_changed, written) = (dice.one_in(3), if is_stored { sent.len() } else { 0 });
-        let watchers = Vec::new();
         Pour {
             dice,
             tally,
@@ -93,6 +108,7 @@ impl<'a> Pour<'a> {
             outlets,
             is_changed,
             watchers,
+            heads,
         }
     }
 
@@ -227,7 +243,7 @@ impl<'a> Pour<'a> {
     fn add_output_handler(&mut self) {
         let place = self.dice.below(OUTLETS);
         let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler)) {
+        if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler).is_some()) {
             self.watchers.push(Watcher { place: Some(place), seen, before: self.written });
             self.tally.note("operation: add a handler of an output");
         }

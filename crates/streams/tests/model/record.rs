@@ -62,6 +62,15 @@ pub(crate) fn records(who: &str, bytes: &[u8]) -> (Vec<Found>, usize) {
     (found, rest.len())
 }
 
+/// The records in these bytes, none of which is cut.
+pub(crate) fn in_front(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let record = whole_in_front(bytes)?;
+        bytes = &bytes[record.len()..];
+        Some(record)
+    })
+}
+
 /// Checks that each feed's records follow one another; with `gaps` that none comes behind a later one.
 pub(crate) fn assert_in_order(who: &str, found: &[Found], gaps: bool) {
     let mut last: BTreeMap<u32, u32> = BTreeMap::new();

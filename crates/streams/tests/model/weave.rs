@@ -10,8 +10,8 @@ use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source, link};
 use crate::engines::Engines;
-use crate::observer::{self, Seen};
-use crate::record::{any_large, record, tag, that_follow};
+use crate::observer::{self, Heads, Seen};
+use crate::record::{any_large, in_front, record, tag, that_follow};
 
 /// Operations of a round.
 const STEPS: usize = 300;
@@ -39,6 +39,8 @@ pub(crate) struct Weave<'a> {
     is_watched: bool,
     /// Handlers that came while the streams went on, each with all that had been made before it.
     watchers: Vec<(Seen, usize)>,
+    /// A handler of the stream that spreads, which peeks at its records.
+    heads: Option<Heads>,
 }
 
 impl<'a> Weave<'a> {
@@ -71,6 +73,11 @@ impl<'a> Weave<'a> {
             spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
             merge = merge.input(into, parts.map_or_else(records, Framing::Fixed));
         }
+        let peeked = dice.one_in(2).then(|| observer::peeker(1 + dice.below(1000), &mut tally));
+        let heads = peeked.map(|(handler, heads)| {
+            spread = std::mem::take(&mut spread).handler(handler);
+            heads
+        });
         let carriers = [spread, merge].map(|builder| Carrier::Held(Box::new(builder.build())));
         Weave {
             dice,
@@ -85,6 +92,7 @@ impl<'a> Weave<'a> {
             record_bytes,
             is_watched,
             watchers: Vec::new(),
+            heads,
         }
     }
 
@@ -211,6 +219,7 @@ impl<'a> Weave<'a> {
         self.source.check();
         self.sink.read_to_end(self.sent.len() as u64);
         assert!(self.sink.bytes == self.sent, "{} bytes came, not those that went", self.sink.bytes.len());
+        self.heads.iter().for_each(|heads| heads.check(in_front(&self.sent)));
         for (seen, before) in &self.watchers {
             let bytes = seen.bytes();
             assert!(self.sent.ends_with(&bytes) && seen.is_from_beginning(), "a handler saw other bytes");

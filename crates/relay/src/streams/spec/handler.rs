@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use wirepath_media::ts::PACKET_LENGTH;
 use wirepath_streams::handlers::{
-    Begins, Checksum, Filter, Key, Meter, Open, Prefix, Seal, Touch, TransportStreamFilter, Unprefix,
+    Checksum, Filter, Key, Meter, Open, Prefix, PrefixFilter, Seal, Touch, TransportStreamFilter, Unprefix,
 };
-use wirepath_streams::{Handler, MOST_PEEKED};
+use wirepath_streams::{Handler, MAX_PEEK_BYTES};
 
 use super::parse::{number, split, unknown};
 use super::{FramingSpec, MAX_RECORD, SpecError};
@@ -56,7 +56,7 @@ impl HandlerSpec {
                     move |record: &[u8]| record.windows(wanted.len()).any(|window| window == wanted);
                 Handler::Read(Box::new(Filter::new(MAX_RECORD, contains).named("match")))
             }
-            HandlerSpec::Begins(text) => Handler::Peek(Box::new(Begins::with(text.as_bytes()))),
+            HandlerSpec::Begins(text) => Handler::Peek(Box::new(PrefixFilter::new(text.as_bytes()))),
             HandlerSpec::Pids(pids) => {
                 Handler::Select(Box::new(TransportStreamFilter::pids(pids.iter().copied())))
             }
@@ -122,7 +122,7 @@ impl FromStr for HandlerSpec {
             ("crc32c", None) => Ok(HandlerSpec::Checksum),
             ("meter", None) => Ok(HandlerSpec::Meter),
             ("match", Some(text)) => Ok(HandlerSpec::Match(text.to_owned())),
-            ("begins", Some(text)) if (1..=MOST_PEEKED).contains(&text.len()) => {
+            ("begins", Some(text)) if (1..=MAX_PEEK_BYTES).contains(&text.len()) => {
                 Ok(HandlerSpec::Begins(text.to_owned()))
             }
             ("ts", Some(what)) => match what.split_once('=') {
@@ -144,8 +144,8 @@ impl FromStr for HandlerSpec {
             _ => unknown(
                 text,
                 "handler",
-                "crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, \
-                 touch[:MASK]",
+                "crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, \
+                 open:KEYFILE, prefix, unprefix, touch[:MASK]",
             ),
         }
     }

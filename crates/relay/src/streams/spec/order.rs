@@ -13,6 +13,9 @@ pub(super) const WINDOW: usize = 1024;
 /// Default bytes of records or shares that wait for others.
 pub(super) const WAITING_BYTES: usize = 64 << 20;
 
+/// Form of the order by shares.
+const SHARES: &str = "shares:THRESHOLD[:WINDOW[:SIZE]]";
+
 /// Order of inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderSpec {
@@ -29,8 +32,10 @@ pub enum OrderSpec {
         /// Maximum bytes of records that wait.
         waiting_bytes: usize,
     },
-    /// `shares[:WINDOW[:SIZE]]`: records are put together from shares.
+    /// `shares:THRESHOLD[:WINDOW[:SIZE]]`: records are put together from shares.
     Shares {
+        /// Shares that restore a record, 1 to 255; others are refused.
+        threshold: u8,
         /// Maximum number of records that wait for shares.
         window: usize,
         /// Maximum bytes of shares that wait.
@@ -49,8 +54,8 @@ impl OrderSpec {
                 })
             }
             // A threshold of shares suffices, so an input may fail; lost records are counted.
-            OrderSpec::Shares { window, waiting_bytes } => {
-                builder.collect_shares(window, waiting_bytes).survive_inputs()
+            OrderSpec::Shares { threshold, window, waiting_bytes } => {
+                builder.collect_shares(threshold, window, waiting_bytes).survive_inputs()
             }
         }
     }
@@ -77,16 +82,23 @@ impl FromStr for OrderSpec {
                     Err(SpecError(format!("invalid order {text}: expected tag:OFFSET:BYTES[:WINDOW[:SIZE]]")))
                 }
             },
-            ("shares", bounds) => {
-                let bounds = bounds.map(split);
-                let (records, bytes) = (bounds.map(|bounds| bounds.0), bounds.and_then(|bounds| bounds.1));
-                let (window, waiting_bytes) = (window(records.as_ref())?, waiting_bytes(bytes)?);
-                Ok(OrderSpec::Shares { window, waiting_bytes })
+            ("shares", Some(bounds)) => match &bounds.splitn(3, ':').collect::<Vec<_>>()[..] {
+                [threshold, bounds @ ..] => {
+                    let threshold = number(threshold, 1, 255)? as u8;
+                    let (window, waiting_bytes) =
+                        (window(bounds.first())?, waiting_bytes(bounds.get(1).copied())?);
+                    Ok(OrderSpec::Shares { threshold, window, waiting_bytes })
+                }
+                [] => Err(SpecError(format!("invalid order {text}: expected {SHARES}"))),
+            },
+            ("shares" | "shares:", None) => {
+                Err(SpecError(format!("shares needs the threshold with which they were made: {SHARES}")))
             }
             _ => unknown(
                 text,
                 "order",
-                "arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]], shares[:WINDOW[:SIZE]]",
+                "arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]], \
+                 shares:THRESHOLD[:WINDOW[:SIZE]]",
             ),
         }
     }

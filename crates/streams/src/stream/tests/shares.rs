@@ -16,19 +16,21 @@ proptest! {
             (record.len() as u16).to_be_bytes().into_iter().chain(record.iter().copied()).collect::<Vec<u8>>()
         }).collect();
         let (objects, collected) = collects(4);
-        let builder = StreamBuilder::default().pattern(OutputPattern::Shares { threshold: 3 }).input(memory(&input), Framing::rtp());
+        let builder = StreamBuilder::default()
+            .pattern(OutputPattern::Shares { threshold: 3 })
+            .input(memory(&input), Framing::rtp());
         objects.into_iter().fold(builder, StreamBuilder::output).build().run().unwrap();
         // Shares come as datagrams, each a record.
         let (object, output) = Object::collect("out", LIMIT);
-        let mut stream = StreamBuilder::default().collect_shares(10, LIMIT).output(object).build();
+        let mut stream = StreamBuilder::default().collect_shares(3, 10, LIMIT).output(object).build();
         let feeds: Vec<UdpSocket> = (0..3).map(|_| {
-            let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-            near.connect(far.local_addr().unwrap()).unwrap();
-            stream.attach_input(Object::datagrams("shares", far.into(), None, None).unwrap(), Framing::Whole).unwrap();
+            let (near, inlet) = datagrams();
+            stream.attach_input(inlet, Framing::Whole).unwrap();
             near
         }).collect();
-        for (feed, part) in feeds.iter().zip(collected.iter().enumerate().filter(|(place, _)| *place != missing)) {
-            part.1.records().iter().for_each(|share| { feed.send(share).unwrap(); });
+        let parts = collected.iter().enumerate().filter(|(place, _)| *place != missing);
+        for (feed, (_, part)) in feeds.iter().zip(parts) {
+            part.records().iter().for_each(|share| { feed.send(share).unwrap(); });
         }
         while stream.status().records_in < records.len() as u64 {
             let (acted, _) = stream.act(u64::MAX, 0);
@@ -59,12 +61,13 @@ const SHARE: usize = crate::SHARE_HEADER + 10;
 /// no record is given up.
 #[test]
 fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bounds() {
-    for (window, bytes, waiting) in [(4, LIMIT, 4), (1000, 10 * SHARE, 10), (1, 1, 1)] {
+    let ten = 10 * (SHARE + crate::secret::SHARE_MEMORY);
+    for (window, bytes, waiting) in [(4, LIMIT, 4), (1000, ten, 10), (1, 1, 1)] {
         let (input, carried) = dealt(200, 2, 2);
         let (ends, inlets): (Vec<UnixStream>, Vec<UnixStream>) =
             (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
         let (object, output) = Object::collect("out", LIMIT);
-        let builder = StreamBuilder::default().collect_shares(window, bytes).output(object);
+        let builder = StreamBuilder::default().collect_shares(2, window, bytes).output(object);
         let inlet = |inlet: UnixStream| Object::stream("inlet", inlet.into()).unwrap();
         let builder =
             inlets.into_iter().fold(builder, |builder, one| builder.input(inlet(one), Framing::Fixed(SHARE)));
@@ -102,7 +105,7 @@ fn shares_that_are_not_needed_are_not_waited_for() {
     carried[2].truncate(40 * SHARE);
     let (silent, inlet) = UnixStream::pair().unwrap();
     let (object, output) = Object::collect("out", LIMIT);
-    let builder = StreamBuilder::default().collect_shares(4, LIMIT).output(object);
+    let builder = StreamBuilder::default().collect_shares(2, 4, LIMIT).output(object);
     let builder =
         carried.iter().fold(builder, |builder, shares| builder.input(memory(shares), Framing::Fixed(SHARE)));
     let mut stream =
@@ -126,8 +129,11 @@ fn shares_that_are_not_needed_are_not_waited_for() {
 fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     let (sender, inlet) = datagrams();
     let (object, collected) = Object::collect("out", LIMIT);
-    let mut stream =
-        StreamBuilder::default().collect_shares(4, LIMIT).input(inlet, Framing::Whole).output(object).build();
+    let mut stream = StreamBuilder::default()
+        .collect_shares(2, 4, LIMIT)
+        .input(inlet, Framing::Whole)
+        .output(object)
+        .build();
     let shares = crate::secret::SecretSplitter::new(2).split(b"secret", 2);
     let mut mixed = shares[1].to_vec();
     mixed[0] = 1; // another version
@@ -145,7 +151,7 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     );
     // Whoever sends a stream of bytes is one peer, of which nothing more can be believed.
     let mut stream = StreamBuilder::default()
-        .collect_shares(4, LIMIT)
+        .collect_shares(2, 4, LIMIT)
         .input(memory(b"no share"), Framing::Whole)
         .output(Object::collect("out", LIMIT).0)
         .build();
@@ -198,7 +204,7 @@ fn an_input_that_ends_within_a_share_takes_nothing_from_the_others() {
         let mut carried = carried.clone();
         carried[place].truncate(cut);
         let (object, output) = Object::collect("out", LIMIT);
-        let builder = StreamBuilder::default().collect_shares(4, LIMIT).output(object);
+        let builder = StreamBuilder::default().collect_shares(2, 4, LIMIT).output(object);
         let framed =
             |builder: StreamBuilder, shares: &Vec<u8>| builder.input(memory(shares), Framing::Fixed(SHARE));
         let mut stream = carried.iter().fold(builder, framed).build();
@@ -212,8 +218,8 @@ fn an_input_that_ends_within_a_share_takes_nothing_from_the_others() {
 proptest! {
     /// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
     ///
-    /// All of them are cut somewhere and bring what they have in any order, in any pieces: the records come of
-    /// which enough whole shares came, and no byte of another.
+    /// All of them are cut somewhere and bring what they have in any order, in any pieces: the records come
+    /// of which enough whole shares came, and no byte of another.
     #[test]
     fn inputs_that_are_cut_bring_the_records_of_which_enough_shares_came(
         cuts in proptest::array::uniform3(0usize..=4 * SHARE),
@@ -225,7 +231,7 @@ proptest! {
         let (mut ends, inlets): (Vec<UnixStream>, Vec<UnixStream>) =
             (0..3).map(|_| UnixStream::pair().unwrap()).unzip();
         let (object, output) = Object::collect("out", LIMIT);
-        let builder = StreamBuilder::default().collect_shares(window, LIMIT).output(object);
+        let builder = StreamBuilder::default().collect_shares(2, window, LIMIT).output(object);
         let inlet = |inlet: UnixStream| Object::stream("inlet", inlet.into()).unwrap();
         let framed = |builder: StreamBuilder, one| builder.input(inlet(one), Framing::Fixed(SHARE));
         let mut stream = inlets.into_iter().fold(builder, framed).build();
@@ -245,5 +251,89 @@ proptest! {
         prop_assert_eq!(output.bytes(), recoverable(&input, &cuts, 2));
         let status = stream.status();
         prop_assert_eq!((status.bytes_pending, stream.intake.nothing_waits()), (0, true));
+    }
+}
+
+/// Promise: Shares of another threshold than the stream's are refused and counted.
+///
+/// A datagram of such a share is dropped, and the first reported; a stream of bytes with one has failed, and
+/// says what to set.
+#[test]
+fn shares_of_another_threshold_are_dropped_of_datagrams_and_end_an_input_of_bytes() {
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (builder, told) = events(StreamBuilder::default().collect_shares(2, 4, LIMIT));
+    let mut stream = builder.input(inlet, Framing::Whole).output(object).build();
+    let (_, forged) = dealt(1, 1, 1);
+    let (_, foreign) = dealt(1, 3, 3);
+    let (input, own) = dealt(1, 2, 2);
+    for datagram in [&forged[0], &foreign[2], &own[0], &own[1]] {
+        sender.send(datagram).unwrap();
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), input);
+    let status = stream.status();
+    assert_eq!((status.shares.unwrap().foreign, status.malformed.records), (2, 2));
+    let words = told.try_iter().map(|event| format!("{event:?}")).find(|event| event.contains("Refused"));
+    assert!(words.unwrap().contains("a share of threshold 1, and 2 is configured"));
+
+    let mut stream = StreamBuilder::default()
+        .collect_shares(2, 4, LIMIT)
+        .input(memory(&foreign[0]), Framing::Fixed(SHARE))
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    let error = stream.run().unwrap_err();
+    assert!(error.to_string().starts_with("a share of threshold 3, and 2 is configured"), "{error}");
+}
+
+/// Makes each record so long.
+struct Lengthened(usize);
+
+impl crate::Common for Lengthened {
+    fn name(&self) -> &'static str {
+        "lengthened"
+    }
+}
+
+impl crate::Rewrite for Lengthened {
+    fn room(&self, _length: usize) -> usize {
+        self.0
+    }
+
+    fn rewrite(
+        &mut self,
+        _piece: crate::Piece<'_>,
+        out: &mut [u8],
+    ) -> Result<Option<usize>, crate::HandlerError> {
+        out[..self.0].fill(7);
+        Ok(Some(self.0))
+    }
+}
+
+/// Promise: A record that is too long to be shared is an error, and nothing follows it.
+#[test]
+fn a_record_whose_length_a_share_cannot_say_is_an_error() {
+    let most = (16 << 20) - crate::SHARE_HEADER;
+    for (length, fits) in [(most, true), (most + 1, false)] {
+        let (objects, collected) = collects(2);
+        let builder = StreamBuilder::default()
+            .pattern(OutputPattern::Shares { threshold: 2 })
+            .handler(Handler::Rewrite(Box::new(Lengthened(length))))
+            .input(memory(b"ab"), Framing::Fixed(1));
+        let mut stream = objects.into_iter().fold(builder, StreamBuilder::output).build();
+        let ended = stream.run();
+        let came = collected[0].bytes().len();
+        if fits {
+            assert_eq!((ended, came), (Ok(()), 2 * (most + crate::SHARE_HEADER)));
+        } else {
+            let words = ended.unwrap_err().to_string();
+            let expected = format!("record of {length} bytes: at most {most} can be shared");
+            assert!(words.starts_with(&expected), "{words}");
+            let status = stream.status();
+            assert_eq!((came, status.bytes_dropped), (0, 2 * length as u64));
+        }
     }
 }

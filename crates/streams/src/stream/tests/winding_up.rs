@@ -123,7 +123,7 @@ fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_
     let (object, collected) = Object::collect("out", LIMIT);
     let (silent, _peer) = silent();
     let mut stream = StreamBuilder::default()
-        .collect_shares(4, LIMIT)
+        .collect_shares(2, 4, LIMIT)
         .input(sent(&[&first[0][..], &other[0], b"no share at all"].concat()), Framing::Fixed(share))
         .input(sent(&other[1]), Framing::Fixed(share))
         .input(silent, Framing::Fixed(share))

@@ -50,6 +50,7 @@ impl Pour<'_> {
             let part = place.map_or(&all, |place| &parts[place]);
             part.check_seen(&self.sent, &seen.bytes(), *before);
         }
+        self.heads.iter().for_each(|heads| heads.check_first(&self.sent, self.is_changed));
         self.tally.add("bytes in", status.bytes_in);
         self.tally.add("bytes out", status.bytes_out);
         self.tally.add("bytes in, that nobody looked at", status.zero_copy_bytes);

@@ -1,25 +1,25 @@
-//! Records that begin with certain bytes.
+//! Filter by the first bytes of records.
 
 use crate::handler::{Common, HandlerError, Peek, Verdict};
 
 /// Passes records that begin with certain bytes; the others need not be read. Reports `passed` and `dropped`
 /// records.
 #[derive(Debug)]
-pub struct Begins {
-    with: Vec<u8>,
+pub struct PrefixFilter {
+    prefix: Vec<u8>,
     passed: u64,
     dropped: u64,
 }
 
-impl Begins {
-    /// Records that begin with these bytes, of which there are at most
+impl PrefixFilter {
+    /// Filter for records that begin with these bytes, of which there are at most
     /// [`MOST_PEEKED`](crate::MOST_PEEKED).
-    pub fn with(bytes: impl Into<Vec<u8>>) -> Begins {
-        Begins { with: bytes.into(), passed: 0, dropped: 0 }
+    pub fn new(prefix: impl Into<Vec<u8>>) -> PrefixFilter {
+        PrefixFilter { prefix: prefix.into(), passed: 0, dropped: 0 }
     }
 }
 
-impl Common for Begins {
+impl Common for PrefixFilter {
     fn name(&self) -> &'static str {
         "begins"
     }
@@ -29,13 +29,13 @@ impl Common for Begins {
     }
 }
 
-impl Peek for Begins {
+impl Peek for PrefixFilter {
     fn length(&self) -> usize {
-        self.with.len()
+        self.prefix.len()
     }
 
     fn peek(&mut self, head: &[u8]) -> Result<Verdict, HandlerError> {
-        if head.starts_with(&self.with) {
+        if head.starts_with(&self.prefix) {
             self.passed += 1;
             return Ok(Verdict::Pass);
         }
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn records_pass_by_their_beginning_and_are_counted() {
-        let mut begins = Begins::with("GET ");
-        assert_eq!(begins.length(), 4);
-        let verdicts = [&b"GET "[..], b"PUT ", b"GE"].map(|head| begins.peek(head).unwrap());
+        let mut filter = PrefixFilter::new("GET ");
+        assert_eq!(filter.length(), 4);
+        let verdicts = [&b"GET "[..], b"PUT ", b"GE"].map(|head| filter.peek(head).unwrap());
         assert_eq!(verdicts, [Verdict::Pass, Verdict::Drop, Verdict::Drop]);
-        assert_eq!(begins.report(), [("passed", 1), ("dropped", 2)]);
+        assert_eq!(filter.report(), [("passed", 1), ("dropped", 2)]);
     }
 }

@@ -1,5 +1,4 @@
-//! Looking at bytes that stay where they are: handlers that see records, or the beginning of records, before
-//! these move on the zero-copy route.
+//! Peeking: a handler sees records, or the beginning of records, before they move on the zero-copy route.
 
 use std::ops::Range;
 
@@ -7,45 +6,45 @@ use bytes::BytesMut;
 
 use super::gate::Gate;
 use super::{Chain, ChainError, Link, Memory, Passing};
-use crate::handler::{Handler, HandlerError, MOST_PEEKED, Peek, Reach, Verdict};
+use crate::handler::{Handler, HandlerError, MAX_PEEK_BYTES, Peek, Reach, Verdict};
 use crate::record::{Piece, Run};
 
-/// Bytes that handlers want to see of what moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Look {
-    /// None: there is no handler.
+/// Part of each record that a handler peeks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeekScope {
+    /// Nothing: there is no handler.
     Nothing,
-    /// The first of each record.
+    /// The first bytes.
     Heads,
-    /// All.
+    /// All bytes.
     All,
 }
 
-/// Most bytes that handlers see at a time: few enough to be in the processor's cache when they move.
-const VIEW: usize = 64 * 1024;
+/// Most bytes that are peeked at a time: few enough to be in the processor's cache when they move.
+const PEEK: usize = 64 * 1024;
 
 impl Chain {
-    /// Bytes that its handler wants to see; None if bytes have to be copied for it. They have for several
-    /// handlers: one in front of another that drops a record sees all of the record.
-    pub(crate) fn look_kind(&self) -> Option<Look> {
+    /// Part of records that its handler peeks at; None if bytes have to be copied for it. They have for
+    /// several handlers: one in front of another that drops a record sees all of the record.
+    pub(crate) fn peek_scope(&self) -> Option<PeekScope> {
         match &self.links[..] {
-            [] => Some(Look::Nothing),
+            [] => Some(PeekScope::Nothing),
             [link] => match &link.handler {
-                Handler::Peek(_) => Some(Look::Heads),
-                Handler::Read(handler) if handler.reach() == Reach::Pieces => Some(Look::All),
+                Handler::Peek(_) => Some(PeekScope::Heads),
+                Handler::Read(handler) if handler.reach() == Reach::Pieces => Some(PeekScope::All),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    /// Bytes to be seen of what moves next, the beginning of a record if `begins`.
-    pub(crate) fn view_bytes(&self, begins: bool) -> usize {
+    /// Bytes to peek at of what moves next, the beginning of a record if `begins`.
+    pub(crate) fn peek_bytes(&self, begins: bool) -> usize {
         let of = |link: &Link| match &link.handler {
             _ if link.awaits_record && !begins => 0,
             Handler::Peek(handler) if begins => length_of(handler.as_ref()),
             Handler::Peek(_) => 0,
-            _ => VIEW,
+            _ => PEEK,
         };
         self.links.iter().map(of).max().unwrap_or(0)
     }
@@ -69,11 +68,12 @@ impl Chain {
         self.links.iter().any(|link| link.gate.is_dropping)
     }
 
-    /// Shows a piece to all handlers, of which the beginning is as much as [`Chain::view_bytes`] or the record
-    /// has.
-    pub(crate) fn look(&mut self, piece: Piece<'_>) -> Result<Verdict, ChainError> {
+    /// Shows a piece to all handlers. The beginning of a record has as many bytes as [`Chain::peek_bytes`]
+    /// says, or all of a shorter record.
+    pub(crate) fn peek(&mut self, piece: Piece<'_>) -> Result<Verdict, ChainError> {
+        self.within_record = !piece.ends;
         for link in &mut self.links {
-            let judged = link.look(piece);
+            let judged = link.peek(piece).and_then(|verdict| link.check_state().map(|()| verdict));
             let name = link.handler.name();
             let judged = judged.map_err(|error| ChainError { handler: name, error });
             self.has_failed |= judged.is_err();
@@ -86,7 +86,7 @@ impl Chain {
 }
 
 impl Link {
-    fn look(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
+    fn peek(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
         self.awaits_record &= !piece.begins;
         if self.awaits_record {
             return Ok(Verdict::Pass);
@@ -107,7 +107,7 @@ impl Link {
 }
 
 fn length_of(handler: &dyn Peek) -> usize {
-    handler.length().clamp(1, MOST_PEEKED)
+    handler.length().clamp(1, MAX_PEEK_BYTES)
 }
 
 fn judge_head(
@@ -123,7 +123,7 @@ fn judge_head(
 
 /// Records that pass by their beginning, as few runs as possible; of those before an error as well. The
 /// beginning of a record that comes in pieces is gathered.
-pub(super) fn peek(
+pub(super) fn peek_heads(
     handler: &mut dyn Peek,
     gate: &mut Gate,
     passing: &mut Passing,
@@ -156,16 +156,4 @@ pub(super) fn peek(
     });
     passing.put(run, out);
     judged
-}
-
-/// Divides a run behind its first `seen` bytes, which are of one record: these, the rest of that record, and
-/// the records behind it.
-pub(super) fn divide_behind(mut run: Run<Memory>, seen: usize) -> (Run<Memory>, [Option<Run<Memory>>; 2]) {
-    let mut record = run.take_bytes(run.bytes_of(1));
-    let others = (!run.is_used_up()).then_some(run);
-    if seen >= record.bytes.len() {
-        return (record, [None, others]);
-    }
-    let first = Run::single(record.bytes.split_to(seen), record.begins, false);
-    (first, [Some(Run::single(record.bytes, false, record.ends)), others])
 }

@@ -1,4 +1,4 @@
-//! Seeing the next bytes of an object, which stay where they are.
+//! Peeking at the next bytes of an object, which stay where they are.
 
 use std::os::fd::AsFd;
 
@@ -9,33 +9,33 @@ use wirepath_datapath::errno_of;
 
 use super::read::{ReadOutcome, Unread};
 use super::{Kind, Object, ObjectError};
-use crate::chain::Look;
+use crate::chain::PeekScope;
 
 impl Object {
-    /// Returns whether its next bytes can be seen at less cost than reading them. All bytes of a file are read
-    /// and then sent from the page cache, without the copy that sending from memory takes; those of a
-    /// connection are copied once either way.
-    pub(crate) fn can_be_seen(&self, look: Look) -> bool {
+    /// Returns whether peeking at its next bytes costs less than reading them. All bytes of a file may be
+    /// peeked at: they are sent from the page cache, without the copy that sending from memory takes. Those
+    /// of a connection are copied once either way.
+    pub(crate) fn can_peek(&self, scope: PeekScope) -> bool {
         match &self.kind {
             Kind::File(file) => !file.shares_place,
-            Kind::Stream(connection) => connection.is_socket && look == Look::Heads,
+            Kind::Stream(connection) => connection.is_socket && scope == PeekScope::Heads,
             _ => false,
         }
     }
 
-    /// Appends up to `room` of the next bytes to `view`.
-    pub(crate) fn view(&mut self, view: &mut BytesMut, room: usize) -> Result<ReadOutcome, ObjectError> {
+    /// Appends up to `room` of the next bytes to `buffer`.
+    pub(crate) fn peek(&mut self, buffer: &mut BytesMut, room: usize) -> Result<ReadOutcome, ObjectError> {
         let (read, call) = match &mut self.kind {
             Kind::File(file) => match file.available(room) {
-                Ok(room) => (append(From::File(file.offset), file.file.as_fd(), view, room), "pread"),
+                Ok(room) => (append(From::File(file.offset), file.file.as_fd(), buffer, room), "pread"),
                 Err(Unread::Blocked(awaited)) => return Ok(ReadOutcome::Blocked(awaited)),
                 Err(Unread::Failed(call, errno)) => return Err(self.error(call, errno)),
             },
             Kind::Stream(connection) => match connection.room(room) {
                 0 => return Ok(ReadOutcome::End),
-                room => (append(From::Peeked, connection.descriptor.as_fd(), view, room), "recv"),
+                room => (append(From::Peeked, connection.descriptor.as_fd(), buffer, room), "recv"),
             },
-            _ => return Err(self.error("reading ahead", Errno::OPNOTSUPP)),
+            _ => return Err(self.error("peeking", Errno::OPNOTSUPP)),
         };
         match read.map_err(|error| errno_of(&error)) {
             Ok(0) => Ok(ReadOutcome::End),

@@ -1,0 +1,159 @@
+//! Peeking at the next bytes of an input before they move on the zero-copy route.
+
+use bytes::BytesMut;
+
+use super::Intake;
+use crate::chain::{Chain, ChainError, PeekScope};
+use crate::handler::Verdict;
+use crate::object::{Awaited, ObjectError, ReadOutcome};
+use crate::record::{Piece, Run};
+use crate::shared::Shared;
+
+/// Result of peeking.
+pub(crate) enum Peeked {
+    /// At most so many bytes may move.
+    Passes(usize),
+    /// So many bytes of a record that goes no further were read.
+    Dropped(usize),
+    /// The input has nothing now.
+    Nothing,
+    Blocked(Awaited),
+    End,
+    /// The next bytes have to be copied.
+    MustCopy,
+    Refused(ChainError),
+}
+
+impl Intake {
+    /// Sets what a handler peeks at from now on.
+    pub(crate) fn set_peek_scope(&mut self, scope: PeekScope) {
+        if scope != self.peek_scope {
+            self.peek_scope = scope;
+            self.zero_copy.note_change();
+        }
+    }
+
+    /// Has handlers see the next bytes of the input at `place`, of which at most `bytes` are to move: of one
+    /// record.
+    pub(crate) fn peek(
+        &mut self,
+        place: usize,
+        chain: &mut Chain,
+        bytes: usize,
+    ) -> Result<Peeked, ObjectError> {
+        let input = &mut self.inputs[place];
+        let begins = input.splitter.at_boundary();
+        let scope = self.peek_scope;
+        let may_move = |seen: usize| if scope == PeekScope::All { seen.min(bytes) } else { bytes };
+        if let Some((port, seen)) = self.seen
+            && port == input.port
+        {
+            return Ok(Peeked::Passes(may_move(seen)));
+        }
+        if !begins && chain.is_dropping() {
+            return self.drop_next(place, bytes);
+        }
+        let wanted = chain.peek_bytes(begins).min(bytes);
+        if wanted == 0 {
+            return Ok(Peeked::Passes(bytes));
+        }
+        self.peeked.clear();
+        let there = match input.object.peek(&mut self.peeked, wanted)? {
+            ReadOutcome::Bytes(there) => there,
+            ReadOutcome::Nothing => return Ok(Peeked::Nothing),
+            ReadOutcome::Blocked(awaited) => return Ok(Peeked::Blocked(awaited)),
+            _ => return Ok(Peeked::End),
+        };
+        if begins && there < chain.head_bytes().min(bytes) {
+            input.must_copy = true;
+            return Ok(Peeked::MustCopy);
+        }
+        let is_unframed = input.is_unframed();
+        let piece =
+            Piece { bytes: &self.peeked, begins, ends: !is_unframed && there == input.splitter.awaited() };
+        let verdict = match chain.peek(piece) {
+            Ok(verdict) => verdict,
+            Err(error) => return Ok(Peeked::Refused(error)),
+        };
+        if is_unframed && begins {
+            self.begin_unframed(place);
+        }
+        if verdict == Verdict::Drop {
+            return self.drop_next(place, bytes);
+        }
+        self.seen = Some((self.inputs[place].port, there));
+        Ok(Peeked::Passes(may_move(there)))
+    }
+
+    /// Notes that the record without end has begun, of which handlers will see the end.
+    fn begin_unframed(&mut self, place: usize) {
+        let input = &mut self.inputs[place];
+        input.splitter.begin_unframed();
+        input.records += 1;
+        self.counts.records += 1;
+        self.last_is_unframed = true;
+        self.took(place, false);
+    }
+
+    /// Reads up to `bytes` bytes of a record that goes no further.
+    fn drop_next(&mut self, place: usize, bytes: usize) -> Result<Peeked, ObjectError> {
+        let input = &mut self.inputs[place];
+        self.peeked.clear();
+        let read = match input.object.read_into(&mut self.peeked, bytes.min(super::input::READ))? {
+            ReadOutcome::Bytes(read) => read,
+            ReadOutcome::Nothing => return Ok(Peeked::Nothing),
+            ReadOutcome::Blocked(awaited) => return Ok(Peeked::Blocked(awaited)),
+            _ => return Ok(Peeked::End),
+        };
+        input.bytes += read as u64;
+        self.counts.bytes += read as u64;
+        self.pass(place, read);
+        Ok(Peeked::Dropped(read))
+    }
+
+    /// Notes that bytes that were seen have moved.
+    pub(super) fn note_seen_moved(&mut self, place: usize, bytes: usize) {
+        let port = self.inputs[place].port;
+        if let Some((of, seen)) = &mut self.seen
+            && *of == port
+        {
+            *seen = seen.saturating_sub(bytes);
+        }
+        self.seen = self.seen.filter(|(_, seen)| *seen > 0);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_seen(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// Reads the bytes that a handler has seen and that have not moved, as they are to be handed on behind
+    /// the handler: part of a record, or of a stream of bytes. None if there are none.
+    ///
+    /// Whatever changes records, handlers or inputs comes after this: else these bytes would be seen again,
+    /// or their rest would be taken for a record.
+    pub(crate) fn take_seen(&mut self, shared: &mut Shared) -> Option<Run<BytesMut>> {
+        let (port, seen) = self.seen.take()?;
+        let place = self.place_of(port).filter(|place| self.inputs[*place].is_open())?;
+        let input = &mut self.inputs[place];
+        let (mut bytes, mut missing) = (BytesMut::new(), seen);
+        while missing > 0 {
+            match input.object.read_into(&mut bytes, missing) {
+                Ok(ReadOutcome::Bytes(read)) => missing -= read,
+                // Somebody else cut the file, or read from the connection; an error comes again.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        if bytes.is_empty() {
+            return None;
+        }
+        let read = bytes.len();
+        input.bytes += read as u64;
+        self.counts.bytes += read as u64;
+        shared.turn.add(read as u64);
+        let begins = input.splitter.at_boundary();
+        let ends = self.pass(place, read).unwrap_or(false);
+        self.zero_copy.note_change();
+        Some(Run::single(bytes, begins, ends))
+    }
+}
