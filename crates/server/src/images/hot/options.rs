@@ -56,7 +56,7 @@ impl HotOptions {
     fn automatic_within(memory: u64, lockable: u64, threads: usize) -> Option<HotOptions> {
         let budget = (memory / AUTOMATIC_PART).min(lockable / threads.max(1) as u64);
         let options = HotOptions::of_bytes(budget);
-        (budget >= LEAST_AUTOMATIC_BYTES).then(|| HotOptions {
+        (budget >= LEAST_AUTOMATIC_BYTES).then_some(HotOptions {
             least_sessions: AUTOMATIC_SESSIONS,
             is_automatic: true,
             ..options
