@@ -1,19 +1,24 @@
 //! Handlers one behind the other, and what they make of a run.
 
+mod change;
 mod gate;
 mod memory;
 mod passing;
 mod peek;
 mod rewrite;
 
+use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use wirepath_datapath::Blocks;
 
-use crate::handler::{Frame, FramePart, Handler, HandlerError, Modify, Reach, Read, Select};
+use crate::handler::{
+    Frame, FramePart, Handler, HandlerError, HandlerId, HandlerStatus, Modify, Reach, Read, Select,
+};
 use crate::record::{Piece, PieceMut, Run};
+pub(crate) use change::{Change, MAX_WAITING_CHANGES, What};
 use gate::Gate;
 pub(crate) use memory::Memory;
 use passing::Passing;
@@ -35,6 +40,12 @@ pub(crate) struct Chain {
     pub(crate) has_failed: bool,
     /// Bytes that came after a handler had failed, or that it did not pass on when it failed.
     pub(crate) dropped_bytes: u64,
+    /// Handlers have seen the beginning of a record and not its end.
+    pub(crate) within_record: bool,
+    /// Records that a handler refuses are dropped and counted.
+    drops_refused: bool,
+    /// Changes of handlers that wait for the end of a record.
+    changes: VecDeque<Change>,
 }
 
 /// Failure of a handler.
@@ -47,6 +58,7 @@ pub(crate) struct ChainError {
 
 #[derive(Debug)]
 struct Link {
+    id: HandlerId,
     handler: Handler,
     /// The handler was added within a record, of which it sees nothing.
     awaits_record: bool,
@@ -65,22 +77,13 @@ struct Link {
 const BLOCK: usize = 64 * 1024;
 
 impl Chain {
-    pub(crate) fn push(&mut self, handler: Handler) {
-        self.links.push(Link {
-            handler,
-            awaits_record: false,
-            gate: Gate::default(),
-            gathered: BytesMut::new(),
-            blocks: Blocks::new(BLOCK),
-            long_blocks: Blocks::new(BLOCK),
-            parts: Vec::new(),
-            passing: Passing::default(),
-        });
+    pub(crate) fn push(&mut self, id: HandlerId, handler: Handler) {
+        self.links.push(Link::new(id, handler, self.drops_refused));
     }
 
     /// Adds a handler that sees nothing before the next record begins.
-    pub(crate) fn push_for_next(&mut self, handler: Handler) {
-        self.push(handler);
+    pub(crate) fn push_for_next(&mut self, id: HandlerId, handler: Handler) {
+        self.push(id, handler);
         self.links.iter_mut().next_back().into_iter().for_each(|link| link.awaits_record = true);
     }
 
@@ -102,7 +105,19 @@ impl Chain {
 
     /// From now on, records that a handler refuses are dropped and counted.
     pub(crate) fn drop_refused(&mut self) {
+        self.drops_refused = true;
         self.links.iter_mut().for_each(|link| link.gate.drops_refused = true);
+    }
+
+    /// Its handlers, in their order.
+    pub(crate) fn statuses(&self) -> Vec<HandlerStatus> {
+        let status = |link: &Link| HandlerStatus {
+            id: link.id,
+            name: link.handler.name(),
+            state_bytes: link.handler.state_bytes(),
+            state_limit: link.handler.state_limit(),
+        };
+        self.links.iter().map(status).collect()
     }
 
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler> {
@@ -129,12 +144,13 @@ impl Chain {
             return Ok(());
         }
         let (first, bytes) = (out.len(), self.gathered() + run.bytes.len());
+        self.within_record = !run.ends;
         let applied = self.apply(run, out);
         if applied.is_err() {
             let made: usize = out[first..].iter().map(|run| run.bytes.len()).sum();
             self.dropped_bytes += bytes.saturating_sub(made + self.gathered()) as u64;
         }
-        applied
+        applied.and_then(|()| self.make_changes(false))
     }
 
     /// Reports of handlers, with the number of records that each refused.
@@ -177,6 +193,29 @@ impl Chain {
 }
 
 impl Link {
+    fn new(id: HandlerId, handler: Handler, drops_refused: bool) -> Link {
+        Link {
+            id,
+            handler,
+            awaits_record: false,
+            gate: Gate { drops_refused, ..Gate::default() },
+            gathered: BytesMut::new(),
+            blocks: Blocks::new(BLOCK),
+            long_blocks: Blocks::new(BLOCK),
+            parts: Vec::new(),
+            passing: Passing::default(),
+        }
+    }
+
+    /// An error if the handler's state takes more than it declared.
+    fn check_state(&self) -> Result<(), HandlerError> {
+        let (bytes, limit) = (self.handler.state_bytes(), self.handler.state_limit());
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(HandlerError::Failed(format!("its state takes {bytes} bytes: at most {limit} are declared")))
+    }
+
     fn apply(&mut self, run: Run<Memory>, out: &mut Vec<Run<Memory>>) -> Result<(), ChainError> {
         self.awaits_record &= !run.begins;
         if self.awaits_record {
@@ -198,7 +237,7 @@ impl Link {
                 rewrite(handler.as_mut(), gate, &run, written)
             }
         };
-        done.map_err(|error| ChainError { handler: name, error })
+        done.and_then(|()| self.check_state()).map_err(|error| ChainError { handler: name, error })
     }
 
     /// Gathers whole records for a handler that takes such; None if the record has not ended.

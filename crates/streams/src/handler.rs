@@ -5,12 +5,12 @@
 //! `Read` passes or drops records, `Peek` does so by their first bytes, `Select` answers with parts of them
 //! and bytes of its own, `Modify` changes bytes where they are, and `Rewrite` fills a buffer of the stream.
 //!
-//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. The
-//! memory of a handler is its own and should be bounded; what a stream gathers for it is bounded by
-//! [`Reach::Records`].
+//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. What a
+//! stream gathers for a handler is bounded by [`Reach::Records`]. The state of a handler is its own; it
+//! declares a bound, beyond which it has failed ([`Common::state_limit`]).
 
 use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, DerefMut, Range};
 
 use bytes::Bytes;
 
@@ -55,6 +55,33 @@ pub enum HandlerError {
     Failed(String),
 }
 
+/// Number of a handler, unique within its stream: handlers are counted as they are added, those of the stream
+/// and of its outputs alike, and one that replaces another takes its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HandlerId(pub u64);
+
+impl fmt::Display for HandlerId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Status of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerStatus {
+    /// Its number.
+    pub id: HandlerId,
+    /// Its name.
+    pub name: &'static str,
+    /// Bytes that its state takes, as it says.
+    pub state_bytes: usize,
+    /// Most bytes that its state may take.
+    pub state_limit: usize,
+}
+
+/// Default of [`Common::state_limit`].
+pub const DEFAULT_STATE_LIMIT: usize = 1 << 20;
+
 /// Decision on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -65,7 +92,7 @@ pub enum Verdict {
     Drop,
 }
 
-/// Name, reach and report, which all handlers have.
+/// Name, reach, report, state and control, which all handlers have.
 pub trait Common: Send {
     /// Its name, for errors and tables.
     fn name(&self) -> &'static str;
@@ -78,6 +105,26 @@ pub trait Common: Send {
     /// Counts and findings so far, by name: for the table of streams, `/metrics` and JSON.
     fn report(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+
+    /// Most bytes that its state may take: memory that grows with what it sees. A handler that
+    /// [says](Common::state_bytes) that it takes more has failed, which ends its stream and no other.
+    fn state_limit(&self) -> usize {
+        DEFAULT_STATE_LIMIT
+    }
+
+    /// Bytes that its state takes now. Asked behind each run of records, and behind a control message.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+
+    /// Takes a [control message](crate::Stream::control_handler) between two records, and answers it.
+    ///
+    /// # Errors
+    /// A refused message goes back to its sender with the reason, and nothing else happens. Any other error
+    /// ends the stream, too.
+    fn control(&mut self, _message: &[u8]) -> Result<Vec<u8>, HandlerError> {
+        Err(HandlerError::Refused(format!("{} takes no control messages", self.name())))
     }
 }
 
@@ -239,7 +286,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Name, reach and report, which all handlers have.
+/// What all handlers have.
 impl Deref for Handler {
     type Target = dyn Common;
 
@@ -250,6 +297,18 @@ impl Deref for Handler {
             Handler::Select(handler) => handler.as_ref(),
             Handler::Modify(handler) => handler.as_ref(),
             Handler::Rewrite(handler) => handler.as_ref(),
+        }
+    }
+}
+
+impl DerefMut for Handler {
+    fn deref_mut(&mut self) -> &mut (dyn Common + 'static) {
+        match self {
+            Handler::Read(handler) => handler.as_mut(),
+            Handler::Peek(handler) => handler.as_mut(),
+            Handler::Select(handler) => handler.as_mut(),
+            Handler::Modify(handler) => handler.as_mut(),
+            Handler::Rewrite(handler) => handler.as_mut(),
         }
     }
 }

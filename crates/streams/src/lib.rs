@@ -34,7 +34,8 @@ pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{
-    Common, Frame, Handler, HandlerError, MAX_PEEK_BYTES, Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
+    Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
+    Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
 pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
 pub use object::{Collected, Object, ObjectError, ObjectPart};
@@ -45,7 +46,7 @@ pub use progress::StreamProgress;
 pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use spread::OutputPattern;
-pub use stream::{Stream, StreamBuilder, StreamStatus, TooLate};
+pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use write_progress::WriteProgress;
 

@@ -15,6 +15,7 @@ mod change;
 mod connections;
 mod detach;
 mod finish;
+mod handlers;
 mod listening;
 mod run;
 mod status;
@@ -25,6 +26,7 @@ use wirepath_engine::{Watcher, catch_panic};
 
 pub use attach::TooLate;
 pub use build::StreamBuilder;
+pub use handlers::HandlerChangeError;
 use listening::Listening;
 pub use status::StreamStatus;
 
@@ -54,6 +56,9 @@ pub struct Stream {
     /// Inputs have, or had, datagrams: then records that handlers refuse are dropped.
     takes_datagrams: bool,
     next_port: u64,
+    next_handler: u64,
+    /// Changes of handlers may wait for the end of a record.
+    has_changes: bool,
     /// A connection that has failed, if that is to end the stream.
     broken: Option<Port>,
     /// Handlers and outputs were told the end.

@@ -55,13 +55,12 @@ impl StreamParts<'_> {
     /// Returns whether the next bytes may take the route, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
         // A stripe may end within what a handler has to see at once.
-        let may_peek = self.chain.is_empty()
-            || self.chain.peek_scope().is_some()
-                && !self.chain.is_gathering()
-                && !self.spread.divides_bytes();
+        let Some(scope) = self.chain.peek_scope() else { return false };
+        let may_peek = self.chain.is_empty() || !self.chain.is_gathering() && !self.spread.divides_bytes();
         if !self.shared.may_zero_copy || !may_peek || self.chain.has_failed {
             return false;
         }
+        self.intake.set_peek_scope(scope);
         self.intake.cut_if_failing(self.shared);
         let Some(going_by) = self.intake.zero_copy() else { return false };
         self.spread.can_zero_copy(self.outputs, going_by) && self.outputs.can_zero_copy()
@@ -248,11 +247,12 @@ impl StreamParts<'_> {
         match moved {
             Moved::Bytes(bytes) => {
                 self.shared.turn.add(bytes as u64);
-                return self.note_passed(route, bytes);
+                let goes_on = self.note_passed(route, bytes);
+                return goes_on && !self.has_changes();
             }
             Moved::Dropped(bytes) => {
                 self.shared.turn.add(bytes as u64);
-                return true;
+                return !self.has_changes();
             }
             Moved::Nothing => {
                 input.readable = false;
@@ -269,6 +269,12 @@ impl StreamParts<'_> {
             }
         }
         false
+    }
+
+    /// Returns whether handlers are to change now that a record has ended.
+    fn has_changes(&mut self) -> bool {
+        self.chain.within_record = self.intake.is_within_record();
+        self.chain.has_changes() && !self.chain.within_record
     }
 
     /// Counts bytes of a route. Returns whether the turn is another's: a record, or a part of a stripe, has

@@ -71,8 +71,9 @@ impl Chain {
     /// Shows a piece to all handlers. The beginning of a record has as many bytes as [`Chain::peek_bytes`]
     /// says, or all of a shorter record.
     pub(crate) fn peek(&mut self, piece: Piece<'_>) -> Result<Verdict, ChainError> {
+        self.within_record = !piece.ends;
         for link in &mut self.links {
-            let judged = link.peek(piece);
+            let judged = link.peek(piece).and_then(|verdict| link.check_state().map(|()| verdict));
             let name = link.handler.name();
             let judged = judged.map_err(|error| ChainError { handler: name, error });
             self.has_failed |= judged.is_err();

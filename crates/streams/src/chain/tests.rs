@@ -94,7 +94,7 @@ fn halved(record: &[u8]) -> Vec<u8> {
 
 fn chain(handlers: impl IntoIterator<Item = Handler>) -> Chain {
     let mut chain = Chain::default();
-    handlers.into_iter().for_each(|handler| chain.push(handler));
+    handlers.into_iter().zip(0..).for_each(|(handler, id)| chain.push(HandlerId(id), handler));
     chain
 }
 

@@ -71,6 +71,7 @@ impl Select for Unprefix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HandlerId;
     use crate::chain::Chain;
     use crate::handler::Handler;
     use crate::record::Run;
@@ -78,13 +79,13 @@ mod tests {
     #[test]
     fn a_length_is_put_in_front_and_taken_away() {
         let mut chain = Chain::default();
-        chain.push(Handler::Select(Box::new(Prefix::new(100))));
+        chain.push(HandlerId(0), Handler::Select(Box::new(Prefix::new(100))));
         let run = Run { bytes: Bytes::from_static(b"abcd"), record_bytes: 3, begins: true, ends: true };
         let mut framed = Vec::new();
         chain.apply(run, &mut framed).unwrap();
         let bytes: Vec<u8> = framed.iter().flat_map(|run| run.bytes.to_vec()).collect();
         assert_eq!(bytes, b"\0\0\0\x03abc\0\0\0\x01d");
-        chain.push(Handler::Select(Box::new(Unprefix::default())));
+        chain.push(HandlerId(1), Handler::Select(Box::new(Unprefix::default())));
         let mut plain = Vec::new();
         chain.apply(Run::single(Bytes::from_static(b"xyz"), true, true), &mut plain).unwrap();
         assert_eq!(plain, [Run::single(Bytes::from_static(b"xyz"), true, true)]);

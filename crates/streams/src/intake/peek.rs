@@ -27,8 +27,10 @@ pub(crate) enum Peeked {
 impl Intake {
     /// Sets what a handler peeks at from now on.
     pub(crate) fn set_peek_scope(&mut self, scope: PeekScope) {
-        self.peek_scope = scope;
-        self.zero_copy.note_change();
+        if scope != self.peek_scope {
+            self.peek_scope = scope;
+            self.zero_copy.note_change();
+        }
     }
 
     /// Has handlers see the next bytes of the input at `place`, of which at most `bytes` are to move: of one

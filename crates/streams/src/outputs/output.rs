@@ -6,7 +6,7 @@ use wirepath_datapath::Pipe;
 use wirepath_engine::StallDetector;
 
 use crate::chain::Chain;
-use crate::handler::Handler;
+use crate::handler::{Handler, HandlerStatus};
 use crate::object::{Kind, Object, ObjectError, StoredFile, WriteOutcome};
 use crate::outbox::{Dropped, Offered, Outbox, WhenFull};
 use crate::port::Port;
@@ -83,6 +83,8 @@ pub struct OutputStatus {
     pub icmp_errors: u64,
     /// Reports of its own handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
+    /// Its own handlers.
+    pub handlers: Vec<HandlerStatus>,
     /// Reason why it is gone; None while it is not. What waited for it then was dropped.
     pub why_gone: Option<String>,
 }
@@ -98,6 +100,7 @@ impl OutputStatus {
             lost_bytes: 0,
             icmp_errors: object.icmp_errors(),
             reports: Vec::new(),
+            handlers: Vec::new(),
             why_gone: None,
         }
     }
@@ -110,9 +113,8 @@ pub(super) fn is_always_watched(object: &Object) -> bool {
 }
 
 impl Output {
-    pub(crate) fn new(port: Port, object: Object, options: OutputOptions) -> Output {
-        let mut chain = Chain::default();
-        options.handlers.into_iter().for_each(|handler| chain.push(handler));
+    /// An output with these options but their handlers, which are those of `chain`.
+    pub(crate) fn new(port: Port, object: Object, options: &OutputOptions, chain: Chain) -> Output {
         let is_watched = is_always_watched(&object);
         Output {
             port,
@@ -142,6 +144,7 @@ impl Output {
             dropped: self.outbox.dropped,
             lost_bytes: self.lost_bytes,
             reports: self.chain.reports(),
+            handlers: self.chain.statuses(),
             ..OutputStatus::new(self.port, &self.object)
         }
     }

@@ -61,14 +61,20 @@ impl Stream {
         self.add_output(object, options, false)
     }
 
-    pub(super) fn add_output(&mut self, object: Object, options: OutputOptions, delays_begin: bool) -> Port {
+    pub(super) fn add_output(
+        &mut self,
+        object: Object,
+        mut options: OutputOptions,
+        delays_begin: bool,
+    ) -> Port {
         let port = self.next_port();
+        let chain = self.new_chain(std::mem::take(&mut options.handlers));
         if object.is_listening() {
             self.shared.watch_attached(port, &object, READING);
-            self.listening.expect(port, object, Role::Output(options), delays_begin);
+            self.listening.expect(port, object, Role::Output(options, Box::new(chain)), delays_begin);
             return port;
         }
-        let output = Output::new(port, object, options);
+        let output = Output::new(port, object, &options, chain);
         if output.is_watched {
             self.shared.watch_attached(port, &output.object, WRITING);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Stream;
 use super::listening::Listening;
-use crate::chain::{Chain, PeekScope};
+use crate::chain::Chain;
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
@@ -158,13 +158,9 @@ impl StreamBuilder {
         let whole = self.whole_records();
         let survives_outputs = matches!(self.pattern, OutputPattern::Mirror);
         let settings = Settings { survives_outputs, ..self.settings };
-        let mut chain = Chain::default();
-        self.handlers.into_iter().for_each(|handler| chain.push(handler));
-        let mut intake = Intake::new(self.order, whole);
-        intake.set_peek_scope(chain.peek_scope().unwrap_or(PeekScope::Nothing));
         let mut stream = Stream {
-            intake,
-            chain,
+            intake: Intake::new(self.order, whole),
+            chain: Chain::default(),
             spread: Spread::new(self.pattern),
             outputs: Outputs::default(),
             shared: Shared::new(settings, self.on_event),
@@ -172,11 +168,14 @@ impl StreamBuilder {
             keeps_datagrams: false,
             takes_datagrams: false,
             next_port: 0,
+            next_handler: 0,
+            has_changes: false,
             broken: None,
             is_finishing: false,
             processor_ns: None,
             made: Vec::new(),
         };
+        stream.chain = stream.new_chain(self.handlers);
         for (object, options) in self.outputs {
             stream.add_output(object, options, true);
         }

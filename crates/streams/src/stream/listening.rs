@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 
 use super::Stream;
+use crate::chain::Chain;
 use crate::error::StreamError;
 use crate::event::StreamEvent;
 use crate::framing::Framing;
@@ -41,7 +42,7 @@ struct Expected {
 
 pub(super) enum Role {
     Input(Framing),
-    Output(OutputOptions),
+    Output(OutputOptions, Box<Chain>),
 }
 
 impl Listening {
@@ -67,12 +68,21 @@ impl Listening {
         !self.expected.iter().all(Expected::is_input)
     }
 
-    pub(super) fn output_options(&mut self, port: Port) -> Option<&mut OutputOptions> {
+    /// Options of an output that is expected, and its handlers.
+    pub(super) fn output(&mut self, port: Port) -> Option<(&mut OutputOptions, &mut Chain)> {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
         match &mut expected.role {
-            Role::Output(options) => Some(options),
+            Role::Output(options, chain) => Some((options, chain)),
             Role::Input(_) => None,
         }
+    }
+
+    /// Handlers of the outputs that are expected.
+    pub(super) fn chains(&mut self) -> impl Iterator<Item = &mut Chain> {
+        self.expected.iter_mut().filter_map(|expected| match &mut expected.role {
+            Role::Output(_, chain) => Some(chain.as_mut()),
+            Role::Input(_) => None,
+        })
     }
 
     /// Notes that a connection may have come. Returns false if none is expected there.
@@ -101,8 +111,12 @@ impl Listening {
     }
 
     pub(super) fn output_statuses(&self) -> impl Iterator<Item = OutputStatus> {
-        let outputs = self.expected.iter().filter(|expected| !expected.is_input());
-        outputs.map(|expected| OutputStatus::new(expected.port, &expected.object))
+        self.expected.iter().filter_map(|Expected { port, object, role, .. }| match role {
+            Role::Output(_, chain) => {
+                Some(OutputStatus { handlers: chain.statuses(), ..OutputStatus::new(*port, object) })
+            }
+            Role::Input(_) => None,
+        })
     }
 }
 
@@ -171,7 +185,9 @@ impl Stream {
         let Expected { port, object, role, .. } = self.listening.expected.remove(place);
         match role {
             Role::Input(framing) => self.insert_input(port, object, framing),
-            Role::Output(options) => self.insert_output(Output::new(port, object, options), in_order),
+            Role::Output(options, chain) => {
+                self.insert_output(Output::new(port, object, &options, *chain), in_order);
+            }
         }
         port
     }
@@ -189,8 +205,8 @@ impl Stream {
                 self.shared.tell(StreamEvent::InputGone { port, name: object.name.clone() });
                 self.shared.hand_over(object, Some(on_detached));
             }
-            Role::Output(options) => {
-                self.outputs.detach_unused(Output::new(port, object, options), on_detached);
+            Role::Output(options, chain) => {
+                self.outputs.detach_unused(Output::new(port, object, &options, *chain), on_detached);
             }
         }
         true

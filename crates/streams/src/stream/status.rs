@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Stream;
+use crate::handler::HandlerStatus;
 use crate::intake::{Input, InputStatus, MergeCounts};
 use crate::outbox::Dropped;
 use crate::outputs::{GoneOutputs, Output, OutputStatus};
@@ -45,6 +46,8 @@ pub struct StreamStatus {
     pub gone_outputs: GoneOutputs,
     /// Reports of the stream's handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
+    /// The stream's handlers, in the order in which they see records.
+    pub handlers: Vec<HandlerStatus>,
     /// Counts of a merge by tag, if there is one.
     pub merge: Option<MergeCounts>,
     /// Counts of combining shares, if that is done.
@@ -83,6 +86,7 @@ impl Stream {
             ended_outputs: outputs.ended.iter().cloned().collect(),
             gone_outputs: outputs.gone,
             reports: chain.reports(),
+            handlers: chain.statuses(),
             merge: intake.merge_counts(),
             shares: intake.collector().map(|collector| collector.counts),
         }

@@ -5,6 +5,7 @@ mod changing;
 mod datagrams;
 mod failing;
 mod finishing;
+mod handlers;
 mod leaving;
 mod listening;
 mod mappings;

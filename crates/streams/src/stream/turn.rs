@@ -43,6 +43,7 @@ impl Stream {
             if self.is_finishing {
                 return self.finish(now_us);
             }
+            self.make_changes();
             self.shared.turn.set_copies(self.spread.copies(&self.outputs));
             let mut progressed = self.accept(now_us)? | self.outputs.send(&mut self.shared, now_us)?;
             if !self.listening.has_begun() && !self.shared.is_failing() {

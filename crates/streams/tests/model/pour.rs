@@ -243,7 +243,7 @@ impl<'a> Pour<'a> {
     fn add_output_handler(&mut self) {
         let place = self.dice.below(OUTLETS);
         let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler)) {
+        if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler).is_some()) {
             self.watchers.push(Watcher { place: Some(place), seen, before: self.written });
             self.tally.note("operation: add a handler of an output");
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::HandlerId;
 use crate::chain::Chain;
 use crate::handler::Handler;
 use crate::record::Run;
@@ -17,7 +18,7 @@ fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
 /// Packets that a filter keeps of a stream in datagrams of seven packets.
 fn filtered(filter: TransportStreamFilter, input: &[u8]) -> Vec<u8> {
     let mut chain = Chain::default();
-    chain.push(Handler::Select(Box::new(filter)));
+    chain.push(HandlerId(0), Handler::Select(Box::new(filter)));
     let run = Run {
         bytes: Bytes::copy_from_slice(input),
         record_bytes: 7 * PACKET_LENGTH,

@@ -125,8 +125,8 @@ fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_d
         // On one output: the other gets what there was.
         let (mut stream, ends) = full_mirror(&bytes, framing());
         let (handler, saw) = turned(reach);
-        assert!(stream.add_output_handler(Port(1), handler));
-        assert!(!stream.add_output_handler(Port(2), turned(reach).0), "that is the input");
+        assert!(stream.add_output_handler(Port(1), handler).is_some());
+        assert!(stream.add_output_handler(Port(2), turned(reach).0).is_none(), "that is the input");
         let (status, came) = rest(stream, ends);
         let saw = saw.lock().unwrap();
         check(status, &saw);
@@ -156,7 +156,7 @@ fn a_handler_that_joins_within_a_record_begins_with_the_next() {
         let (of_stream, saw) = turned(reach);
         let (of_output, saw_there) = turned(reach);
         stream.add_handler(of_stream);
-        assert!(stream.add_output_handler(Port(0), of_output));
+        assert!(stream.add_output_handler(Port(0), of_output).is_some());
         feed(&mut stream, b"b");
         feed(&mut stream, b"bccccdddd");
         let not = |bytes: &[u8]| bytes.iter().map(|byte| !byte).collect::<Vec<u8>>();
@@ -191,7 +191,7 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
         assert!(stream.pull(), "nothing was read");
         let (handler, saw) = turned(REACHES[1]);
         if is_of_output {
-            assert!(stream.add_output_handler(Port(0), handler));
+            assert!(stream.add_output_handler(Port(0), handler).is_some());
         } else {
             stream.add_handler(handler);
         }
@@ -231,7 +231,7 @@ fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
     feed(&mut stream, b"aaaa");
     feed(&mut stream, b"bb");
     assert_eq!(stream.status().bytes_pending, 2);
-    assert!(stream.add_output_handler(Port(0), turned(Reach::Records { limit: 100 }).0));
+    assert!(stream.add_output_handler(Port(0), turned(Reach::Records { limit: 100 }).0).is_some());
     stream.note_ready(Port(0));
     feed(&mut stream, b"");
     let status = stream.status();
@@ -265,7 +265,7 @@ fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
     };
     feed(&mut stream, b"aa");
     let (handler, saw) = turned(Reach::Pieces);
-    assert!(stream.add_output_handler(Port(0), handler));
+    assert!(stream.add_output_handler(Port(0), handler).is_some());
     feed(&mut stream, b"aabbbbcccc");
     assert_eq!(*saw.lock().unwrap(), b"cccc");
     assert_eq!(collected[0].bytes(), [b"aaaa".to_vec(), vec![!b'c'; 4]].concat());
@@ -380,7 +380,7 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
     let listener = Object::listening("listener", listener.into(), None).unwrap();
     let port = stream.attach_output(listener, OutputOptions::default());
     let (handler, saw) = turned(Reach::Pieces);
-    assert!(stream.add_output_handler(port, handler));
+    assert!(stream.add_output_handler(port, handler).is_some());
     assert!(stream.set_output_options(port, WhenFull::DropNewest, 1));
     let mut sink = TcpStream::connect(address).unwrap();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));

@@ -29,7 +29,7 @@ impl Web<'_> {
         let place = self.dice.below(OUTLETS);
         let Some(port) = self.port_of(place) else { return };
         let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        let is_there = self.carrier.ask(move |stream| stream.add_output_handler(port, handler));
+        let is_there = self.carrier.ask(move |stream| stream.add_output_handler(port, handler).is_some());
         self.outlets[place].is_gone |= is_there == Some(false);
         if is_there == Some(true) {
             self.watch(Some(port), seen);
