@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_clash_of_names_is_an_error_at_start,
         several_folders_appear_under_their_names,
         what_cannot_be_served_is_an_error,
+        all_threads_keep_to_the_named_processors,
         limits_that_contradict_each_other_are_refused_at_start,
         an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do,
         packing_ahead_makes_an_image,
@@ -43,6 +44,26 @@ fn one_line_says_that_both_listeners_are_ready() -> Result<()> {
     server.process.signal(Signal::TERM)?;
     ensure!(server.process.wait(Deadline::seconds(10.0))?.success(), "{}", server.process.log());
     ensure!(server.further_lines().is_empty(), "more than one line on standard output");
+    Ok(())
+}
+
+/// Promise: `--cpus` keeps all threads to the processors that it names; one that may not be used is an error.
+fn all_threads_keep_to_the_named_processors() -> Result<()> {
+    let folder = process::open_folder()?;
+    let server = Server::of(folder.path()).with(["--cpus", "0"]).start()?;
+    let tasks = format!("/proc/{}/task", server.process.pid());
+    for task in std::fs::read_dir(&tasks).context(tasks)? {
+        let status = std::fs::read_to_string(task?.path().join("status"))?;
+        ensure!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
+    }
+    let threads = &server.status()?["engine"]["threads"];
+    ensure!(threads == 1, "{threads} engine threads on one processor");
+
+    let output =
+        Command::new(server::binary()?).args(["serve", "--cpus=0,1023"]).arg(folder.path()).output()?;
+    let error = String::from_utf8(output.stderr)?;
+    let expected = "--cpus: processor 1023 may not be used by this process; these may: 0";
+    ensure!(!output.status.success() && error.contains(expected), "{error}");
     Ok(())
 }
 

@@ -76,8 +76,8 @@ fn a_hostile_crowd_disturbs_nobody_and_leaves_nothing() -> Result<()> {
     settled.with_context(|| format!("seed {seed}: before {before:?}, now {:?}", now()))
 }
 
-/// Sends wrong requests up to a moment, as attacker `number`; returns how many connections it made. None may be
-/// answered with 500.
+/// Sends wrong requests up to a moment, as attacker `number`; returns how many connections it made. None may
+/// be answered with 500.
 pub(crate) fn attack(server: &Server, seed: u64, number: u8, until: Deadline) -> Result<u64> {
     let seen = Attacker::new(server, seed, number)?.attack(until).context("an attacker")?;
     ensure!(!seen.statuses.iter().any(|(_, status)| *status == 500), "an internal error: {seen:?}");

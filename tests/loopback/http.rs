@@ -195,8 +195,8 @@ fn no_asset_hides_metrics_and_status() -> Result<()> {
 
 /// Promise: A browser seeks in an MP4.
 ///
-/// A page with a video element that jumps to second 5 and reports to a listener of the test's own where it came
-/// to.
+/// A page with a video element that jumps to second 5 and reports to a listener of the test's own where it
+/// came to.
 fn a_browser_seeks_in_an_mp4() -> Result<()> {
     require!(find("chromium").is_some(), "chromium is not installed");
     let folder = clips::folder(&[("clip.mp4", &clips::mp4(8)?)])?;

@@ -138,7 +138,8 @@ fn a_level_that_is_misspelled_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--access-log` logs method, path, status, bytes, time and agent of each HTTP request, as JSON if asked.
+/// Promise: `--access-log` logs method, path, status, bytes, time and agent of each HTTP request, as JSON if
+/// asked.
 fn http_requests_are_logged_as_json() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("a file"), "content")?;

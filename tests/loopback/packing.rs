@@ -60,7 +60,8 @@ fn files_without_usable_clocks_take_little_memory() -> Result<()> {
     Ok(())
 }
 
-/// Promise: One address has only so many files packed at a time (`--max-packings-per-address`); DESCRIBE counts.
+/// Promise: One address has only so many files packed at a time (`--max-packings-per-address`); DESCRIBE
+/// counts.
 fn packings_of_one_address_are_limited() -> Result<()> {
     let folder = process::open_folder()?;
     let head = std::fs::read(clips::constant(2)?)?;

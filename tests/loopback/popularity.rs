@@ -12,7 +12,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![plays_are_counted_over_restarts]
 }
 
-/// Promise: Plays of assets are counted over restarts; what is damaged in the cache folder is logged and ignored.
+/// Promise: Plays of assets are counted over restarts; what is damaged in the cache folder is logged and
+/// ignored.
 fn plays_are_counted_over_restarts() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = process::open_folder()?;

@@ -1,9 +1,10 @@
-//! Everything at once, for long: sessions at random, clients that misbehave, assets that change, little memory.
+//! Everything at once, for long: sessions at random, clients that misbehave, assets that change, little
+//! memory.
 //!
 //!     crowds 127.1.0.0/24, attackers 127.0.0.2, .3, … ──RTSP, HTTP, RTCP──► server 127.0.0.1 ──► witnesses
 //!
-//! `WIREPATH_SOAK_SECONDS` and `WIREPATH_SOAK_SESSIONS` make longer runs than that of `make test`: an hour and
-//! 2,000 with `make soak`. `WIREPATH_SOAK_SUMMARY` is the file that the summary goes to.
+//! `WIREPATH_SOAK_SECONDS` and `WIREPATH_SOAK_SESSIONS` make longer runs than that of `make test`: an hour
+//! and 2,000 with `make soak`. `WIREPATH_SOAK_SUMMARY` is the file that the summary goes to.
 
 mod crowd;
 mod disturbance;

@@ -68,7 +68,8 @@ fn assessed(arguments: &[&str]) -> Result<(Value, i32, String)> {
 
 /// Promise: `assess clients` finds a number of timely clients, what one costs, and where the limit was.
 ///
-/// With few clients the limit is that no more are tried, or this machine: what is found is judged by its form.
+/// With few clients the limit is that no more are tried, or this machine: what is found is judged by its
+/// form.
 fn a_few_clients_are_found_timely() -> Result<()> {
     for transport in ["udp", "tcp"] {
         let (result, code, told) = assessed(&["--transport", transport])?;

@@ -1,5 +1,5 @@
-//! Sessions on different files that are together larger than the memory of the server. No network is involved,
-//! but only root can limit memory.
+//! Sessions on different files that are together larger than the memory of the server. No network is
+//! involved, but only root can limit memory.
 //!
 //! ```text
 //!   30 files of 10 MB, 30 sessions of 4 Mb/s          wirepath serve in a control group of 96 MiB
@@ -33,8 +33,8 @@ fn cold_images_hold_nobody_up() -> Result<()> {
     run(true)
 }
 
-/// Plays all files at once, most of the way. What storage read while an engine thread waited is counted: lateness
-/// is a property of the machine, too.
+/// Plays all files at once, most of the way. What storage read while an engine thread waited is counted:
+/// lateness is a property of the machine, too.
 fn run(is_packed: bool) -> Result<()> {
     let group = MemoryGroup::new(MEMORY);
     require!(group.is_ok(), "memory cannot be limited here: {:#}", group.err().context("an error")?);

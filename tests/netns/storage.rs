@@ -1,7 +1,8 @@
 //! Disks that are full or broken. No network is involved, but only root can make them.
 //!
 //! ```text
-//!   cache: tmpfs of 4 MiB                       served: small.ts (1 MB)  large.ts (30 MB), or an origin's 2.5 MB and 8 MB
+//! cache: tmpfs of 4 MiB                       served: small.ts (1 MB)  large.ts (30 MB), or an origin's 2.5
+//! MB and 8 MB
 //!      or: ext2 of 4 MiB on a loop device
 //!   medium: a loop device of 64 KiB, of which all but 8 KiB cannot be read
 //! ```

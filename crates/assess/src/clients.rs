@@ -2,9 +2,9 @@
 //! other servers beside it.
 //!
 //! A step is a number of clients that play for some seconds: real RTSP sessions of the load client
-//! (`wirepath-load`), a sample of which is received and judged. The largest number is searched for by doubling,
-//! then bisection; steps of several servers take turns, so that a machine that changes changes for all. Each
-//! step has a server of its own, which ends with it.
+//! (`wirepath-load`), a sample of which is received and judged. The largest number is searched for by
+//! doubling, then bisection; steps of several servers take turns, so that a machine that changes changes for
+//! all. Each step has a server of its own, which ends with it.
 
 mod case;
 mod media;

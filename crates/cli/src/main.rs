@@ -7,6 +7,7 @@
 
 mod advice;
 mod assess;
+mod cpus;
 mod exit;
 mod format;
 mod image_options;

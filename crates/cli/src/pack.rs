@@ -55,8 +55,8 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Make the index only, which a server needs to play a file from its own bytes: 0.3 % of a file of 4 Mb/s.
-    /// Files whose packets are not of 188 bytes get an image
+    /// Make the index only, which a server needs to play a file from its own bytes: 0.3 % of a file of 4
+    /// Mb/s. Files whose packets are not of 188 bytes get an image
     #[arg(long)]
     index: bool,
 

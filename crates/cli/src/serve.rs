@@ -58,6 +58,9 @@ impl Serve {
             Some(file) => ServeOptions::from_file::<Serve>(file, std::env::args_os().skip(2))?,
             None => self.options,
         };
+        if let Some(cpus) = &options.cpus {
+            cpus.keep_to()?; // before the first thread starts, as threads inherit it
+        }
         let options = server_options(options)?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
 use wirepath_server::{FolderBurst, ImagePolicy};
 
+use crate::cpus::Cpus;
 use crate::image_options::ImageOptions;
 use crate::values::{self, BurstOption};
 
@@ -36,8 +37,8 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) images: ImageOptions,
 
-    /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played, or
-    /// none. The others are played from their own bytes [default: auto; all with --hot-memory]
+    /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played,
+    /// or none. The others are played from their own bytes [default: auto; all with --hot-memory]
     #[arg(long = "images", value_name = "WHICH")]
     pub(crate) image_policy: Option<PolicyChoice>,
 
@@ -77,7 +78,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub(crate) reserve: Option<f64>,
 
-    /// Engine threads [default: one per core]
+    /// Processors to run on, such as 2-5,8; leave out those that handle the network card's interrupts, or name
+    /// those of its NUMA node [default: all that the process may use]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<Cpus>,
+
+    /// Engine threads [default: one per processor of --cpus]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
@@ -180,8 +186,8 @@ impl From<AccessLogForm> for AccessLog {
 }
 
 impl ServeOptions {
-    /// Options of a configuration file and of `flags` of `A`, which take precedence. Relative paths in the file
-    /// are relative to its folder.
+    /// Options of a configuration file and of `flags` of `A`, which take precedence. Relative paths in the
+    /// file are relative to its folder.
     pub(crate) fn from_file<A: Args>(
         path: &Path,
         flags: impl IntoIterator<Item = OsString>,

@@ -129,8 +129,8 @@ impl Support {
         })
     }
 
-    /// Processor time in nanoseconds that stored headers save for each packet on a usual device; negative where
-    /// made ones are cheaper. None if that was not measured.
+    /// Processor time in nanoseconds that stored headers save for each packet on a usual device; negative
+    /// where made ones are cheaper. None if that was not measured.
     pub fn saved_by_stored_headers_ns(&self) -> Option<f64> {
         let (stored, own) = (self.host().path, self.host_for_own_headers().path);
         let calibrations = self.calibrations.lock();

@@ -49,8 +49,8 @@ impl MappedFile {
         Ok(MappedFile::with(asset, mapping, true))
     }
 
-    /// The same as [`MappedFile::new`], with every page mapped at once, so that no send is the first to touch one: for measuring.
-    /// Takes as long as reading what is not in memory.
+    /// The same as [`MappedFile::new`], with every page mapped at once, so that no send is the first to touch
+    /// one: for measuring. Takes as long as reading what is not in memory.
     pub fn populated(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::populated(&file, in_memory(length)?)?;
         Ok(MappedFile::with(file.into(), mapping, false))
@@ -90,8 +90,8 @@ impl MappedFile {
         self.mapping.prefault(Extent { offset: range.start, length }.in_memory())
     }
 
-    /// Lets go of the whole pages of a range: out of the page table, and out of the page cache unless somebody
-    /// else uses them, or the network still sends them. May block.
+    /// Lets go of the whole pages of a range: out of the page table, and out of the page cache unless
+    /// somebody else uses them, or the network still sends them. May block.
     ///
     /// # Errors
     /// `EINVAL` for a range that was not mapped, else those of `posix_fadvise`.

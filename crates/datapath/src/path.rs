@@ -3,8 +3,8 @@
 use crate::names::paths;
 
 paths! {
-    /// Data path for trains, from storage to a UDP socket: those of an unmodified kernel, cheapest first, then
-    /// the papers' enhanced calls, which need the kernel module. [`crate::BlockPath`] is for blocks.
+    /// Data path for trains, from storage to a UDP socket: those of an unmodified kernel, cheapest first,
+    /// then the papers' enhanced calls, which need the kernel module. [`crate::BlockPath`] is for blocks.
     DataPath {
         /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no
         /// copy.

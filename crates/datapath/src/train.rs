@@ -330,8 +330,8 @@ pub(crate) mod tests {
         assert!(!JoinedTrains::new(short).join(&behind, Headers::Stored), "a short last packet");
     }
 
-    /// Trains whose packets follow each other after so many ticks, timestamps as the packer makes them: that of
-    /// a train's last packet is exact.
+    /// Trains whose packets follow each other after so many ticks, timestamps as the packer makes them: that
+    /// of a train's last packet is exact.
     fn trains(ticks: &[Vec<u32>]) -> Vec<Train> {
         let (mut trains, mut packets, mut now) = (Vec::new(), 0, 5_000_000);
         for gaps in ticks {

@@ -13,8 +13,8 @@ pub struct EntityTag {
     opaque: String,
 }
 
-/// The conditions of one request: values of fields, and dates in seconds since 1970. Dates that cannot be read
-/// are left out, as sections 13.1.3 and 13.1.4 ask.
+/// The conditions of one request: values of fields, and dates in seconds since 1970. Dates that cannot be
+/// read are left out, as sections 13.1.3 and 13.1.4 ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     if_match: Option<String>,

@@ -35,7 +35,8 @@ const SHORT_US: i64 = 1_000_000;
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
-    /// When the run was over. Sessions end one after another from then on, and what came meanwhile was not read.
+    /// When the run was over. Sessions end one after another from then on, and what came meanwhile was not
+    /// read.
     pub(crate) stopped_us: AtomicI64,
     pub(crate) totals: Totals,
     pub(crate) pairs: SharedPairs,

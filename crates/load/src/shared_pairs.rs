@@ -1,6 +1,6 @@
-//! Pairs of UDP sockets that sessions outside the sample share, where they have several local addresses: a pair
-//! is bound to every address, and each of its sessions has another one. So ten thousand sessions take forty
-//! pairs and not ten thousand.
+//! Pairs of UDP sockets that sessions outside the sample share, where they have several local addresses: a
+//! pair is bound to every address, and each of its sessions has another one. So ten thousand sessions take
+//! forty pairs and not ten thousand.
 
 use std::collections::HashMap;
 use std::io;
@@ -141,7 +141,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    /// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find them.
+    /// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find
+    /// them.
     #[test]
     fn sessions_with_several_addresses_share_a_pair() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

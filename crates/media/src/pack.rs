@@ -3,9 +3,9 @@
 //!
 //! Pure: the caller reads the asset and writes the file. Give a [`Packer`] the asset's bytes in any pieces,
 //! take each segment as it comes out, have a [`Writer`](crate::image::Writer) lay it out and write its bytes
-//! at its offset; then the table and, last of all, the header. Memory is bounded to a few megabytes: of payload
-//! that waits for a clock reference only its place is kept, in so many pieces at most, and segments are cut
-//! when they are taken.
+//! at its offset; then the table and, last of all, the header. Memory is bounded to a few megabytes: of
+//! payload that waits for a clock reference only its place is kept, in so many pieces at most, and segments
+//! are cut when they are taken.
 //! ```
 //! use wirepath_media::image::{
 //!     self, Header, Identity, Layout, Plan, Recipe, Table, Writer, copy_payload,

@@ -12,7 +12,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::{Exceeded, client};
 
-/// Share of the limit that is kept in reserve, to answer clients that are refused and for files of the server.
+/// Share of the limit that is kept in reserve, to answer clients that are refused and for files of the
+/// server.
 const RESERVED_SHARE: usize = 16;
 
 /// Bounds of the reserve.

@@ -37,8 +37,8 @@ impl ConnectionWriter {
         Ok(ConnectionWriter { id, pacer, thread })
     }
 
-    /// Sends bytes, a response, before the next packet. `on_sent` is called on an engine thread when the kernel
-    /// has them, and must not block; it is dropped without a call if the connection fails.
+    /// Sends bytes, a response, before the next packet. `on_sent` is called on an engine thread when the
+    /// kernel has them, and must not block; it is dropped without a call if the connection fails.
     pub fn write(&self, bytes: Vec<u8>, on_sent: impl FnOnce() + Send + 'static) {
         let (id, on_sent) = (self.id, Box::new(on_sent));
         self.pacer.with(move |pacer, _| pacer.write(id, &bytes, on_sent));

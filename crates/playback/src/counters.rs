@@ -21,13 +21,15 @@ counters! {
     packets_lost: LocalCounter,
     /// Times that a socket had no room for a train, which was then tried again.
     sockets_full: LocalCounter,
-    /// Times that a client over TCP read so slowly that its playback skipped forward to a random access point.
+    /// Times that a client over TCP read so slowly that its playback skipped forward to a random access
+    /// point.
     forward_skips: LocalCounter,
     /// Times that a playback was so late that its timetable was moved instead of being caught up with.
     clock_resyncs: LocalCounter,
     /// Times that a playback had to wait until a segment was read or packed.
     io_stalls: LocalCounter,
-    /// Bytes that storage had to read while a thread waited, since they were not in memory when they were sent.
+    /// Bytes that storage had to read while a thread waited, since they were not in memory when they were
+    /// sent.
     cold_bytes: LocalCounter,
     /// Playbacks that were moved from a thread that was hot to another.
     moves: LocalCounter,

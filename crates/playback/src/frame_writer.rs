@@ -1,9 +1,10 @@
 //! The sending side of an RTSP connection on its engine thread: frames, responses and reports, one after the
 //! other.
 //!
-//! A connection that has no room takes a part of a frame. What is left of that frame is read and kept, so that
-//! nothing else comes between, and so that its playback may pause, seek or end meanwhile. What others write
-//! follows it, before the next train. Nothing else is ever kept: the rest of a train stays where it is stored.
+//! A connection that has no room takes a part of a frame. What is left of that frame is read and kept, so
+//! that nothing else comes between, and so that its playback may pause, seek or end meanwhile. What others
+//! write follows it, before the next train. Nothing else is ever kept: the rest of a train stays where it is
+//! stored.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -86,8 +87,8 @@ impl FrameWriter {
     /// in part.
     ///
     /// # Errors
-    /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there is
-    /// room. [`SendError::Storage`]. [`SendError::Other`]: the connection is gone.
+    /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there
+    /// is room. [`SendError::Storage`]. [`SendError::Other`]: the connection is gone.
     #[inline]
     pub(crate) fn send(
         &mut self,

@@ -53,7 +53,8 @@
 //!
 //! let engine = Arc::new(Engine::start(EngineOptions::default())?);
 //! let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring: false, burst: Burst::Fixed(20_000) });
+//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring: false, burst:
+//! Burst::Fixed(20_000) });
 //!
 //! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
 //! socket.connect(receiver.local_addr()?)?;

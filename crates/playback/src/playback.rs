@@ -39,8 +39,8 @@ pub enum PlaybackSink {
         writer: Arc<ConnectionWriter>,
         /// Channel of the packets.
         channel: u8,
-        /// Lateness in microseconds beyond which a playback whose client reads too slowly skips forward to the
-        /// [next start](TrainSource::next_start).
+        /// Lateness in microseconds beyond which a playback whose client reads too slowly skips forward to
+        /// the [next start](TrainSource::next_start).
         max_lag_us: u64,
     },
 }

@@ -135,8 +135,8 @@ impl Playbacks {
         Ok((UdpOutput::new(sink, paths, Arc::clone(progress)), reason))
     }
 
-    /// Opens the writer of a connection, of which `socket` is a descriptor of its own. From now on nobody else
-    /// may write to it.
+    /// Opens the writer of a connection, of which `socket` is a descriptor of its own. From now on nobody
+    /// else may write to it.
     ///
     /// # Errors
     /// Failure to set up the socket.
@@ -198,8 +198,8 @@ impl Playbacks {
         *measured = Measured { at_us: now_us, awake, loads };
     }
 
-    /// Has up to `most` playbacks move from a thread to another, each between two trains. Those that do not play,
-    /// that send to an RTSP connection or were moved before stay.
+    /// Has up to `most` playbacks move from a thread to another, each between two trains. Those that do not
+    /// play, that send to an RTSP connection or were moved before stay.
     pub fn move_playbacks(&self, from: usize, to: usize, most: usize) {
         if from == to {
             return;

@@ -54,8 +54,8 @@ pub trait TrainSource: Send + Sync {
     /// Without a waker the request is made in advance, and nobody waits for the answer.
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
 
-    /// Time in microseconds before the first departure of a segment at which a playback requests it in advance.
-    /// Never blocks.
+    /// Time in microseconds before the first departure of a segment at which a playback requests it in
+    /// advance. Never blocks.
     fn read_ahead_us(&self) -> u64 {
         READ_AHEAD_US
     }

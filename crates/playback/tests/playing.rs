@@ -286,7 +286,8 @@ fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
     }
 }
 
-/// Promise: A playback moves to another thread between two trains: no packet is lost, repeated or out of order.
+/// Promise: A playback moves to another thread between two trains: no packet is lost, repeated or out of
+/// order.
 #[test]
 fn playbacks_move_between_threads() {
     // Longer than this test may take, so that playbacks end where they are told to.

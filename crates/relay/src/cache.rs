@@ -1,5 +1,5 @@
-//! HTTP cache in front of an origin (RFC 9111): a resource is fetched once, to a file and to all clients at the
-//! same time, and then served from the file while it is fresh.
+//! HTTP cache in front of an origin (RFC 9111): a resource is fetched once, to a file and to all clients at
+//! the same time, and then served from the file while it is fresh.
 
 mod access;
 mod answer;
@@ -161,8 +161,9 @@ impl Cache {
         MetricsEndpoint::open(address, engine, |all, status| status::register(self, all, status))
     }
 
-    /// Serves clients until `drain` becomes true or its sender is dropped; then accepts no more, and returns when
-    /// the last response is sent and its connection closed. Must run on a tokio runtime, on which fetches go on.
+    /// Serves clients until `drain` becomes true or its sender is dropped; then accepts no more, and returns
+    /// when the last response is sent and its connection closed. Must run on a tokio runtime, on which
+    /// fetches go on.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
         wirepath_net::serve("cache", listener, drain, |(stream, _)| {

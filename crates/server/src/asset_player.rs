@@ -42,8 +42,8 @@ pub(crate) struct AssetPlayer {
     pub(crate) hot: Option<Arc<HotMemory>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) plays: Arc<Plays>,
-    /// Permits of searches for names in other case, [`SEARCHES`]: a client must not keep all threads busy with
-    /// names that do not exist.
+    /// Permits of searches for names in other case, [`SEARCHES`]: a client must not keep all threads busy
+    /// with names that do not exist.
     pub(crate) searches: Arc<Semaphore>,
     /// Longest bursts of folders.
     pub(crate) bursts: Arc<BurstLimits>,

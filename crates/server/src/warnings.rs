@@ -13,8 +13,8 @@ const LOSS: f64 = 0.005;
 /// Most names in one warning.
 const MOST_NAMES: usize = 3;
 
-/// Warnings: limits that are near, sessions that are late, offload that is missing, clients that lose packets,
-/// assets that failed.
+/// Warnings: limits that are near, sessions that are late, offload that is missing, clients that lose
+/// packets, assets that failed.
 pub(crate) fn conclude(status: &Json) -> Json {
     let late = lateness(status).into_iter().collect();
     let groups = [limits(status), late, data_path(status), losses(status), assets(status)];

@@ -1,5 +1,5 @@
-//! The HTTP listener with the clients people have: curl, wget, ffmpeg, a browser. One that is not installed is
-//! skipped, and counted as that.
+//! The HTTP listener with the clients people have: curl, wget, ffmpeg, a browser. One that is not installed
+//! is skipped, and counted as that.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 

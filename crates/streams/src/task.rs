@@ -209,8 +209,8 @@ impl Task for StreamTask {
         let cost = Cost { shared: moved, rated: self.stream.moved_bytes().0 - read_before };
         let now_us = now_us();
         self.note_progress(now_us);
-        // At the end they are dropped with the task: a wake-up of the pool's thread is a tenth of what a short
-        // download costs.
+        // At the end they are dropped with the task: a wake-up of the pool's thread is a tenth of what a
+        // short download costs.
         if !matches!(acted, Acted::Ended(_)) {
             let drops = self.stream.take_deferred_drops();
             if !drops.is_empty() {

@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use wirepath_engine::Waker;
 
 /// Write progress of a file. A stream that [writes the file](crate::Object::written) advances it; every
-/// [`ObjectPart::Following`](crate::ObjectPart::Following) is sent up to there, waits, and continues when there
-/// is more. Any number of readers follow one writer, each from any offset and at its own speed. No reader
-/// delays the writer or another reader.
+/// [`ObjectPart::Following`](crate::ObjectPart::Following) is sent up to there, waits, and continues when
+/// there is more. Any number of readers follow one writer, each from any offset and at its own speed. No
+/// reader delays the writer or another reader.
 #[derive(Debug, Default)]
 pub struct WriteProgress {
     bytes: AtomicU64,

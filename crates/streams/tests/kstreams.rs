@@ -1,5 +1,5 @@
-//! Every notion of KStreams, a test for each, through the public interface. What each promises in full is tested
-//! elsewhere.
+//! Every notion of KStreams, a test for each, through the public interface. What each promises in full is
+//! tested elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
 

@@ -1,5 +1,5 @@
-//! Classes that share processor time, through the public interface: by the engine's own account, since no clock on
-//! a wall knows it.
+//! Classes that share processor time, through the public interface: by the engine's own account, since no
+//! clock on a wall knows it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 

@@ -67,8 +67,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and its owners let no reference into it outlive them. Pages
-        // that the kernel still sends from it holds itself.
+        // SAFETY: the mapping is this value's own, and its owners let no reference into it outlive them.
+        // Pages that the kernel still sends from it holds itself.
         let result = unsafe { munmap(self.start().cast(), self.length) };
         debug_assert!(result.is_ok(), "unmapping our own mapping cannot fail");
     }

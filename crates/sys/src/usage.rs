@@ -53,7 +53,8 @@ impl Usage {
 }
 
 /// Bytes that storage read on behalf of the calling thread until now, of files that were not in memory
-/// (`getrusage` with RUSAGE_THREAD); 0 where the kernel does not account for that (CONFIG_TASK_IO_ACCOUNTING).
+/// (`getrusage` with RUSAGE_THREAD); 0 where the kernel does not account for that
+/// (CONFIG_TASK_IO_ACCOUNTING).
 pub fn bytes_read_by_thread() -> io::Result<u64> {
     /// Bytes of a block of `ru_inblock`.
     const BLOCK: u64 = 512;

@@ -91,7 +91,8 @@ impl Step {
         self
     }
 
-    /// Runs it behind others (nice 10). Guests have time limits: while others compute, they must get some time.
+    /// Runs it behind others (nice 10). Guests have time limits: while others compute, they must get some
+    /// time.
     #[must_use]
     pub(crate) fn behind_others(mut self) -> Self {
         self.command.splice(..0, ["nice", "-n", "10"].map(str::to_owned));

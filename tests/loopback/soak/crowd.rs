@@ -13,6 +13,12 @@ use super::{Bed, FILMS, film_name};
 /// Time that a run may take beside what it is asked for.
 const SPARE_S: f64 = 60.0;
 
+/// Seconds that a crowd lasts.
+const CROWD_S: u64 = 300;
+
+/// Seconds in which no further crowd begins.
+const SHORTEST_S: u64 = 10;
+
 /// Sessions that nothing may disturb.
 pub(super) fn witnesses(bed: &Bed) -> Result<Value> {
     let seconds = format!("--for={}s", bed.seconds);
@@ -20,29 +26,41 @@ pub(super) fn witnesses(bed: &Bed) -> Result<Value> {
 }
 
 /// Three quarters of the sessions, with seeks; they come, go and vanish.
-pub(super) fn over_udp(bed: &Bed) -> Result<Value> {
-    crowd(bed, bed.sessions * 3 / 4, &["--sample=2%"])
+pub(super) fn over_udp(bed: &Bed) -> Result<()> {
+    crowds(bed, bed.sessions * 3 / 4, &["--sample=2%"])
 }
 
 /// The others, over TCP.
-pub(super) fn over_tcp(bed: &Bed) -> Result<Value> {
-    crowd(bed, bed.sessions / 4, &["--transport=tcp", "--sample=2%"])
+pub(super) fn over_tcp(bed: &Bed) -> Result<()> {
+    crowds(bed, bed.sessions / 4, &["--transport=tcp", "--sample=2%"])
 }
 
-fn crowd(bed: &Bed, sessions: u64, others: &[&str]) -> Result<Value> {
-    // Sessions come within a tenth of the time.
-    let ramp_s = (bed.seconds / 10).clamp(1, 60);
-    let sessions_each = sessions.max(1);
-    let (count, ramp, seconds) = (
-        format!("--sessions={sessions_each}"),
-        format!("--ramp={}", sessions_each.div_ceil(ramp_s)),
-        format!("--for={}s", bed.seconds.saturating_sub(ramp_s).max(1)),
+/// Crowds one after the other: sessions that fail, as those of a removed asset do, are not begun again, so
+/// that a single crowd would become smaller all the time.
+fn crowds(bed: &Bed, sessions: u64, others: &[&str]) -> Result<()> {
+    let end = Deadline::seconds(bed.seconds as f64);
+    loop {
+        let left_s = end.left().as_secs();
+        crowd(bed, sessions.max(1), left_s.clamp(1, CROWD_S), others)?;
+        if end.left().as_secs() < SHORTEST_S {
+            return Ok(());
+        }
+    }
+}
+
+/// A crowd for so many seconds, the time in which its sessions begin included: a tenth.
+fn crowd(bed: &Bed, sessions: u64, seconds: u64, others: &[&str]) -> Result<Value> {
+    let ramp_s = (seconds / 10).clamp(1, 60);
+    let (count, ramp, lasting) = (
+        format!("--sessions={sessions}"),
+        format!("--ramp={}", sessions.div_ceil(ramp_s)),
+        format!("--for={}s", seconds.saturating_sub(ramp_s).max(1)),
     );
     let (seek, churn) = (
-        format!("--seek-every={}s", (bed.seconds / 6).clamp(2, 20)),
-        format!("--churn={}s", (bed.seconds / 4).clamp(3, 60)),
+        format!("--seek-every={}s", (seconds / 6).clamp(2, 20)),
+        format!("--churn={}s", (seconds / 4).clamp(3, 60)),
     );
-    let mut arguments = vec![count.as_str(), &ramp, &seconds, &seek, &churn];
+    let mut arguments = vec![count.as_str(), &ramp, &lasting, &seek, &churn];
     arguments.extend(["--vanish=30%", "--mix=zipf:1.1", "--from=127.1.0.0/24", "--require=none"]);
     arguments.extend(others);
     let films: Vec<String> = (0..FILMS).map(film_name).collect();

@@ -110,7 +110,8 @@ struct Packed {
     duration_us: u64,
 }
 
-/// Makes an image of the asset, or indexes where there are several: what else they have is the server's choice.
+/// Makes an image of the asset, or indexes where there are several: what else they have is the server's
+/// choice.
 pub(crate) fn pack(media: &mut Media) -> Result<(), Error> {
     let mut command = own_program();
     command.args(["pack", "--json", "--cache"]).arg(&media.images);
@@ -222,8 +223,8 @@ fn end_of(log: &Path) -> String {
     format!("; its log {} ends with: {}", log.display(), lines.join(" | "))
 }
 
-/// Waits until no connection of the server before holds this port, in the namespace of the calling thread: some
-/// servers do not listen beside one. After a while they have to.
+/// Waits until no connection of the server before holds this port, in the namespace of the calling thread:
+/// some servers do not listen beside one. After a while they have to.
 fn wait_until_free(port: u16) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -274,7 +275,8 @@ fn describe(server: SocketAddr, url: &str) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    /// Promise: `assess clients` runs `wirepath serve` without admission, unless an argument for it says otherwise.
+    /// Promise: `assess clients` runs `wirepath serve` without admission, unless an argument for it says
+    /// otherwise.
     #[test]
     fn arguments_of_admission_replace_ours() {
         let named = |argument: &str| names_admission(&[argument.to_owned()]);

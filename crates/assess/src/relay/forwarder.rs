@@ -116,8 +116,8 @@ pub(crate) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Has this process open as many descriptors as may be had, `enough` where privileges allow more than the hard
-/// limit; answers how many that is.
+/// Has this process open as many descriptors as may be had, `enough` where privileges allow more than the
+/// hard limit; answers how many that is.
 pub(crate) fn allow_descriptors(enough: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

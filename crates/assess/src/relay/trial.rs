@@ -69,8 +69,8 @@ impl Trials<'_> {
     /// Moves about so many bytes; `keep` what comes to the sinks or throw it away.
     pub(crate) fn run(&mut self, case: &RelayCase, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
-        // The cost of a crowd is that of running streams: a hundred times as many also begin and end a hundred
-        // times as often, which is not part of it.
+        // The cost of a crowd is that of running streams: a hundred times as many also begin and end a
+        // hundred times as often, which is not part of it.
         if case.part == Part::Crowd && !keep {
             (volume.first, volume.ends) = (FIRST, false);
         }

@@ -79,7 +79,8 @@ impl ClientBed {
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{devices}/rp_filter"), "0")
                 .doing("turning the filter of reverse paths off")?;
         }
-        // A server listens where another one ended a moment ago. Kernels before 4.20 have this for the host only.
+        // A server listens where another one ended a moment ago. Kernels before 4.20 have this for the host
+        // only.
         match std::fs::write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0") {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             written => written.doing("keeping ended connections out of the namespace")?,
@@ -102,8 +103,8 @@ impl ClientBed {
         NEAR.into()
     }
 
-    /// Calls `act` in the server's namespace, on the server's processor or (`all`) on every one. Processes that
-    /// it starts stay there.
+    /// Calls `act` in the server's namespace, on the server's processor or (`all`) on every one. Processes
+    /// that it starts stay there.
     pub(crate) fn at_server<T>(&self, all: bool, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if all { self.processors.pin_to_all() } else { self.processors.pin_to_measuring() }?;
         let result = act();

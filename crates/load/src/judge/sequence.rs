@@ -1,4 +1,5 @@
-//! RFC 3550 appendix A.1: sequence numbers of a source, extended beyond 16 bits; loss, reordering, duplicates.
+//! RFC 3550 appendix A.1: sequence numbers of a source, extended beyond 16 bits; loss, reordering,
+//! duplicates.
 
 /// Packets behind the highest for which it is known whether they came.
 const WINDOW: u64 = 2048;

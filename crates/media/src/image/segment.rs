@@ -87,7 +87,8 @@ impl SegmentEntry {
         u64::from(self.data_length) - self.packets(plan) * HEADER_LENGTH as u64
     }
 
-    /// Offset of the segment in a file whose earlier segments end at `offset`. Stored packets begin at a page.
+    /// Offset of the segment in a file whose earlier segments end at `offset`. Stored packets begin at a
+    /// page.
     pub(super) fn begin_after(&self, offset: u64) -> u64 {
         if self.asset_offset.is_none() { padded(offset) } else { offset }
     }

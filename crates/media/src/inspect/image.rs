@@ -19,7 +19,8 @@ impl<'a> ImageInspector<'a> {
         Self { header, table, examined: Examined::default() }
     }
 
-    /// Takes the bytes of segment `index`; those of an index have no packets to look at. A damaged segment counts by its entry in the table.
+    /// Takes the bytes of segment `index`; those of an index have no packets to look at. A damaged segment
+    /// counts by its entry in the table.
     ///
     /// # Panics
     /// If the table has no such segment.

@@ -14,9 +14,9 @@ use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
 /// Ticks of 27 MHz in one of RTP's 90 kHz.
 const TICKS_PER_RTP_TICK: u64 = TICKS_PER_SECOND / crate::rtp::CLOCK_HZ as u64;
 
-/// Most random access points of a segment; others in it are no places to begin. A file of 2 Mb/s that has only
-/// such pictures has fewer; a hostile one has one in every packet, and each takes memory for the whole length
-/// of the file.
+/// Most random access points of a segment; others in it are no places to begin. A file of 2 Mb/s that has
+/// only such pictures has fewer; a hostile one has one in every packet, and each takes memory for the whole
+/// length of the file.
 const MAX_STARTS: usize = 128;
 
 #[derive(Debug)]

@@ -269,7 +269,8 @@ proptest! {
         prop_assert!(again == file, "the image depends on how the asset is read");
     }
 
-    /// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+    /// Promise: An asset that has no wire image is played from its own bytes with the packets that an image
+    /// has.
     ///
     /// Packets made from the index and the asset are byte for byte those of the image, wherever the asset is
     /// damaged; the trains are the same, so that a playback can move from one to the other between any two.

@@ -25,8 +25,8 @@ const SLOWDOWN: u64 = 4;
 const FEWEST_TICKS_PER_PACKET: u64 = 4;
 
 /// Factor by which packets may be faster than all before them on average, and bounds of the rate that this
-/// allows: 100 Mb/s is always believed, more than 400 Mb/s never. A clock that makes packets faster for longer
-/// than a burst stands still, or nearly so.
+/// allows: 100 Mb/s is always believed, more than 400 Mb/s never. A clock that makes packets faster for
+/// longer than a burst stands still, or nearly so.
 const SPEEDUP: u64 = 8;
 const ALWAYS_BELIEVED: u64 = ticks_per_packet(100_000_000);
 const NEVER_BELIEVED: u64 = ticks_per_packet(400_000_000);

@@ -1,9 +1,9 @@
 //! Fetches: one for all requests for a resource that come meanwhile. Once the origin has begun to answer, a
 //! fetch continues even if all its clients leave.
 //!
-//! A stream moves the origin's response to a file, and all requests follow the file while it grows. A response
-//! that cannot be stored goes to the first request, unless that is for a part; the others are passed to the
-//! origin.
+//! A stream moves the origin's response to a file, and all requests follow the file while it grows. A
+//! response that cannot be stored goes to the first request, unless that is for a part; the others are passed
+//! to the origin.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -69,8 +69,8 @@ struct FetchTask {
 }
 
 impl Shared {
-    /// Fetches a resource for a request that may be answered from the cache; `found` is its entry, which is not
-    /// fresh.
+    /// Fetches a resource for a request that may be answered from the cache; `found` is its entry, which is
+    /// not fresh.
     pub(super) async fn fetch(
         self: &Arc<Shared>,
         request: &ClientRequest,

@@ -16,8 +16,9 @@ pub(super) struct RunningFetch {
     pub(super) outdated: Outdated,
 }
 
-/// True if the resource may have changed since the origin was asked: then its response is delivered to those who
-/// wait, and not stored. Locked while a body gets its name, so only for threads that may wait for storage.
+/// True if the resource may have changed since the origin was asked: then its response is delivered to those
+/// who wait, and not stored. Locked while a body gets its name, so only for threads that may wait for
+/// storage.
 #[derive(Clone, Default)]
 pub(super) struct Outdated(Arc<Mutex<bool>>);
 

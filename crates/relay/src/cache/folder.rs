@@ -1,9 +1,9 @@
 //! Folder of a cache: its lock, its files, and removing what a killed process left.
 //!
-//! Names have a key, the SHA-256 of a URL in hexadecimal digits, and a number that no other body in the folder
-//! has: `KEY.json` (the record) and `KEY-NUMBER.body`. Files that are being written end with `.part`; a record is
-//! `KEY-NUMBER.json.part` then, with a number of its own. A record gets its name when its body is complete and
-//! on disk. Bodies without a record are removed at the start.
+//! Names have a key, the SHA-256 of a URL in hexadecimal digits, and a number that no other body in the
+//! folder has: `KEY.json` (the record) and `KEY-NUMBER.body`. Files that are being written end with `.part`;
+//! a record is `KEY-NUMBER.json.part` then, with a number of its own. A record gets its name when its body is
+//! complete and on disk. Bodies without a record are removed at the start.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -17,8 +17,8 @@ use tempfile::TempPath;
 
 use super::entry::{Entry, Record};
 
-/// Tag of the folder, which also keeps it out of backups (bford.info/cachedir). The process that uses the folder
-/// locks it.
+/// Tag of the folder, which also keeps it out of backups (bford.info/cachedir). The process that uses the
+/// folder locks it.
 const TAG: &str = "CACHEDIR.TAG";
 
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -91,8 +91,8 @@ impl Folder {
         }
     }
 
-    /// Entries, oldest first, and the number of damaged ones. Removes damaged and unfinished files; files with
-    /// other names stay.
+    /// Entries, oldest first, and the number of damaged ones. Removes damaged and unfinished files; files
+    /// with other names stay.
     pub(super) fn scan(&self) -> Result<(Vec<Found>, u64), FolderError> {
         let failed = |error| FolderError::Io(self.path.clone(), error);
         let (mut found, mut bodies, mut damaged) = (Vec::new(), Vec::new(), 0);

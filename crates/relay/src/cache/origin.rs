@@ -129,8 +129,8 @@ impl Origin {
         self.listeners.get().is_some_and(|listeners| loop_detection::is_reached(address, listeners))
     }
 
-    /// Connects, for one request: HTTP/1.0 ends the connection with the response. Logs when connecting begins to
-    /// fail, and when it succeeds again.
+    /// Connects, for one request: HTTP/1.0 ends the connection with the response. Logs when connecting begins
+    /// to fail, and when it succeeds again.
     pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
         let connected = self.try_connect().await;
         match &connected {
@@ -167,8 +167,8 @@ impl Origin {
         Ok(connection)
     }
 
-    /// Sends the head of a request with these fields, as HTTP/1.0, which has no chunks: a body has a length or
-    /// ends with the connection, and need not be parsed.
+    /// Sends the head of a request with these fields, as HTTP/1.0, which has no chunks: a body has a length
+    /// or ends with the connection, and need not be parsed.
     pub(super) async fn send_head(
         &self,
         connection: &mut TcpStream,
@@ -197,8 +197,8 @@ impl Origin {
         sent.map_err(|error| self.failed(&error.to_string(), false))
     }
 
-    /// Reads the head of the response to a request of this method, which must come within `limit` after the request
-    /// is `sent`.
+    /// Reads the head of the response to a request of this method, which must come within `limit` after the
+    /// request is `sent`.
     pub(super) async fn reply(
         &self,
         mut connection: TcpStream,
@@ -260,8 +260,8 @@ fn caches_before(fields: &HeaderMap) -> usize {
     via.split(',').filter(|one| one.split_whitespace().nth(1) == Some("wirepath")).count()
 }
 
-/// Returns whether a path has a segment `..`, plain or percent-encoded, with parameters or without: some servers
-/// decode or remove these first.
+/// Returns whether a path has a segment `..`, plain or percent-encoded, with parameters or without: some
+/// servers decode or remove these first.
 fn has_parent_segment(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
     let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace('\\', "/");

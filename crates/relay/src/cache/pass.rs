@@ -58,9 +58,9 @@ impl Connection {
         passed
     }
 
-    /// Sends the body of a request whose head the origin has. Answers the origin's reply, and the upload, which
-    /// may still run. The client's connection is kept if that is allowed (`stays`) and all of the body has
-    /// gone.
+    /// Sends the body of a request whose head the origin has. Answers the origin's reply, and the upload,
+    /// which may still run. The client's connection is kept if that is allowed (`stays`) and all of the body
+    /// has gone.
     async fn send_body(
         &mut self,
         origin: TcpStream,
@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Moves the origin's response to the client, and the rest of the request's body to the origin. If there is
-    /// a rest, the connection ends with it.
+    /// Moves the origin's response to the client, and the rest of the request's body to the origin. If there
+    /// is a rest, the connection ends with it.
     async fn pass_both(
         &mut self,
         request: &ClientRequest,

@@ -18,8 +18,8 @@ pub(super) struct ResolverCache(Arc<Mutex<Option<Lookup>>>);
 type Lookup = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
 
 impl ResolverCache {
-    /// The known addresses, or those that `resolve` finds, unless it runs already. It goes on after the caller's
-    /// `limit`. Must be called on a runtime.
+    /// The known addresses, or those that `resolve` finds, unless it runs already. It goes on after the
+    /// caller's `limit`. Must be called on a runtime.
     pub(super) async fn addresses<F>(
         &self,
         limit: Duration,

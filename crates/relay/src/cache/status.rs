@@ -11,8 +11,8 @@ use super::Cache;
 counters! {
     /// Counters of a cache.
     pub(super) struct Counters;
-    /// Counters of a cache at one time. Each answered request is one of hits, misses, shared, stale, passed and
-    /// failed.
+    /// Counters of a cache at one time. Each answered request is one of hits, misses, shared, stale, passed
+    /// and failed.
     #[derive(Serialize)]
     pub struct CacheStatus;
 

@@ -83,7 +83,8 @@ impl Store {
         Some(stored)
     }
 
-    /// Opens the body of an entry; None if it is damaged: then the entry is removed. After other errors it stays.
+    /// Opens the body of an entry; None if it is damaged: then the entry is removed. After other errors it
+    /// stays.
     pub(super) fn open_body(&self, stored: &StoredEntry) -> io::Result<Option<File>> {
         match self.folder.open_body(&stored.body, stored.entry.bytes, stored.body_modified_ns) {
             Ok(file) => Ok(Some(file)),

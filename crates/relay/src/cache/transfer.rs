@@ -94,8 +94,8 @@ impl Transfer {
         self.end.borrow().clone()
     }
 
-    /// Waits for the end of the stream. Stops it when a pause exceeds its limit, as sampled, unless the stream
-    /// `beside` it moves.
+    /// Waits for the end of the stream. Stops it when a pause exceeds its limit, as sampled, unless the
+    /// stream `beside` it moves.
     pub(super) async fn end(&self, limits: StallLimits, beside: Option<&StreamProgress>) -> TransferResult {
         let interval = (limits.source.min(limits.sink) / STALL_SAMPLES).max(Duration::from_millis(1));
         let mut end = self.end.clone();

@@ -408,8 +408,8 @@ impl CompleteImage {
         Some(CompleteImage { mapped_file, image, length })
     }
 
-    /// Copies all segments, each checked as it is before it is sent from the file. Should the image start over
-    /// meanwhile, this is a copy of its past, and is released.
+    /// Copies all segments, each checked as it is before it is sent from the file. Should the image start
+    /// over meanwhile, this is a copy of its past, and is released.
     fn copy(&self) -> Result<Region, ReadImageError> {
         self.mapped_file.copy(self.length, |bytes| {
             let segments = self.image.segments();

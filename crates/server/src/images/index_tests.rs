@@ -165,7 +165,8 @@ fn a_damaged_index_is_made_again() {
     let fixture = fixture();
     let sent = all_packets(&fixture.complete(&fixture.store(ImagePolicy::None)));
     let path = fixture.cached_paths().remove(0);
-    // In the header, which is read when the index is opened, and in a segment, which is read when it is played.
+    // In the header, which is read when the index is opened, and in a segment, which is read when it is
+    // played.
     for (at, keeps_plan) in [(100, false), (4100, true)] {
         let whole = fs::read(&path).unwrap();
         let mut file = File::options().write(true).open(&path).unwrap();
@@ -273,7 +274,8 @@ fn an_asset_that_nobody_plays_gets_no_image() {
     wait_until("the image", || !image.is_sent_from_asset());
 }
 
-/// Promise: `--images auto` makes an image of what is played so often that it pays for itself, and of no other.
+/// Promise: `--images auto` makes an image of what is played so often that it pays for itself, and of no
+/// other.
 #[test]
 fn an_image_is_made_when_it_pays() {
     let fixture = fixture();
@@ -427,7 +429,8 @@ fn released(store: &Store) -> u64 {
     store.page_counts().released_bytes
 }
 
-/// Promise: What was sent leaves the page cache before what sessions need next, and what several had stays longer.
+/// Promise: What was sent leaves the page cache before what sessions need next, and what several had stays
+/// longer.
 #[test]
 fn what_was_sent_makes_room_for_what_is_next() {
     for policy in [ImagePolicy::None, ImagePolicy::AtOnce] {

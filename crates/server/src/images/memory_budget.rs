@@ -22,8 +22,8 @@ impl MemoryBudget {
         MemoryBudget { bytes, free: Mutex::new(bytes), freed: Condvar::new() }
     }
 
-    /// Waits until so many bytes are free, or all if these are fewer. Reserve again only after what was reserved
-    /// before is dropped: two that wait for each other would wait for ever.
+    /// Waits until so many bytes are free, or all if these are fewer. Reserve again only after what was
+    /// reserved before is dropped: two that wait for each other would wait for ever.
     pub(super) fn reserve(&self, bytes: u64) -> Reserved<'_> {
         let bytes = bytes.min(self.bytes);
         let mut free = self.free.lock();

@@ -126,8 +126,8 @@ impl OpenImages {
         self.remove_idle(image);
     }
 
-    /// Returns whether only the packer holds this image, and it was not requested lately. Then it is forgotten,
-    /// so that the next request opens another.
+    /// Returns whether only the packer holds this image, and it was not requested lately. Then it is
+    /// forgotten, so that the next request opens another.
     pub(super) fn abandon(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> bool {
         let idle = self.idle.iter().find(|idle| Arc::ptr_eq(&idle.image, image));
         let lately = idle.is_some_and(|idle| now.duration_since(idle.used) < ABANDON_DELAY);

@@ -222,7 +222,8 @@ mod tests {
         }
     }
 
-    /// Promise: A segment that a playback has stays in the page cache when its image has moved to other files.
+    /// Promise: A segment that a playback has stays in the page cache when its image has moved to other
+    /// files.
     #[test]
     fn a_segment_that_a_playback_has_stays_when_its_image_has_moved() {
         let file = tempfile::tempfile().unwrap();

@@ -39,9 +39,9 @@ impl ReadImageError {
     }
 }
 
-/// Returns whether an error means that the written bytes are lost: the file is too short, the disk cannot read
-/// it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little
-/// memory or too many descriptors say nothing about the file.
+/// Returns whether an error means that the written bytes are lost: the file is too short, the disk cannot
+/// read it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little memory
+/// or too many descriptors say nothing about the file.
 pub(super) fn is_lost(error: &io::Error) -> bool {
     let lost = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
     error.kind() == io::ErrorKind::UnexpectedEof

@@ -75,8 +75,8 @@ fn trains(
     trains.map_err(|error| ReadImageError::Format(entry.offset, error))
 }
 
-/// Brings payload of an asset into memory, unless it is not the asset that was indexed. Should it be truncated
-/// later, a send fails with `EFAULT`.
+/// Brings payload of an asset into memory, unless it is not the asset that was indexed. Should it be
+/// truncated later, a send fails with `EFAULT`.
 fn read_ahead(asset: &MappedFile, plan: &Plan, range: std::ops::Range<u64>) -> Result<(), ReadImageError> {
     if identity(asset.file()).ok() != Some(plan.identity) {
         return Err(ReadImageError::AssetChanged);

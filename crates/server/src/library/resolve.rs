@@ -28,8 +28,8 @@ pub(super) struct ServedFolder {
     is_local: bool,
 }
 
-/// Numbers of file systems on local storage (statfs(2)): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, bcachefs, ZFS,
-/// and overlayfs, whose layers are nearly always on one of these.
+/// Numbers of file systems on local storage (statfs(2)): ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, bcachefs,
+/// ZFS, and overlayfs, whose layers are nearly always on one of these.
 const LOCAL_FILE_SYSTEMS: [u64; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0xca45_1a4e, 0x2fc1_2fc1, 0x794c_7630];
 

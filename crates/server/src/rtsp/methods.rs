@@ -102,8 +102,8 @@ impl RequestHandler {
         })
     }
 
-    /// Reserves a session: 453 if this connection, its address or the server has as many as it may, or the load
-    /// does not allow another.
+    /// Reserves a session: 453 if this connection, its address or the server has as many as it may, or the
+    /// load does not allow another.
     fn reserve(&self) -> Result<SessionSlot, Refusal> {
         let reserved = if self.sessions.len() >= self.shared.options.sessions_per_connection {
             Err(RefusalReason::Connection)

@@ -54,8 +54,8 @@ pub(crate) trait Presentation: Send + Sync {
     /// Describes the presentation as it is now.
     fn describe(&self) -> Description;
 
-    /// Opens a playback. It rests at the start until told to play, and ends when it is dropped. The path's MTU
-    /// is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the client says so.
+    /// Opens a playback. It rests at the start until told to play, and ends when it is dropped. The path's
+    /// MTU is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the client says so.
     fn set_up(
         &self,
         sink: MediaSink,

@@ -113,7 +113,8 @@ fn our_own_names_win() {
     assert_eq!(client.ask("HEAD", "/metrics", "").status, 200);
 }
 
-/// Promise: `/status` is a page whose policy admits its own script and nothing else; folders stay where they are.
+/// Promise: `/status` is a page whose policy admits its own script and nothing else; folders stay where they
+/// are.
 #[test]
 fn the_status_page() {
     let listener = open();

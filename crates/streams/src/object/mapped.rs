@@ -1,8 +1,9 @@
 //! A range of a mapping, of a file or of memory.
 //!
 //! The program never reads or writes the pages itself: another process may truncate the file, and an access
-//! behind its end is `SIGBUS`. The kernel moves the bytes, by reference to a pipe or by a copy, and returns an
-//! error there. It may wait for storage, so storage threads bring pages in before they are read, and write.
+//! behind its end is `SIGBUS`. The kernel moves the bytes, by reference to a pipe or by a copy, and returns
+//! an error there. It may wait for storage, so storage threads bring pages in before they are read, and
+//! write.
 
 use std::io;
 use std::ops::Range;
@@ -26,12 +27,12 @@ pub(crate) struct Mapped {
 impl Object {
     /// A range of a mapping, of a file or of shared memory: read from its beginning to its end, or written.
     ///
-    /// On the zero-copy route bytes leave it as references to its pages, so they must not be changed until the
-    /// last reader has read them, which neither the end of the stream nor an acknowledgement by a peer on this
-    /// machine says. Where a handler sees them, or with records other than of a fixed size from 32 KiB on, they
-    /// are copied, and may be changed when they have been read. More bytes than fit are an error (`ENOSPC`),
-    /// and so are those behind the end of a file that was truncated (`EFAULT`). To write, the mapping has to be
-    /// [writable](Mapping::writable).
+    /// On the zero-copy route bytes leave it as references to its pages, so they must not be changed until
+    /// the last reader has read them, which neither the end of the stream nor an acknowledgement by a peer on
+    /// this machine says. Where a handler sees them, or with records other than of a fixed size from 32 KiB
+    /// on, they are copied, and may be changed when they have been read. More bytes than fit are an error
+    /// (`ENOSPC`), and so are those behind the end of a file that was truncated (`EFAULT`). To write, the
+    /// mapping has to be [writable](Mapping::writable).
     ///
     /// A file that nobody else has mapped is better an [object of its own](Object::file): it goes to a
     /// connection in one call, and may grow.
@@ -52,8 +53,8 @@ impl Mapped {
         self.offset..self.end
     }
 
-    /// Number of `room` bytes that can be read without blocking, 0 at the end. Pages are brought in first, for
-    /// each window, because nothing tells which pages of a mapping are in memory.
+    /// Number of `room` bytes that can be read without blocking, 0 at the end. Pages are brought in first,
+    /// for each window, because nothing tells which pages of a mapping are in memory.
     pub(crate) fn available(&mut self, room: usize) -> Result<usize, Unread> {
         if self.warm_until <= self.offset && self.offset < self.end {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);

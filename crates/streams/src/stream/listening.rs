@@ -1,7 +1,7 @@
 //! Inputs and outputs that listen and become the accepted connection.
 //!
-//! Until they are connected they have no turn and no record. A stream begins when all are connected that it was
-//! built with; nothing waits for those that were attached later.
+//! Until they are connected they have no turn and no record. A stream begins when all are connected that it
+//! was built with; nothing waits for those that were attached later.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;

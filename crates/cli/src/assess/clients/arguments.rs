@@ -70,7 +70,8 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = positive_count)]
     assets: Vec<NonZeroUsize>,
 
-    /// Where assets are before a step: memory (page cache), disk (at least 32 assets) [default: memory,disk; with --quick memory]
+    /// Where assets are before a step: memory (page cache), disk (at least 32 assets) [default: memory,disk;
+    /// with --quick memory]
     #[arg(long, value_name = "WHERE", value_delimiter = ',')]
     storage: Vec<Storage>,
 
@@ -78,13 +79,13 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = burst)]
     burst: Vec<BurstOption>,
 
-    /// Data paths, as in `wirepath serve --path` [default: auto,wire_sendfile,gso_writev,sendmmsg; with --quick
-    /// auto]
+    /// Data paths, as in `wirepath serve --path` [default: auto,wire_sendfile,gso_writev,sendmmsg; with
+    /// --quick auto]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = path)]
     path: Vec<String>,
 
-    /// Processors of the server: one, or all, which it shares with the clients [default: one,all; with --quick
-    /// one]
+    /// Processors of the server: one, or all, which it shares with the clients [default: one,all; with
+    /// --quick one]
     #[arg(long, value_name = "WHICH", value_delimiter = ',')]
     processors: Vec<Processors>,
 
@@ -120,8 +121,8 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated. --admission or --reserve
-    /// here replaces `--admission off`
+    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated. --admission or
+    /// --reserve here replaces `--admission off`
     #[arg(long = "server", value_name = "ARGUMENT", allow_hyphen_values = true)]
     server: Vec<String>,
 
@@ -129,8 +130,8 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "NAME=COMMAND")]
     peer: Vec<Peer>,
 
-    /// Folder for assets, wire images and logs, which are kept for the next time [default: /var/cache/wirepath
-    /// for root, else ~/.cache/wirepath]
+    /// Folder for assets, wire images and logs, which are kept for the next time [default:
+    /// /var/cache/wirepath for root, else ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -255,7 +256,8 @@ mod tests {
         dimensions.cases().iter().map(ToString::to_string).collect()
     }
 
-    /// Promise: `assess clients` varies one dimension at a time, those that are named and no others with `--quick`.
+    /// Promise: `assess clients` varies one dimension at a time, those that are named and no others with
+    /// `--quick`.
     #[test]
     fn what_is_named_is_varied() {
         assert_eq!(cases(&["--quick"]), ["4 Mb/s UDP"]);

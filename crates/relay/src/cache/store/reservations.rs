@@ -31,8 +31,8 @@ impl Reservations {
         self.0.insert(number, Reservation { whole, body_bytes, used: Cost::default() });
     }
 
-    /// Lets an entry use so many bytes for its body, if `fits` says so of what all use then; answers that. None
-    /// without a reservation.
+    /// Lets an entry use so many bytes for its body, if `fits` says so of what all use then; answers that.
+    /// None without a reservation.
     pub(super) fn grow(&mut self, number: u64, bytes: u64, fits: impl FnOnce(Cost) -> bool) -> Option<bool> {
         let all = self.used();
         let reservation = self.0.get_mut(&number)?;

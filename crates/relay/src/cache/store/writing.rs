@@ -1,8 +1,8 @@
 //! Writes bodies, and finds space for them.
 //!
-//! Space for a body is reserved when its head has come, and used as it grows: entries are evicted for bytes that
-//! arrive, not for a length that a head states. All reservations together fit the budget, so eviction always
-//! finds space for what is reserved.
+//! Space for a body is reserved when its head has come, and used as it grows: entries are evicted for bytes
+//! that arrive, not for a length that a head states. All reservations together fit the budget, so eviction
+//! always finds space for what is reserved.
 
 use std::fs::File;
 use std::io;
@@ -72,8 +72,8 @@ impl Store {
         Ok(has_space.then_some(writer))
     }
 
-    /// Says whether the file system allows files of so many bytes, and the disk has space for what is reserved
-    /// and not used, if all entries are evicted.
+    /// Says whether the file system allows files of so many bytes, and the disk has space for what is
+    /// reserved and not used, if all entries are evicted.
     fn fits_disk(&self, file: &File, bytes: u64) -> io::Result<bool> {
         match file.set_len(bytes) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(false),
@@ -91,7 +91,8 @@ impl Store {
         loop {
             match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
                 Ok(()) => return Ok(true),
-                // A file system that cannot allocate would report that it is full only when a body is written.
+                // A file system that cannot allocate would report that it is full only when a body is
+                // written.
                 Err(Errno::OPNOTSUPP) if available_bytes(file)? >= bytes => return Ok(true),
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
                     let most = available_bytes(file)?.saturating_add(self.index.lock().cost.bytes);
@@ -105,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Runs `act`, which takes a few blocks of the disk. If that is full, entries of other keys are evicted; only
-    /// a few, since a client may still read them, or another process may take the space.
+    /// Runs `act`, which takes a few blocks of the disk. If that is full, entries of other keys are evicted;
+    /// only a few, since a client may still read them, or another process may take the space.
     pub(super) fn with_eviction<T>(&self, key: &str, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         for _ in 0..MAX_EVICTIONS {
             match act() {
@@ -124,8 +125,8 @@ impl Space {
         received_bytes.saturating_mul(2).max(FIRST_BYTES).min(whole_bytes)
     }
 
-    /// Takes space for so many bytes of the body, and evicts entries for it; answers whether there is enough. May
-    /// wait for storage.
+    /// Takes space for so many bytes of the body, and evicts entries for it; answers whether there is enough.
+    /// May wait for storage.
     pub(in crate::cache) fn take(&self, bytes: u64) -> io::Result<bool> {
         let store = &self.store;
         loop {

@@ -1,9 +1,14 @@
-use super::*;
-use crate::images::page_memory::PageMemory;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
 use wirepath_engine::{BlockingPool, Context, Engine, EngineOptions, Placement, Priority, Task};
 use wirepath_media::image::{Identity, Recipe};
+use wirepath_playback::{Load, TrainSource};
+
+use super::*;
+use crate::images::page_memory::PageMemory;
+use crate::images::progress::{Failure, SeekResult};
+use crate::images::segment::Files;
 
 const ENTRY: SegmentEntry = SegmentEntry {
     offset: 4096,

@@ -49,8 +49,8 @@ pub struct StoreOptions {
     pub keeps_popularity: bool,
 }
 
-/// Memory of packings unless another is asked for, enough for the tables of 500 films at once, and the share of
-/// the memory that it takes at most.
+/// Memory of packings unless another is asked for, enough for the tables of 500 films at once, and the share
+/// of the memory that it takes at most.
 const PACKING_MEMORY: u64 = 256 << 20;
 const PACKING_SHARE: u64 = 8;
 

@@ -203,8 +203,8 @@ impl Presentation for FakePresentation {
     }
 }
 
-/// Each time it plays it sends one packet (over the RTSP connection when it is released), and is at the place where it began. Another packet is on its way
-/// when it is paused.
+/// Each time it plays it sends one packet (over the RTSP connection when it is released), and is at the place
+/// where it began. Another packet is on its way when it is paused.
 struct FakePlayback {
     shared: Arc<Shared>,
     sink: MediaSink,

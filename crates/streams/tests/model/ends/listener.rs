@@ -108,7 +108,8 @@ fn hear_of_lost_ones(line: &TcpStream) {
     sockopt::set_tcp_keepidle(line, Duration::from_secs(1)).unwrap();
 }
 
-/// An address that no other listener has, so that nobody comes to one who meant another that had its port before.
+/// An address that no other listener has, so that nobody comes to one who meant another that had its port
+/// before.
 fn own_address() -> Ipv4Addr {
     static DOORS: AtomicU32 = AtomicU32::new(0);
     let own = DOORS.fetch_add(1, Ordering::Relaxed) % (1 << 22);
