@@ -60,6 +60,7 @@ pub(crate) fn play(server: SocketAddr, asset: &str, sessions: usize) -> Result<C
         duration: LONG,
         settle: Duration::ZERO,
         transport: Transport::Udp,
+        rate: None,
         // The first session always is judged.
         sample: 0.0,
         seek_every: None,

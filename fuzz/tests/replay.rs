@@ -12,6 +12,12 @@ fn http_keeps_its_promises() {
     replay("http");
 }
 
+/// Promise: No bytes of an HTTP server break the load client's readers of heads, bodies and playlists.
+#[test]
+fn http_client_keeps_its_promises() {
+    replay("http_client");
+}
+
 /// Promise: No file breaks the reader of wire images.
 #[test]
 fn image_keeps_its_promises() {
@@ -59,7 +65,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["http", "image", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["http", "http_client", "image", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }

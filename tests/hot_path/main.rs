@@ -28,6 +28,7 @@ use wirepath_playback::{
 };
 use wirepath_tests::{require, trials};
 
+mod control;
 mod interleaved;
 mod paths;
 mod turns;
@@ -47,7 +48,10 @@ fn main() -> ExitCode {
     let engine = trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call];
     wirepath_tests::trial::run(
         Vec::new(),
-        [engine, interleaved::trials(), turns::trials(), paths::trials()].into_iter().flatten().collect(),
+        [engine, control::trials(), interleaved::trials(), turns::trials(), paths::trials()]
+            .into_iter()
+            .flatten()
+            .collect(),
     )
 }
 

@@ -275,7 +275,7 @@ fn sessions_that_never_play_are_not_timely() -> Result<()> {
 
 fn arguments_that_make_no_sense_are_refused() -> Result<()> {
     for (arguments, said) in [
-        (&["http://127.0.0.1/a"][..], "expected rtsp://HOST"),
+        (&["ftp://127.0.0.1/a"][..], "expected rtsp://HOST"),
         (&["rtsp://127.0.0.1/a", "--sample=5"], "expected a share"),
         (&["rtsp://127.0.0.1/a", "--ramp=1e-300"], "at least 0.001"),
         (&["rtsp://127.0.0.1/a", "--vanish=5%"], "--churn"),
@@ -292,7 +292,7 @@ fn arguments_that_make_no_sense_are_refused() -> Result<()> {
 /// A run of the command that has ended.
 pub(crate) struct Run {
     code: Option<i32>,
-    text: String,
+    pub(crate) text: String,
     pub(crate) json: Value,
 }
 
@@ -311,7 +311,13 @@ impl Run {
 
     pub(crate) fn ensure_code(&self, code: i32) -> Result<()> {
         let Run { text, json, .. } = self;
-        ensure!(self.code == Some(code), "{:?}: {text}\n{} {}", self.code, json["failures"], json["media"]);
+        ensure!(
+            self.code == Some(code),
+            "{:?}: {text}\n{} {}",
+            self.code,
+            json["failures"],
+            json.get("http").unwrap_or(&json["media"])
+        );
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ mod http;
 mod interleaved;
 mod limits;
 mod load;
+mod load_http;
 mod log;
 mod overload;
 mod packing;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         interleaved::trials(),
         limits::trials(),
         load::trials(),
+        load_http::trials(),
         log::trials(),
         packing::trials(),
         page::trials(),

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use clap::error::ErrorKind;
 use wirepath_load::{Observer, Options, Outcome, Snapshot};
 use wirepath_net::raise_descriptor_limit;
 use wirepath_report::html;
@@ -40,6 +41,9 @@ impl Observer for Watch {
 
 impl Load {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(conflict) = self.conflict() {
+            clap::Error::raw(ErrorKind::ArgumentConflict, format!("{conflict}\n")).exit();
+        }
         let json = Output::prepare(self.json.as_deref())?;
         let page = Output::prepare(self.report.as_deref())?;
         let options = self.options()?;

@@ -80,6 +80,10 @@ pub use uring::{RegisterError, RegistrationProgress};
 pub use wirepath_media::rtp;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
+/// Datagrams of any senders, many in a call.
+pub use wirepath_sys::batches;
+/// Blocks that are written, handed on in parts, and used again.
+pub use wirepath_sys::blocks::Blocks;
 /// Prefetching of sinks.
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.

@@ -7,6 +7,7 @@
 //! file by extents. Nothing here touches a socket, a file or a clock.
 
 mod accept;
+mod chunked;
 mod condition;
 mod content_type;
 mod error;
@@ -20,6 +21,7 @@ mod respond;
 mod response;
 
 pub use accept::Listing;
+pub use chunked::{ChunkedError, ChunkedReader};
 pub use condition::{Conditions, EntityTag, Verdict};
 pub use content_type::content_type;
 pub use error::{HEAD_LIMIT, HeadError};

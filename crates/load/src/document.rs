@@ -1,10 +1,10 @@
 //! Result of a run as a document, for a terminal and as a page.
 
-use wirepath_report::number::{NOTHING, bit_rate, count, percent, significant};
+use wirepath_report::number::{NOTHING, about_bytes, bit_rate, count, percent, significant};
 use wirepath_report::{Cell, Document, Kind, Section, Table};
 
-use crate::outcome::{Asset, Outcome};
-use crate::record::{SessionRecord, Times};
+use crate::outcome::{Asked, Asset, Outcome};
+use crate::record::{HttpRecord, MediaRecord, SessionRecord, Times};
 
 /// Sessions that are shown one by one: those with most underruns.
 const WORST: usize = 5;
@@ -46,13 +46,17 @@ fn facts(outcome: &Outcome) -> Vec<String> {
             asked.urls.len(),
             asked.urls.first().map_or("", String::as_str)
         ),
-        format!(
-            "transport {:?}, {} judged, buffer {} ms",
-            asked.transport,
-            percent(asked.sample),
-            asked.buffer_ms
-        ),
+        format!("transport {}, {} judged, {}", asked.transport, percent(asked.sample), player(asked)),
     ]
+}
+
+/// How sessions play.
+fn player(asked: &Asked) -> String {
+    let rate = asked.rate.map_or(String::new(), |rate| format!("{}, ", bit_rate(rate as f64 / 8.0)));
+    match asked.has_clock {
+        true => format!("{rate}buffer {} ms", asked.buffer_ms),
+        false => format!("{rate}downloads"),
+    }
 }
 
 fn verdict(outcome: &Outcome) -> String {
@@ -64,15 +68,19 @@ fn verdict(outcome: &Outcome) -> String {
     };
     let failed = others(outcome.unjudged.failed, "failed")
         + &others(outcome.unjudged.never_played, "had not begun to play at the end");
-    format!(
-        "{} of {} judged sessions were timely: no underrun of a player with {buffer} ms of buffer.{failed}",
-        count(timely),
-        count(judged),
-    )
+    let rate = if outcome.media.least_pace.is_some() { ", and 0.9 of the media's rate" } else { "" };
+    let (timely, judged) = (count(timely), count(judged));
+    match outcome.asked.has_clock {
+        true => format!(
+            "{timely} of {judged} judged sessions were timely: no underrun of a player with {buffer} ms of \
+             buffer{rate}.{failed}"
+        ),
+        false => format!("{timely} of {judged} judged sessions downloaded without a failure.{failed}"),
+    }
 }
 
 fn warnings(outcome: &Outcome) -> Vec<String> {
-    let client = &outcome.client;
+    let (client, is_http) = (&outcome.client, outcome.http.is_some());
     let mut warnings = Vec::new();
     if outcome.partial {
         warnings.push("Stopped before its time: the result is partial.".to_owned());
@@ -85,7 +93,11 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
         ));
     }
     let late = [
-        ("event loops were", "set-up times", &client.event_loop_ms),
+        (
+            "event loops were",
+            if is_http { "times of requests" } else { "set-up times" },
+            &client.event_loop_ms,
+        ),
         ("reading was", "what sockets dropped", &client.waiting_ms),
     ];
     for (what, suspect, times) in late {
@@ -115,11 +127,15 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
 fn times(outcome: &Outcome) -> Table {
     let heads = ["ms", "#p50", "#p90", "#p99", "#p99.9", "#max"];
     let mut table = Table::new("Times in milliseconds", &heads);
-    let media = &outcome.media;
+    let (media, http) = (&outcome.media, outcome.http.as_ref());
+    let is_http = http.is_some();
     for (name, times) in [
+        ("connecting", &http.and_then(|http| http.connect_ms)),
+        ("request to first byte", &http.and_then(|http| http.first_byte_ms)),
+        ("request to last byte", &http.and_then(|http| http.response_ms)),
         ("set-up", &outcome.setup_ms),
         ("PLAY to first packet", &outcome.first_packet_ms),
-        ("seek to first packet", &outcome.seek_ms),
+        (if is_http { "seek to first byte" } else { "seek to first packet" }, &outcome.seek_ms),
         ("lateness of bursts", &media.lateness_ms),
         ("length of bursts", &media.burst_ms),
         ("client: event loop late", &outcome.client.event_loop_ms),
@@ -138,12 +154,26 @@ fn counts(outcome: &Outcome) -> Table {
     let mut row = |name: &str, value: String, note: String| {
         table.row([Cell::plain(name), Cell::plain(value), Cell::plain(note)]);
     };
-    let (sessions, media, client) = (&outcome.sessions, &outcome.media, &outcome.client);
+    let (sessions, client) = (&outcome.sessions, &outcome.client);
     let ended =
         format!("{} left, {} to the end of the media", count(sessions.left), count(sessions.media_over));
     row("sessions", count(sessions.started), ended);
     row("failed", count(sessions.failed), String::new());
     row("judged", count(sessions.judged), format!("{} timely", count(sessions.timely)));
+    match &outcome.http {
+        Some(http) => count_responses(outcome, http, &mut row),
+        None => count_packets(outcome, &outcome.media, &mut row),
+    }
+    if sessions.seeks > 0 {
+        row("seeks", count(sessions.seeks), String::new());
+    }
+    let threads = if client.threads == 1 { "1 thread" } else { &format!("{} threads", client.threads) };
+    let used = format!("of a processor by this client, {threads}");
+    row("client", significant(client.processors), used);
+    table
+}
+
+fn count_packets(outcome: &Outcome, media: &MediaRecord, row: &mut impl FnMut(&str, String, String)) {
     row(
         "packets",
         count(media.packets),
@@ -152,23 +182,36 @@ fn counts(outcome: &Outcome) -> Table {
     row(
         "lost",
         count(media.lost + media.missing_at_start),
-        format!("{} of the packets", percent(outcome.loss_share)),
+        format!("{} of the packets", percent(outcome.loss_share.unwrap_or(0.0))),
     );
     row("reordered", count(media.reordered), format!("{} duplicates", count(media.duplicates)));
     row("underruns", count(media.underruns), format!("{} ms of waiting", significant(media.stalled_ms)));
-    row("longest gap", format!("{} ms", significant(media.longest_gap_ms)), String::new());
-    let received = format!("{} sender reports received", count(outcome.sender_reports));
-    row("receiver reports", count(outcome.receiver_reports), received);
-    if sessions.seeks > 0 {
-        row("seeks", count(sessions.seeks), String::new());
+    if let Some(least) = media.least_pace {
+        let slow = format!("{} tracks below 0.9 of their rate", count(media.slow));
+        row("slowest track", format!("{} of its rate", percent(least)), slow);
     }
+    row("longest gap", format!("{} ms", significant(media.longest_gap_ms)), String::new());
+    let received = format!("{} sender reports received", count(outcome.sender_reports.unwrap_or(0)));
+    row("receiver reports", count(outcome.receiver_reports.unwrap_or(0)), received);
     if media.clock_jumps + media.restarts > 0 {
         row("restarts", count(media.restarts), format!("{} clock discontinuities", count(media.clock_jumps)));
     }
-    let threads = if client.threads == 1 { "1 thread" } else { &format!("{} threads", client.threads) };
-    let used = format!("of a processor by this client, {threads}");
-    row("client", significant(client.processors), used);
-    table
+}
+
+fn count_responses(outcome: &Outcome, http: &HttpRecord, row: &mut impl FnMut(&str, String, String)) {
+    let kept = format!("of {} requests on {} connections", count(http.requests), count(http.connections));
+    row("whole bodies", count(http.responses), kept);
+    let judged = bit_rate(http.bits_per_second / 8.0);
+    row("received", about_bytes(http.bytes), format!("{judged} by judged sessions"));
+    if outcome.unjudged.sessions > 0 {
+        let rate = outcome.unjudged.discarded_bytes as f64 / outcome.seconds.max(0.001);
+        let others = format!("{} by the others", bit_rate(rate));
+        row("thrown away", about_bytes(outcome.unjudged.discarded_bytes), others);
+    }
+    if outcome.asked.has_clock {
+        row("underruns", count(http.underruns), format!("{} ms of waiting", significant(http.stalled_ms)));
+    }
+    row("longest gap", format!("{} ms", significant(http.longest_gap_ms)), String::new());
 }
 
 fn failures(outcome: &Outcome) -> Table {
@@ -182,26 +225,38 @@ fn failures(outcome: &Outcome) -> Table {
 }
 
 fn worst(outcome: &Outcome) -> Table {
-    let heads = ["session", "#underruns", "#waited ms", "#late ms", "#gap ms", "#lost"];
-    let mut table = Table::new("Sessions with most underruns", &heads);
-    let with_media =
-        |record: &'_ SessionRecord| record.media.as_ref().is_some_and(|media| media.underruns > 0);
+    let heads = ["session", "#underruns", "#waited ms", "#gap ms", "#late ms", "#lost"];
+    // Nothing is late or lost over HTTP but what an underrun tells.
+    let heads = if outcome.http.is_some() { &heads[..4] } else { &heads };
+    let mut table = Table::new("Sessions with most underruns", heads);
     let mut sessions: Vec<&SessionRecord> =
-        outcome.records.iter().filter(|record| with_media(record)).collect();
-    sessions.sort_by_key(|record| std::cmp::Reverse(record.media.as_ref().map(|media| media.underruns)));
+        outcome.records.iter().filter(|record| underruns(record) > 0).collect();
+    sessions.sort_by_key(|record| std::cmp::Reverse(underruns(record)));
     for record in sessions.into_iter().take(WORST) {
-        let Some(media) = &record.media else { continue };
-        let late = media.lateness_ms.map_or_else(|| NOTHING.to_owned(), |times| significant(times.max));
-        table.row([
+        let (stalled_ms, gap_ms) = match (&record.media, &record.http) {
+            (Some(media), _) => (media.stalled_ms, media.longest_gap_ms),
+            (None, Some(http)) => (http.stalled_ms, http.longest_gap_ms),
+            (None, None) => continue,
+        };
+        let mut cells = vec![
             Cell::plain(record.number.to_string()),
-            Cell::plain(count(media.underruns)),
-            Cell::plain(significant(media.stalled_ms)),
-            Cell::plain(late),
-            Cell::plain(significant(media.longest_gap_ms)),
-            Cell::plain(count(media.lost + media.missing_at_start)),
-        ]);
+            Cell::plain(count(underruns(record))),
+            Cell::plain(significant(stalled_ms)),
+            Cell::plain(significant(gap_ms)),
+        ];
+        if let Some(media) = &record.media {
+            let late = media.lateness_ms.map_or_else(|| NOTHING.to_owned(), |times| significant(times.max));
+            cells.push(Cell::plain(late));
+            cells.push(Cell::plain(count(media.lost + media.missing_at_start)));
+        }
+        table.row(cells);
     }
     table
+}
+
+fn underruns(record: &SessionRecord) -> u64 {
+    let media = record.media.as_ref().map(|media| media.underruns);
+    media.or(record.http.as_ref().map(|http| http.underruns)).unwrap_or(0)
 }
 
 fn assets(outcome: &Outcome) -> Table {

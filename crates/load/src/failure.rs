@@ -2,6 +2,8 @@
 
 use std::io;
 
+use wirepath_http::{ChunkedError, HeadError};
+use wirepath_media::hls::PlaylistError;
 use wirepath_media::rtsp::ServerFault;
 
 /// Why a session failed.
@@ -53,6 +55,45 @@ pub(crate) enum Failure {
     /// PLAY was answered, and nothing came.
     #[error("no packet came after PLAY")]
     Silent,
+    /// The server's bytes are not HTTP.
+    #[error("invalid HTTP from the server: {0}")]
+    Head(#[from] HeadError),
+    /// A chunked body is not.
+    #[error("invalid HTTP from the server: {0}")]
+    Chunked(#[from] ChunkedError),
+    /// Another transfer coding.
+    #[error("unsupported Transfer-Encoding: expected chunked without Content-Length")]
+    Coding,
+    /// The connection ended inside a body with a length.
+    #[error("the body is shorter than its Content-Length")]
+    Short,
+    /// The connection ended inside a chunked body.
+    #[error("the body ended before its last chunk")]
+    Truncated,
+    /// Another length than that of the range.
+    #[error("the body has another length than the requested range")]
+    RangeLength,
+    /// No 206.
+    #[error("GET with Range was answered with 200: the server does not support ranges")]
+    NoRange,
+    /// Nothing came inside a body.
+    #[error("the body stalled: no data in time")]
+    Stalled,
+    /// The asset is elsewhere.
+    #[error("GET was redirected to {0}: name that URL, redirects are not followed")]
+    Redirected(String),
+    /// A playlist that cannot be played.
+    #[error("invalid playlist: {0}")]
+    Playlist(#[from] PlaylistError),
+    /// A playlist is too long.
+    #[error("the playlist is longer than {} bytes", wirepath_media::hls::PLAYLIST_LIMIT)]
+    PlaylistSize,
+    /// Playlists take too much memory.
+    #[error("the playlists of all sessions take too much memory")]
+    PlaylistMemory,
+    /// A variant without segments.
+    #[error("the variant of the master playlist is a master playlist")]
+    NestedPlaylist,
 }
 
 /// Letters of a server's text that are kept.
@@ -61,6 +102,10 @@ const KEPT: usize = 80;
 impl Failure {
     pub(crate) fn refused(method: &'static str, status: u16, reason: &str) -> Failure {
         Failure::Refused { method, status, reason: shortened(reason) }
+    }
+
+    pub(crate) fn redirected(location: &str) -> Failure {
+        Failure::Redirected(shortened(location))
     }
 
     pub(crate) fn transport(text: &str) -> Failure {

@@ -1,15 +1,17 @@
 //! Judgement of the packets of one source: a pure function of their headers and times of arrival.
 
 mod clock;
-mod player;
+mod pace;
 mod sequence;
 
 use wirepath_media::rtcp::Reception;
 use wirepath_media::rtp::Header;
 
 use crate::distribution::Distribution;
+use crate::player::Player;
 use clock::MediaClock;
-use player::Player;
+use pace::Pace;
+pub(crate) use pace::Reference;
 use sequence::{Place, Sequence};
 
 /// Packets that arrive closer to each other than this are of one burst.
@@ -33,6 +35,8 @@ pub(crate) struct Packet {
     pub(crate) bytes: usize,
     /// Time of arrival on the run's clock.
     pub(crate) arrival_us: i64,
+    /// Clock reference of the transport stream that it carries.
+    pub(crate) reference: Option<Reference>,
 }
 
 /// Counts of one source.
@@ -101,6 +105,7 @@ pub(crate) struct Judge {
     ssrc: Option<u32>,
     sequence: Sequence,
     clock: MediaClock,
+    pub(crate) pace: Pace,
     pub(crate) player: Player,
     burst: Option<Burst>,
     /// Arrival less media time of the first packets of bursts, since PLAY.
@@ -134,6 +139,7 @@ impl Judge {
             ssrc: None,
             sequence: Sequence::default(),
             clock: MediaClock::new(hz),
+            pace: Pace::default(),
             player: Player::new(buffer_us),
             burst: None,
             transits: Distribution::default(),
@@ -187,6 +193,7 @@ impl Judge {
             self.lateness.add_shifted(&std::mem::take(&mut self.transits), floor);
         }
         self.player.rewind();
+        self.pace.rewind();
         (self.sequence, self.clock) = (Sequence::default(), MediaClock::new(self.hz));
         (self.burst, self.last_arrival_us, self.last_transit_us) = (None, None, None);
         self.announced = None;
@@ -309,6 +316,9 @@ impl Judge {
         let underrun = self.player.packet(media_us, arrival_us) && counts;
         if !counts {
             self.player.forgive();
+        }
+        if let Some(reference) = packet.reference.filter(|_| in_order) {
+            self.pace.observe(reference, arrival_us, counts);
         }
         let transit_us = arrival_us - media_us;
         if let Some(last) = self.last_transit_us.replace(transit_us) {

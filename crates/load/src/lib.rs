@@ -1,4 +1,5 @@
-//! Load on RTSP servers: many sessions that behave as players do, and a judgement of what came.
+//! Load on RTSP and HTTP servers: many sessions that behave as players or downloaders do, and a judgement of
+//! what came.
 //!
 //! [`run`] starts sessions as [`Options`] say, on a few threads with an event loop each. A sample of the
 //! sessions is received in full and judged by a pure function of headers and times of arrival, which are the
@@ -6,8 +7,6 @@
 //! itself cost and how late it was. Everything that comes from a server is taken for hostile.
 
 mod clock;
-mod connection;
-mod description;
 mod distribution;
 mod document;
 mod failure;
@@ -15,6 +14,7 @@ mod judge;
 mod mix;
 mod options;
 mod outcome;
+mod player;
 mod record;
 mod run;
 mod session;
@@ -22,16 +22,13 @@ mod shared_pairs;
 mod sockets;
 mod target;
 mod totals;
-mod track;
-mod transport;
 mod worker;
 
 pub use document::document;
 pub use mix::Mix;
-pub use options::Options;
+pub use options::{Options, Transport};
 pub use outcome::{Asked, Asset, ClientCost, Outcome, Sessions, Unjudged};
-pub use record::{Ending, MediaRecord, SessionRecord, Times};
+pub use record::{Ending, HttpRecord, MediaRecord, SessionRecord, Times};
 pub use run::{Observer, RunError, run};
-pub use target::{Target, TargetError};
-pub use totals::Snapshot;
-pub use transport::Transport;
+pub use target::{Scheme, Target, TargetError};
+pub use totals::{ProtocolSnapshot, Snapshot};

@@ -4,14 +4,22 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::mix::Mix;
-use crate::target::Target;
-use crate::transport::Transport;
+use crate::target::{Scheme, Target};
 
 /// Most sessions that vanished by silence whose sockets are kept at a time.
 const MOST_SILENT: usize = 1_000;
 
 /// Longest ramp.
 const LONGEST_RAMP: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Lower transport of media over RTSP (RFC 2326 section 12.39).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// RTP and RTCP over UDP, on a pair of ports for each track.
+    Udp,
+    /// Interleaved with RTSP on its connection (RFC 2326 section 10.12).
+    Tcp,
+}
 
 /// A run.
 #[derive(Clone, Debug)]
@@ -29,8 +37,11 @@ pub struct Options {
     /// Time from the start of the last session until lateness, bursts and underruns count. Loss and failures
     /// always count.
     pub settle: Duration,
-    /// Transport of media.
+    /// Transport of media over RTSP.
     pub transport: Transport,
+    /// Bits a second at which assets that are not playlists are played over HTTP; without, they are downloaded
+    /// at full speed.
+    pub rate: Option<u64>,
     /// Share of the sessions that are received and judged, chosen at random. The first one always is.
     pub sample: f64,
     /// Mean time between seeks of a session.
@@ -52,10 +63,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// Scheme of the first asset; all have the same.
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.targets.first().map_or(Scheme::Rtsp, |target| target.scheme)
+    }
+
+    /// Returns whether there are sessions with a media clock, by which they can be late: all but downloads.
+    pub fn has_clock(&self) -> bool {
+        self.rate.is_some() || self.targets.iter().any(|target| !target.is_download())
+    }
+
     /// Descriptors that sessions with one track take, those included that vanished by silence.
     pub fn descriptors(&self) -> u64 {
         let sessions = self.sessions.saturating_add(self.most_silent()) as u64;
-        if self.transport == Transport::Tcp {
+        if self.transport == Transport::Tcp || self.scheme() == Scheme::Http {
             return sessions;
         }
         let judged = ((sessions as f64 * self.sample).ceil() as u64).clamp(1, sessions.max(1));
@@ -107,6 +128,7 @@ mod tests {
             duration: Duration::from_secs(1),
             settle: Duration::ZERO,
             transport: Transport::Udp,
+            rate: None,
             sample: 0.01,
             seek_every: None,
             churn: None,
@@ -123,6 +145,8 @@ mod tests {
         assert_eq!(Options { transport: Transport::Tcp, ..alone.clone() }.descriptors(), 10_000);
         let vanishing = Options { vanish: 0.1, churn: Some(Duration::from_secs(9)), ..alone.clone() };
         assert_eq!(vanishing.descriptors(), 33_000, "a thousand are silent");
+        let http = vec![Target::parse("http://127.0.0.1/a").unwrap()];
+        assert_eq!(Options { targets: http, ..alone.clone() }.descriptors(), 10_000);
         let endless = Options { ramp: 1e-300, ..alone.clone() };
         assert_eq!(endless.ramp_time(), LONGEST_RAMP);
         assert_eq!(alone.judged_after(), Duration::ZERO);

@@ -6,10 +6,10 @@ use serde::Serialize;
 use wirepath_sys::usage::Usage;
 
 use crate::distribution::Distribution;
-use crate::options::Options;
-use crate::record::{Ending, MediaRecord, SessionRecord, Times};
+use crate::options::{Options, Transport};
+use crate::record::{Ending, HttpRecord, MediaRecord, SessionRecord, Times};
+use crate::target::Scheme;
 use crate::totals::{ClientLateness, Snapshot};
-use crate::transport::Transport;
 
 /// Version of the form of the JSON.
 const SCHEMA: u32 = 1;
@@ -38,20 +38,27 @@ pub struct Outcome {
     pub sessions: Sessions,
     /// Reasons of failures, and how often.
     pub failures: BTreeMap<String, u64>,
-    /// Milliseconds from connecting to the last SETUP's answer.
+    /// Milliseconds from connecting to the last SETUP's answer, over RTSP.
     pub setup_ms: Option<Times>,
-    /// Milliseconds from PLAY to the first packet.
+    /// Milliseconds from PLAY to the first packet, over RTSP.
     pub first_packet_ms: Option<Times>,
-    /// The same after seeks.
+    /// Milliseconds from a seek to the first packet or byte.
     pub seek_ms: Option<Times>,
-    /// Judged media of all sessions.
+    /// Judged media of all RTSP sessions; empty over HTTP, and left out of the JSON then.
+    #[serde(skip_serializing_if = "MediaRecord::is_of_http")]
     pub media: MediaRecord,
-    /// Share of the expected packets that were lost.
-    pub loss_share: f64,
-    /// Receiver reports sent.
-    pub receiver_reports: u64,
-    /// Sender reports received.
-    pub sender_reports: u64,
+    /// Requests and bodies of all judged HTTP sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpRecord>,
+    /// Share of the expected packets that were lost, over RTSP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_share: Option<f64>,
+    /// Receiver reports sent, over RTSP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_reports: Option<u64>,
+    /// Sender reports received, over RTSP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender_reports: Option<u64>,
     /// Media that were not judged.
     pub unjudged: Unjudged,
     /// Cost and lateness of the client itself.
@@ -81,8 +88,13 @@ pub struct Asked {
     pub duration_s: f64,
     /// Seconds after the ramp before lateness and underruns counted.
     pub settle_s: f64,
-    /// Transport.
-    pub transport: Transport,
+    /// Transport: `udp`, `tcp` or `http`.
+    pub transport: &'static str,
+    /// Bits a second of players over HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// There are sessions with a media clock; downloads have none.
+    pub has_clock: bool,
     /// Share that is judged.
     pub sample: f64,
     /// Mean seconds between seeks.
@@ -127,7 +139,7 @@ pub struct Unjudged {
     pub dropped_buffers: u64,
     /// Sessions that played for ten seconds or longer, and for which neither media nor reports came.
     pub without_media: u64,
-    /// Bytes over TCP that were thrown away.
+    /// Bytes over TCP that were thrown away, HTTP's among them.
     pub discarded_bytes: u64,
 }
 
@@ -175,6 +187,7 @@ pub(crate) struct Collected {
     first_packet: Distribution,
     seek: Distribution,
     media: MediaRecord,
+    http: HttpRecord,
     reports: (u64, u64),
     unjudged: Unjudged,
     client_drops: u64,
@@ -199,23 +212,32 @@ impl Collected {
             *self.failures.entry(if is_known { reason } else { "other" }.to_owned()).or_default() += 1;
         }
         record.setup_ms.iter().for_each(|ms| self.setup.add((ms * 1000.0) as i64));
-        self.reports.0 += record.receiver_reports;
-        self.reports.1 += record.sender_reports;
+        self.reports.0 += record.receiver_reports.unwrap_or(0);
+        self.reports.1 += record.sender_reports.unwrap_or(0);
+        let timely = match (&record.media, &record.http) {
+            (Some(media), _) => media.timely,
+            (None, Some(http)) => http.timely,
+            (None, None) => None,
+        };
         let asset = self.assets.entry(record.url.clone()).or_default();
         asset.sessions += 1;
         asset.failed += u64::from(record.ending == Ending::Failed);
-        match &record.media {
-            Some(media) => {
-                asset.judged += u64::from(media.timely.is_some());
-                asset.timely += u64::from(media.timely == Some(true));
-                self.sessions.judged += u64::from(media.timely.is_some());
-                self.sessions.timely += u64::from(media.timely == Some(true));
+        asset.judged += u64::from(timely.is_some());
+        asset.timely += u64::from(timely == Some(true));
+        self.sessions.judged += u64::from(timely.is_some());
+        self.sessions.timely += u64::from(timely == Some(true));
+        match (&record.media, &record.http) {
+            (Some(media), _) => {
                 self.client_drops += record.dropped_buffers;
                 media.first_packet_ms.iter().for_each(|ms| self.first_packet.add((ms * 1000.0) as i64));
                 media.seek_starts.iter().for_each(|us| self.seek.add(*us));
                 self.media.merge(media);
             }
-            None => self.unjudged.add(&record),
+            (None, Some(http)) => {
+                http.seek_starts.iter().for_each(|us| self.seek.add(*us));
+                self.http.merge(http);
+            }
+            (None, None) => self.unjudged.add(&record),
         }
         self.keep(record);
     }
@@ -231,6 +253,7 @@ impl Collected {
             return;
         }
         record.media.iter_mut().for_each(MediaRecord::forget);
+        record.http.iter_mut().for_each(HttpRecord::forget);
         self.records.push(record);
     }
 }
@@ -243,7 +266,8 @@ impl Unjudged {
         self.dropped_buffers += record.dropped_buffers;
         self.discarded_bytes += record.discarded_bytes;
         // Over shared sockets, a server that reports is one that sends.
-        let came = record.dropped_buffers > 0 || record.discarded_bytes > 0 || record.sender_reports > 0;
+        let came =
+            record.dropped_buffers > 0 || record.discarded_bytes > 0 || record.sender_reports > Some(0);
         self.without_media += u64::from(!came && record.failure.is_none() && record.played_s >= LONG_S);
     }
 }
@@ -257,8 +281,11 @@ impl Outcome {
         partial: bool,
         timeline: Vec<Snapshot>,
     ) -> Outcome {
-        let Collected { sessions, failures, mut media, assets, .. } = collected;
+        let Collected { sessions, failures, mut media, mut http, assets, .. } = collected;
+        let is_http = options.scheme() == Scheme::Http;
+        media.is_of_http = is_http;
         media.summarize(seconds);
+        http.summarize(seconds);
         let expected = media.packets + media.lost + media.missing_at_start;
         let lost = media.lost + media.missing_at_start;
         let mut assets: Vec<Asset> = assets.into_iter().map(|(url, asset)| Asset { url, ..asset }).collect();
@@ -273,10 +300,11 @@ impl Outcome {
             setup_ms: Times::of(&collected.setup),
             first_packet_ms: Times::of(&collected.first_packet),
             seek_ms: Times::of(&collected.seek),
-            loss_share: if expected > 0 { lost as f64 / expected as f64 } else { 0.0 },
+            loss_share: (!is_http).then_some(if expected > 0 { lost as f64 / expected as f64 } else { 0.0 }),
             media,
-            receiver_reports: collected.reports.0,
-            sender_reports: collected.reports.1,
+            http: is_http.then_some(http),
+            receiver_reports: (!is_http).then_some(collected.reports.0),
+            sender_reports: (!is_http).then_some(collected.reports.1),
             unjudged: collected.unjudged,
             client: ClientCost { dropped_buffers: collected.client_drops, ..client },
             assets,
@@ -310,7 +338,13 @@ impl Asked {
             ramp: options.ramp,
             duration_s: options.duration.as_secs_f64(),
             settle_s: options.settle.as_secs_f64(),
-            transport: options.transport,
+            transport: match (options.scheme(), options.transport) {
+                (Scheme::Http, _) => "http",
+                (Scheme::Rtsp, Transport::Udp) => "udp",
+                (Scheme::Rtsp, Transport::Tcp) => "tcp",
+            },
+            rate: options.rate,
+            has_clock: options.has_clock(),
             sample: options.sample,
             seek_every_s: options.seek_every.map(|time| time.as_secs_f64()),
             churn_s: options.churn.map(|time| time.as_secs_f64()),

@@ -61,13 +61,18 @@ pub struct SessionRecord {
     pub setup_ms: Option<f64>,
     /// Seeks.
     pub seeks: u64,
-    /// Receiver reports sent.
-    pub receiver_reports: u64,
-    /// Sender reports received.
-    pub sender_reports: u64,
-    /// Judgement of its media.
+    /// Receiver reports sent, of an RTSP session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_reports: Option<u64>,
+    /// Sender reports received, of an RTSP session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender_reports: Option<u64>,
+    /// Judgement of its media, of an RTSP session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub media: Option<MediaRecord>,
+    /// Judgement of an HTTP session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpRecord>,
     /// Buffers (datagrams, or whole trains) that the client's socket did not take: of a judged session, loss by
     /// the client; of another, its media.
     pub dropped_buffers: u64,
@@ -78,7 +83,7 @@ pub struct SessionRecord {
 /// Media of a judged session, all tracks together.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MediaRecord {
-    /// No underrun, and it did not fail. `None` of a session that was too short to tell.
+    /// No underrun, at its rate, and it did not fail. `None` of a session that was too short to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timely: Option<bool>,
     /// Milliseconds from PLAY to the first packet.
@@ -113,6 +118,11 @@ pub struct MediaRecord {
     pub underruns: u64,
     /// Time that it waited then.
     pub stalled_ms: f64,
+    /// Least rate of a transport stream, as a share of its own by its clock (PCR).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_pace: Option<f64>,
+    /// Transport streams that came at less than 0.9 of their rate.
+    pub slow: u64,
     #[serde(skip)]
     pub(crate) lateness: Distribution,
     #[serde(skip)]
@@ -120,6 +130,78 @@ pub struct MediaRecord {
     /// Times from PLAY to the first packet, of seeks.
     #[serde(skip)]
     pub(crate) seek_starts: Vec<i64>,
+    /// Over HTTP there is nothing to say here.
+    #[serde(skip)]
+    pub(crate) is_of_http: bool,
+}
+
+/// Requests and bodies of a judged HTTP session.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HttpRecord {
+    /// No underrun, and it did not fail. `None` of a session that was too short to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timely: Option<bool>,
+    /// Connections opened.
+    pub connections: u64,
+    /// Requests sent, those included that a kept connection did not answer because it had ended.
+    pub requests: u64,
+    /// Bodies of media received to their ends.
+    pub responses: u64,
+    /// Bytes of media.
+    pub bytes: u64,
+    /// Bits a second of those while it played.
+    pub bits_per_second: f64,
+    /// Milliseconds that connecting took.
+    pub connect_ms: Option<Times>,
+    /// Milliseconds from a request to the first byte of its response.
+    pub first_byte_ms: Option<Times>,
+    /// Milliseconds from a request to the last byte of its body, where that is read at full speed.
+    pub response_ms: Option<Times>,
+    /// Longest time without a byte while one was awaited.
+    pub longest_gap_ms: f64,
+    /// Times that the player's buffer ran dry.
+    pub underruns: u64,
+    /// Time that it waited then.
+    pub stalled_ms: f64,
+    #[serde(skip)]
+    pub(crate) connect: Distribution,
+    #[serde(skip)]
+    pub(crate) first_byte: Distribution,
+    #[serde(skip)]
+    pub(crate) response: Distribution,
+    /// Times from seeks to the first byte of media.
+    #[serde(skip)]
+    pub(crate) seek_starts: Vec<i64>,
+}
+
+impl HttpRecord {
+    /// Derives rates and quantiles.
+    pub(crate) fn summarize(&mut self, seconds: f64) {
+        self.bits_per_second = if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 };
+        self.connect_ms = Times::of(&self.connect);
+        self.first_byte_ms = Times::of(&self.first_byte);
+        self.response_ms = Times::of(&self.response);
+    }
+
+    /// Adds another session.
+    pub(crate) fn merge(&mut self, other: &HttpRecord) {
+        self.connections += other.connections;
+        self.requests += other.requests;
+        self.responses += other.responses;
+        self.bytes += other.bytes;
+        self.connect.add_shifted(&other.connect, 0);
+        self.first_byte.add_shifted(&other.first_byte, 0);
+        self.response.add_shifted(&other.response, 0);
+        self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
+        self.underruns += other.underruns;
+        self.stalled_ms += other.stalled_ms;
+    }
+
+    /// Gives back the memory of what was merged.
+    pub(crate) fn forget(&mut self) {
+        (self.connect, self.first_byte) = (Distribution::default(), Distribution::default());
+        (self.response, self.seek_starts) = (Distribution::default(), Vec::new());
+    }
 }
 
 impl Times {
@@ -145,6 +227,10 @@ impl MediaRecord {
         record
     }
 
+    pub(crate) fn is_of_http(&self) -> bool {
+        self.is_of_http
+    }
+
     /// Derives rates and quantiles.
     pub(crate) fn summarize(&mut self, seconds: f64) {
         self.bits_per_second = if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 };
@@ -167,12 +253,19 @@ impl MediaRecord {
         self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
         self.underruns += other.underruns;
         self.stalled_ms += other.stalled_ms;
+        self.note_pace(other.least_pace);
+        self.slow += other.slow;
     }
 
     /// Gives back the memory of what was merged.
     pub(crate) fn forget(&mut self) {
         (self.lateness, self.bursts) = (Distribution::default(), Distribution::default());
         self.seek_starts = Vec::new();
+    }
+
+    fn note_pace(&mut self, share: Option<f64>) {
+        let paces = [self.least_pace, share].into_iter().flatten();
+        self.least_pace = paces.min_by(f64::total_cmp);
     }
 
     fn add(&mut self, judge: &Judge) {
@@ -192,6 +285,8 @@ impl MediaRecord {
         self.longest_gap_ms = self.longest_gap_ms.max(milliseconds(judge.longest_gap_us));
         self.underruns += judge.player.underruns;
         self.stalled_ms += milliseconds(judge.player.stalled_us);
+        self.note_pace(judge.pace.share());
+        self.slow += u64::from(judge.pace.is_slow());
         if let Some((first, seeks)) = judge.starts.split_first() {
             let first = milliseconds(*first);
             self.first_packet_ms = Some(self.first_packet_ms.map_or(first, |other| first.min(other)));

@@ -2,20 +2,18 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use wirepath_sys::usage::Usage;
 
-use crate::clock::Clock;
 use crate::options::Options;
 use crate::outcome::{ClientCost, Collected, Outcome};
 use crate::record::SessionRecord;
 use crate::session::Shared;
-use crate::shared_pairs::SharedPairs;
-use crate::totals::{Snapshot, Totals};
+use crate::totals::Snapshot;
 use crate::worker::{Starter, Worker};
 
 /// Interval of snapshots.
@@ -34,8 +32,11 @@ const MOST_SNAPSHOTS: usize = 100_000;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Nothing to play.
-    #[error("no asset to play: name at least one rtsp:// URL")]
+    #[error("no asset to play: name at least one URL")]
     NoTarget,
+    /// URLs of both schemes.
+    #[error("rtsp:// and http:// URLs cannot be mixed: start one run for each")]
+    MixedSchemes,
     /// No thread, or no memory for one.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
@@ -74,6 +75,9 @@ pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, Run
     if options.targets.is_empty() {
         return Err(RunError::NoTarget);
     }
+    if options.targets.iter().any(|target| target.scheme != options.targets[0].scheme) {
+        return Err(RunError::MixedSchemes);
+    }
     let usage = Usage::of_process().map_err(RunError::Usage)?;
     let mut running = Running::start(options)?;
     let was_stopped = running.play(observer);
@@ -89,14 +93,7 @@ pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, Run
 impl Running {
     fn start(options: Options) -> Result<Running, RunError> {
         let threads = options.threads.max(1);
-        let shared = Shared {
-            options,
-            clock: Clock::start(),
-            stopped_us: AtomicI64::new(i64::MAX),
-            totals: Totals::default(),
-            pairs: SharedPairs::default(),
-            silent: AtomicUsize::new(0),
-        };
+        let shared = Shared::new(options);
         let seed = getrandom::u64().map_err(RunError::Random)?;
         let starter = Arc::new(Starter::new(Arc::new(shared), seed));
         let (stop, stopped) = watch::channel(false);
@@ -144,7 +141,7 @@ impl Running {
 
     fn take_snapshot(&mut self, observer: &mut dyn Observer) {
         let shared = &self.starter.shared;
-        let snapshot = shared.totals.snapshot(shared.clock.elapsed().as_secs_f64());
+        let snapshot = shared.totals.snapshot(shared.clock.elapsed().as_secs_f64(), shared.options.scheme());
         if self.timeline.len() == MOST_SNAPSHOTS {
             self.timeline.remove(0);
         }

@@ -1,34 +1,39 @@
-//! A session: set up as a player does, then played until something ends it.
+//! A session: set up as a player or a downloader does, then played until something ends it.
 
-mod agenda;
-mod dialogue;
-mod ending;
+mod http;
+mod rtsp;
 
-use std::pin::Pin;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
-use std::task::Poll;
-use std::time::Duration;
 
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep};
-use wirepath_media::random::Random;
-use wirepath_media::rtsp::{ServerItem, ServerResponse};
 
 use crate::clock::Clock;
-use crate::connection::Connection;
-use crate::description::Description;
-use crate::distribution::Distribution;
 use crate::failure::Failure;
-use crate::judge::Judge;
 use crate::options::Options;
 use crate::record::{Ending, SessionRecord};
 use crate::shared_pairs::SharedPairs;
+use crate::target::Scheme;
 use crate::totals::Totals;
-use crate::track::{Sink, Track};
 
-/// Playing time within which no packet has to come.
+use http::Playlists;
+
+/// Playing time within which nothing has to come.
 const SHORT_US: i64 = 1_000_000;
+
+/// Bytes read at once.
+const READ: usize = 256 << 10;
+
+/// Bytes thrown away at once.
+const DISCARD: usize = 4 << 20;
+
+/// Bytes that must have come before a session that throws them away is woken.
+const DISCARD_WATERMARK: u32 = 128 << 10;
+
+const USER_AGENT: &str = concat!("wirepath-load/", env!("CARGO_PKG_VERSION"));
 
 /// State that all sessions share.
 #[derive(Debug)]
@@ -40,11 +45,25 @@ pub(crate) struct Shared {
     pub(crate) stopped_us: AtomicI64,
     pub(crate) totals: Totals,
     pub(crate) pairs: SharedPairs,
+    /// Playlists of HTTP sessions.
+    pub(crate) playlists: Playlists,
     /// Sessions that vanished by silence, and whose sockets are kept.
     pub(crate) silent: AtomicUsize,
 }
 
 impl Shared {
+    pub(crate) fn new(options: Options) -> Shared {
+        Shared {
+            options,
+            clock: Clock::start(),
+            stopped_us: AtomicI64::new(i64::MAX),
+            totals: Totals::default(),
+            pairs: SharedPairs::default(),
+            playlists: Playlists::default(),
+            silent: AtomicUsize::new(0),
+        }
+    }
+
     /// Time now; after the end of the run, that time.
     fn until_stop_us(&self) -> i64 {
         self.clock.now_us().min(self.stopped_us.load(Relaxed))
@@ -55,6 +74,32 @@ impl Shared {
         let most = self.options.most_silent();
         self.silent.fetch_update(Relaxed, Relaxed, |silent| (silent < most).then_some(silent + 1)).is_ok()
     }
+
+    /// Connects to the server of a session, from the local address that is its turn.
+    async fn connect(&self, plan: Plan) -> Result<TcpStream, Failure> {
+        let options = &self.options;
+        let is_apart = plan.judged && !options.sample_from.is_empty();
+        let addresses = if is_apart { &options.sample_from } else { &options.from };
+        let from = match addresses.len() {
+            0 => None,
+            length => Some(addresses[(plan.number % length as u64) as usize]),
+        };
+        let opening = open(options.targets[plan.target].address, from);
+        match tokio::time::timeout(options.timeout, opening).await {
+            Ok(opened) => opened.map_err(Failure::Connect),
+            Err(_) => Err(Failure::Timeout("the connection")),
+        }
+    }
+}
+
+async fn open(server: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if server.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(from) = from {
+        socket.bind((from, 0).into())?;
+    }
+    let stream = socket.connect(server).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Session to come.
@@ -73,196 +118,34 @@ pub(crate) struct Finished {
     pub(crate) silent: Option<Box<dyn Send>>,
 }
 
-/// A session.
-struct Session {
-    shared: Arc<Shared>,
-    plan: Plan,
-    random: Random,
-    stop: watch::Receiver<bool>,
-    connection: Connection,
-    description: Description,
-    tracks: Vec<Track>,
-    /// `Session` of the server, and its timeout.
-    id: Option<String>,
-    keep_alive: Duration,
-    keep_alive_method: &'static str,
-    sleep: Pin<Box<Sleep>>,
-    waiting: Distribution,
-    /// Over: only what ends it is still said.
-    leaves: bool,
-    discards: bool,
-    discarded: u64,
-    seeks: u64,
-    /// When the media that play now should be over.
-    media_end_us: Option<i64>,
-    /// When the first PLAY was answered.
-    playing_since_us: Option<i64>,
-    played_us: i64,
-    setup_us: Option<i64>,
-}
-
-/// Event that a session waits for.
-enum Event {
-    Response(ServerResponse),
-    /// Media or reports were received.
-    Received,
-    Deadline,
-    Stop,
-}
-
 /// Plays a session from its beginning to its end.
 pub(crate) async fn play(shared: Arc<Shared>, plan: Plan, stop: watch::Receiver<bool>) -> Finished {
-    let started_us = shared.clock.now_us();
     shared.totals.started.fetch_add(1, Relaxed);
-    let mut session = match Session::connect(&shared, plan, stop).await {
-        Ok(session) => session,
-        Err(Failure::Stopped) => {
-            let record = SessionRecord::unconnected(&shared, plan, started_us);
-            return Finished { record, silent: None };
-        }
-        Err(failure) => {
-            shared.totals.failed.fetch_add(1, Relaxed);
-            let record = SessionRecord::failed(&shared, plan, started_us, &failure);
-            return Finished { record, silent: None };
-        }
-    };
-    let result = match session.live(started_us).await {
-        Err(Failure::Stopped) => Ok(Ending::RunOver),
-        result => result,
-    };
-    session.finish(started_us, result).await
+    match shared.options.targets[plan.target].scheme {
+        Scheme::Rtsp => rtsp::play(shared, plan, stop).await,
+        Scheme::Http => http::play(shared, plan, stop).await,
+    }
 }
 
-impl Session {
-    async fn connect(
-        shared: &Arc<Shared>,
-        plan: Plan,
-        mut stop: watch::Receiver<bool>,
-    ) -> Result<Session, Failure> {
-        let options = &shared.options;
-        let target = &options.targets[plan.target];
-        let is_apart = plan.judged && !options.sample_from.is_empty();
-        let addresses = if is_apart { &options.sample_from } else { &options.from };
-        let from = match addresses.len() {
-            0 => None,
-            length => Some(addresses[(plan.number % length as u64) as usize]),
-        };
-        let connection = tokio::select! {
-            opened = Connection::open(target.address, from) => opened.map_err(Failure::Connect)?,
-            () = tokio::time::sleep(options.timeout) => return Err(Failure::Timeout("the connection")),
-            _ = stop.wait_for(|stop| *stop) => return Err(Failure::Stopped),
-        };
-        Ok(Session {
-            shared: Arc::clone(shared),
-            plan,
-            random: Random::new(plan.seed),
-            stop,
-            connection,
-            description: Description { url: target.url.clone(), ..Description::default() },
-            tracks: Vec::new(),
-            id: None,
-            keep_alive: Duration::from_secs(60),
-            keep_alive_method: "OPTIONS",
-            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            waiting: Distribution::default(),
-            leaves: false,
-            discards: false,
-            discarded: 0,
+impl SessionRecord {
+    pub(super) fn new(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
+        SessionRecord {
+            number: plan.number,
+            url: shared.options.targets[plan.target].url.clone(),
+            judged: plan.judged,
+            started_s: started_us as f64 / 1e6,
+            played_s: 0.0,
+            never_played: false,
+            ending: Ending::Failed,
+            failure: None,
+            setup_ms: None,
             seeks: 0,
-            media_end_us: None,
-            playing_since_us: None,
-            played_us: 0,
-            setup_us: None,
-        })
-    }
-
-    /// Sets the session up and plays until something ends it.
-    async fn live(&mut self, started_us: i64) -> Result<Ending, Failure> {
-        self.set_up().await?;
-        self.setup_us = Some(self.shared.clock.now_us() - started_us);
-        self.start(0).await?;
-        self.shared.totals.playing.fetch_add(1, Relaxed);
-        let result = self.run().await;
-        self.shared.totals.playing.fetch_sub(1, Relaxed);
-        result
-    }
-
-    async fn run(&mut self) -> Result<Ending, Failure> {
-        let mut agenda = self.agenda();
-        loop {
-            match self.event(agenda.next()).await {
-                Ok(Event::Response(_) | Event::Received) => {}
-                Ok(Event::Stop) => return Ok(Ending::RunOver),
-                Ok(Event::Deadline) => {
-                    if let Some(ending) = self.keep_agenda(&mut agenda).await? {
-                        return Ok(ending);
-                    }
-                }
-                // The end of the media may be the end of the connection.
-                Err(Failure::Closed) if self.is_near_end(&agenda) => return Ok(Ending::MediaOver),
-                Err(failure) => return Err(failure),
-            }
-            if !self.tracks.is_empty() && self.tracks.iter().all(|track| track.has_ended) {
-                return Ok(Ending::MediaOver);
-            }
-        }
-    }
-
-    fn judges(&self) -> impl Iterator<Item = &Judge> {
-        self.tracks.iter().filter_map(|track| track.judge.as_ref())
-    }
-
-    /// Waits for what comes next, until then.
-    async fn event(&mut self, deadline: Instant) -> Result<Event, Failure> {
-        if let Some(response) = self.take_items()? {
-            return Ok(Event::Response(response));
-        }
-        if self.sleep.deadline() != deadline {
-            self.sleep.as_mut().reset(deadline);
-        }
-        let Session { shared, stop, connection, tracks, sleep, waiting, leaves, .. } = self;
-        let mut sink = Sink { clock: shared.clock, totals: &shared.totals, waiting };
-        let receiving = std::future::poll_fn(|context| {
-            let mut result = Poll::Pending;
-            for track in tracks.iter_mut() {
-                if let Poll::Ready(received) = track.poll_receive(context, &mut sink) {
-                    result = Poll::Ready(received);
-                }
-            }
-            result
-        });
-        let discarded = tokio::select! {
-            biased; // what is due must not wait for media that do not end
-            () = sleep.as_mut() => return Ok(Event::Deadline),
-            _ = stop.wait_for(|stop| *stop), if !*leaves => return Ok(Event::Stop),
-            received = receiving => return received.map(|()| Event::Received).map_err(Failure::Receive),
-            filled = connection.fill() => filled? as u64,
-        };
-        self.discarded += discarded;
-        self.shared.totals.discarded.fetch_add(discarded, Relaxed);
-        Ok(self.take_items()?.map_or(Event::Received, Event::Response))
-    }
-
-    /// Takes frames and requests that were read, up to the next response.
-    fn take_items(&mut self) -> Result<Option<ServerResponse>, Failure> {
-        let now_us = self.shared.clock.now_us();
-        loop {
-            let request = match self.connection.next_item()? {
-                None => return Ok(None),
-                Some(ServerItem::Response(response)) => return Ok(Some(response)),
-                Some(ServerItem::Frame { channel, data }) => {
-                    for track in &mut self.tracks {
-                        track.frame(channel, data, now_us, &self.shared.totals);
-                    }
-                    continue;
-                }
-                Some(ServerItem::Request(request)) => request,
-            };
-            let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER", "ANNOUNCE"];
-            let status =
-                if known.contains(&request.method.as_str()) { "200 OK" } else { "501 Not Implemented" };
-            let cseq = request.headers.first("CSeq").unwrap_or("0").to_owned();
-            self.connection.respond(status, &cseq)?;
+            receiver_reports: None,
+            sender_reports: None,
+            media: None,
+            http: None,
+            dropped_buffers: 0,
+            discarded_bytes: 0,
         }
     }
 }

@@ -1,9 +1,17 @@
-//! RTSP URLs of assets, and the addresses of their server.
+//! URLs of assets, and the addresses of their server.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// Port of RTSP (RFC 2326 section 3.2).
-const DEFAULT_PORT: u16 = 554;
+use wirepath_media::hls::encoded;
+
+/// Protocol of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `rtsp://`
+    Rtsp,
+    /// `http://`
+    Http,
+}
 
 /// Asset to play.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,16 +20,21 @@ pub struct Target {
     pub url: String,
     /// Address of its server.
     pub address: SocketAddr,
+    /// Its protocol.
+    pub scheme: Scheme,
 }
 
 /// Fault of a URL.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Not `rtsp://`.
-    #[error("expected rtsp://HOST[:PORT]/ASSET")]
+    /// Neither `rtsp://` nor `http://`.
+    #[error("expected rtsp://HOST[:PORT]/ASSET or http://HOST[:PORT]/PATH")]
     Scheme,
+    /// `https://` or `rtsps://`.
+    #[error("TLS is not supported: expected rtsp:// or http://")]
+    Tls,
     /// Invalid or no host or port.
-    #[error("invalid host or port `{0}`: expected rtsp://HOST[:PORT]/ASSET")]
+    #[error("invalid host or port `{0}`: expected rtsp://HOST[:PORT]/ASSET or http://HOST[:PORT]/PATH")]
     Authority(String),
     /// A space or control character, which would end the request line.
     #[error("spaces and control characters must be written as %XX")]
@@ -42,34 +55,78 @@ pub enum TargetError {
 impl Target {
     /// Parses a URL and resolves its host; of several addresses, IPv4 comes first.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
-        let rest = url.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("rtsp"));
-        let (_, rest) = rest.ok_or(TargetError::Scheme)?;
+        let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "rtsp" => Scheme::Rtsp,
+            "http" => Scheme::Http,
+            "https" | "rtsps" => return Err(TargetError::Tls),
+            _ => return Err(TargetError::Scheme),
+        };
         if url.chars().any(|character| character.is_control() || character.is_whitespace()) {
             return Err(TargetError::Character);
         }
-        let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+        let authority = authority(rest);
         if authority.contains('@') {
             return Err(TargetError::User);
         }
-        let (host, port) =
-            split_port(authority).ok_or_else(|| TargetError::Authority(authority.to_owned()))?;
-        Ok(Target { url: url.to_owned(), address: resolve(host, port)? })
+        let (host, port) = split_port(authority, scheme.default_port())
+            .ok_or_else(|| TargetError::Authority(authority.to_owned()))?;
+        Ok(Target { url: url.to_owned(), address: resolve(host, port)?, scheme })
+    }
+
+    /// Returns whether its asset is downloaded as a whole: over HTTP, and not a playlist.
+    pub fn is_download(&self) -> bool {
+        self.scheme == Scheme::Http && !self.is_playlist()
+    }
+
+    /// Returns whether its asset is an HLS playlist, by the end of its path.
+    pub(crate) fn is_playlist(&self) -> bool {
+        let path = self.path();
+        let path = path.split('?').next().unwrap_or_default().to_ascii_lowercase();
+        self.scheme == Scheme::Http && path.ends_with(".m3u8")
+    }
+
+    /// Host and port as in the URL.
+    pub(crate) fn authority(&self) -> &str {
+        authority(self.after_scheme())
+    }
+
+    /// Path and query, as a request line holds them.
+    pub(crate) fn path(&self) -> String {
+        let path = &self.after_scheme()[self.authority().len()..];
+        let path = encoded(path.split('#').next().unwrap_or_default());
+        if path.starts_with('/') { path } else { format!("/{path}") }
+    }
+
+    fn after_scheme(&self) -> &str {
+        self.url.split_once("://").map_or("", |(_, rest)| rest)
     }
 }
 
+impl Scheme {
+    /// Port without another in the URL: RFC 2326 section 3.2, RFC 9110 section 4.2.1.
+    fn default_port(self) -> u16 {
+        match self {
+            Scheme::Rtsp => 554,
+            Scheme::Http => 80,
+        }
+    }
+}
+
+fn authority(rest: &str) -> &str {
+    &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]
+}
+
 /// Host, without brackets, and port.
-fn split_port(authority: &str) -> Option<(&str, u16)> {
+fn split_port(authority: &str, default: u16) -> Option<(&str, u16)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
         host.parse::<std::net::Ipv6Addr>().ok()?;
-        return Some((
-            host,
-            if port.is_empty() { DEFAULT_PORT } else { port.strip_prefix(':')?.parse().ok()? },
-        ));
+        return Some((host, if port.is_empty() { default } else { port.strip_prefix(':')?.parse().ok()? }));
     }
     let (host, port) = match authority.split_once(':') {
         Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)?),
-        None => (authority, DEFAULT_PORT),
+        None => (authority, default),
     };
     (!host.is_empty()).then_some((host, port))
 }
@@ -97,6 +154,7 @@ mod tests {
             ("rtsp://[::1]:8554/a?b", "[::1]:8554"),
             ("rtsp://[::1]/a", "[::1]:554"),
             ("rtsp://localhost:8554/clip.ts", "127.0.0.1:8554"),
+            ("HTTP://127.0.0.1/clip.mp4", "127.0.0.1:80"),
         ] {
             let target = Target::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert_eq!((target.url.as_str(), target.address.to_string().as_str()), (url, address));
@@ -104,10 +162,26 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_those_of_requests() {
+        for (url, authority, path, is_playlist) in [
+            ("http://127.0.0.1", "127.0.0.1", "/", false),
+            ("http://127.0.0.1?a", "127.0.0.1", "/?a", false),
+            ("http://[::1]:80/a%20b/ü.M3U8?x#y", "[::1]:80", "/a%20b/%C3%BC.M3U8?x", true),
+            ("http://127.0.0.1/a.mp4?list=b.m3u8", "127.0.0.1", "/a.mp4?list=b.m3u8", false),
+            ("rtsp://127.0.0.1/a.m3u8", "127.0.0.1", "/a.m3u8", false),
+        ] {
+            let target = Target::parse(url).unwrap();
+            let found = (target.authority(), target.path(), target.is_playlist());
+            assert_eq!(found, (authority, path.to_owned(), is_playlist), "{url}");
+        }
+    }
+
+    #[test]
     fn faults_are_named() {
         let authority = |text: &str| TargetError::Authority(text.to_owned());
         for (url, error) in [
-            ("http://127.0.0.1/a", TargetError::Scheme),
+            ("ftp://127.0.0.1/a", TargetError::Scheme),
+            ("https://127.0.0.1/a", TargetError::Tls),
             ("clip.ts", TargetError::Scheme),
             ("rtsp:///a", authority("")),
             ("rtsp://127.0.0.1:0/a", authority("127.0.0.1:0")),

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::distribution::Distribution;
 use crate::judge::Change;
+use crate::target::Scheme;
 
 /// Counts that every thread adds to.
 #[derive(Debug, Default)]
@@ -22,6 +23,10 @@ pub(crate) struct Totals {
     pub(crate) underruns: AtomicU64,
     /// Greatest lateness since the last sample.
     latest_us: AtomicI64,
+    /// Bodies of media received to their ends.
+    pub(crate) responses: AtomicU64,
+    /// Greatest time to the first byte of a judged response since the last sample.
+    pub(crate) first_byte_us: AtomicI64,
     pub(crate) client: Mutex<ClientLateness>,
 }
 
@@ -45,16 +50,41 @@ pub struct Snapshot {
     pub playing: u64,
     /// Sessions that failed so far.
     pub failed: u64,
-    /// Packets judged so far.
-    pub packets: u64,
     /// Bytes of media received so far, judged or thrown away by the kernel over TCP.
     pub bytes: u64,
-    /// Judged packets lost so far.
-    pub lost: i64,
     /// Underruns so far.
     pub underruns: u64,
-    /// Greatest lateness of a burst since the snapshot before.
-    pub latest_us: i64,
+    /// Figures of the protocol.
+    #[serde(flatten)]
+    pub protocol: ProtocolSnapshot,
+}
+
+/// Figures that only one protocol has, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub enum ProtocolSnapshot {
+    /// RTP.
+    Rtp {
+        /// Packets judged so far.
+        packets: u64,
+        /// Judged packets lost so far.
+        lost: i64,
+        /// Greatest lateness of a burst since the snapshot before.
+        latest_us: i64,
+    },
+    /// HTTP.
+    Http {
+        /// Bodies received to their ends so far.
+        responses: u64,
+        /// Greatest time to the first byte of a judged response since the snapshot before.
+        first_byte_us: i64,
+    },
+}
+
+impl Default for ProtocolSnapshot {
+    fn default() -> ProtocolSnapshot {
+        ProtocolSnapshot::Rtp { packets: 0, lost: 0, latest_us: 0 }
+    }
 }
 
 impl Totals {
@@ -70,18 +100,26 @@ impl Totals {
         }
     }
 
-    /// State now; the greatest lateness begins anew.
-    pub(crate) fn snapshot(&self, at_s: f64) -> Snapshot {
+    /// State now; the greatest times begin anew.
+    pub(crate) fn snapshot(&self, at_s: f64, scheme: Scheme) -> Snapshot {
         Snapshot {
             at_s,
             started: self.started.load(Relaxed),
             playing: self.playing.load(Relaxed),
             failed: self.failed.load(Relaxed),
-            packets: self.packets.load(Relaxed),
             bytes: self.bytes.load(Relaxed) + self.discarded.load(Relaxed),
-            lost: self.lost.load(Relaxed),
             underruns: self.underruns.load(Relaxed),
-            latest_us: self.latest_us.swap(0, Relaxed),
+            protocol: match scheme {
+                Scheme::Rtsp => ProtocolSnapshot::Rtp {
+                    packets: self.packets.load(Relaxed),
+                    lost: self.lost.load(Relaxed),
+                    latest_us: self.latest_us.swap(0, Relaxed),
+                },
+                Scheme::Http => ProtocolSnapshot::Http {
+                    responses: self.responses.load(Relaxed),
+                    first_byte_us: self.first_byte_us.swap(0, Relaxed),
+                },
+            },
         }
     }
 }

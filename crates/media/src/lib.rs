@@ -3,6 +3,7 @@
 //! Nothing here opens a file, a socket or a clock: bytes and times come in as arguments and values go out, so
 //! every test is a plain function call and every parser can be fuzzed.
 
+pub mod hls;
 pub mod image;
 pub mod inspect;
 pub mod pack;

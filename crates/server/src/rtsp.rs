@@ -22,6 +22,7 @@ mod session_events;
 mod session_info;
 mod session_state;
 mod shared;
+mod ticks;
 mod transport;
 
 pub(crate) use listener::Listener;

@@ -1,16 +1,24 @@
 //! Handlers one behind the other, and what they make of a run.
 
 mod gate;
+mod look;
+mod memory;
+mod passing;
 mod rewrite;
 
 use std::mem;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use wirepath_datapath::Blocks;
 
-use crate::handler::{Frame, FramePart, Handler, HandlerError, Reach, Read, Select, Verdict};
-use crate::record::{Piece, Run};
+use crate::handler::{Frame, FramePart, Handler, HandlerError, Modify, Reach, Read, Select};
+use crate::record::{Piece, PieceMut, Run};
 use gate::Gate;
+pub(crate) use look::Look;
+use look::{divide_behind, peek};
+pub(crate) use memory::Memory;
+use passing::Passing;
 use rewrite::rewrite;
 
 /// A handler's name, and the name and value of what it reports.
@@ -20,8 +28,9 @@ pub(crate) type Report = (&'static str, &'static str, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     links: Vec<Link>,
-    /// Output of a link while it works on a run; empty otherwise.
-    made: Vec<Run>,
+    /// Input and output of a link while a run passes; empty otherwise.
+    taken: Vec<Run<Memory>>,
+    made: Vec<Run<Memory>>,
     /// A handler failed: nothing is sent behind the record at which it did.
     pub(crate) has_failed: bool,
     /// Bytes that came after a handler had failed, or that it did not pass on when it failed.
@@ -42,12 +51,16 @@ struct Link {
     /// The handler was added within a record, of which it sees nothing.
     awaits_record: bool,
     gate: Gate,
-    /// Pieces of a record for a handler that takes whole ones.
+    /// Pieces of a record for a handler that takes whole ones, or of its beginning for one that sees that.
     gathered: BytesMut,
-    /// Buffer of a rewriting handler.
-    block: BytesMut,
+    /// Memory for what the handler makes.
+    blocks: Blocks,
     parts: Vec<FramePart>,
+    passing: Passing,
 }
+
+/// Bytes of a block that handlers write: what is written is found in the processor's cache by those behind.
+const BLOCK: usize = 64 * 1024;
 
 impl Chain {
     pub(crate) fn push(&mut self, handler: Handler) {
@@ -56,8 +69,9 @@ impl Chain {
             awaits_record: false,
             gate: Gate::default(),
             gathered: BytesMut::new(),
-            block: BytesMut::new(),
+            blocks: Blocks::new(BLOCK),
             parts: Vec::new(),
+            passing: Passing::default(),
         });
     }
 
@@ -71,7 +85,7 @@ impl Chain {
         self.links.is_empty()
     }
 
-    /// Bytes of pieces that are gathered for handlers that take whole records.
+    /// Bytes of pieces that are gathered for handlers that take whole records or see their beginning.
     pub(crate) fn gathered(&self) -> usize {
         self.links.iter().map(|link| link.gathered.len()).sum()
     }
@@ -99,15 +113,28 @@ impl Chain {
         })
     }
 
-    /// As [`Chain::apply`], and counts what is dropped because a handler failed, now or before: also what was
+    /// As [`Chain::apply`] without the first `seen` bytes, of one record, which handlers have seen already and
+    /// which pass; counts what is dropped because a handler failed, now or before: also what was
     /// gathered for it.
-    pub(crate) fn handle(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
+    pub(crate) fn handle(
+        &mut self,
+        run: Run<impl Into<Memory>>,
+        seen: usize,
+        out: &mut Vec<Run>,
+    ) -> Result<(), ChainError> {
+        let run: Run<Memory> = run.map(Into::into);
         if self.has_failed {
             self.dropped_bytes += run.bytes.len() as u64;
             return Ok(());
         }
         let (first, bytes) = (out.len(), self.gathered() + run.bytes.len());
-        let applied = self.apply(run, out);
+        let applied = if seen == 0 {
+            self.apply(run, out)
+        } else {
+            let (seen, rest) = divide_behind(run, seen);
+            out.push(seen.map(Memory::freeze));
+            rest.into_iter().flatten().try_for_each(|run| self.apply(run, out))
+        };
         if applied.is_err() {
             let made: usize = out[first..].iter().map(|run| run.bytes.len()).sum();
             self.dropped_bytes += bytes.saturating_sub(made + self.gathered()) as u64;
@@ -121,17 +148,20 @@ impl Chain {
     }
 
     /// Appends the outcome of a run to `out`, also that of records before an error.
-    pub(crate) fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
-        let first = out.len();
+    pub(crate) fn apply(
+        &mut self,
+        run: Run<impl Into<Memory>>,
+        out: &mut Vec<Run>,
+    ) -> Result<(), ChainError> {
+        let Chain { links, taken, made, .. } = self;
         let mut result = Ok(());
-        out.push(run);
-        for link in &mut self.links {
-            let mut made = mem::take(&mut self.made);
-            let applied = out.drain(first..).try_for_each(|run| link.apply(run, &mut made));
+        made.push(run.map(Into::into));
+        for link in links {
+            mem::swap(taken, made);
+            let applied = taken.drain(..).try_for_each(|run| link.apply(run, made));
             result = applied.and(result);
-            out.append(&mut made);
-            self.made = made;
         }
+        out.extend(made.drain(..).map(|run| run.map(Memory::freeze)));
         self.has_failed |= result.is_err();
         result
     }
@@ -140,7 +170,9 @@ impl Chain {
         for link in &mut self.links {
             let ended = match &mut link.handler {
                 Handler::Read(handler) => handler.end(),
+                Handler::Peek(handler) => handler.end(),
                 Handler::Select(handler) => handler.end(),
+                Handler::Modify(handler) => handler.end(),
                 Handler::Rewrite(_) => Ok(()),
             };
             ended.map_err(|error| ChainError { handler: link.handler.name(), error })?;
@@ -150,7 +182,7 @@ impl Chain {
 }
 
 impl Link {
-    fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
+    fn apply(&mut self, run: Run<Memory>, out: &mut Vec<Run<Memory>>) -> Result<(), ChainError> {
         self.awaits_record &= !run.begins;
         if self.awaits_record {
             out.push(run);
@@ -160,18 +192,19 @@ impl Link {
         let Some(run) = self.gather(run).map_err(|error| ChainError { handler: name, error })? else {
             return Ok(());
         };
-        let done = match &mut self.handler {
-            Handler::Read(handler) => read(handler.as_mut(), &mut self.gate, &run, out),
-            Handler::Select(handler) => select(handler.as_mut(), &mut self.gate, &mut self.parts, &run, out),
-            Handler::Rewrite(handler) => {
-                rewrite(handler.as_mut(), &mut self.gate, &mut self.block, &run, out)
-            }
+        let Link { handler, gate, gathered, blocks, parts, passing, .. } = self;
+        let done = match handler {
+            Handler::Read(handler) => read(handler.as_mut(), gate, passing, run, out),
+            Handler::Peek(handler) => peek(handler.as_mut(), gate, passing, gathered, run, out),
+            Handler::Select(handler) => select(handler.as_mut(), gate, parts, run, out),
+            Handler::Modify(handler) => modify(handler.as_mut(), gate, passing, blocks, run, out),
+            Handler::Rewrite(handler) => rewrite(handler.as_mut(), gate, blocks, &run, out),
         };
         done.map_err(|error| ChainError { handler: name, error })
     }
 
     /// Gathers whole records for a handler that takes such; None if the record has not ended.
-    fn gather(&mut self, run: Run) -> Result<Option<Run>, HandlerError> {
+    fn gather(&mut self, run: Run<Memory>) -> Result<Option<Run<Memory>>, HandlerError> {
         let Reach::Records { limit } = self.handler.reach() else { return Ok(Some(run)) };
         if !self.gate.lets_in(run.begins) {
             return Ok(None);
@@ -179,13 +212,13 @@ impl Link {
         let longest = self.gathered.len() + run.record_bytes.min(run.bytes.len());
         if longest > limit {
             self.gathered.clear();
-            return self.gate.refuse_long(&run, longest, limit);
+            return self.gate.refuse_long(run, longest, limit);
         }
         if run.begins && run.ends {
             return Ok(Some(run));
         }
         self.gathered.extend_from_slice(&run.bytes);
-        Ok(run.ends.then(|| Run::single(self.gathered.split().freeze(), true, true)))
+        Ok(run.ends.then(|| Run::single(Memory::Own(self.gathered.split()), true, true)))
     }
 
     fn reports(&self) -> Vec<Report> {
@@ -201,32 +234,40 @@ impl Link {
 }
 
 /// Records that pass, as few runs as possible; of those before an error as well.
-fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) -> Result<(), HandlerError> {
-    let mut passing: Range<usize> = 0..0;
-    for index in 0..run.records() {
+fn read(
+    handler: &mut dyn Read,
+    gate: &mut Gate,
+    passing: &mut Passing,
+    run: Run<Memory>,
+    out: &mut Vec<Run<Memory>>,
+) -> Result<(), HandlerError> {
+    let judged = (0..run.records()).try_for_each(|index| {
         let (range, piece) = run.piece(index);
-        if gate.lets_in(piece.begins) {
-            let judged = gate.judge(piece, handler.read(piece));
-            if judged.is_err() {
-                put(run, passing.clone(), out);
-            }
-            if let Some(verdict) = judged? {
-                gate.is_dropping = verdict == Verdict::Drop && piece.begins;
-            }
-        }
-        if !gate.is_dropping {
-            passing.end = range.end;
-            continue;
-        }
-        put(run, passing, out);
-        passing = range.end..range.end;
-    }
-    // An empty record is in no range of bytes.
-    if run.bytes.is_empty() && !gate.is_dropping {
-        out.push(run.clone());
-    }
-    put(run, passing, out);
-    Ok(())
+        passing.judge(gate, range, piece, || handler.read(piece))
+    });
+    passing.put(run, out);
+    judged
+}
+
+/// As [`read`], of a handler that changes the bytes.
+fn modify(
+    handler: &mut dyn Modify,
+    gate: &mut Gate,
+    passing: &mut Passing,
+    blocks: &mut Blocks,
+    run: Run<Memory>,
+    out: &mut Vec<Run<Memory>>,
+) -> Result<(), HandlerError> {
+    let mut run = run.map(|bytes| bytes.into_own(blocks));
+    let judged = (0..run.records()).try_for_each(|index| {
+        let (range, Piece { begins, ends, .. }) = run.piece(index);
+        let bytes = &mut run.bytes[range.clone()];
+        passing.judge(gate, range, Piece { bytes: &[], begins, ends }, || {
+            handler.modify(PieceMut { bytes, begins, ends })
+        })
+    });
+    passing.put(run.map(Memory::Own), out);
+    judged
 }
 
 /// Parts that are kept and added, also before an error: records that are kept whole as few runs as possible,
@@ -235,9 +276,10 @@ fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
     parts: &mut Vec<FramePart>,
-    run: &Run,
-    out: &mut Vec<Run>,
+    run: Run<Memory>,
+    out: &mut Vec<Run<Memory>>,
 ) -> Result<(), HandlerError> {
+    let run = &run.map(Memory::freeze);
     let mut kept: Range<usize> = 0..0;
     for index in 0..run.records() {
         let (range, piece) = run.piece(index);
@@ -265,15 +307,15 @@ fn select(
     Ok(())
 }
 
-fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run>) {
+fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run<Memory>>) {
     if !range.is_empty() {
-        out.push(run.part(range));
+        out.push(run.part(range).map(Memory::Shared));
     }
 }
 
 /// The parts of one record, or of a piece of one, that begins at `at`. A record in pieces needs a beginning
 /// and an end even if nothing of it is kept.
-fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<FramePart>, out: &mut Vec<Run>) {
+fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<FramePart>, out: &mut Vec<Run<Memory>>) {
     if parts.len() > 1 {
         parts.retain(|part| !part.is_empty());
     }
@@ -283,10 +325,11 @@ fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<FramePart>,
             FramePart::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
             FramePart::Made(bytes) => bytes,
         };
-        out.push(Run::single(bytes, piece.begins && index == 0, piece.ends && index + 1 == count));
+        let (begins, ends) = (piece.begins && index == 0, piece.ends && index + 1 == count);
+        out.push(Run::single(Memory::Shared(bytes), begins, ends));
     }
     if count == 0 && piece.begins != piece.ends {
-        out.push(Run::single(Bytes::new(), piece.begins, piece.ends));
+        out.push(Run::single(Memory::Shared(Bytes::new()), piece.begins, piece.ends));
     }
 }
 

@@ -2,8 +2,8 @@
 //! figure 5).
 //!
 //! The kind of a handler says what it may do, so the stream knows which bytes can stay where they are: `Read`
-//! passes or drops records, `Select` answers with parts of them and bytes of its own, and `Rewrite` fills a
-//! buffer of the stream.
+//! passes or drops records, `Peek` does so by their first bytes, `Select` answers with parts of them and bytes
+//! of its own, `Modify` changes bytes where they are, and `Rewrite` fills a buffer of the stream.
 //!
 //! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. The
 //! memory of a handler is its own and should be bounded; what a stream gathers for it is bounded by
@@ -14,14 +14,18 @@ use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
-use crate::record::Piece;
+use crate::record::{Piece, PieceMut};
 
-/// A handler of one of three kinds.
+/// A handler of one of five kinds.
 pub enum Handler {
     /// Sees the bytes and decides whether a record passes.
     Read(Box<dyn Read>),
+    /// Sees the first bytes of each record and decides whether it passes. The others need not be read.
+    Peek(Box<dyn Peek>),
     /// Keeps parts of a record and adds bytes of its own; nothing is copied.
     Select(Box<dyn Select>),
+    /// Changes bytes where they are: records keep their lengths.
+    Modify(Box<dyn Modify>),
     /// Makes new bytes.
     Rewrite(Box<dyn Rewrite>),
 }
@@ -94,6 +98,33 @@ pub trait Read: Common {
     }
 }
 
+/// A handler that sees the first bytes of records: their header.
+///
+/// The other bytes of large records of a fixed size, and of a stream of bytes without framing, go from a file
+/// or socket to connections without being copied to the program, if all handlers are of this kind.
+pub trait Peek: Common {
+    /// Number of bytes that it sees, 1 to [`MOST_PEEKED`].
+    fn length(&self) -> usize;
+
+    /// Sees the beginning of the next record: as many bytes as [`Peek::length`] says, or all of a shorter
+    /// record.
+    ///
+    /// # Errors
+    /// See [`HandlerError`].
+    fn peek(&mut self, head: &[u8]) -> Result<Verdict, HandlerError>;
+
+    /// There are no more records.
+    ///
+    /// # Errors
+    /// Ends the stream with an error that would have ended well.
+    fn end(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+/// Most bytes that a [`Peek`] handler sees of a record.
+pub const MOST_PEEKED: usize = 16 * 1024;
+
 /// A handler that answers with parts of a piece and bytes of its own.
 pub trait Select: Common {
     /// Puts the parts of the next piece that go on into `frame`. A record of which nothing is kept goes no
@@ -102,6 +133,26 @@ pub trait Select: Common {
     /// # Errors
     /// See [`HandlerError`].
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
+
+    /// There are no more pieces.
+    ///
+    /// # Errors
+    /// Ends the stream with an error that would have ended well.
+    fn end(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+/// A handler that changes bytes where they are.
+///
+/// What only this stream has, such as what it read, is changed in place. What others have too, such as parts
+/// that a [`Select`] handler kept, or what a mirror gives to several outputs, is copied first.
+pub trait Modify: Common {
+    /// Changes the bytes of the next piece, and decides whether a record passes, as [`Read::read`] does.
+    ///
+    /// # Errors
+    /// See [`HandlerError`].
+    fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError>;
 
     /// There are no more pieces.
     ///
@@ -194,7 +245,9 @@ impl Deref for Handler {
     fn deref(&self) -> &(dyn Common + 'static) {
         match self {
             Handler::Read(handler) => handler.as_ref(),
+            Handler::Peek(handler) => handler.as_ref(),
             Handler::Select(handler) => handler.as_ref(),
+            Handler::Modify(handler) => handler.as_ref(),
             Handler::Rewrite(handler) => handler.as_ref(),
         }
     }

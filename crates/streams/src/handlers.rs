@@ -1,5 +1,6 @@
 //! Handlers that come with the service. For an application's own see the example in `docs/streams.md`.
 
+mod begins;
 mod checksum;
 mod filter;
 mod meter;
@@ -8,6 +9,7 @@ mod seal;
 mod touch;
 mod transport_stream;
 
+pub use begins::Begins;
 pub use checksum::Checksum;
 pub use filter::Filter;
 pub use meter::Meter;

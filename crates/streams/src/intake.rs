@@ -7,6 +7,7 @@
 mod arrival;
 mod detach;
 mod input;
+mod look;
 mod merge;
 mod next;
 mod order;
@@ -14,6 +15,9 @@ mod pull;
 mod shares;
 mod zero_copy;
 
+use bytes::BytesMut;
+
+use crate::chain::Look;
 use crate::error::StreamError;
 use crate::event::StreamEvent;
 use crate::framing::{Framing, LONGEST, Splitter};
@@ -26,13 +30,15 @@ use crate::shared::Shared;
 pub use input::InputStatus;
 use input::Supply;
 pub(crate) use input::{Input, Pulled};
+pub(crate) use look::Looked;
 pub use merge::{Late, MergeCounts};
 pub(crate) use order::Order;
 pub use order::{InputOrder, Tag};
 use zero_copy::ZeroCopyCheck;
 pub(crate) use zero_copy::{GoingBy, LARGE};
 
-pub(crate) type HandOn<'a> = dyn FnMut(Run, &mut Shared) + 'a;
+/// Takes a run, of which handlers have [seen](Intake::look) so many bytes.
+pub(crate) type HandOn<'a> = dyn FnMut(Run<BytesMut>, usize, &mut Shared) + 'a;
 
 /// The inputs of a stream, in the order of their ports.
 pub(crate) struct Intake {
@@ -40,6 +46,11 @@ pub(crate) struct Intake {
     pub(crate) order: Order,
     needs: Needs,
     zero_copy: ZeroCopyCheck,
+    /// Bytes that are looked at and stay where they are.
+    look: Look,
+    /// Bytes of an input that handlers have seen, that pass, and that have not moved yet.
+    seen: Option<(Port, usize)>,
+    view: BytesMut,
     /// Number of inputs that are to be detached.
     detaching: usize,
     /// The stream fails, and nothing more is read.
@@ -82,6 +93,9 @@ impl Intake {
             order,
             needs: Needs { whole, packet_bytes: None },
             zero_copy: ZeroCopyCheck::default(),
+            look: Look::Nothing,
+            seen: None,
+            view: BytesMut::new(),
             detaching: 0,
             is_cut: false,
             last_failure: None,

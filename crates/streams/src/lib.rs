@@ -33,14 +33,16 @@ mod zero_copy;
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub use framing::{Framing, FramingError, Measure};
-pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
+pub use handler::{
+    Common, Frame, Handler, HandlerError, MOST_PEEKED, Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
+};
 pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
 pub use object::{Collected, Object, ObjectError, ObjectPart};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
 pub use port::Port;
 pub use progress::StreamProgress;
-pub use record::{Piece, Run};
+pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use spread::OutputPattern;
 pub use stream::{Stream, StreamBuilder, StreamStatus, TooLate};

@@ -15,6 +15,7 @@ mod parts;
 mod provisional;
 mod read;
 mod target;
+mod view;
 mod write;
 
 use std::fmt;

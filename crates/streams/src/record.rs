@@ -1,18 +1,17 @@
 //! Runs of records, which flow through a stream.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
-/// Contiguous bytes: some records of one length, or a part of one record. Cloning and slicing share the
-/// bytes.
+/// Contiguous bytes: some records of one length, or a part of one record.
 ///
 /// A stream whose input has no records (a byte stream without [framing](crate::Framing)) is one record
 /// without end: of all its runs, the first begins it and the last ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct Run<B = Bytes> {
     /// The bytes; never empty, except for an empty record.
-    pub bytes: Bytes,
+    pub bytes: B,
     /// Bytes of each record; the last record may be shorter. At least 1.
     pub record_bytes: usize,
     /// True if the first byte is the first of a record. If not, the run is a part of one record.
@@ -32,9 +31,20 @@ pub struct Piece<'a> {
     pub ends: bool,
 }
 
-impl Run {
+/// A [`Piece`] whose bytes may be changed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PieceMut<'a> {
+    /// The bytes.
+    pub bytes: &'a mut [u8],
+    /// True if the first byte is the first of a record.
+    pub begins: bool,
+    /// True if the last byte is the last of a record.
+    pub ends: bool,
+}
+
+impl<B: Deref<Target = [u8]>> Run<B> {
     /// A single record, or the part of one that `begins` and `ends` say.
-    pub fn single(bytes: Bytes, begins: bool, ends: bool) -> Run {
+    pub fn single(bytes: B, begins: bool, ends: bool) -> Run<B> {
         let record_bytes = bytes.len().max(1);
         Run { bytes, record_bytes, begins, ends }
     }
@@ -69,6 +79,40 @@ impl Run {
         (0..self.records()).map(|index| self.piece(index).1)
     }
 
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes the records of the first `length` bytes, which end between records, by `split`.
+    pub(crate) fn take_by(&mut self, length: usize, split: impl FnOnce(&mut B, usize) -> B) -> Run<B> {
+        let is_all = length == self.bytes.len();
+        let bytes = split(&mut self.bytes, length);
+        let first =
+            Run { bytes, record_bytes: self.record_bytes, begins: self.begins, ends: self.ends || !is_all };
+        self.begins |= length > 0;
+        first
+    }
+
+    /// Bytes of the first `count` records, or of all if there are no more.
+    pub(crate) fn bytes_of(&self, count: usize) -> usize {
+        count.saturating_mul(self.record_bytes).min(self.bytes.len())
+    }
+}
+
+impl<B> Run<B> {
+    /// The same records in memory of another kind.
+    pub(crate) fn map<C>(self, into: impl FnOnce(B) -> C) -> Run<C> {
+        let Run { bytes, record_bytes, begins, ends } = self;
+        Run { bytes: into(bytes), record_bytes, begins, ends }
+    }
+}
+
+impl Run {
+    /// Takes the first `count` records; all if there are no more.
+    pub(crate) fn take_records(&mut self, count: usize) -> Run {
+        self.take_by(self.bytes_of(count), Bytes::split_to)
+    }
+
     /// Records of a range of its bytes, which begins and ends between records.
     pub(crate) fn part(&self, range: Range<usize>) -> Run {
         let is_first = range.start == 0;
@@ -80,17 +124,13 @@ impl Run {
             ends: self.ends || !is_last,
         }
     }
+}
 
-    /// Takes the first `count` records; all if there are no more.
-    pub(crate) fn take_records(&mut self, count: usize) -> Run {
-        let length = count.saturating_mul(self.record_bytes).min(self.bytes.len());
-        let first = self.part(0..length);
-        *self = self.part(length..self.bytes.len());
-        first
-    }
-
-    pub(crate) fn is_used_up(&self) -> bool {
-        self.bytes.is_empty()
+/// Records that nobody else has.
+impl Run<BytesMut> {
+    /// Takes the first record.
+    pub(crate) fn take_first(&mut self) -> Run<BytesMut> {
+        self.take_by(self.bytes_of(1), BytesMut::split_to)
     }
 }
 

@@ -2,15 +2,25 @@
 //! fewer tell nothing but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1: "in
 //! order to confuse potential attackers").
 //!
-//! A share is a record of its own: version 1, threshold, number of the share, a zero; the number of the
-//! record in eight bytes, most significant first; then as many bytes as the record has.
+//! A share is a record of its own: version 2, threshold, number of the share; the length of the record in
+//! three bytes, then its number in six, most significant first; then as many bytes as the record has. So a
+//! share that was cut, where its sender died, is known for one without the others.
 
 use std::collections::BTreeMap;
 
 use blahaj::{Share, Sharks};
 use bytes::{BufMut, Bytes, BytesMut};
 
-const VERSION: u8 = 1;
+use crate::framing::LONGEST;
+
+const VERSION: u8 = 2;
+
+/// Bytes of a record's length, and of its number, in the header.
+const LENGTH_BYTES: usize = 3;
+const NUMBER_BYTES: usize = 6;
+
+/// Most bytes of a record that is shared: the receiver needs whole shares, which are longer.
+pub(crate) const LONGEST_SHARED: usize = LONGEST - SHARE_HEADER;
 
 /// Bytes in front of a share.
 pub const SHARE_HEADER: usize = 12;
@@ -24,9 +34,14 @@ pub enum ShareError {
     /// The bytes are not a share.
     #[error("invalid share: {0}")]
     NoShare(&'static str),
-    /// Shares of one record do not belong together.
-    #[error("inconsistent shares of record {0}")]
-    Mixed(u64),
+    /// The share ends before its length.
+    #[error("incomplete share: {came} of {length} bytes came")]
+    Cut {
+        /// Bytes that came.
+        came: usize,
+        /// Bytes of the whole share; of the header, if that is incomplete.
+        length: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -52,8 +67,9 @@ impl SecretSplitter {
     fn pack(&self, number: u64, share: &Share) -> Bytes {
         let bytes = Vec::from(share); // its number, then the bytes
         let mut packed = BytesMut::with_capacity(SHARE_HEADER + bytes.len());
-        packed.put_slice(&[VERSION, self.threshold, bytes[0], 0]);
-        packed.put_u64(number);
+        packed.put_slice(&[VERSION, self.threshold, bytes[0]]);
+        packed.put_uint(bytes.len() as u64 - 1, LENGTH_BYTES);
+        packed.put_uint(number, NUMBER_BYTES);
         packed.put_slice(&bytes[1..]);
         packed.freeze()
     }
@@ -63,7 +79,7 @@ impl SecretSplitter {
 #[derive(Debug)]
 pub(crate) struct Collector {
     /// Shares of incomplete records, by the number of the record.
-    open: BTreeMap<u64, Vec<Bytes>>,
+    open: BTreeMap<u64, Candidates>,
     /// Their bytes.
     pub(crate) bytes: usize,
     /// Most records that wait for shares.
@@ -77,6 +93,10 @@ pub(crate) struct Collector {
     pub(crate) lost_bytes: u64,
 }
 
+/// Shares of one record, in sets that agree in threshold and length: a set of `threshold` shares is the record.
+#[derive(Debug, Default)]
+struct Candidates(Vec<Vec<Bytes>>);
+
 /// Counts of combining shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounts {
@@ -84,6 +104,17 @@ pub struct ShareCounts {
     pub lost: u64,
     /// Shares that came too late, or twice.
     pub spare: u64,
+    /// Shares that an input ended within, or that did not agree with those that the record was recovered
+    /// from.
+    pub damaged: u64,
+}
+
+/// Header of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    threshold: u8,
+    /// Number of the record.
+    number: u64,
 }
 
 impl Collector {
@@ -111,35 +142,32 @@ impl Collector {
         self.open.is_empty()
     }
 
-    /// Adds a share; returns the number of its record.
-    pub(crate) fn offer(&mut self, share: &[u8]) -> Result<u64, ShareError> {
-        let (number, threshold) = read_header(share)?;
-        if number < self.next {
+    /// Adds a share of an input that brings none of a record before `least`; returns the number of its record.
+    pub(crate) fn offer(&mut self, share: &[u8], least: u64) -> Result<u64, ShareError> {
+        let Header { number, threshold } = Header::read(share)?;
+        let is_spare =
+            number < self.next.max(least) || !self.open.entry(number).or_default().add(share, threshold);
+        if is_spare {
             self.counts.spare += 1;
-            return Ok(number);
+        } else {
+            self.bytes += share.len();
         }
-        let shares = self.open.entry(number).or_default();
-        if shares.iter().any(|other| other[1] != threshold || other.len() != share.len()) {
-            return Err(ShareError::Mixed(number));
-        }
-        if shares.len() >= usize::from(threshold) || shares.iter().any(|other| other[2] == share[2]) {
-            self.counts.spare += 1;
-            return Ok(number);
-        }
-        // A slice would keep all that was read with it.
-        shares.push(Bytes::copy_from_slice(share));
-        self.bytes += share.len();
         Ok(number)
+    }
+
+    /// Counts a share that its input ended within.
+    pub(crate) fn note_cut(&mut self, bytes: usize) {
+        self.counts.damaged += 1;
+        self.lost_bytes += bytes as u64;
     }
 
     /// The next record, if it can be recovered. Those before it that cannot any more are given up: `behind`
     /// is the number of inputs that may still bring a share of a record, which is unknown of datagrams.
     pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
-            let (&number, shares) = self.open.first_key_value()?;
-            let threshold = usize::from(shares[0][1]);
-            let (is_complete, is_next) = (shares.len() >= threshold, number == self.next);
-            let lacks = threshold.saturating_sub(shares.len());
+            let (&number, candidates) = self.open.first_key_value()?;
+            let (lacks, threshold) = candidates.lacks();
+            let (is_complete, is_next) = (lacks == 0, number == self.next);
             // Records before it, of which no share came, are taken to be of its kind.
             let is_awaited =
                 !is_next && behind(number - 1) >= threshold || !is_complete && behind(number) >= lacks;
@@ -149,28 +177,78 @@ impl Collector {
             }
             self.counts.lost += number - self.next;
             self.next = number + 1;
-            let (_, shares) = self.open.pop_first()?;
-            let bytes = shares.iter().map(Bytes::len).sum::<usize>();
-            self.bytes -= bytes;
-            if is_complete && let Some(record) = recover(&shares) {
+            let (_, candidates) = self.open.pop_first()?;
+            if let Some(record) = self.recover(candidates) {
                 return Some(record);
             }
-            self.counts.lost += 1;
-            self.lost_bytes += bytes as u64;
         }
+    }
+
+    /// Recovers a record; None, and counted, if there are too few shares that agree.
+    fn recover(&mut self, Candidates(mut sets): Candidates) -> Option<Bytes> {
+        let bytes = |sets: &[Vec<Bytes>]| sets.iter().flatten().map(Bytes::len).sum::<usize>();
+        self.bytes -= bytes(&sets);
+        // Of several complete sets, the one that took the most inputs to make.
+        let complete = (0..sets.len()).filter(|place| lacks(&sets[*place]) == 0);
+        let chosen = complete.max_by_key(|place| sets[*place].len());
+        let record = chosen.and_then(|place| Some((recover(&sets[place])?, sets.swap_remove(place))));
+        self.lost_bytes += bytes(&sets) as u64;
+        let Some((record, _)) = record else {
+            self.counts.lost += 1;
+            return None;
+        };
+        self.counts.damaged += sets.iter().map(Vec::len).sum::<usize>() as u64;
+        Some(record)
     }
 }
 
-fn read_header(share: &[u8]) -> Result<(u64, u8), ShareError> {
-    let Some((header, _)) = share.split_first_chunk::<SHARE_HEADER>() else {
-        return Err(ShareError::NoShare("it is too short"));
-    };
-    let [version, threshold, x, zero, number @ ..] = header;
-    let number = u64::from_be_bytes(*number);
-    match (*version, *threshold, *x, *zero) {
-        (VERSION, 1.., 1.., 0) if number < u64::MAX => Ok((number, *threshold)),
-        (VERSION, ..) => Err(ShareError::NoShare("its header is damaged")),
-        _ => Err(ShareError::NoShare("its version is unknown")),
+impl Candidates {
+    /// Adds a share. Returns false if it is not needed.
+    fn add(&mut self, share: &[u8], threshold: u8) -> bool {
+        let agrees = |set: &&mut Vec<Bytes>| set[0][1] == threshold && set[0].len() == share.len();
+        // A slice would keep all that was read with it.
+        let kept = || Bytes::copy_from_slice(share);
+        match self.0.iter_mut().find(agrees) {
+            None => self.0.push(vec![kept()]),
+            Some(set) if lacks(set) == 0 || set.iter().any(|other| other[2] == share[2]) => return false,
+            Some(set) => set.push(kept()),
+        }
+        true
+    }
+
+    /// Number of shares that the set that needs the fewest still needs, and its threshold.
+    fn lacks(&self) -> (usize, usize) {
+        let sets = self.0.iter().map(|set| (lacks(set), usize::from(set[0][1])));
+        sets.min().unwrap_or((usize::MAX, usize::MAX))
+    }
+}
+
+/// Number of shares that a set still needs.
+fn lacks(set: &[Bytes]) -> usize {
+    usize::from(set[0][1]).saturating_sub(set.len())
+}
+
+impl Header {
+    /// Reads the header of a whole share.
+    fn read(share: &[u8]) -> Result<Header, ShareError> {
+        if share.first().is_some_and(|version| *version != VERSION) {
+            return Err(ShareError::NoShare("its version is unknown"));
+        }
+        if share.iter().skip(1).take(2).any(|byte| *byte == 0) {
+            return Err(ShareError::NoShare("its header is damaged"));
+        }
+        let came = share.len();
+        let Some((header, body)) = share.split_first_chunk::<SHARE_HEADER>() else {
+            return Err(ShareError::Cut { came, length: SHARE_HEADER });
+        };
+        let number_of = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let (length, number) = header[3..].split_at(LENGTH_BYTES);
+        let length = number_of(length) as usize;
+        match body.len() {
+            there if there < length => Err(ShareError::Cut { came, length: SHARE_HEADER + length }),
+            there if there > length => Err(ShareError::NoShare("it is longer than its header says")),
+            _ => Ok(Header { threshold: header[1], number: number_of(number) }),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod run;
 mod status;
 mod turn;
 
+use bytes::BytesMut;
 use wirepath_engine::{Watcher, catch_panic};
 
 pub use attach::TooLate;
@@ -82,11 +83,17 @@ impl Stream {
 
     /// Passes a run from the intake through the handlers to the spread. Nothing follows a record at which a
     /// handler failed.
-    fn handle(chain: &mut Chain, spread: &mut Spread, made: &mut Vec<Run>, run: Run, shared: &mut Shared) {
+    fn handle(
+        chain: &mut Chain,
+        spread: &mut Spread,
+        made: &mut Vec<Run>,
+        (run, seen): (Run<BytesMut>, usize),
+        shared: &mut Shared,
+    ) {
         if chain.is_empty() {
-            return spread.pending.push_back(run);
+            return spread.pending.push_back(run.map(BytesMut::freeze));
         }
-        if let Err(error) = chain.handle(run, made) {
+        if let Err(error) = chain.handle(run, seen, made) {
             shared.fail(error.into());
         }
         spread.pending.extend(made.drain(..));

@@ -1,9 +1,9 @@
-//! The zero-copy route: bytes that no handler sees go from one descriptor to another, or to several, through
+//! The zero-copy route: bytes that no handler changes go from one descriptor to another, or to several, through
 //! pipes of the kernel, and are never copied to the program and back. `sendfile` sends a file to a connection
 //! without a pipe.
 //!
 //! The four parts of the stream have to allow it: inputs have no framing, or records of a large fixed size;
-//! there is no handler; the pattern gives whole bytes as they come; outputs block. When that changes, what is
+//! handlers, if any, only look, at a file, or at the beginning of records; the pattern gives whole bytes as they come; outputs block. When that changes, what is
 //! in pipes leaves first.
 
 mod source;
@@ -13,7 +13,7 @@ use wirepath_datapath::Pipe;
 
 use crate::chain::Chain;
 use crate::error::StreamError;
-use crate::intake::Intake;
+use crate::intake::{Intake, Looked};
 use crate::object::{Kind, ObjectError};
 use crate::outputs::{Output, Outputs};
 use crate::record::Run;
@@ -30,7 +30,7 @@ const USUAL: usize = 64 * 1024;
 /// The four parts of a stream, and what they share.
 pub(crate) struct StreamParts<'a> {
     pub(crate) intake: &'a mut Intake,
-    pub(crate) chain: &'a Chain,
+    pub(crate) chain: &'a mut Chain,
     pub(crate) spread: &'a mut Spread,
     pub(crate) outputs: &'a mut Outputs,
     pub(crate) shared: &'a mut Shared,
@@ -54,7 +54,9 @@ pub(crate) enum Fault {
 impl StreamParts<'_> {
     /// Returns whether the next bytes may take the route, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
-        if !self.shared.may_zero_copy || !self.chain.is_empty() {
+        let may_look =
+            self.chain.is_empty() || self.chain.look_kind().is_some() && !self.chain.is_gathering();
+        if !self.shared.may_zero_copy || !may_look || self.chain.has_failed {
             return false;
         }
         self.intake.cut_if_failing(self.shared);
@@ -74,8 +76,8 @@ impl StreamParts<'_> {
     pub(crate) fn move_bytes(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let enough = self.intake.counts.bytes + self.shared.turn.room() as u64;
         let (mut progressed, mut is_idle) = (false, false);
-        while let Some(route) = self.next_route(now_us).filter(|_| self.intake.counts.bytes < enough) {
-            let moved = match self.move_by(&route, now_us) {
+        while let Some(mut route) = self.next_route(now_us).filter(|_| self.intake.counts.bytes < enough) {
+            let moved = match self.look_and_move(&mut route, now_us) {
                 Ok(moved) => moved,
                 Err(Fault::Input(error) | Fault::Output(_, error)) if error.errno == Errno::INVAL => {
                     // A terminal, or another descriptor without `splice`.
@@ -120,6 +122,28 @@ impl StreamParts<'_> {
         let record = self.intake.inputs[input].splitter.blind()?;
         let bytes = recipients.bytes.min(record);
         Some(Route { input, recipients, bytes })
+    }
+
+    /// Moves what handlers have seen and let pass, or need not see.
+    fn look_and_move(&mut self, route: &mut Route, now_us: u64) -> Result<Moved, Fault> {
+        if self.chain.is_empty() {
+            return self.move_by(route, now_us);
+        }
+        Ok(match self.intake.look(route.input, self.chain, route.bytes).map_err(Fault::Input)? {
+            Looked::Passes(bytes) => {
+                route.bytes = bytes;
+                return self.move_by(route, now_us);
+            }
+            Looked::Dropped(bytes) => Moved::Dropped(bytes),
+            Looked::Nothing => Moved::Nothing,
+            Looked::Blocked(awaited) => Moved::Blocked(awaited),
+            Looked::End => Moved::End,
+            Looked::MustBeRead => Moved::Copied,
+            Looked::Refused(error) => {
+                self.shared.fail(error.into());
+                Moved::Copied
+            }
+        })
     }
 
     fn move_by(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
@@ -210,6 +234,10 @@ impl StreamParts<'_> {
             Moved::Bytes(bytes) => {
                 self.shared.turn.add(bytes as u64);
                 return self.note_passed(route, bytes);
+            }
+            Moved::Dropped(bytes) => {
+                self.shared.turn.add(bytes as u64);
+                return true;
             }
             Moved::Nothing => {
                 input.readable = false;

@@ -46,8 +46,8 @@ fn path(engine: &Engine) -> (UdpSocket, RunningStream, Object) {
 
 /// A share that looks like one, of a record far ahead.
 fn forged(number: u64) -> Vec<u8> {
-    let header = [1, 2, 1 + (number % 200) as u8, 0];
-    [&header[..], &(1_000_000 + number).to_be_bytes(), &[0; RECORD]].concat()
+    let header = [2, 2, 1 + (number % 200) as u8, 0, 0, RECORD as u8];
+    [&header[..], &(1_000_000 + number).to_be_bytes()[2..], &[0; RECORD]].concat()
 }
 
 fn wait_until(mut holds: impl FnMut() -> bool) {

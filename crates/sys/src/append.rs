@@ -11,6 +11,8 @@ use rustix::net::RecvFlags;
 pub enum From {
     /// A stream socket: what is there, without waiting.
     Socket,
+    /// A stream socket: what is there, without waiting, and it stays there.
+    Peeked,
     /// A pipe, terminal or other stream: what is there; may wait if the descriptor is blocking.
     Stream,
     /// A file, at this offset.
@@ -44,6 +46,11 @@ pub fn append(
             let ((read, rest), _) = rustix::net::recv(descriptor, spare, RecvFlags::DONTWAIT)?;
             (read.len(), rest.len())
         }
+        From::Peeked => {
+            let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+            let ((read, rest), _) = rustix::net::recv(descriptor, spare, flags)?;
+            (read.len(), rest.len())
+        }
         From::Stream => rustix::io::read(descriptor, spare).map(|(read, rest)| (read.len(), rest.len()))?,
         From::File(offset) => {
             rustix::io::pread(descriptor, spare, offset).map(|(read, rest)| (read.len(), rest.len()))?
@@ -74,6 +81,9 @@ mod tests {
         let error = append(From::Socket, far.as_fd(), &mut buffer, 100).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         near.write_all(b"ef").unwrap();
+        let mut peeked = BytesMut::new();
+        assert_eq!(append(From::Peeked, far.as_fd(), &mut peeked, 100).unwrap(), 2);
+        assert_eq!(peeked, &b"ef"[..]);
         assert_eq!(append(From::Stream, far.as_fd(), &mut buffer, 1).unwrap(), 1);
         assert_eq!(buffer, &b"ab3456cde"[..]);
     }

@@ -118,7 +118,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Arrival>
 }
 
 /// The address that `recvmsg` wrote to `name`, which was zeroed before.
-fn sender(
+pub(crate) fn sender(
     name: &std::mem::MaybeUninit<libc::sockaddr_storage>,
     length: libc::socklen_t,
 ) -> Option<SocketAddr> {

@@ -5,6 +5,8 @@
 
 pub mod append;
 pub mod arrivals;
+pub mod batches;
+pub mod blocks;
 mod control;
 pub mod cpu;
 pub mod datagrams;

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         who_connects_and_resets_has_come,
         what_a_peer_did_not_get_is_no_success,
         an_input_that_breaks_takes_nothing_from_shares_but_its_own,
+        a_sender_that_dies_within_a_share_takes_nothing_from_the_others,
         outputs_that_are_gone_stay_in_the_report,
         a_signal_ends_it_whatever_it_waits_for,
         who_is_to_open_a_fifo_is_waited_for_and_said_so,
@@ -250,6 +251,40 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
         let log = relaying.log();
         ensure!(status.code() == Some(code) && log.contains(said), "{broken} broke: {status}: {log}");
         ensure!(broken > 1 || std::fs::read(path("target"))? == bytes, "other bytes came: {log}");
+    }
+    Ok(())
+}
+
+/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+///
+/// Whichever of three it is, its end looks like one in order: the kernel of a sender that was killed sends what
+/// it has, and a FIN.
+fn a_sender_that_dies_within_a_share_takes_nothing_from_the_others() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let bytes = random_bytes(50_500);
+    std::fs::write(path("source"), &bytes)?;
+    let [source, one, two, three] =
+        ["source", "one", "two", "three"].map(|name| at(folder.path(), "file", name));
+    let sharing = ["--in", &source, "--framing", "fixed:1000", "--pattern", "shares:2"];
+    let outputs = ["--out", &one, "--out", &two, "--out", &three];
+    Process::start(&relay(&[&sharing[..], &outputs].concat())?, true)?.succeed(Deadline::seconds(20.0))?;
+    let names = ["one", "two", "three"];
+    for (dying, cut) in [(0, 500), (1, 1012 + 7), (2, 20 * 1012 + 500)] {
+        for (place, name) in names.iter().enumerate() {
+            let shares = std::fs::read(path(name))?;
+            std::fs::write(path("came"), &shares[..if place == dying { cut } else { shares.len() }])?;
+            std::fs::rename(path("came"), path(&format!("{name}.came")))?;
+        }
+        let inputs = names.map(|name| at(folder.path(), "file", &format!("{name}.came")));
+        let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
+        inputs.iter().for_each(|input| arguments.extend(["--in", input]));
+        let target = format!("{}?overwrite", at(folder.path(), "file", "target"));
+        let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;
+        let status = relaying.wait(Deadline::seconds(20.0))?;
+        let log = relaying.log();
+        ensure!(status.success() && log.contains("1 damaged share dropped"), "{dying}: {status}: {log}");
+        ensure!(std::fs::read(path("target"))? == bytes, "{dying}: other bytes came: {log}");
     }
     Ok(())
 }

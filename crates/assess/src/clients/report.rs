@@ -14,6 +14,7 @@ pub fn document(result: &Clients) -> Document {
     let mut summary = Section::new("clients", "Timely clients");
     summary.table(without_servers(largest(result), result));
     summary.table(without_servers(times(result), result));
+    summary.table(without_servers(limits(result), result));
     summary.table(beside(result));
     Document {
         title: "How many clients this machine carries".to_owned(),
@@ -140,6 +141,24 @@ fn times(result: &Clients) -> Table {
     table
 }
 
+/// What the limits are known by.
+fn limits(result: &Clients) -> Table {
+    let heads = ["case", "server", "#clients", "limit", "reason"];
+    let mut table = Table::new("The next number, which failed, and why.", &heads);
+    for search in &result.searches {
+        let failed = |step: &&Step| Some(step.clients) == search.failed && step.limit.is_some();
+        let Some(step) = search.steps.iter().rev().find(failed) else { continue };
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::plain(number::count(step.clients as u64)),
+            Cell::plain(search.limit.name()),
+            Cell::plain(&step.reason),
+        ]);
+    }
+    table
+}
+
 /// Wirepath beside other servers, in the cases that both were measured in.
 fn beside(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "wirepath carries", "#CPU s/min", "wirepath costs"];
@@ -175,7 +194,7 @@ fn method(conditions: &Conditions) -> Section {
     let Conditions { window_s, settle_s, ramp, buffer_ms, processor, client_processors, .. } = conditions;
     section.paragraph(format!(
         "Clients start at {ramp} a second; {settle_s} s after the last one a window of {window_s} s is measured. All \
-         judged ones must play without an underrun of a buffer of {buffer_ms} ms, lose no packet, and 99 % of their bursts \
+         judged ones must play without an underrun of a buffer of {buffer_ms} ms, lose no packet, receive 0.9 of their rate at least, and 99 % of their bursts \
          may be late by a burst and 5 ms, all by a burst and 30 ms; the burst is what the case asks of `wirepath serve`, \
          100 ms for `auto`, and the same is allowed to every server. No session may fail or be refused."
     ));
@@ -324,6 +343,7 @@ pub fn steps(result: &Clients) -> Table {
         "#client_processors",
         "#client_late_p99_ms",
         "#others",
+        "#least_pace",
         "reason",
     ];
     let mut table = Table::new("Steps.", &heads);
@@ -358,6 +378,7 @@ pub fn steps(result: &Clients) -> Table {
             Cell::plain(raw(figures.client_processors)),
             optional(figures.client_late_p99_ms),
             optional(figures.others),
+            optional(figures.least_pace),
             Cell::plain(&step.reason),
         ]);
     }

@@ -131,6 +131,9 @@ pub struct Figures {
     pub bits_per_second: f64,
     /// Share of what sessions that are not judged should have been sent, by what came of those that are.
     pub sent_share: Option<f64>,
+    /// Least share of its rate that a judged session's media came at, by the clock of the transport stream.
+    #[serde(default)]
+    pub least_pace: Option<f64>,
     /// Sessions that were judged, and that were timely of those.
     pub judged: u64,
     /// Timely ones of those.

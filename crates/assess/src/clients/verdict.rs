@@ -22,6 +22,9 @@ const STORAGE_WAITS: f64 = 0.2;
 /// Share of what sessions outside the sample should be sent below which packets lack.
 const SENT: f64 = 0.9;
 
+/// Share of its rate that each judged session's media must come at.
+const PACE: f64 = 0.9;
+
 /// Lateness of the load client's event loops, and share of its processors, from which it is the limit.
 const CLIENT_LATE_MS: f64 = 20.0;
 const CLIENT_BUSY: f64 = 0.9;
@@ -66,6 +69,9 @@ fn symptom(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
     }
     if figures.lost > 0 {
         return Some((Limit::Loss, format!("{} judged packets lost", figures.lost)));
+    }
+    if let Some(share) = figures.least_pace.filter(|share| *share < PACE) {
+        return Some((Limit::Loss, format!("a session received only {:.0} % of its rate", share * 100.0)));
     }
     if let Some(share) = figures.sent_share.filter(|share| *share < SENT) {
         return Some((Limit::Loss, format!("only {:.0} % of the media sent", share * 100.0)));
@@ -180,7 +186,15 @@ mod tests {
         assert_eq!(limit(Figures { judged: 0, timely: 0, ..timely() }), Some(Limit::Lateness));
         assert_eq!(limit(Figures { lost: 1, ..timely() }), Some(Limit::Loss));
         assert_eq!(limit(Figures { sent_share: Some(0.5), ..timely() }), Some(Limit::Loss));
+        assert_eq!(limit(Figures { least_pace: Some(0.91), ..timely() }), None);
         assert_eq!(limit(Figures { playing: 99, ..timely() }), Some(Limit::SetUp));
+    }
+
+    /// Promise: `assess clients` does not call clients timely that receive less than 0.9 of their media's rate.
+    #[test]
+    fn clients_that_are_sent_too_little_are_not_timely() {
+        let (limit, reason) = judge(&Figures { least_pace: Some(0.35), ..timely() }, &TERMS).unwrap();
+        assert_eq!((limit, reason.as_str()), (Limit::Loss, "a session received only 35 % of its rate"));
     }
 
     /// Promise: `assess clients` does not take the load client's limit for the server's.

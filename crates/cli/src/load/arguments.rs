@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use wirepath_load::{Mix, Options, Outcome, Target, Transport};
+use wirepath_load::{Mix, Options, Outcome, Scheme, Target, Transport};
+use wirepath_relay::RateSpec;
 
 use crate::values::{positive_count, positive_time, threads, time};
 
 /// Most addresses that `--from` may stand for.
 const MOST_ADDRESSES: u32 = 1 << 16;
+
+/// Media that a player holds back by default.
+const BUFFER: Duration = Duration::from_millis(200);
 
 /// Sessions a second.
 const RAMP: std::ops::RangeInclusive<f64> = 0.001..=1e6;
@@ -21,15 +25,20 @@ const RAMP: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 /// Arguments of `wirepath load`.
 #[derive(Args)]
 #[command(after_help = "\
-Example:   wirepath load rtsp://server:8554/clip.ts --sessions 1000 --ramp 100 --for 1m --sample 5%
+Examples:
+  wirepath load rtsp://server:8554/clip.ts --sessions 1000 --ramp 100 --for 1m --sample 5%
+  wirepath load http://server:8080/clip.mp4 --sessions 200 --rate 5Mb/s
+  wirepath load http://server:8080/hls/index.m3u8 --sessions 200
 
-A session is timely if a player with --buffer of media never ran dry. Sessions that fail are not tried again. When the \
+A session is timely if a player with --buffer of media never ran dry. Over HTTP, the segments of a playlist (.m3u8) are \
+played as it says, another asset at --rate; without --rate it is downloaded again and again, and a session is timely if \
+it did not fail. Sessions that fail are not tried again. When the \
 media of a session are over, or its time by --churn, another one begins.
 
 Exit code: 0 if --require holds (by default: all judged sessions are timely and none failed), 3 if it does not, 1 if the \
 run could not begin, 2 for invalid arguments, 130 or 143 after a signal, with the result until then.")]
 pub(crate) struct Load {
-    /// Assets to play, the most popular first: rtsp://HOST[:PORT]/ASSET
+    /// Assets to play, the most popular first: rtsp://HOST[:PORT]/ASSET, or all http://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true, value_parser = Target::parse)]
     targets: Vec<Target>,
 
@@ -49,9 +58,14 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     settle: Duration,
 
-    /// Transport of media
-    #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
-    transport: TransportName,
+    /// Transport of media over RTSP [default: udp]
+    #[arg(long, value_name = "TRANSPORT")]
+    transport: Option<TransportName>,
+
+    /// Rate at which assets are played over HTTP, as progressive players do: 5Mb/s, 800kb/s; without, they are
+    /// downloaded at full speed
+    #[arg(long, value_name = "RATE")]
+    rate: Option<RateSpec>,
 
     /// Share of the sessions that is received and judged, chosen at random; of the others the kernel drops the
     /// media
@@ -62,7 +76,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "MIX", default_value = "even")]
     mix: Mix,
 
-    /// Seek in each session, on average after this time
+    /// Seek in each session, on average after this time; not in downloads
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     seek_every: Option<Duration>,
 
@@ -70,14 +84,14 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     churn: Option<Duration>,
 
-    /// Share of sessions that end by --churn without TEARDOWN: half by a reset, half by silence, as long as those
+    /// Share of sessions that end by --churn without a word: half by a reset, half by silence, as long as those
     /// silent are not more than --sessions and 1,000
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share, requires = "churn")]
     vanish: f64,
 
-    /// Media that a player holds back
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = positive_time)]
-    buffer: Duration,
+    /// Media that a player holds back [default: 200ms]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    buffer: Option<Duration>,
 
     /// Local addresses, used in turn: ADDRESS, or ADDRESS/PREFIX for all hosts of a network
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
@@ -95,7 +109,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     timeout: Duration,
 
-    /// Criteria of success: timely (all), timely:SHARE, lossless, none
+    /// Criteria of success: timely (all), timely:SHARE, lossless (RTSP), none
     #[arg(long, value_name = "CRITERION", default_value = "timely", value_delimiter = ',')]
     pub(super) require: Vec<Require>,
 
@@ -132,6 +146,33 @@ pub(super) enum Require {
 struct Addresses(Vec<IpAddr>);
 
 impl Load {
+    /// Says which option has no meaning for the URLs.
+    pub(super) fn conflict(&self) -> Option<String> {
+        let http = self.targets.iter().filter(|target| target.scheme == Scheme::Http).count();
+        let downloads = self.targets.iter().filter(|target| target.is_download()).count();
+        if http == 0 {
+            return self
+                .rate
+                .map(|_| "--rate has no meaning for rtsp:// URLs: media have their own".to_owned());
+        }
+        if http < self.targets.len() {
+            return Some("rtsp:// and http:// URLs cannot be mixed: start one run for each".to_owned());
+        }
+        let plays = self.rate.is_some() || downloads < http;
+        let refused = [
+            (self.transport.is_some(), "--transport has no meaning for http:// URLs"),
+            (self.require.contains(&Require::Lossless), "--require lossless has no meaning for http:// URLs"),
+            (
+                self.rate.is_some() && downloads == 0,
+                "--rate has no meaning for playlists: they have their own",
+            ),
+            (self.seek_every.is_some() && !plays, "--seek-every has no meaning for downloads: add --rate"),
+            (self.buffer.is_some() && !plays, "--buffer has no meaning for downloads: add --rate"),
+            (!self.settle.is_zero() && !plays, "--settle has no meaning for downloads: add --rate"),
+        ];
+        refused.iter().find(|(is_refused, _)| *is_refused).map(|(_, why)| (*why).to_owned())
+    }
+
     pub(super) fn options(&self) -> Result<Options> {
         Ok(Options {
             targets: self.targets.clone(),
@@ -141,14 +182,15 @@ impl Load {
             duration: self.duration,
             settle: self.settle,
             transport: match self.transport {
-                TransportName::Udp => Transport::Udp,
-                TransportName::Tcp => Transport::Tcp,
+                None | Some(TransportName::Udp) => Transport::Udp,
+                Some(TransportName::Tcp) => Transport::Tcp,
             },
+            rate: self.rate.map(|rate| rate.rate(None).per_second.saturating_mul(8)),
             sample: self.sample,
             seek_every: self.seek_every,
             churn: self.churn,
             vanish: self.vanish,
-            buffer: self.buffer,
+            buffer: self.buffer.unwrap_or(BUFFER),
             from: all(&self.from),
             sample_from: all(&self.sample_from),
             threads: self.threads.get(),

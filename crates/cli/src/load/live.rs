@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use wirepath_load::Snapshot;
+use wirepath_load::{ProtocolSnapshot, Snapshot};
 
 use crate::format;
 
@@ -37,16 +37,25 @@ fn lines(before: &Snapshot, now: &Snapshot, sessions: usize) -> String {
     let seconds = (now.at_s - before.at_s).max(0.001);
     let bits = (now.bytes.saturating_sub(before.bytes) as f64 * 8.0 / seconds) as u64;
     let time = Duration::from_secs_f64(now.at_s.max(0.0)).as_secs();
+    let underruns = format::count(now.underruns);
+    let judged = match now.protocol {
+        ProtocolSnapshot::Rtp { lost, latest_us, .. } => {
+            let latest_ms = latest_us as f64 / 1000.0;
+            format!("lost {}, underruns {underruns}, latest burst {latest_ms:.1} ms", lost.max(0))
+        }
+        ProtocolSnapshot::Http { responses, first_byte_us } => {
+            let slowest_ms = first_byte_us as f64 / 1000.0;
+            let responses = format::count(responses);
+            format!("{responses} whole bodies, underruns {underruns}, slowest first byte {slowest_ms:.1} ms")
+        }
+    };
     format!(
-        "{}  {} of {} sessions play, {} failed, {} received\n      lost {}, underruns {}, latest burst {:.1} ms",
+        "{}  {} of {} sessions play, {} failed, {} received\n      {judged}",
         format::clock(time),
         format::count(now.playing),
         format::count(sessions as u64),
         format::count(now.failed),
         format::bit_rate(bits),
-        now.lost.max(0),
-        format::count(now.underruns),
-        now.latest_us as f64 / 1000.0,
     )
 }
 
@@ -62,11 +71,9 @@ mod tests {
             started: 20_000,
             playing: 19_999,
             failed: 1_000,
-            packets: 1,
             bytes: 12_000_000_000,
-            lost: 7,
             underruns: 3,
-            latest_us: 20_400,
+            protocol: ProtocolSnapshot::Rtp { packets: 1, lost: 7, latest_us: 20_400 },
         };
         let text = lines(&before, &now, 20_000);
         assert_eq!(
@@ -74,6 +81,11 @@ mod tests {
             "1:00  19,999 of 20,000 sessions play, 1,000 failed, 96.0 Gbit/s received\n      \
              lost 7, underruns 3, latest burst 20.4 ms"
         );
+        assert!(text.lines().all(|line| line.len() < 80), "{text}");
+        let http = ProtocolSnapshot::Http { responses: 123_456_789, first_byte_us: 1_250_500 };
+        let text = lines(&before, &Snapshot { protocol: http, ..now }, 20_000);
+        let second = "      123,456,789 whole bodies, underruns 3, slowest first byte 1250.5 ms";
+        assert_eq!(text.lines().nth(1), Some(second));
         assert!(text.lines().all(|line| line.len() < 80), "{text}");
     }
 }

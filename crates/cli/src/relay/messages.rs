@@ -120,6 +120,7 @@ fn counts(status: &StreamStatus) -> String {
     let open = status.outputs.iter().map(|output| output.icmp_errors);
     let ended = status.ended_outputs.iter().map(|ended| ended.icmp_errors);
     let merge = status.merge.unwrap_or_default();
+    let shares = status.shares.unwrap_or_default();
     let counts = [
         (
             open.chain(ended).sum(),
@@ -127,11 +128,8 @@ fn counts(status: &StreamStatus) -> String {
             "ICMP errors (destination unreachable)",
         ),
         (status.malformed.records, "malformed datagram dropped", "malformed datagrams dropped"),
-        (
-            status.shares.map_or(0, |shares| shares.lost),
-            "record lost for want of shares",
-            "records lost for want of shares",
-        ),
+        (shares.lost, "record lost for want of shares", "records lost for want of shares"),
+        (shares.damaged, "damaged share dropped", "damaged shares dropped"),
         (merge.late, "late record dropped", "late records dropped"),
         (merge.untagged, "record without a tag", "records without a tag"),
     ];
@@ -157,10 +155,10 @@ mod tests {
     /// Promise: The last line reports records that were lost, late or without a tag.
     #[test]
     fn errors_of_orders_are_counted() {
-        let shares = Some(ShareCounts { lost: 110, spare: 3 });
+        let shares = Some(ShareCounts { lost: 110, spare: 3, damaged: 1 });
         let lost = StreamStatus { shares, ..StreamStatus::default() };
         let text = summary(&lost, Duration::ZERO);
-        assert!(text.ends_with(", 110 records lost for want of shares"), "{text}");
+        assert!(text.ends_with(", 110 records lost for want of shares, 1 damaged share dropped"), "{text}");
         let merge = Some(MergeCounts { late: 1, untagged: 1000, unawaited: 5 });
         let text = summary(&StreamStatus { merge, ..StreamStatus::default() }, Duration::ZERO);
         assert!(text.ends_with(", 1 late record dropped, 1,000 records without a tag"), "{text}");

@@ -38,8 +38,8 @@ pub(super) struct StreamOptions {
     #[arg(long, value_name = "PATTERN", default_value = "mirror", requires = "inputs")]
     pattern: PatternSpec,
 
-    /// Handlers of records, in this order: crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER,
-    /// seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK]
+    /// Handlers of records, in this order: crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…,
+    /// ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK]
     #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
     handlers: Vec<HandlerSpec>,
 

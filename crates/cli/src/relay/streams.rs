@@ -94,8 +94,10 @@ mod tests {
         let gone = |gone_outputs| StreamStatus { gone_outputs, ..StreamStatus::default() };
         let failed = gone(GoneOutputs { failed: 1, ..GoneOutputs::default() });
         let disconnected = gone(GoneOutputs { disconnected: 1, detached: 1, failed: 0 });
-        let shares =
-            |lost| StreamStatus { shares: Some(ShareCounts { lost, spare: 1 }), ..StreamStatus::default() };
+        let shares = |lost| StreamStatus {
+            shares: Some(ShareCounts { lost, ..ShareCounts::default() }),
+            ..StreamStatus::default()
+        };
         assert_eq!(code(&[Ended], &failed, None), expected(3));
         assert_eq!(code(&[Ended], &shares(1), None), expected(3));
         assert_eq!(code(&[Ended], &shares(0), None), expected(0));

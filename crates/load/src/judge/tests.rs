@@ -15,7 +15,7 @@ fn packet(index: u16, arrival_us: i64) -> Packet {
         timestamp,
         ssrc: 7,
     };
-    Packet { header, bytes: 1_328, arrival_us }
+    Packet { header, bytes: 1_328, arrival_us, reference: None }
 }
 
 fn playing() -> Judge {

@@ -65,7 +65,7 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         "merge": status.merge.map(|merge| {
             json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})
         }),
-        "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),
+        "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare, "damaged": shares.damaged})),
     })
 }
 

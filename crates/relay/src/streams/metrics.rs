@@ -162,7 +162,8 @@ fn reports(stream: &StreamSnapshot) -> Vec<(Labels, u64)> {
             .map(|(what, value)| ("merge", what, value))
     });
     let shares = status.shares.iter().flat_map(|shares| {
-        [("lost", shares.lost), ("spare", shares.spare)].map(|(what, value)| ("shares", what, value))
+        [("lost", shares.lost), ("spare", shares.spare), ("damaged", shares.damaged)]
+            .map(|(what, value)| ("shares", what, value))
     });
     let of_stream = status.reports.iter().copied().chain(merge).chain(shares);
     let of_outputs = status

@@ -160,6 +160,8 @@ mod tests {
         assert_eq!("ts:programme=2".parse(), Ok(HandlerSpec::Programme(2)));
         assert_eq!("match:a:b".parse(), Ok(HandlerSpec::Match("a:b".to_owned())));
         assert_eq!("touch".parse(), Ok(HandlerSpec::Touch(0)));
+        assert_eq!("begins:GET ".parse(), Ok(HandlerSpec::Begins("GET ".to_owned())));
+        assert!("begins:".parse::<HandlerSpec>().is_err());
     }
 
     #[test]

@@ -120,7 +120,9 @@ impl Store {
     pub fn start(folder: ImageFolder, options: StoreOptions) -> io::Result<Arc<Store>> {
         let estimate_bytes = options.packing_memory_bytes / ESTIMATE_SHARE;
         let packing_bytes = options.packing_memory_bytes - estimate_bytes;
-        let packers = WorkQueue::start("packer", options.packers, packing_bytes)?;
+        // Packing ahead of time, nobody waits.
+        let has_urgent = options.images != ImagePolicy::AtOnce;
+        let packers = WorkQueue::start("packer", options.packers, has_urgent, packing_bytes)?;
         let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
         let makes_images = matches!(options.images, ImagePolicy::Auto | ImagePolicy::All);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use wirepath_engine::{BlockingPool, Priority, catch_panic};
@@ -13,6 +13,13 @@ const BEGUN: usize = 2048;
 
 /// Most works that wait for their first turn; more are refused.
 const WAITING: usize = 4096;
+
+/// Time before it is needed from which work is urgent: longer than a turn takes on a thread of low priority while
+/// the processors are busy.
+const URGENT: Duration = Duration::from_secs(1);
+
+/// Interval of looking for work that has become urgent: playbacks change when it is needed, and tell nobody.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Work that is done in turns.
 pub(super) trait Work: Send + Sized + 'static {
@@ -45,6 +52,16 @@ pub(super) struct Backlog {
     pub(super) held_bytes: u64,
 }
 
+/// Part of the work that a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Work that is needed soon.
+    Urgent,
+    /// All other work: a thread of low priority may stand still for long in the middle of a turn.
+    Rest,
+}
+
 struct Queue<W> {
     /// Work without a turn yet, in the order in which it is needed, and work that had some.
     new: VecDeque<W>,
@@ -59,20 +76,33 @@ struct Queue<W> {
 }
 
 impl<W: Work> WorkQueue<W> {
-    /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else.
+    /// Starts `threads` threads (at least one) called `name` and a number, which are after everything else, and
+    /// as many of normal priority for what is needed soon if `has_urgent`.
     /// While works hold `budget` bytes or more, those that hold the most have their turns, until they hold
     /// less or are done; others wait. So the memory of all is bounded by the budget, and what as many as there
     /// are threads can hold.
-    pub(super) fn start(name: &str, threads: usize, budget: u64) -> io::Result<WorkQueue<W>> {
+    pub(super) fn start(
+        name: &str,
+        threads: usize,
+        has_urgent: bool,
+        budget: u64,
+    ) -> io::Result<WorkQueue<W>> {
         let (new, begun) = (VecDeque::new(), Vec::new());
         let queue = Queue { new, begun, begun_count: 0, budget, held: 0, ended: false };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new() });
-        let pool = BlockingPool::start(name, threads, Priority::Background)?;
-        for _ in 0..threads.max(1) {
-            let shared = Arc::clone(&shared);
-            let submitted = pool.submit(move || shared.run());
-            debug_assert!(submitted, "nothing else is in that queue");
+        let start = |name: &str, priority, part| {
+            let pool = BlockingPool::start(name, threads, priority)?;
+            for _ in 0..threads.max(1) {
+                let shared = Arc::clone(&shared);
+                let submitted = pool.submit(move || shared.run(part));
+                debug_assert!(submitted, "nothing else is in that queue");
+            }
+            io::Result::Ok(())
+        };
+        if has_urgent {
+            start(&format!("{name}-now"), Priority::Normal, Part::Urgent)?;
         }
+        start(name, Priority::Background, if has_urgent { Part::Rest } else { Part::All })?;
         Ok(WorkQueue { shared })
     }
 
@@ -84,7 +114,7 @@ impl<W: Work> WorkQueue<W> {
         }
         queue.new.push_back(work);
         drop(queue);
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
         Ok(())
     }
 }
@@ -114,8 +144,8 @@ impl<W: Work> Drop for WorkQueue<W> {
 }
 
 impl<W: Work> Shared<W> {
-    fn run(&self) {
-        while let Some(work) = self.next() {
+    fn run(&self, part: Part) {
+        while let Some(work) = self.next(part) {
             let held = work.held_bytes();
             // A panic is a bug of ours, but not a reason to stop other work.
             let rest = catch_panic(|| work.turn()).unwrap_or_else(|_| {
@@ -139,33 +169,41 @@ impl<W: Work> Shared<W> {
     }
 
     /// Waits for the work that has the next turn; none when the queue has ended.
-    fn next(&self) -> Option<W> {
+    fn next(&self, part: Part) -> Option<W> {
         let mut queue = self.queue.lock();
         while !queue.ended {
-            if let Some(work) = queue.next() {
+            if let Some(work) = queue.next(part, Instant::now()) {
                 return Some(work);
             }
-            self.changed.wait(&mut queue);
+            let may_change = !queue.new.is_empty() || !queue.begun.is_empty();
+            if may_change && part != Part::All {
+                self.changed.wait_for(&mut queue, LOOK);
+            } else {
+                self.changed.wait(&mut queue);
+            }
         }
         None
     }
 }
 
 impl<W: Work> Queue<W> {
-    fn next(&mut self) -> Option<W> {
+    fn next(&mut self, part: Part, now: Instant) -> Option<W> {
+        // The first of new work, which is in the order in which it is needed, and the earliest that has begun.
+        let mut new = self.new.iter().map(W::needed_at).enumerate();
+        let new = new.find(|(_, at)| part.has(*at, now));
+        let begun = self.begun.iter().map(W::needed_at).enumerate().filter(|(_, at)| part.has(*at, now));
+        let begun = begun.min_by_key(|(_, at)| *at);
         if self.held >= self.budget && self.begun_count > 0 {
-            return self.largest();
+            return new.or(begun).and_then(|_| self.largest());
         }
-        let new = self.new.front().filter(|_| self.begun_count < BEGUN).map(W::needed_at);
-        let begun = self.begun.iter().map(W::needed_at).enumerate().min_by_key(|(_, at)| *at);
-        match (new, begun) {
-            (Some(new_at), Some((index, begun_at))) if begun_at < new_at => {
+        match (new.filter(|_| self.begun_count < BEGUN), begun) {
+            (Some((_, new_at)), Some((index, begun_at))) if begun_at < new_at => {
                 Some(self.begun.swap_remove(index))
             }
             (None, Some((index, _))) => Some(self.begun.swap_remove(index)),
-            (Some(_), _) => {
+            (Some((index, _)), _) => {
                 self.begun_count += 1;
-                self.new.pop_front()
+                self.new.remove(index)
             }
             (None, None) => None,
         }
@@ -175,6 +213,16 @@ impl<W: Work> Queue<W> {
     fn largest(&mut self) -> Option<W> {
         let (index, _) = self.begun.iter().map(W::held_bytes).enumerate().max_by_key(|(_, held)| *held)?;
         Some(self.begun.swap_remove(index))
+    }
+}
+
+impl Part {
+    fn has(self, needed_at: Instant, now: Instant) -> bool {
+        match self {
+            Part::All => true,
+            Part::Urgent => needed_at <= now + URGENT,
+            Part::Rest => needed_at > now + URGENT,
+        }
     }
 }
 
@@ -236,7 +284,7 @@ mod tests {
 
     fn fixture_within(budget: u64) -> Fixture {
         let ((tell, told), (give_leave, leave)) = (channel(), channel());
-        let turns = WorkQueue::start("turn", 1, budget).unwrap();
+        let turns = WorkQueue::start("turn", 1, false, budget).unwrap();
         let begun = Instant::now();
         Fixture { turns, tell, told, give_leave, leave: Arc::new(Mutex::new(leave)), begun }
     }
@@ -301,6 +349,39 @@ mod tests {
         assert_eq!(fixture.order(2), [2, 0]);
     }
 
+    /// Promise: Packing that a session waits for has threads of normal priority, and waits for no other packing.
+    #[test]
+    fn what_is_needed_soon_has_a_thread_of_its_own() {
+        struct Nice(Duration, Sender<(&'static str, i32)>, Option<Receiver<()>>, &'static str);
+        impl Work for Nice {
+            fn turn(self) -> Option<Nice> {
+                let nice = rustix::process::getpriority_process(None).unwrap(); // of this thread
+                self.1.send((self.3, nice)).unwrap();
+                self.2.map(|leave| leave.recv());
+                None
+            }
+
+            fn needed_at(&self) -> Instant {
+                Instant::now() + self.0
+            }
+
+            fn held_bytes(&self) -> u64 {
+                0
+            }
+        }
+        let ((tell, told), (leave, leaves)) = (channel(), channel());
+        let usual = rustix::process::getpriority_process(None).unwrap();
+        let turns = WorkQueue::start("turn", 1, true, ROOM).unwrap();
+        let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(turns.submit(Nice(10 * URGENT, tell.clone(), Some(leaves), "background")).is_ok());
+        assert_eq!(next(), ("background", (usual + 10).min(19)));
+        assert!(turns.submit(Nice(10 * URGENT, tell.clone(), None, "later")).is_ok());
+        assert!(turns.submit(Nice(Duration::ZERO, tell, None, "waiting")).is_ok());
+        assert_eq!(next(), ("waiting", usual), "the turn of the other thread has not ended");
+        leave.send(()).unwrap();
+        assert_eq!(next(), ("later", (usual + 10).min(19)));
+    }
+
     #[test]
     fn only_so_much_has_begun_at_a_time() {
         let fixture = fixture();
@@ -334,7 +415,7 @@ mod tests {
             }
         }
         let (tell, told) = channel();
-        let turns = WorkQueue::start("turn", 1, ROOM).unwrap();
+        let turns = WorkQueue::start("turn", 1, false, ROOM).unwrap();
         assert!(turns.submit(Bug(tell.clone(), true)).is_ok() && turns.submit(Bug(tell, false)).is_ok());
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }

@@ -4,14 +4,18 @@ use super::counters::{EndReason, TimeoutReason};
 use super::handler::RequestHandler;
 use super::output::Output;
 use super::shared::{SERVER_NAME, Shared};
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::watch;
-use tokio::task::{consume_budget, yield_now};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode, header_names};
 
@@ -100,8 +104,14 @@ impl Connection {
 
     /// Answers the requests that have arrived, and waits for what is next.
     async fn step(&mut self) -> Result<(), End> {
+        let mut served = 0;
         while let Some(item) = self.reader.next_item() {
             self.serve_item(item).await?;
+            served += 1;
+        }
+        if served > 1 {
+            // Frames need no answer, and may come without end: others have their turn first.
+            yield_now().await;
         }
         if *self.shutdown.borrow() {
             return Err(End::Drained);
@@ -111,11 +121,7 @@ impl Connection {
         let deadline = self.deadline();
         tokio::select! {
             more = self.inbox.fill(&mut self.reader) => match more {
-                Ok(true) => {
-                    self.heard = Instant::now();
-                    // Frames need no answer, and may come without end: others have their turn first.
-                    yield_now().await;
-                }
+                Ok(true) => self.heard = Instant::now(),
                 Ok(false) | Err(_) => return Err(End::Gone),
             },
             event = self.handler.next_event() => {
@@ -245,7 +251,7 @@ impl Inbox {
     /// Feeds the reader with what comes next; false at the end.
     async fn fill(&mut self, reader: &mut Reader) -> io::Result<bool> {
         if self.spill.is_empty() {
-            return Ok(!self.over && read(&self.half, |bytes| reader.feed(bytes)).await? > 0);
+            return Ok(!self.over && read(&mut self.half, |bytes| reader.feed(bytes)).await? > 0);
         }
         reader.feed(&std::mem::take(&mut self.spill));
         Ok(true)
@@ -257,32 +263,31 @@ impl Inbox {
             if self.spill.len() >= SPILL_LIMIT {
                 pending::<()>().await;
             }
-            let length = read(&self.half, |bytes| self.spill.extend_from_slice(bytes)).await;
+            let length = read(&mut self.half, |bytes| self.spill.extend_from_slice(bytes)).await;
             self.over = !length.is_ok_and(|length| length > 0);
         }
         sleep(CLOSING_GRACE).await;
     }
 
     async fn drain(&mut self) {
-        while read(&self.half, |_| ()).await.is_ok_and(|length| length > 0) {}
+        while read(&mut self.half, |_| ()).await.is_ok_and(|length| length > 0) {}
     }
 }
 
 /// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
-/// thousands of connections most wait.
-async fn read(half: &OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
-    loop {
-        half.readable().await?;
-        // One client whose bytes never end must not keep the others waiting.
-        consume_budget().await;
-        let mut bytes = [0; READ_SIZE];
-        match half.try_read(&mut bytes) {
-            Ok(length) => {
-                take(&bytes[..length]);
-                return Ok(length);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+/// thousands of connections most wait. What fills a part of the buffer only was all there is, so that no
+/// second call has to say that; and a client whose bytes never end keeps the others waiting no longer than
+/// its task's budget lasts.
+async fn read(half: &mut OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
+    let mut take = Some(take);
+    poll_fn(|context| {
+        let mut bytes = [MaybeUninit::uninit(); READ_SIZE];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut *half).poll_read(context, &mut buffer))?;
+        if let Some(take) = take.take() {
+            take(buffer.filled());
         }
-    }
+        Poll::Ready(Ok(buffer.filled().len()))
+    })
+    .await
 }

@@ -89,6 +89,8 @@ counters! {
     rtcp_malformed: Counter,
     /// Datagrams received on RTCP ports from addresses and ports that have no session.
     rtcp_strays: Counter,
+    /// Calls that read RTCP ports, each for many datagrams.
+    rtcp_reads: Counter,
     /// RTCP reception reports received about our sources.
     reception_reports: Counter,
 }

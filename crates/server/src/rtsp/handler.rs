@@ -11,7 +11,7 @@ use super::shared::Shared;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
 use wirepath_net::Exceeded;
@@ -123,7 +123,7 @@ impl RequestHandler {
     pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
         let mut infos = self.sessions.values().map(|session| &session.info);
         match infos.find(|info| info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)) {
-            Some(info) => info.read_packet(frame),
+            Some(info) => info.read_packet(frame, SystemTime::now()),
             None => self.shared.counters.frames_dropped.increment(),
         }
     }

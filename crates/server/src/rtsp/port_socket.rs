@@ -5,18 +5,26 @@
 //! and is told apart by its sender's address and port. Two sockets own the ports: other programs cannot bind
 //! the RTCP port, and datagrams of strangers to the RTP port end in a socket that nobody reads, without an
 //! ICMP error.
+//!
+//! Nothing waits for RTCP, so it is read at intervals, many datagrams in a call, and the sockets are in no
+//! epoll set: there each datagram that comes, and each that has left, wakes the thread that serves all
+//! requests.
 
 use super::counters::Counters;
+use super::ticks;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket as BlockingUdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-use tokio::net::UdpSocket;
+use std::time::{Duration, SystemTime};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use wirepath_datapath::batches::{self, Batch};
 use wirepath_media::rtsp::PortPair;
 
 /// Receive buffer of datagrams that nobody reads: clients open their firewalls with a few to the RTP port.
@@ -28,15 +36,27 @@ const RTCP_RECEIVE_BUFFER: usize = 256 * 1024;
 /// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
 const DATAGRAM_LIMIT: usize = 1500;
 
-/// Datagrams that are read in a row; then the socket rests. A flood is dropped by the kernel meanwhile, and
+/// Longest and shortest time between two reads of a pair. The first lets sessions spread over 64 pairs cost
+/// 500 calls a second; pairs with more datagrams than a read takes are read sooner.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(128);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Most datagrams of a read; the rest waits for the next. A flood is dropped by the kernel meanwhile, and
 /// costs the thread that serves all requests some percent of its time.
-const BATCH: usize = 64;
-const REST: Duration = Duration::from_millis(2);
+const MOST: usize = 2 * batches::MOST;
 
 /// Session that receives its client's RTCP.
 pub(super) trait RtcpReceiver: Send + Sync {
-    /// Reads a datagram of the client's.
-    fn receive(&self, datagram: &[u8]);
+    /// Reads a datagram of the client's, which came at `received`.
+    fn receive(&self, datagram: &[u8], received: SystemTime);
+}
+
+/// Room for datagrams, which the pairs of a server share.
+pub(super) type SharedBatch = Mutex<Batch>;
+
+/// Room for datagrams as long as those that are read.
+pub(super) fn shared_batch() -> Arc<SharedBatch> {
+    Arc::new(Mutex::new(Batch::new(DATAGRAM_LIMIT)))
 }
 
 /// Sockets of a pair of ports at a local address.
@@ -45,14 +65,16 @@ pub(super) struct PortSocket {
     ports: PortPair,
     rtcp: Arc<UdpSocket>,
     /// Holds the RTP port and receives what comes from strangers.
-    _strays: BlockingUdpSocket,
-    sessions: AtomicUsize,
+    _strays: UdpSocket,
     clients: Arc<Clients>,
     receiver: JoinHandle<()>,
 }
 
 /// Sessions by the address and port that their client sends RTCP from.
 struct Clients {
+    /// Number of sessions that use the pair, and the news that there is one.
+    uses: AtomicUsize,
+    has_uses: Notify,
     sessions: Mutex<HashMap<(IpAddr, u16), Weak<dyn RtcpReceiver>>>,
     counters: Arc<Counters>,
 }
@@ -72,15 +94,16 @@ impl PortSocket {
         local: SocketAddr,
         ports: PortPair,
         counters: &Arc<Counters>,
+        batch: &Arc<SharedBatch>,
     ) -> io::Result<Arc<PortSocket>> {
-        let rtcp: BlockingUdpSocket = bind(local, ports.rtcp, RTCP_RECEIVE_BUFFER, false)?.into();
+        let rtcp: UdpSocket = bind(local, ports.rtcp, RTCP_RECEIVE_BUFFER, false)?.into();
         let strays = bind(local, ports.rtp, RTP_RECEIVE_BUFFER, false)?;
         strays.set_reuse_port(true)?; // from now on, for the sockets of sessions
-        let rtcp = Arc::new(UdpSocket::from_std(rtcp)?);
-        let clients = Arc::new(Clients { sessions: Mutex::default(), counters: Arc::clone(counters) });
-        let receiver = tokio::spawn(receive(Arc::clone(&rtcp), Arc::clone(&clients)));
-        let (sessions, _strays) = (AtomicUsize::new(0), strays.into());
-        Ok(Arc::new(PortSocket { local, ports, rtcp, _strays, sessions, clients, receiver }))
+        batches::enable_timestamps(rtcp.as_fd())?; // round trips end when a report comes, not when it is read
+        let (rtcp, _strays) = (Arc::new(rtcp), strays.into());
+        let clients = Arc::new(Clients::new(Arc::clone(counters)));
+        let receiver = tokio::spawn(receive(Arc::clone(&rtcp), Arc::clone(&clients), Arc::clone(batch)));
+        Ok(Arc::new(PortSocket { local, ports, rtcp, _strays, clients, receiver }))
     }
 
     pub(super) fn ports(&self) -> PortPair {
@@ -89,7 +112,7 @@ impl PortSocket {
 
     /// Number of sessions that use the pair.
     pub(super) fn sessions(&self) -> usize {
-        self.sessions.load(Relaxed)
+        self.clients.uses.load(Relaxed)
     }
 
     /// Returns whether a session has this client's RTCP port already.
@@ -98,7 +121,7 @@ impl PortSocket {
     }
 
     /// A socket on the RTP port, connected to a client.
-    pub(super) fn connect_rtp(&self, peer: SocketAddr) -> io::Result<BlockingUdpSocket> {
+    pub(super) fn connect_rtp(&self, peer: SocketAddr) -> io::Result<UdpSocket> {
         let socket = bind(self.local, self.ports.rtp, RTP_RECEIVE_BUFFER, true)?;
         socket.connect(&peer.into())?;
         Ok(socket.into())
@@ -113,7 +136,8 @@ impl Drop for PortSocket {
 
 impl PortUse {
     pub(super) fn new(socket: &Arc<PortSocket>, peer: SocketAddr) -> PortUse {
-        socket.sessions.fetch_add(1, Relaxed);
+        socket.clients.uses.fetch_add(1, Relaxed);
+        socket.clients.has_uses.notify_one();
         PortUse { socket: Arc::clone(socket), peer }
     }
 
@@ -125,7 +149,7 @@ impl PortUse {
 
     /// Sends a datagram to the client, or fails if that would block.
     pub(super) fn send(&self, datagram: &[u8]) -> io::Result<()> {
-        self.socket.rtcp.try_send_to(datagram, self.peer).map(drop)
+        self.socket.rtcp.send_to(datagram, self.peer).map(drop)
     }
 }
 
@@ -137,37 +161,64 @@ impl Drop for PortUse {
             sessions.remove(&key(self.peer));
         }
         drop(sessions);
-        self.socket.sessions.fetch_sub(1, Relaxed);
+        self.socket.clients.uses.fetch_sub(1, Relaxed);
     }
 }
 
-/// Gives datagrams to the sessions whose clients sent them.
-async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>) {
-    let mut datagram = [0; DATAGRAM_LIMIT];
+/// Gives datagrams to the sessions whose clients sent them, as long as the pair has sessions.
+async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<SharedBatch>) {
+    let mut interval = LONGEST_INTERVAL;
     loop {
-        if socket.readable().await.is_err() {
-            return; // the runtime ends
+        while clients.uses.load(Relaxed) == 0 {
+            clients.has_uses.notified().await;
         }
-        let mut read = 0;
-        while read < BATCH {
-            match socket.try_recv_from(&mut datagram) {
-                Ok((length, peer)) => clients.deliver(peer, &datagram[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => tracing::debug!(%error, "RTCP was not received"),
-            }
-            read += 1;
-        }
-        if read == BATCH {
-            tokio::time::sleep(REST).await;
-        }
+        sleep_until(ticks::after(Instant::now(), interval)).await;
+        let read = clients.read(&socket, &mut batch.lock());
+        interval = next_interval(interval, read);
     }
+}
+
+/// Time to the next read: shorter when datagrams were left over, longer when there were few.
+fn next_interval(interval: Duration, read: usize) -> Duration {
+    let next = match read {
+        MOST.. => interval / 2,
+        _ if read < MOST / 4 => interval * 2,
+        _ => interval,
+    };
+    next.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
 }
 
 impl Clients {
-    fn deliver(&self, peer: SocketAddr, datagram: &[u8]) {
-        let session = self.sessions.lock().get(&key(peer)).and_then(Weak::upgrade);
+    fn new(counters: Arc<Counters>) -> Clients {
+        Clients { uses: AtomicUsize::new(0), has_uses: Notify::new(), sessions: Mutex::default(), counters }
+    }
+
+    /// Reads datagrams that wait. Returns their number.
+    fn read(&self, socket: &UdpSocket, batch: &mut Batch) -> usize {
+        let mut read = 0;
+        while read < MOST {
+            self.counters.rtcp_reads.increment();
+            let received = batch.receive(socket.as_fd(), |datagram| {
+                let received =
+                    datagram.since_1970.map_or_else(SystemTime::now, |time| SystemTime::UNIX_EPOCH + time);
+                self.deliver(datagram.from, datagram.bytes, received);
+            });
+            let number = received.unwrap_or_else(|error| {
+                tracing::debug!(%error, "RTCP was not received");
+                0
+            });
+            read += number;
+            if number < batches::MOST {
+                break;
+            }
+        }
+        read
+    }
+
+    fn deliver(&self, peer: Option<SocketAddr>, datagram: &[u8], received: SystemTime) {
+        let session = peer.and_then(|peer| self.sessions.lock().get(&key(peer)).and_then(Weak::upgrade));
         match session {
-            Some(session) => session.receive(datagram),
+            Some(session) => session.receive(datagram, received),
             None => self.counters.rtcp_strays.increment(),
         }
     }

@@ -1,7 +1,7 @@
 //! UDP ports of sessions: RTP on an even port, RTCP on the next (RFC 3550 section 11), shared by sessions.
 
 use super::counters::Counters;
-use super::port_socket::{PortSocket, PortUse};
+use super::port_socket::{PortSocket, PortUse, SharedBatch, shared_batch};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -29,6 +29,7 @@ pub(super) struct Ports {
     first: u32,
     pairs: u32,
     counters: Arc<Counters>,
+    batch: Arc<SharedBatch>,
     /// Open pairs of each local address, which has no port here.
     open: Mutex<HashMap<SocketAddr, OpenPairs>>,
 }
@@ -66,7 +67,7 @@ fn span(range: &RangeInclusive<u16>) -> (u32, u32) {
 impl Ports {
     pub(super) fn new(range: &RangeInclusive<u16>, counters: Arc<Counters>) -> Self {
         let (first, pairs) = span(range);
-        Self { first, pairs, counters, open: Mutex::default() }
+        Self { first, pairs, counters, batch: shared_batch(), open: Mutex::default() }
     }
 
     /// Sockets for a session, at a local address and connected to the client's ports. The address keeps its
@@ -122,7 +123,7 @@ impl Ports {
             if open.pairs().any(|pair| pair.ports().rtp == rtp) {
                 continue;
             }
-            match PortSocket::open(local, PortPair { rtp, rtcp: rtp + 1 }, &self.counters) {
+            match PortSocket::open(local, PortPair { rtp, rtcp: rtp + 1 }, &self.counters, &self.batch) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),
                 Ok(pair) => {

@@ -3,6 +3,7 @@
 use super::port_socket::RtcpReceiver;
 use super::session_info::SessionInfo;
 use super::session_state::Phase;
+use super::ticks;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
@@ -16,6 +17,9 @@ const BYE_DELAY: Duration = Duration::from_millis(100);
 
 /// Time until the next attempt at a report when no packet has left yet.
 const FIRST_REPORT_RETRY: Duration = Duration::from_millis(100);
+
+/// Reports of many sessions are sent in one wake-up, up to a fiftieth of the interval late.
+const TICKS_PER_INTERVAL: u32 = 50;
 
 /// Sends a session's RTCP until the task is aborted.
 pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
@@ -40,8 +44,9 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
                 match phase {
                     Phase::Ready => {}
                     Phase::Playing { .. } => {
-                        let wait = if session.send_report() { interval } else { FIRST_REPORT_RETRY.min(interval) };
-                        wake = Some(Instant::now() + wait);
+                        let is_sent = session.send_report();
+                        let wait = if is_sent { interval } else { FIRST_REPORT_RETRY.min(interval) };
+                        wake = Some(ticks::after(Instant::now() + wait, interval / TICKS_PER_INTERVAL));
                     }
                     Phase::Ended { .. } => session.send_bye(),
                 }
@@ -51,21 +56,21 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
 }
 
 impl RtcpReceiver for SessionInfo {
-    fn receive(&self, packet: &[u8]) {
-        self.read_packet(packet);
+    fn receive(&self, packet: &[u8], received: SystemTime) {
+        self.read_packet(packet, received);
     }
 }
 
 impl SessionInfo {
-    /// Reads an RTCP packet of the client's.
-    pub(super) fn read_packet(&self, datagram: &[u8]) {
+    /// Reads an RTCP packet of the client's, which came at `received`.
+    pub(super) fn read_packet(&self, datagram: &[u8], received: SystemTime) {
         self.counters.rtcp_received.increment();
         match rtcp::read(datagram, self.ssrc) {
-            Ok(received) => {
+            Ok(report) => {
                 self.note_heard();
-                self.counters.reception_reports.add(received.receptions.len() as u64);
-                if let Some(&last) = received.receptions.last() {
-                    *self.reception.lock() = Some((last, last.round_trip(ntp_now())));
+                self.counters.reception_reports.add(report.receptions.len() as u64);
+                if let Some(&last) = report.receptions.last() {
+                    *self.reception.lock() = Some((last, last.round_trip(ntp(received))));
                 }
             }
             Err(error) => {
@@ -112,7 +117,7 @@ impl SessionInfo {
         let ticks = i128::from(elapsed_us) * i128::from(CLOCK_HZ) / 1_000_000;
         Some(SenderState {
             ssrc: self.ssrc,
-            now: ntp_now(),
+            now: ntp(SystemTime::now()),
             timestamp: clock.timestamp.wrapping_add(ticks as u32),
             packets: progress.packets as u32,
             octets: progress.payload_bytes as u32,
@@ -127,6 +132,6 @@ impl SessionInfo {
     }
 }
 
-fn ntp_now() -> NtpTime {
-    NtpTime::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+fn ntp(time: SystemTime) -> NtpTime {
+    NtpTime::from_unix(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }

@@ -1,5 +1,6 @@
 //! Gate of a handler: the records that it is shown, and those that it refuses.
 
+use super::Memory;
 use crate::handler::HandlerError;
 use crate::record::{Piece, Run};
 
@@ -10,6 +11,8 @@ pub(super) struct Gate {
     pub(super) drops_refused: bool,
     /// The record that goes by was dropped: its other pieces are not shown.
     pub(super) is_dropping: bool,
+    /// The beginning of the record is gathered for a handler that sees that.
+    pub(super) is_within_head: bool,
     pub(super) refused: u64,
     /// Reason of the first refusal, until it is taken.
     pub(super) first: Option<HandlerError>,
@@ -42,17 +45,18 @@ impl Gate {
     /// Refuses the records of a run that are longer than `limit`: all but perhaps the last. Returns that one.
     pub(super) fn refuse_long(
         &mut self,
-        run: &Run,
+        mut run: Run<Memory>,
         longest: usize,
         limit: usize,
-    ) -> Result<Option<Run>, HandlerError> {
+    ) -> Result<Option<Run<Memory>>, HandlerError> {
         let error = format!("record of {longest} bytes or more: at most {limit} are allowed");
         let error = HandlerError::Refused(error);
         let (last, piece) = run.piece(run.records() - 1);
         let fits = piece.begins && piece.ends && last.len() <= limit;
         self.refuse((run.records() - usize::from(fits)) as u64, error, self.drops_refused)?;
         self.is_dropping = !run.ends;
-        Ok(fits.then(|| run.part(last)))
+        run.take_bytes(last.start);
+        Ok(fits.then_some(run))
     }
 
     /// Counts refused records and keeps the first reason; an error if the stream cannot go on without them.

@@ -1,23 +1,21 @@
-//! Rewriting: new records in a buffer of the stream.
+//! Rewriting: new records in memory of the stream.
 
-use bytes::BytesMut;
+use wirepath_datapath::Blocks;
 
+use super::Memory;
 use super::gate::Gate;
 use crate::handler::{HandlerError, Rewrite};
 use crate::record::{Piece, Run};
-
-/// Least size of a buffer.
-const BLOCK: usize = 64 * 1024;
 
 /// New records, also of those before an error; those of one length are one run.
 pub(super) fn rewrite(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
-    block: &mut BytesMut,
-    run: &Run,
-    out: &mut Vec<Run>,
+    blocks: &mut Blocks,
+    run: &Run<Memory>,
+    out: &mut Vec<Run<Memory>>,
 ) -> Result<(), HandlerError> {
-    let mut written = Written { block, bytes: 0, record_bytes: 0, out };
+    let mut written = Written { blocks, bytes: 0, record_bytes: 0, out };
     let rewritten = write(handler, gate, run, &mut written);
     written.put();
     rewritten
@@ -26,7 +24,7 @@ pub(super) fn rewrite(
 fn write(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
-    run: &Run,
+    run: &Run<Memory>,
     written: &mut Written<'_>,
 ) -> Result<(), HandlerError> {
     for piece in run.pieces() {
@@ -34,8 +32,7 @@ fn write(
             continue;
         }
         let room = handler.room(piece.bytes.len());
-        written.make_room(room);
-        let space = &mut written.block[written.bytes..];
+        let space = written.space(room);
         match gate.judge(piece, handler.rewrite(piece, space))?.flatten() {
             Some(length) if length > room => {
                 let error = format!("it wrote {length} bytes where it said {room} at most");
@@ -50,21 +47,19 @@ fn write(
 
 /// Whole records of one length at the front of a block.
 struct Written<'a> {
-    block: &'a mut BytesMut,
+    blocks: &'a mut Blocks,
     bytes: usize,
     record_bytes: usize,
-    out: &'a mut Vec<Run>,
+    out: &'a mut Vec<Run<Memory>>,
 }
 
 impl Written<'_> {
-    /// Makes room for `room` bytes behind what is written.
-    fn make_room(&mut self, room: usize) {
-        if self.block.len() - self.bytes < room {
+    /// Space for `room` bytes behind what is written.
+    fn space(&mut self, room: usize) -> &mut [u8] {
+        if self.blocks.rest() - self.bytes < room {
             self.put();
-            if self.block.len() < room {
-                *self.block = BytesMut::zeroed(room.max(BLOCK));
-            }
         }
+        &mut self.blocks.room(self.bytes + room)[self.bytes..]
     }
 
     /// Adds a record, or a piece of one, that was written behind the others.
@@ -76,13 +71,14 @@ impl Written<'_> {
         if is_record {
             (self.bytes, self.record_bytes) = (self.bytes + length, length);
         } else {
-            self.out.push(Run::single(self.block.split_to(length).freeze(), piece.begins, piece.ends));
+            let bytes = Memory::Own(self.blocks.take(length));
+            self.out.push(Run::single(bytes, piece.begins, piece.ends));
         }
     }
 
     fn put(&mut self) {
         if self.bytes > 0 {
-            let bytes = self.block.split_to(self.bytes).freeze();
+            let bytes = Memory::Own(self.blocks.take(self.bytes));
             self.out.push(Run { bytes, record_bytes: self.record_bytes, begins: true, ends: true });
             self.bytes = 0;
         }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::handler::{Common, Rewrite};
+use crate::handler::{Common, Rewrite, Verdict};
+use crate::handlers::Touch;
 use proptest::prelude::*;
 
 /// Drops records that begin with an odd byte.
@@ -80,6 +81,10 @@ fn records(runs: &[Run]) -> Vec<Vec<u8>> {
     records
 }
 
+fn touched(record: &[u8], mask: u8) -> Vec<u8> {
+    record.iter().map(|byte| byte ^ mask).collect()
+}
+
 fn halved(record: &[u8]) -> Vec<u8> {
     match record.first() {
         Some(0..128) => [&record[..record.len() / 2], b"!"].concat(),
@@ -112,7 +117,9 @@ proptest! {
     fn a_chain_is_its_handlers_in_order(input in runs()) {
         let mut chain = chain([
             Handler::Read(Box::new(EvenOnly)),
+            Handler::Modify(Box::new(Touch::new(0x80))),
             Handler::Select(Box::new(Halve(Reach::Pieces))),
+            Handler::Modify(Box::new(Touch::new(0x0f))),
             Handler::Rewrite(Box::new(Double)),
         ]);
         let mut output = Vec::new();
@@ -122,7 +129,8 @@ proptest! {
         let expected: Vec<Vec<u8>> = records(&input)
             .into_iter()
             .filter(|record| record[0] % 2 == 0)
-            .map(|record| halved(&record))
+            .map(|record| halved(&touched(&record, 0x80)))
+            .map(|record| touched(&record, 0x0f))
             .filter(|record| record.len() != 7)
             .map(|record| record.iter().flat_map(|byte| [*byte, *byte]).collect())
             .collect();
@@ -143,6 +151,31 @@ proptest! {
         chain.apply(Run::single(bytes.slice(cut..), false, true), &mut output).unwrap();
         prop_assert_eq!(records(&output), [halved(&record)]);
     }
+}
+
+/// Promise: Handlers change bytes where they are; bytes that others have too are copied first.
+#[test]
+fn bytes_are_changed_where_they_are_unless_others_have_them() {
+    let mut chain = chain([Handler::Modify(Box::new(Touch::new(1)))]);
+    let mut output = Vec::new();
+    let mut own = BytesMut::from(&b"abcdef"[..]);
+    let rest = own.split_off(3);
+    let place = own.as_ptr();
+    chain.apply(Run::single(own, true, true), &mut output).unwrap();
+    assert_eq!(
+        (output[0].bytes.as_ptr(), &output[0].bytes[..], &rest[..]),
+        (place, &b"`cb"[..], &b"def"[..])
+    );
+    let shared = Bytes::from(b"abc".to_vec());
+    chain.apply(Run::single(shared.clone(), true, true), &mut output).unwrap();
+    assert_eq!((&output[1].bytes[..], &shared[..]), (&b"`cb"[..], &b"abc"[..]));
+    let place = shared.as_ptr();
+    chain.apply(Run::single(shared, true, true), &mut output).unwrap();
+    assert_eq!(
+        (output[2].bytes.as_ptr(), &output[2].bytes[..]),
+        (place, &b"`cb"[..]),
+        "nobody else has it now"
+    );
 }
 
 #[test]
@@ -230,9 +263,16 @@ impl Rewrite for NoX {
     }
 }
 
+impl Modify for NoX {
+    fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError> {
+        refuse_x(Piece::whole(piece.bytes)).map(|()| Verdict::Pass)
+    }
+}
+
 /// A handler of each kind that refuses records.
-fn refusing(reach: Reach) -> [Handler; 3] {
+fn refusing(reach: Reach) -> [Handler; 4] {
     [
+        Handler::Modify(Box::new(NoX(reach))),
         Handler::Read(Box::new(NoX(reach))),
         Handler::Select(Box::new(NoX(reach))),
         Handler::Rewrite(Box::new(NoX(reach))),
@@ -296,11 +336,11 @@ fn bytes_gathered_of_a_refused_record_are_counted_as_dropped() {
     for handler in refusing(Reach::Records { limit: 10 }) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
         let run = |bytes: &'static [u8], begins, ends| Run::single(Bytes::from_static(bytes), begins, ends);
-        chain.handle(run(b"ab", true, false), &mut output).unwrap();
+        chain.handle(run(b"ab", true, false), 0, &mut output).unwrap();
         assert_eq!((chain.gathered(), chain.dropped_bytes), (2, 0));
-        chain.handle(run(b"x", false, true), &mut output).unwrap_err();
+        chain.handle(run(b"x", false, true), 0, &mut output).unwrap_err();
         assert_eq!((chain.gathered(), chain.dropped_bytes, output.len()), (0, 3, 0));
-        chain.handle(run(b"cd", true, true), &mut output).unwrap();
+        chain.handle(run(b"cd", true, true), 0, &mut output).unwrap();
         assert_eq!((chain.dropped_bytes, output.len()), (5, 0));
     }
 }

@@ -1,12 +1,12 @@
 //! Division of the bytes of one input.
 
-use bytes::{Buf, Bytes};
+use bytes::BytesMut;
 
 use super::{Framing, FramingError, LONGEST};
 use crate::record::Run;
 
-/// Divides the bytes of one input. They come in contiguous buffers, as `Bytes` and `BytesMut` are, and are
-/// shared, not copied.
+/// Divides the bytes of one input. They come in contiguous buffers, of which
+/// runs are parts: nothing is copied, and nobody else has the bytes of a run.
 pub(crate) struct Splitter {
     framing: Framing,
     /// Most bytes of a record, if only whole ones may be handed on.
@@ -44,10 +44,10 @@ impl Splitter {
     }
 
     /// Ends the record without end, if it has begun: returns its end.
-    pub(crate) fn cut(&mut self) -> Option<Run> {
+    pub(crate) fn cut(&mut self) -> Option<Run<BytesMut>> {
         let is_within = self.within && self.missing.is_none();
         self.within &= !is_within;
-        is_within.then(|| Run::single(Bytes::new(), false, true))
+        is_within.then(|| Run::single(BytesMut::new(), false, true))
     }
 
     /// Returns whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
@@ -82,6 +82,11 @@ impl Splitter {
         Some(Passed { begins, ends })
     }
 
+    /// Begins the record without end, whose bytes are seen and not divided.
+    pub(crate) fn begin_unframed(&mut self) {
+        (self.within, self.missing) = (true, None);
+    }
+
     /// Bytes that the current or next record still needs; 0 if unknown.
     pub(crate) fn awaited(&self) -> usize {
         match (self.within, self.missing, &self.framing) {
@@ -98,12 +103,16 @@ impl Splitter {
 
     /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None
     /// if that takes more bytes, or if there is nothing more. After an error the bytes stay.
-    pub(crate) fn next(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
+    pub(crate) fn next(
+        &mut self,
+        bytes: &mut BytesMut,
+        is_end: bool,
+    ) -> Result<Option<Run<BytesMut>>, FramingError> {
         match self.missing {
             Some(missing) if self.within => self.go_on(missing, bytes, is_end),
             _ => match &self.framing {
                 Framing::Whole => {
-                    self.may_wait(bytes.remaining())?;
+                    self.may_wait(bytes.len())?;
                     Ok(self.next_of_stream(bytes, is_end))
                 }
                 Framing::Fixed(length) => {
@@ -116,8 +125,8 @@ impl Splitter {
         }
     }
 
-    fn next_of_stream(&mut self, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
-        let is_empty = !bytes.has_remaining();
+    fn next_of_stream(&mut self, bytes: &mut BytesMut, is_end: bool) -> Option<Run<BytesMut>> {
+        let is_empty = bytes.is_empty();
         if is_empty && !(is_end && self.within) || self.whole.is_some() && !is_end {
             return None;
         }
@@ -126,20 +135,24 @@ impl Splitter {
         Some(run)
     }
 
-    fn next_of_fixed(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
-        let there = bytes.remaining();
+    fn next_of_fixed(&mut self, length: usize, bytes: &mut BytesMut, is_end: bool) -> Option<Run<BytesMut>> {
+        let there = bytes.len();
         match (there - there % length, there) {
             (0, 0) => None,
             (0, _) if is_end => Some(Run::single(all(bytes), true, true)),
             (0, there) if self.whole.is_none() => Some(self.begin(length - there, bytes)),
             (0, _) => None,
-            (whole, _) => Some(run_of(bytes.copy_to_bytes(whole), length)),
+            (whole, _) => Some(run_of(bytes.split_to(whole), length)),
         }
     }
 
-    fn next_measured(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
-        let there = bytes.remaining();
-        let length = self.measure(bytes.chunk(), is_end)?;
+    fn next_measured(
+        &mut self,
+        bytes: &mut BytesMut,
+        is_end: bool,
+    ) -> Result<Option<Run<BytesMut>>, FramingError> {
+        let there = bytes.len();
+        let length = self.measure(bytes, is_end)?;
         let least = length.unwrap_or(there);
         if self.whole.is_some() && least > LONGEST {
             return Err(FramingError::TooLong { bytes: least, limit: LONGEST });
@@ -153,16 +166,16 @@ impl Splitter {
     }
 
     /// As many records of the same length as there are.
-    fn run_of_measured(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Run {
+    fn run_of_measured(&mut self, length: usize, bytes: &mut BytesMut, is_end: bool) -> Run<BytesMut> {
         let mut whole = length;
-        while whole + length <= bytes.remaining() {
+        while whole + length <= bytes.len() {
             // An error of a later record is reported in its turn.
-            match self.length_of(&bytes.chunk()[whole..], is_end) {
+            match self.length_of(&bytes[whole..], is_end) {
                 Ok(Some(next)) if next == length => whole += length,
                 _ => break,
             }
         }
-        run_of(bytes.copy_to_bytes(whole), length)
+        run_of(bytes.split_to(whole), length)
     }
 
     /// The length of the record that begins with `bytes`; None if unknown.
@@ -187,21 +200,21 @@ impl Splitter {
         }
     }
 
-    fn begin(&mut self, missing: usize, bytes: &mut impl Buf) -> Run {
-        (self.within, self.missing, self.begun) = (true, Some(missing), bytes.remaining());
+    fn begin(&mut self, missing: usize, bytes: &mut BytesMut) -> Run<BytesMut> {
+        (self.within, self.missing, self.begun) = (true, Some(missing), bytes.len());
         Run::single(all(bytes), true, false)
     }
 
     fn go_on(
         &mut self,
         missing: usize,
-        bytes: &mut impl Buf,
+        bytes: &mut BytesMut,
         is_end: bool,
-    ) -> Result<Option<Run>, FramingError> {
-        if !bytes.has_remaining() && !is_end {
+    ) -> Result<Option<Run<BytesMut>>, FramingError> {
+        if bytes.is_empty() && !is_end {
             return Ok(None);
         }
-        let part = bytes.copy_to_bytes(missing.min(bytes.remaining()));
+        let part = bytes.split_to(missing.min(bytes.len()));
         let missing = missing - part.len();
         self.begun += part.len();
         let is_cut = missing > 0 && is_end;
@@ -223,11 +236,11 @@ pub(crate) struct Passed {
     pub(crate) ends: bool,
 }
 
-fn all(bytes: &mut impl Buf) -> Bytes {
-    bytes.copy_to_bytes(bytes.remaining())
+fn all(bytes: &mut BytesMut) -> BytesMut {
+    bytes.split()
 }
 
 /// Whole records of one length.
-fn run_of(bytes: Bytes, record_bytes: usize) -> Run {
+fn run_of(bytes: BytesMut, record_bytes: usize) -> Run<BytesMut> {
     Run { bytes, record_bytes, begins: true, ends: true }
 }

@@ -1,5 +1,3 @@
-use bytes::Bytes;
-
 use super::splitter::Passed;
 use super::*;
 use bytes::BytesMut;
@@ -133,7 +131,7 @@ fn what_goes_by_unseen_counts_as_much_as_what_is_seen() {
     assert_eq!(splitter.blind(), Some(1000));
     assert_eq!(splitter.pass(300), Some(Passed { begins: true, ends: false }));
     assert_eq!((splitter.blind(), splitter.at_boundary()), (Some(700), false));
-    let mut rest = Bytes::from(vec![7; 1500]);
+    let mut rest = BytesMut::from(&[7; 1500][..]);
     let run = splitter.next(&mut rest, false).unwrap().unwrap();
     assert_eq!((run.bytes.len(), run.begins, run.ends), (700, false, true), "the rest of the record");
     assert_eq!(splitter.next(&mut rest, false).unwrap().unwrap().bytes.len(), 800);

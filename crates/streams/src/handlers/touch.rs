@@ -1,7 +1,7 @@
 //! The dummy handler of the KStreams paper's measurements (section 5.1), which reads and writes all bytes.
 
-use crate::handler::{Common, HandlerError, Rewrite};
-use crate::record::Piece;
+use crate::handler::{Common, HandlerError, Modify, Verdict};
+use crate::record::PieceMut;
 
 /// Writes each byte, combined with a mask by exclusive or. The mask 0 changes nothing, as in the paper.
 #[derive(Debug, Default)]
@@ -22,17 +22,11 @@ impl Common for Touch {
     }
 }
 
-impl Rewrite for Touch {
-    fn room(&self, length: usize) -> usize {
-        length
-    }
-
-    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
-        let out = &mut out[..piece.bytes.len()];
-        for (to, from) in out.iter_mut().zip(piece.bytes) {
-            *to = from ^ self.mask;
-        }
-        Ok(Some(out.len()))
+impl Modify for Touch {
+    fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError> {
+        let mask = self.mask;
+        piece.bytes.iter_mut().for_each(|byte| *byte ^= mask);
+        Ok(Verdict::Pass)
     }
 }
 
@@ -42,8 +36,9 @@ mod tests {
 
     #[test]
     fn every_byte_is_combined_with_the_mask() {
-        let mut out = [0; 5];
-        assert_eq!(Touch::new(0x20).rewrite(Piece::whole(b"abC"), &mut out), Ok(Some(3)));
-        assert_eq!(&out[..3], b"ABc");
+        let mut bytes = *b"abC";
+        let piece = PieceMut { bytes: &mut bytes, begins: true, ends: true };
+        assert_eq!(Touch::new(0x20).modify(piece), Ok(Verdict::Pass));
+        assert_eq!(&bytes, b"ABc");
     }
 }

@@ -88,12 +88,13 @@ impl Intake {
     pub(crate) fn remove(&mut self, place: usize, shared: &mut Shared) {
         let input = self.inputs.remove(place);
         self.zero_copy.note_change();
+        self.seen = self.seen.filter(|(port, _)| *port != input.port);
         self.detaching -= usize::from(input.detach.is_some());
         self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
         self.counts.malformed = self.counts.malformed + input.malformed;
         // Read and not handed on: whole records, too, if the stream ends before the input could leave.
         let mut unused = BytesMut::new();
-        let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
+        let mut keep = |run: &Run<BytesMut>| unused.extend_from_slice(&run.bytes);
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
             Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),

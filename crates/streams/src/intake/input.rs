@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::BytesMut;
 use rustix::io::Errno;
 use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams};
 
@@ -17,7 +17,7 @@ use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
 
 /// Bytes requested by a call: a few calls a megabyte, and within the processor's caches.
-const READ: usize = 128 * 1024;
+pub(super) const READ: usize = 128 * 1024;
 
 /// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
 /// peer, so a few large calls cost the network less than many that stay within the nearest cache.
@@ -30,13 +30,15 @@ pub(crate) struct Input {
     /// Read, and not divided.
     pub(super) buffer: BytesMut,
     /// Divided, and not taken.
-    pub(crate) ready: VecDeque<Run>,
+    pub(crate) ready: VecDeque<Run<BytesMut>>,
     /// May have something: no call has said otherwise since.
     pub(crate) readable: bool,
     /// By arrival: is in the queue of inputs that may have something.
     pub(super) is_queued: bool,
     /// Waits for storage.
     pub(crate) busy: bool,
+    /// The next bytes have to be copied: too few are there for a handler to see.
+    pub(super) must_be_read: bool,
     pub(super) supply: Supply,
     /// To be detached when it is between two records.
     pub(super) detach: Option<OnDetached>,
@@ -84,7 +86,7 @@ impl InputStatus {
 
 /// Result of reading an input.
 pub(crate) enum Pulled {
-    Run(Run),
+    Run(Run<BytesMut>),
     /// Only unusable datagrams; more may come.
     Dropped,
     Nothing,
@@ -103,6 +105,7 @@ impl Input {
             readable: true,
             is_queued: false,
             busy: false,
+            must_be_read: false,
             supply,
             detach: None,
             bytes: 0,
@@ -251,7 +254,7 @@ impl Input {
             let before = self.buffer.len();
             let outcome = self.read(room);
             if outcome.is_err() {
-                let last = self.buffer.split().freeze();
+                let last = self.buffer.split();
                 self.divide(last, size);
             }
             match outcome? {
@@ -260,7 +263,7 @@ impl Input {
                     let is_one = bytes <= datagram_bytes;
                     let joins = may_grow && bytes > 0 && (datagram_bytes == size || is_one && bytes < size);
                     if !joins {
-                        let first = self.buffer.split_to(before).freeze();
+                        let first = self.buffer.split_to(before);
                         self.divide(first, size);
                         size = datagram_bytes;
                     }
@@ -273,25 +276,25 @@ impl Input {
                 _ => break, // one that cannot be used, and is counted
             }
         }
-        let last = self.buffer.split().freeze();
+        let last = self.buffer.split();
         self.divide(last, size);
         Ok(())
     }
 
     /// Makes records of contiguous datagrams: each is one, or is divided into some.
-    fn divide(&mut self, mut datagrams: Bytes, datagram_bytes: usize) {
+    fn divide(&mut self, mut datagrams: BytesMut, datagram_bytes: usize) {
         if self.splitter.is_whole() {
             let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
             self.records += run.begun();
             return self.ready.push_back(run);
         }
-        while datagrams.has_remaining() {
+        while !datagrams.is_empty() {
             self.divide_one(datagrams.split_to(datagram_bytes.min(datagrams.len())));
         }
     }
 
     /// Makes records of one datagram: of all of it, or, if it does not fit the framing, none.
-    fn divide_one(&mut self, mut datagram: Bytes) {
+    fn divide_one(&mut self, mut datagram: BytesMut) {
         let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
         loop {
             match self.splitter.next(&mut datagram, true) {

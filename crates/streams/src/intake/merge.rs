@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use bytes::BytesMut;
+
 use crate::record::Run;
 
 /// Handling of late records, which are counted either way.
@@ -24,7 +26,7 @@ pub(crate) trait Length {
     fn length(&self) -> usize;
 }
 
-impl Length for Run {
+impl Length for Run<BytesMut> {
     fn length(&self) -> usize {
         self.bytes.len()
     }

@@ -1,5 +1,7 @@
 //! Input order: the KStreams paper's polling order (section 3.1).
 
+use bytes::BytesMut;
+
 use super::arrival::Arrivals;
 use super::merge::{Late, Merge};
 use crate::record::Run;
@@ -26,7 +28,7 @@ pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
 pub(crate) enum Order {
     Turns(Turns),
     Arrival(Arrivals),
-    Tags { tag: Box<Tag>, merge: Merge<Run> },
+    Tags { tag: Box<Tag>, merge: Merge<Run<BytesMut>> },
     Shares(Collector),
 }
 

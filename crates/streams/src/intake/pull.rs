@@ -1,7 +1,11 @@
 //! Reading records from inputs, in their order.
 
+use bytes::BytesMut;
+
 use super::{HandOn, Intake, Order, Pulled};
+use crate::error::StreamError;
 use crate::event::StreamEvent;
+use crate::framing::FramingError;
 use crate::record::Run;
 use crate::shared::Shared;
 
@@ -20,11 +24,13 @@ impl Intake {
         let by_turns = matches!(self.order, Order::Turns(_));
         while let Some(place) = self.next() {
             match self.read(place, shared) {
-                Pulled::Run(mut run) => {
+                Pulled::Run(run) => {
                     let takes_all = !by_turns || self.inputs.len() == 1;
-                    let taken = if takes_all { run } else { self.take_first(place, &mut run) };
+                    let taken = if takes_all { run } else { self.take_first(place, run) };
                     self.took(place, taken.ends);
-                    self.hand_on(taken, shared, hand_on);
+                    self.counts.records += taken.begun();
+                    let seen = self.take_seen(place, taken.bytes.len());
+                    hand_on(taken, seen, shared);
                     // Now, and not in its next turn: until then it would keep others off the zero-copy route.
                     if by_turns && self.inputs[place].is_used_up() {
                         self.remove(place, shared);
@@ -53,8 +59,8 @@ impl Intake {
         for place in 0..self.inputs.len() {
             while self.merge_wants(place) && !shared.turn.is_over() {
                 match self.read(place, shared) {
-                    Pulled::Run(mut run) => {
-                        let record = self.take_first(place, &mut run);
+                    Pulled::Run(run) => {
+                        let record = self.take_first(place, run);
                         if let Order::Tags { tag, merge } = &mut self.order {
                             merge.offer(place, tag(&record.bytes), record);
                         }
@@ -111,6 +117,7 @@ impl Intake {
         self.zero_copy.note_change();
         loop {
             let input = &mut self.inputs[place];
+            input.must_be_read = false;
             let before = input.bytes;
             let pulled = input.next_run(shared);
             let read = input.bytes - before;
@@ -118,6 +125,8 @@ impl Intake {
             shared.turn.add(read);
             self.tell_malformed(place, shared);
             match pulled {
+                Err(StreamError::Framing { error: FramingError::Cut { .. }, .. })
+                    if self.cut_share(place) => {}
                 Err(error) => self.fail_input(place, error, shared), // and asked again, for what is divided
                 Ok(pulled) => {
                     if matches!(pulled, Pulled::Run(_)) {
@@ -129,9 +138,9 @@ impl Intake {
         }
     }
 
-    pub(super) fn hand_on(&mut self, run: Run, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
+    pub(super) fn hand_on(&mut self, run: Run<BytesMut>, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
         self.counts.records += run.begun();
-        hand_on(run, shared);
+        hand_on(run, 0, shared);
     }
 
     /// Reports the first malformed datagram of an input.
@@ -144,10 +153,10 @@ impl Intake {
     }
 
     /// Takes the first record of a run, and keeps the others for later.
-    pub(super) fn take_first(&mut self, place: usize, run: &mut Run) -> Run {
-        let first = run.take_records(1);
+    pub(super) fn take_first(&mut self, place: usize, mut run: Run<BytesMut>) -> Run<BytesMut> {
+        let first = run.take_first();
         if !run.is_used_up() {
-            self.inputs[place].ready.push_front(run.clone());
+            self.inputs[place].ready.push_front(run);
         }
         first
     }

@@ -5,8 +5,11 @@
 //! they have: nothing is lost because one connection is ahead of another. Datagrams come in any order and
 //! cannot wait: a record that only they could complete is lost when more waits than may.
 
+use bytes::BytesMut;
+
 use super::{HandOn, Intake, Order, Pulled};
 use crate::record::Run;
+use crate::secret::ShareError;
 use crate::shared::Shared;
 
 /// Most shares of an input that are read before records are handed on.
@@ -35,8 +38,8 @@ impl Intake {
                 continue;
             }
             match self.read(place, shared) {
-                Pulled::Run(mut run) => {
-                    let share = self.take_first(place, &mut run);
+                Pulled::Run(run) => {
+                    let share = self.take_first(place, run);
                     self.collect_share(place, &share, shared);
                 }
                 Pulled::Dropped => {}
@@ -66,13 +69,19 @@ impl Intake {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram.
-    fn collect_share(&mut self, place: usize, share: &Run, shared: &mut Shared) {
+    /// Adds a share. An invalid one ends its input, or is dropped if it came as a datagram. One that its input
+    /// ends within counts for nothing.
+    fn collect_share(&mut self, place: usize, share: &Run<BytesMut>, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
-        match collector.offer(&share.bytes) {
+        let is_datagram = input.object.has_records();
+        // A stream of bytes brings one share of each record, in order.
+        let least = if is_datagram { 0 } else { input.next_share };
+        match collector.offer(&share.bytes, least) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
-            Err(error) if input.object.has_records() => input.note_malformed(share.bytes.len(), &error),
+            Err(error) if is_datagram => input.note_malformed(share.bytes.len(), &error),
+            // Its sender died: the shares that came before are whole.
+            Err(ShareError::Cut { .. }) if input.is_used_up() => collector.note_cut(share.bytes.len()),
             Err(error) => {
                 // The bytes behind an invalid share are invalid, too.
                 let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
@@ -81,6 +90,15 @@ impl Intake {
             }
         }
         self.tell_malformed(place, shared);
+    }
+
+    /// Drops and counts a share that an input ended within, by its framing. Returns false if it has none.
+    pub(super) fn cut_share(&mut self, place: usize) -> bool {
+        let Order::Shares(collector) = &mut self.order else { return false };
+        let input = &mut self.inputs[place];
+        collector.note_cut(input.buffer.len());
+        input.buffer.clear();
+        true
     }
 
     /// Hands on the records that are complete and whose turn it is.
@@ -93,7 +111,7 @@ impl Intake {
             let Order::Shares(collector) = &mut self.order else { return progressed };
             let Some(record) = collector.take(has_datagrams, behind) else { return progressed };
             progressed = true;
-            self.hand_on(Run::single(record, true, true), shared, hand_on);
+            self.hand_on(Run::single(record.into(), true, true), shared, hand_on);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Inputs that allow the zero-copy route.
 
 use super::{Input, Intake, Order};
+use crate::chain::Look;
 use crate::object::Kind;
 
 /// Records of fixed size, and parts of stripes, that are smaller than this are copied: many leave in one call
@@ -56,7 +57,8 @@ impl Intake {
 
     fn all_can_zero_copy(&mut self) -> bool {
         let is_alone = self.inputs.len() == 1;
-        let cannot = |input: &Input| !input.can_zero_copy(is_alone);
+        let look = self.look;
+        let cannot = |input: &Input| !input.can_zero_copy(is_alone, look);
         let check = &mut self.zero_copy;
         if !check.all_can {
             if self.inputs.get(check.obstacle).is_some_and(cannot) {
@@ -81,6 +83,14 @@ impl Intake {
         input.bytes += bytes as u64;
         self.counts.bytes += bytes as u64;
         self.counts.zero_copy_bytes += bytes as u64;
+        self.note_seen_moved(place, bytes);
+        self.pass(place, bytes)
+    }
+
+    /// Counts records that bytes begin and end which are not divided. Returns whether one ended; None if the
+    /// input has no records.
+    pub(super) fn pass(&mut self, place: usize, bytes: usize) -> Option<bool> {
+        let input = &mut self.inputs[place];
         let passed = input.splitter.pass(bytes)?;
         input.records += u64::from(passed.begins);
         self.counts.records += u64::from(passed.begins);
@@ -101,7 +111,7 @@ impl Intake {
 impl Input {
     /// Returns whether its bytes may move without copies. Without framing they go where those before went:
     /// there must be no other input then.
-    fn can_zero_copy(&self, is_alone: bool) -> bool {
+    fn can_zero_copy(&self, is_alone: bool, look: Look) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(connection) => !connection.has_urgent,
             Kind::Mapping(_) | Kind::Parts(_) => true,
@@ -111,6 +121,7 @@ impl Input {
         let nothing_kept = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
         let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LARGE);
         let goes_by = is_blind && (is_alone || !self.is_unframed());
-        movable && nothing_kept && goes_by && self.is_open() && self.detach.is_none()
+        let may_be_seen = look == Look::Nothing || self.object.can_be_seen(look) && !self.must_be_read;
+        movable && may_be_seen && nothing_kept && goes_by && self.is_open() && self.detach.is_none()
     }
 }

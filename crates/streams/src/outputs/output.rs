@@ -185,7 +185,7 @@ impl Output {
         if self.chain.is_empty() {
             return self.outbox.offer(run);
         }
-        if let Err(error) = self.chain.handle(run, made) {
+        if let Err(error) = self.chain.handle(run, 0, made) {
             shared.fail(error.into());
         }
         self.outbox.note_lost(mem::take(&mut self.chain.dropped_bytes) as usize);

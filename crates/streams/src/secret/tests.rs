@@ -29,7 +29,7 @@ proptest! {
         }
         let (mut collector, mut output) = (Collector::new(100, 1 << 20), Vec::new());
         for share in shares {
-            collector.offer(&share).unwrap();
+            collector.offer(&share, 0).unwrap();
             output.extend(take_all(&mut collector, false));
         }
         prop_assert_eq!(output, records);
@@ -43,15 +43,15 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
     let mut splitter = SecretSplitter::new(2);
     let mut collector = Collector::new(1, 1 << 20);
     let records = [&b"one"[..], b"two", b"three"].map(|record| splitter.split(record, 3));
-    collector.offer(&records[0][0]).unwrap();
+    collector.offer(&records[0][0], 0).unwrap();
     assert!(take_all(&mut collector, false).is_empty());
-    collector.offer(&records[2][0]).unwrap();
-    collector.offer(&records[2][1]).unwrap();
-    collector.offer(&records[2][1]).unwrap();
+    collector.offer(&records[2][0], 0).unwrap();
+    collector.offer(&records[2][1], 0).unwrap();
+    collector.offer(&records[2][1], 0).unwrap();
     assert!(take_all(&mut collector, false).is_empty(), "the first is given up, the second may still come");
     assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
-    collector.offer(&records[1][0]).unwrap();
-    assert_eq!(collector.counts, ShareCounts { lost: 2, spare: 2 });
+    collector.offer(&records[1][0], 0).unwrap();
+    assert_eq!(collector.counts, ShareCounts { lost: 2, spare: 2, damaged: 0 });
 }
 
 /// Promise: Shares over connections out of step are restored without loss, within bounds of records and
@@ -64,7 +64,7 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
     let mut collector = Collector::new(1000, 300);
     let record = [7; 100 - SHARE_HEADER];
     for number in 0..10 {
-        collector.offer(&splitter.split(&record, 1)[0]).unwrap();
+        collector.offer(&splitter.split(&record, 1)[0], 0).unwrap();
         assert!(take_all(&mut collector, false).is_empty());
         assert_eq!(collector.bytes, 100 * 3.min(number + 1));
     }
@@ -81,15 +81,15 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     let mut splitter = SecretSplitter::new(2);
     let records = [b"one", b"two"].map(|record| splitter.split(record, 3));
     let mut collector = Collector::new(1, 1);
-    collector.offer(&records[1][0]).unwrap();
-    collector.offer(&records[1][1]).unwrap();
+    collector.offer(&records[1][0], 0).unwrap();
+    collector.offer(&records[1][1], 0).unwrap();
     // Two that may bring the first record, then one.
     assert_eq!(collector.take(false, |_| 2), None);
     assert_eq!(collector.counts.lost, 0);
     assert_eq!(collector.take(false, |_| 1).as_deref(), Some(&b"two"[..]));
     assert_eq!(collector.counts.lost, 1);
     let third = splitter.split(b"three", 3);
-    collector.offer(&third[0]).unwrap();
+    collector.offer(&third[0], 0).unwrap();
     assert_eq!(collector.take(false, |_| 1), None);
     assert_eq!(collector.take(false, |_| 0), None);
     assert_eq!(collector.counts.lost, 2);
@@ -116,13 +116,39 @@ fn a_share_alone_tells_nothing_of_the_bytes() {
 #[test]
 fn what_is_no_share_is_an_error() {
     let mut collector = Collector::new(4, 1 << 20);
-    let mut share = SecretSplitter::new(2).split(b"abc", 1).remove(0).to_vec();
-    assert!(matches!(collector.offer(&share[..5]), Err(ShareError::NoShare(_))));
-    collector.offer(&share).unwrap();
-    share[2] ^= 0x80;
-    assert_eq!(collector.offer(&share[..13]), Err(ShareError::Mixed(0)));
-    share[4..12].fill(0xff); // behind the last number there is no next
-    assert!(matches!(collector.offer(&share), Err(ShareError::NoShare(_))));
-    share[0] = 9;
-    assert!(matches!(collector.offer(&share), Err(ShareError::NoShare(_))));
+    let share = SecretSplitter::new(2).split(b"abc", 1).remove(0).to_vec();
+    for length in 0..share.len() {
+        let cut = collector.offer(&share[..length], 0);
+        assert!(matches!(cut, Err(ShareError::Cut { came, .. }) if came == length), "{length}: {cut:?}");
+    }
+    let longer = [&share[..], b"x"].concat();
+    let (mut of_none, mut of_another) = (share.clone(), share.clone());
+    of_none[1] = 0; // a threshold of none
+    of_another[0] = 1;
+    for wrong in [longer, of_none, of_another] {
+        assert!(matches!(collector.offer(&wrong, 0), Err(ShareError::NoShare(_))), "{wrong:?}");
+    }
+    assert!(collector.is_empty(), "nothing of it is kept");
+}
+
+/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+///
+/// The sets that agree are told apart, whichever comes first, and the one that is enough is the record.
+#[test]
+fn shares_that_do_not_agree_do_not_keep_others_from_agreeing() {
+    let of = |threshold, record| SecretSplitter::new(threshold).split(record, 3);
+    let (good, longer, dearer) = (of(2, b"good"), of(2, b"longer"), of(3, b"good"));
+    let shares = [&good[0], &good[1], &longer[2], &dearer[2]];
+    for order in (0..256).map(|code| [0, 2, 4, 6].map(|shift| code >> shift & 3)) {
+        let mut sorted = order;
+        sorted.sort_unstable();
+        if sorted != [0, 1, 2, 3] {
+            continue;
+        }
+        let mut collector = Collector::new(4, 1 << 20);
+        order.iter().for_each(|place| assert_eq!(collector.offer(shares[*place], 0), Ok(0)));
+        assert_eq!(collector.take(true, |_| 0).as_deref(), Some(&b"good"[..]), "{order:?}");
+        assert_eq!(collector.counts, ShareCounts { lost: 0, spare: 0, damaged: 2 });
+        assert_eq!((collector.bytes, collector.lost_bytes), (0, (18 + 16) as u64), "{order:?}");
+    }
 }

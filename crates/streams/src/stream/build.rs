@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::Stream;
 use super::listening::Listening;
-use crate::chain::Chain;
+use crate::chain::{Chain, Look};
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
 use crate::intake::{InputOrder, Intake, Late, Order};
 use crate::object::Object;
 use crate::outputs::{OutputOptions, Outputs};
+use crate::secret::LONGEST_SHARED;
 use crate::shared::{Settings, Shared};
 use crate::spread::{OutputPattern, Spread};
 
@@ -71,7 +72,8 @@ impl StreamBuilder {
     /// others have come as far, so that no record is given up whose shares can still come by them. A record
     /// is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes that have
     /// not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when
-    /// more waits than may.
+    /// more waits than may. A share that its input ends within counts for nothing, as if the input had ended
+    /// before it, and so do shares that do not agree with enough others of their record.
     pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
         self.order = Order::of_shares(window, waiting_bytes);
         self
@@ -155,8 +157,10 @@ impl StreamBuilder {
         let settings = Settings { survives_outputs, ..self.settings };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
+        let mut intake = Intake::new(self.order, whole);
+        intake.set_look(chain.look_kind().unwrap_or(Look::Nothing));
         let mut stream = Stream {
-            intake: Intake::new(self.order, whole),
+            intake,
             chain,
             spread: Spread::new(self.pattern),
             outputs: Outputs::default(),
@@ -182,10 +186,10 @@ impl StreamBuilder {
     /// Most bytes of a record, if not only outputs need whole records.
     fn whole_records(&self) -> Option<usize> {
         let of_order = self.order.needs_whole_records();
-        let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
+        let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. }).then_some(LONGEST_SHARED);
         // If an input fails, others must not get a part of a record to join theirs to.
-        let of_stream = (of_order || of_pattern || self.settings.survives_inputs).then_some(LONGEST);
-        longest_whole(self.handlers.iter()).into_iter().chain(of_stream).min()
+        let of_stream = (of_order || self.settings.survives_inputs).then_some(LONGEST);
+        longest_whole(self.handlers.iter()).into_iter().chain(of_stream).chain(of_pattern).min()
     }
 }
 

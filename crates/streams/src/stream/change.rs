@@ -5,6 +5,7 @@
 
 use super::Stream;
 use super::build::longest_whole;
+use crate::chain::Look;
 use crate::framing::LONGEST;
 use crate::handler::Handler;
 use crate::outbox::WhenFull;
@@ -78,6 +79,7 @@ impl Stream {
     }
 
     fn note_handler(&mut self) {
+        self.intake.set_look(self.chain.look_kind().unwrap_or(Look::Nothing));
         self.drop_refused_records();
         self.outputs.put_pipes_away();
     }

@@ -7,6 +7,7 @@ mod failing;
 mod finishing;
 mod leaving;
 mod listening;
+mod looking;
 mod mappings;
 mod objects;
 mod patterns;

@@ -124,7 +124,9 @@ impl Stream {
     /// Calls `act` with the intake, whose records go through the chain.
     fn with_intake(&mut self, act: impl FnOnce(&mut Intake, &mut Shared, &mut HandOn<'_>) -> bool) -> bool {
         let Stream { intake, chain, spread, shared, made, .. } = self;
-        let acted = act(intake, shared, &mut |run, shared| Stream::handle(chain, spread, made, run, shared));
+        let acted = act(intake, shared, &mut |run, seen, shared| {
+            Stream::handle(chain, spread, made, (run, seen), shared);
+        });
         intake.cut_if_failing(shared);
         acted
     }

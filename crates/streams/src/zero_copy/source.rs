@@ -15,6 +15,8 @@ use crate::object::{
 /// Result of moving bytes.
 pub(super) enum Moved {
     Bytes(usize),
+    /// Bytes of a record that goes no further.
+    Dropped(usize),
     /// The input has nothing now.
     Nothing,
     /// The output has no room now.

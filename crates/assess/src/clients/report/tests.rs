@@ -64,6 +64,10 @@ fn a_result_is_shown_and_kept() {
         let text = Terminal { width: 80, utf8: true }.document(&document(&result));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("10,000"), "{text}");
+        assert!(
+            text.contains("20,000") && text.contains("a burst late"),
+            "why the next number failed: {text}"
+        );
         assert_eq!(text.contains("250 times"), !peers.is_empty(), "{text}");
         assert_eq!(
             text.contains("0.250 (1/4.0)"),

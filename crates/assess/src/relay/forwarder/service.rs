@@ -125,7 +125,7 @@ fn builder(task: &Task) -> StreamBuilder {
     };
     let builder = StreamBuilder::default().order(InputOrder::RoundRobin).pattern(pattern).finish_outputs();
     match task.touch {
-        true => builder.handler(Handler::Rewrite(Box::new(Touch::new(MASK)))),
+        true => builder.handler(Handler::Modify(Box::new(Touch::new(MASK)))),
         false => builder,
     }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use wirepath_media::ts::PACKET_LENGTH;
-use wirepath_streams::Handler;
 use wirepath_streams::handlers::{
-    Checksum, Filter, Key, Meter, Open, Prefix, Seal, Touch, TransportStreamFilter, Unprefix,
+    Begins, Checksum, Filter, Key, Meter, Open, Prefix, Seal, Touch, TransportStreamFilter, Unprefix,
 };
+use wirepath_streams::{Handler, MOST_PEEKED};
 
 use super::parse::{number, split, unknown};
 use super::{FramingSpec, MAX_RECORD, SpecError};
@@ -23,6 +23,8 @@ pub enum HandlerSpec {
     Meter,
     /// `match:TEXT`: keeps records that contain the text.
     Match(String),
+    /// `begins:TEXT`: keeps records that begin with the text.
+    Begins(String),
     /// `ts:pids=PID,PID…`
     Pids(Vec<u16>),
     /// `ts:programme=NUMBER`
@@ -54,6 +56,7 @@ impl HandlerSpec {
                     move |record: &[u8]| record.windows(wanted.len()).any(|window| window == wanted);
                 Handler::Read(Box::new(Filter::new(MAX_RECORD, contains).named("match")))
             }
+            HandlerSpec::Begins(text) => Handler::Peek(Box::new(Begins::with(text.as_bytes()))),
             HandlerSpec::Pids(pids) => {
                 Handler::Select(Box::new(TransportStreamFilter::pids(pids.iter().copied())))
             }
@@ -70,7 +73,7 @@ impl HandlerSpec {
             }
             HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(MAX_RECORD))),
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
-            HandlerSpec::Touch(mask) => Handler::Rewrite(Box::new(Touch::new(*mask))),
+            HandlerSpec::Touch(mask) => Handler::Modify(Box::new(Touch::new(*mask))),
         })
     }
 
@@ -119,6 +122,9 @@ impl FromStr for HandlerSpec {
             ("crc32c", None) => Ok(HandlerSpec::Checksum),
             ("meter", None) => Ok(HandlerSpec::Meter),
             ("match", Some(text)) => Ok(HandlerSpec::Match(text.to_owned())),
+            ("begins", Some(text)) if (1..=MOST_PEEKED).contains(&text.len()) => {
+                Ok(HandlerSpec::Begins(text.to_owned()))
+            }
             ("ts", Some(what)) => match what.split_once('=') {
                 Some(("pids", pids)) => {
                     pids.split(',').map(pid).collect::<Result<_, _>>().map(HandlerSpec::Pids)
@@ -138,7 +144,7 @@ impl FromStr for HandlerSpec {
             _ => unknown(
                 text,
                 "handler",
-                "crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, \
+                "crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, \
                  touch[:MASK]",
             ),
         }

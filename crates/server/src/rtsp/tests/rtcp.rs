@@ -4,9 +4,10 @@ use super::client::{Client, SetUp};
 use super::fake::{Asked, SSRC};
 use super::{Open, soon};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::UdpSocket;
 use tokio::time::interval;
+use wirepath_media::rtcp::NtpTime;
 use wirepath_playback::PlaybackEvent;
 
 /// Type of the last packet of a compound that begins with a sender's report of ours.
@@ -160,6 +161,37 @@ async fn reports_of_sessions_on_one_pair_are_told_apart() {
     assert_eq!(server_ports(&played), server_ports(&second));
     assert_eq!(first.in_session("TEARDOWN", &played, &[]).await.status, 200);
     while last_packet(&played.rtcp).await != BYE {}
+}
+
+/// Promise: RTCP is read many datagrams in a call, and round-trip times do not include the wait for that.
+#[tokio::test]
+async fn reports_are_read_together_and_end_their_round_trips_when_they_come() {
+    let open = Open::new().await;
+    let (_client, set_up) = playing(&open).await;
+    let reads = open.counter("rtcp_reads");
+    // The client answers a report of 5 s ago, 5 s after it came.
+    let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let begun = since_1970();
+    let ago = NtpTime::from_unix(begun - Duration::from_secs(5)).middle();
+    let mut report = receiver_report(SSRC);
+    report[24..28].copy_from_slice(&ago.to_be_bytes());
+    report[28..32].copy_from_slice(&(5u32 << 16).to_be_bytes());
+    for _ in 0..50 {
+        to_server(&set_up, &report).await;
+    }
+    let sent_ms = (since_1970() - begun).as_secs_f64() * 1000.0;
+    let mut poll = interval(Duration::from_millis(5));
+    soon("reports", async {
+        while open.counter("rtcp_received") < 50 {
+            poll.tick().await;
+        }
+    })
+    .await;
+    let reads = open.counter("rtcp_reads") - reads;
+    let round_trip_ms =
+        open.sessions()[0]["receiver_report"]["round_trip_ms"].as_f64().expect("a round trip");
+    assert!(reads <= 10, "{reads} calls for 50 reports");
+    assert!(round_trip_ms <= sent_ms + 2.0, "{round_trip_ms} ms, all were sent within {sent_ms} ms");
 }
 
 /// Promise: RTCP keeps a session alive.

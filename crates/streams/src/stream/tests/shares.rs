@@ -130,7 +130,7 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
         StreamBuilder::default().collect_shares(4, LIMIT).input(inlet, Framing::Whole).output(object).build();
     let shares = crate::secret::SecretSplitter::new(2).split(b"secret", 2);
     let mut mixed = shares[1].to_vec();
-    mixed[1] = 3; // another threshold
+    mixed[0] = 1; // another version
     for datagram in [b"no share", &shares[0][..], &mixed, &shares[1]] {
         assert_eq!(sender.send(datagram).unwrap(), datagram.len());
     }
@@ -163,4 +163,87 @@ fn more_outputs_than_there_can_be_shares_are_an_error() {
     let error = stream.run().unwrap_err();
     assert_eq!(error.to_string(), "too many outputs for shares: 256, and a record has at most 255");
     assert_eq!(stream.status().bytes_in, 0);
+}
+
+/// What `count` inputs bring that end after these many bytes, and the records of which enough shares came.
+fn recoverable(input: &[u8], cuts: &[usize], threshold: usize) -> Vec<u8> {
+    let mut end = 0;
+    let came = input.chunks(10).filter(|record| {
+        end += crate::SHARE_HEADER + record.len();
+        cuts.iter().filter(|cut| **cut >= end).count() >= threshold
+    });
+    came.flatten().copied().collect()
+}
+
+/// Shares of records of ten bytes and a last one of four, as each of three connections carries them.
+fn dealt_unevenly() -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut splitter = crate::secret::SecretSplitter::new(2);
+    let input: Vec<u8> = (0..34).collect();
+    let mut carried = vec![Vec::new(); 3];
+    for record in input.chunks(10) {
+        let shares = splitter.split(record, 3);
+        carried.iter_mut().zip(shares).for_each(|(carried, share)| carried.extend_from_slice(&share));
+    }
+    (input, carried)
+}
+
+/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+///
+/// Whichever of three inputs is cut, and at whichever byte, and whatever comes first.
+#[test]
+fn an_input_that_ends_within_a_share_takes_nothing_from_the_others() {
+    let (input, carried) = dealt_unevenly();
+    let length = carried[0].len();
+    for (cut, place) in (0..length).flat_map(|cut| [0, 1, 2].map(|place| (cut, place))) {
+        let mut carried = carried.clone();
+        carried[place].truncate(cut);
+        let (object, output) = Object::collect("out", LIMIT);
+        let builder = StreamBuilder::default().collect_shares(4, LIMIT).output(object);
+        let framed =
+            |builder: StreamBuilder, shares: &Vec<u8>| builder.input(memory(shares), Framing::Fixed(SHARE));
+        let mut stream = carried.iter().fold(builder, framed).build();
+        stream.run().unwrap();
+        assert_eq!(output.bytes(), input, "input {place} ends after {cut} bytes");
+        let shares = stream.status().shares.unwrap();
+        assert_eq!((shares.lost, shares.damaged), (0, u64::from(cut % SHARE > 0)), "{place} {cut}");
+    }
+}
+
+proptest! {
+    /// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+    ///
+    /// All of them are cut somewhere and bring what they have in any order, in any pieces: the records come of
+    /// which enough whole shares came, and no byte of another.
+    #[test]
+    fn inputs_that_are_cut_bring_the_records_of_which_enough_shares_came(
+        cuts in proptest::array::uniform3(0usize..=4 * SHARE),
+        steps in proptest::collection::vec((0usize..3, 1usize..50), 0..40),
+        window in 1usize..5,
+    ) {
+        let (input, mut carried) = dealt_unevenly();
+        carried.iter_mut().zip(cuts).for_each(|(carried, cut)| carried.truncate(cut));
+        let (mut ends, inlets): (Vec<UnixStream>, Vec<UnixStream>) =
+            (0..3).map(|_| UnixStream::pair().unwrap()).unzip();
+        let (object, output) = Object::collect("out", LIMIT);
+        let builder = StreamBuilder::default().collect_shares(window, LIMIT).output(object);
+        let inlet = |inlet: UnixStream| Object::stream("inlet", inlet.into()).unwrap();
+        let framed = |builder: StreamBuilder, one| builder.input(inlet(one), Framing::Fixed(SHARE));
+        let mut stream = inlets.into_iter().fold(builder, framed).build();
+        let mut sent = [0; 3];
+        for (place, bytes) in steps {
+            let until = (sent[place] + bytes).min(carried[place].len());
+            ends[place].write_all(&carried[place][sent[place]..until]).unwrap();
+            sent[place] = until;
+            stream.note_ready(Port(1 + place as u64));
+            while matches!(stream.act(u64::MAX, 0).0, Acted::More) {}
+        }
+        for (place, end) in ends.iter_mut().enumerate() {
+            end.write_all(&carried[place][sent[place]..]).unwrap();
+        }
+        drop(ends);
+        stream.run().unwrap();
+        prop_assert_eq!(output.bytes(), recoverable(&input, &cuts, 2));
+        let status = stream.status();
+        prop_assert_eq!((status.bytes_pending, stream.intake.nothing_waits()), (0, true));
+    }
 }

@@ -12,12 +12,12 @@ use wirepath_engine::now_us;
 /// Bytes of records, all of which are large enough.
 const SIZES: [usize; 3] = [32 * 1024, 40_001, 100_000];
 
-fn some_bytes(count: usize) -> Vec<u8> {
+pub(super) fn some_bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
 /// A connection from which these bytes come, at most so many at a time.
-fn source(bytes: &[u8], at_a_time: usize) -> Object {
+pub(super) fn source(bytes: &[u8], at_a_time: usize) -> Object {
     let (near, mut far) = UnixStream::pair().unwrap();
     let bytes = bytes.to_vec();
     thread::spawn(move || bytes.chunks(at_a_time).try_for_each(|part| far.write_all(part)));
@@ -25,7 +25,7 @@ fn source(bytes: &[u8], at_a_time: usize) -> Object {
 }
 
 /// Connections, and what comes by each.
-fn sinks(count: usize) -> (Vec<Object>, Vec<JoinHandle<Vec<u8>>>) {
+pub(super) fn sinks(count: usize) -> (Vec<Object>, Vec<JoinHandle<Vec<u8>>>) {
     let sink = |_| {
         let (near, mut far) = UnixStream::pair().unwrap();
         let reader = thread::spawn(move || {
@@ -37,7 +37,7 @@ fn sinks(count: usize) -> (Vec<Object>, Vec<JoinHandle<Vec<u8>>>) {
     (0..count).map(sink).unzip()
 }
 
-fn join(readers: Vec<JoinHandle<Vec<u8>>>) -> Vec<Vec<u8>> {
+pub(super) fn join(readers: Vec<JoinHandle<Vec<u8>>>) -> Vec<Vec<u8>> {
     readers.into_iter().map(|reader| reader.join().unwrap()).collect()
 }
 
@@ -276,7 +276,7 @@ fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
     const RECORD: usize = 2_000_000;
     let (near, mut feed) = UnixStream::pair().unwrap();
     let (failing, gone) = UnixStream::pair().unwrap();
-    let touch = Handler::Rewrite(Box::new(crate::handlers::Touch::new(0)));
+    let touch = Handler::Modify(Box::new(crate::handlers::Touch::new(0)));
     let mut stream = StreamBuilder::default()
         .pattern(OutputPattern::Mirror)
         .handler(touch)

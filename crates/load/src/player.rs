@@ -31,6 +31,16 @@ impl Player {
         true
     }
 
+    /// It has media up to this time.
+    pub(crate) fn extend(&mut self, media_us: i64) {
+        self.end_us = self.end_us.max(media_us);
+    }
+
+    /// Media that it has and has not played yet; 0 before the first.
+    pub(crate) fn ahead_us(&self, now_us: i64) -> i64 {
+        self.offset_us.map_or(0, |offset| self.end_us.saturating_add(offset).saturating_sub(now_us))
+    }
+
     /// The sending has stopped before its end, at this time: media that the player waits for do not come.
     pub(crate) fn cut(&mut self, now_us: i64) {
         if let Some(offset) = self.offset_us
@@ -74,6 +84,17 @@ mod tests {
         assert!(!player.packet(20_000, 1_220_000));
         assert!(!player.packet(1_000_000, 1_000_000));
         assert_eq!((player.underruns, player.stalled_us), (0, 0));
+    }
+
+    #[test]
+    fn media_ahead_are_what_is_not_played() {
+        let mut player = player();
+        assert_eq!(player.ahead_us(5), 0);
+        player.packet(0, 1_000_000);
+        player.extend(2_000_000);
+        assert_eq!(player.ahead_us(1_000_000), 2_200_000);
+        player.cut(3_200_000);
+        assert_eq!((player.ahead_us(3_200_000), player.underruns), (0, 0));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Finished, Plan, SHORT_US, Session, Shared};
+use super::Session;
+use super::track::Track;
 use crate::failure::Failure;
 use crate::record::{Ending, MediaRecord, SessionRecord, milliseconds};
-use crate::track::Track;
+use crate::session::{Finished, Plan, SHORT_US, Shared};
 
 impl Session {
     /// Ends the session as it must, and says what is known of it.
@@ -56,7 +57,7 @@ impl Session {
         if let Some(media) = &mut media {
             let is_too_short =
                 result.is_ok() && media.packets == 0 && self.played_us < SHORT_US && !never_played;
-            let is_timely = result.is_ok() && media.underruns == 0 && media.packets > 0;
+            let is_timely = result.is_ok() && media.underruns == 0 && media.slow == 0 && media.packets > 0;
             media.timely = (!is_too_short).then_some(is_timely);
         }
         SessionRecord {
@@ -66,8 +67,8 @@ impl Session {
             failure: result.as_ref().err().map(ToString::to_string),
             setup_ms: self.setup_us.map(milliseconds),
             seeks: self.seeks,
-            receiver_reports: self.tracks.iter().map(|track| track.receiver_reports).sum(),
-            sender_reports: self.tracks.iter().map(|track| track.sender_reports).sum(),
+            receiver_reports: Some(self.tracks.iter().map(|track| track.receiver_reports).sum()),
+            sender_reports: Some(self.tracks.iter().map(|track| track.sender_reports).sum()),
             dropped_buffers: self.tracks.iter().map(Track::drops).sum(),
             discarded_bytes: self.discarded,
             media,
@@ -77,26 +78,6 @@ impl Session {
 }
 
 impl SessionRecord {
-    pub(super) fn new(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
-        SessionRecord {
-            number: plan.number,
-            url: shared.options.targets[plan.target].url.clone(),
-            judged: plan.judged,
-            started_s: started_us as f64 / 1e6,
-            played_s: 0.0,
-            never_played: false,
-            ending: Ending::Failed,
-            failure: None,
-            setup_ms: None,
-            seeks: 0,
-            receiver_reports: 0,
-            sender_reports: 0,
-            media: None,
-            dropped_buffers: 0,
-            discarded_bytes: 0,
-        }
-    }
-
     /// Record of a session that had no connection yet when the run was over.
     pub(super) fn unconnected(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
         let never_played = shared.until_stop_us() - started_us >= SHORT_US;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{SHORT_US, Session};
+use super::Session;
+use super::track::Way;
 use crate::failure::Failure;
 use crate::mix;
 use crate::record::Ending;
-use crate::track::Way;
+use crate::session::SHORT_US;
 
 /// Mean time between receiver reports (RFC 3550 section 6.2).
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);

@@ -2,31 +2,21 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tokio::io::Interest;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use wirepath_media::rtsp::{ServerFault, ServerItem, ServerReader};
 use wirepath_sys::arrivals;
 use wirepath_sys::socket::set_receive_low_watermark;
 
 use crate::failure::Failure;
-
-/// Bytes read at once.
-const READ: usize = 256 << 10;
-
-/// Bytes thrown away at once.
-const DISCARD: usize = 4 << 20;
-
-/// Bytes that must have come before a session that throws them away is woken.
-const DISCARD_WATERMARK: u32 = 128 << 10;
+use crate::session::{DISCARD, DISCARD_WATERMARK, READ, USER_AGENT};
 
 /// Bytes that may wait for the server to read them.
 const UNSENT: usize = 64 << 10;
-
-const USER_AGENT: &str = concat!("wirepath-load/", env!("CARGO_PKG_VERSION"));
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
@@ -44,16 +34,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, from this local address if there is one.
-    pub(crate) async fn open(server: SocketAddr, from: Option<IpAddr>) -> io::Result<Connection> {
-        let socket = if server.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        if let Some(from) = from {
-            socket.bind((from, 0).into())?;
-        }
-        let stream = socket.connect(server).await?;
-        stream.set_nodelay(true)?;
-        let (reader, unsent) = (ServerReader::default(), Vec::new());
-        Ok(Connection { stream, reader, unsent, cseq: 0, discards: false })
+    pub(super) fn new(stream: TcpStream) -> Connection {
+        Connection { stream, reader: ServerReader::default(), unsent: Vec::new(), cseq: 0, discards: false }
     }
 
     /// Own address.

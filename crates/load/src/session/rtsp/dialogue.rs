@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wirepath_media::rtsp::{Npt, NptRange, ServerResponse};
 
+use super::description::{Description, TrackDescription};
+use super::track::{Track, Way};
+use super::transport::{Reply, first_sequences};
 use super::{Event, Session};
-use crate::description::{Description, TrackDescription};
 use crate::failure::Failure;
 use crate::judge::Judge;
+use crate::options::Transport;
 use crate::sockets::UdpPair;
-use crate::track::{Track, Way};
-use crate::transport::{Reply, Transport, first_sequences};
 
 /// Shortest time between keep-alives, for servers with a very short timeout.
 const LEAST_KEEP_ALIVE: Duration = Duration::from_secs(2);

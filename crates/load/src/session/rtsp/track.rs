@@ -16,7 +16,7 @@ use wirepath_sys::datagrams::MAXIMUM_TRAIN;
 
 use crate::clock::Clock;
 use crate::distribution::Distribution;
-use crate::judge::{Change, Judge, Packet};
+use crate::judge::{Change, Judge, Packet, Reference};
 use crate::shared_pairs::Membership;
 use crate::sockets::UdpPair;
 use crate::totals::Totals;
@@ -200,7 +200,8 @@ fn judge_packet(judge: &mut Judge, bytes: &[u8], arrival_us: i64, totals: &Total
         judge.counts.strays += 1;
         return;
     };
-    let change: Change = judge.packet(&Packet { header, bytes: bytes.len(), arrival_us });
+    let reference = Reference::find(header.payload_type, bytes);
+    let change: Change = judge.packet(&Packet { header, bytes: bytes.len(), arrival_us, reference });
     totals.packets.fetch_add(1, Relaxed);
     totals.bytes.fetch_add(bytes.len() as u64, Relaxed);
     totals.change(&change);

@@ -2,16 +2,6 @@
 
 use std::net::IpAddr;
 
-/// Lower transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// RTP and RTCP over UDP, on a pair of ports for each track.
-    Udp,
-    /// Interleaved with RTSP on its connection (RFC 2326 section 10.12).
-    Tcp,
-}
-
 /// Answer of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
