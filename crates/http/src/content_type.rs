@@ -46,9 +46,10 @@ const TYPES: &[(&str, &str)] = &[
 
 /// The content type of a file of this name, `application/octet-stream` when the ending says nothing.
 pub fn content_type(name: &[u8]) -> &'static str {
-    let ending = name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..]).unwrap_or_default();
-    let is_known = |known: &str| known.as_bytes().eq_ignore_ascii_case(ending);
-    let known = TYPES.iter().find(|(_, endings)| endings.split(' ').any(is_known)).map(|&(kind, _)| kind);
+    let ending = name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..]);
+    let is_known = |known: &str| ending.is_some_and(|ending| known.as_bytes().eq_ignore_ascii_case(ending));
+    let types = if ending.is_some() { TYPES } else { &[] };
+    let known = types.iter().find(|(_, endings)| endings.split(' ').any(is_known)).map(|&(kind, _)| kind);
     known.unwrap_or("application/octet-stream")
 }
 

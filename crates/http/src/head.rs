@@ -1,10 +1,15 @@
 //! Heads of requests and responses as values (RFC 9112 sections 2 to 6).
 
+use std::mem::MaybeUninit;
+
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 
 use crate::error::{HEADER_LIMIT, HeadError};
 use crate::fields;
+
+/// Bytes for which a head has room at first.
+const USUAL_HEAD_BYTES: usize = 512;
 
 /// Head of a request: the request line and all fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +38,9 @@ pub struct ResponseHead {
 impl RequestHead {
     /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it.
     pub fn parse(head: &[u8]) -> Result<RequestHead, HeadError> {
-        let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
-        let mut request = httparse::Request::new(&mut lines);
-        match request.parse(head) {
+        let mut lines = [const { MaybeUninit::uninit() }; HEADER_LIMIT];
+        let mut request = httparse::Request::new(&mut []);
+        match request.parse_with_uninit_headers(head, &mut lines) {
             Ok(httparse::Status::Complete(length)) if length == head.len() => {}
             // The head ends at its first empty line, so a parser that sees another end has seen something
             // else.
@@ -140,17 +145,38 @@ fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
 
 /// Writes a request or status line and fields as they go on the wire.
 pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
-    let mut head = Vec::with_capacity(1024);
-    head.extend_from_slice(first_line.as_bytes());
-    head.extend_from_slice(b"\r\n");
+    let mut head = HeadWriter::new(first_line, 0);
     for (name, value) in fields {
-        extend_with_name(&mut head, name);
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
+        head.field(name, value.as_bytes());
     }
-    head.extend_from_slice(b"\r\n");
-    head
+    head.end()
+}
+
+/// Bytes of a head that is being written.
+pub(crate) struct HeadWriter(Vec<u8>);
+
+impl HeadWriter {
+    /// A head with this first line, in memory with room for so many bytes of a body.
+    pub(crate) fn new(first_line: &str, room: usize) -> Self {
+        let mut head = Vec::with_capacity(USUAL_HEAD_BYTES + room);
+        head.extend_from_slice(first_line.as_bytes());
+        head.extend_from_slice(b"\r\n");
+        Self(head)
+    }
+
+    /// Writes a field.
+    pub(crate) fn field(&mut self, name: &HeaderName, value: &[u8]) {
+        extend_with_name(&mut self.0, name);
+        self.0.extend_from_slice(b": ");
+        self.0.extend_from_slice(value);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    /// The head, with the empty line that ends it.
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        self.0.extend_from_slice(b"\r\n");
+        self.0
+    }
 }
 
 /// Appends a field name in its usual spelling, such as `Content-Length`: readers must ignore case (RFC 9110
@@ -159,10 +185,14 @@ fn extend_with_name(head: &mut Vec<u8>, name: &HeaderName) {
     if name == header::ETAG {
         return head.extend_from_slice(b"ETag");
     }
+    let start = head.len();
+    head.extend_from_slice(name.as_str().as_bytes());
     let mut begins_word = true;
-    for byte in name.as_str().bytes() {
-        head.push(if begins_word { byte.to_ascii_uppercase() } else { byte });
-        begins_word = byte == b'-';
+    for byte in &mut head[start..] {
+        if begins_word {
+            byte.make_ascii_uppercase();
+        }
+        begins_word = *byte == b'-';
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
-use crate::{Extent, status_line, write_head};
+use crate::head::HeadWriter;
+use crate::{Extent, status_line};
 
 /// The last second of the year 9999, the last one an HTTP date can tell.
 const LAST_DATE_S: u64 = 253_402_300_799;
@@ -85,24 +86,12 @@ impl Response {
     /// Writes the head. The client's version decides how to say whether the connection stays (RFC 9112
     /// section 9.3).
     pub fn head(&self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
-        let mut fields = HeaderMap::with_capacity(self.headers.len() + 3);
-        fields.extend(HeaderValue::from_str(&http_date(now_s)).map(|date| (header::DATE, date)));
-        fields.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        if let Some(length) = self.content_length {
-            fields.insert(header::CONTENT_LENGTH, length.into());
-        }
-        let connection = match (keep_alive, client) {
-            (false, _) => Some("close"),
-            (true, Version::HTTP_10) => Some("keep-alive"),
-            (true, _) => None,
-        };
-        fields.extend(connection.map(|option| (header::CONNECTION, HeaderValue::from_static(option))));
-        write_head(&status_line(self.status), &fields)
+        self.head_with_room(client, keep_alive, now_s, 0)
     }
 
     /// Writes the head and a body without extents.
     pub fn into_bytes(self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
-        let mut bytes = self.head(client, keep_alive, now_s);
+        let mut bytes = self.head_with_room(client, keep_alive, now_s, self.body_length() as usize);
         for part in &self.body {
             match part {
                 BodyPart::Bytes(part) => bytes.extend_from_slice(part),
@@ -110,6 +99,25 @@ impl Response {
             }
         }
         bytes
+    }
+
+    /// The head, in memory with room for so many bytes behind it.
+    fn head_with_room(&self, client: Version, keep_alive: bool, now_s: u64, room: usize) -> Vec<u8> {
+        let mut head = HeadWriter::new(&status_line(self.status), room);
+        head.field(&header::DATE, http_date(now_s).as_bytes());
+        let is_stated = |name| self.content_length.is_some() && name == header::CONTENT_LENGTH;
+        for (name, value) in self.headers.iter().filter(|(name, _)| !is_stated(*name)) {
+            head.field(name, value.as_bytes());
+        }
+        if let Some(length) = self.content_length {
+            head.field(&header::CONTENT_LENGTH, length.to_string().as_bytes());
+        }
+        match (keep_alive, client) {
+            (false, _) => head.field(&header::CONNECTION, b"close"),
+            (true, Version::HTTP_10) => head.field(&header::CONNECTION, b"keep-alive"),
+            (true, _) => {}
+        }
+        head.end()
     }
 }
 

@@ -7,8 +7,10 @@ mod counters;
 mod endpoint;
 mod events;
 mod exchange;
+mod lazy_timer;
 mod listener;
 mod options;
+mod unsent_parts;
 
 pub use access_log::{AccessLog, JSON_TARGET};
 pub use connection::{Connection, End, Timeouts, boundary, now_s, reject, wait_for_reset};
@@ -17,3 +19,8 @@ pub use events::{MOST_LISTENERS, Subscription};
 pub use exchange::{Answer, Site};
 pub use listener::Listener;
 pub use options::HttpOptions;
+
+/// Returns whether a file has no name any more, or that is unknown: then closing it may free it.
+fn is_deleted(file: &std::fs::File) -> bool {
+    rustix::fs::fstat(file).map_or(true, |stat| stat.st_nlink == 0)
+}

@@ -1,21 +1,26 @@
 //! Connection of an HTTP client: heads in, answers out. The engine borrows it while it sends or moves a body.
 
+mod send;
+
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream as BlockingStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use socket2::SockRef;
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout, timeout_at};
-use wirepath_engine::Engine;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 use wirepath_http::{HeadError, HeadReader};
-use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
+
+use super::lazy_timer::{Elapsed, LazyTimer};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
@@ -82,13 +87,15 @@ pub struct Connection {
     stream: Option<TcpStream>,
     reader: HeadReader,
     timeouts: Timeouts,
+    timer: LazyTimer,
     drain: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// A connection from which nothing was read. No request begins after `drain` has become true.
     pub fn new(stream: TcpStream, timeouts: Timeouts, drain: watch::Receiver<bool>) -> Connection {
-        Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, drain }
+        let timer = LazyTimer::default();
+        Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, timer, drain }
     }
 
     /// Returns whether no further request is read.
@@ -124,16 +131,17 @@ impl Connection {
                 inside = !inside;
                 deadline = start(inside);
             }
-            let Some(stream) = &self.stream else { return Err(End::Closed) };
+            let Some(stream) = &mut self.stream else { return Err(End::Closed) };
+            let feeding = self.timer.limit(deadline, |context| feed(stream, &mut self.reader, context));
             tokio::select! {
-                _ = self.drain.wait_for(|&drain| drain), if !inside => return Err(End::Closed),
-                ready = timeout_at(deadline, stream.readable()) => match ready {
-                    Err(_) if inside => return Err(End::Late),
-                    Err(_) => return Err(End::Idle),
-                    Ok(ready) => ready.map_err(|_| End::Closed)?,
+                biased;
+                fed = feeding => match fed {
+                    Err(Elapsed) if inside => return Err(End::Late),
+                    Err(Elapsed) => return Err(End::Idle),
+                    Ok(fed) => fed?,
                 },
+                _ = self.drain.wait_for(|&drain| drain), if !inside => return Err(End::Closed),
             }
-            feed(stream, &mut self.reader)?;
         }
     }
 
@@ -157,11 +165,11 @@ impl Connection {
     /// # Errors
     /// An error of `write`, or `TimedOut`.
     pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let limit = self.timeouts.write;
-        let stream = self.stream()?;
         while !bytes.is_empty() {
-            let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "writing the response timed out"));
-            match timeout(limit, stream.write(bytes)).await.unwrap_or_else(late) {
+            let write = |stream: &mut TcpStream, context: &mut Context<'_>| {
+                Pin::new(stream).poll_write(context, bytes)
+            };
+            match self.when_writable(write).await {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) => return Err(self.reset_when_closed(true).err().unwrap_or(error)),
             }
@@ -169,33 +177,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing
-    /// is reset: an orderly end could be taken for that of the answer.
-    pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
-        let (stream, socket) = match self.lend() {
-            Ok(lent) => lent,
-            Err(error) => {
-                // Closing files may wait for storage.
-                engine.pool().discard(parts);
-                return Err(error);
-            }
-        };
-        let (on_end, end) = oneshot::channel();
-        let body = StreamBuilder::default()
-            .input(Object::parts("answer", parts), Framing::Whole)
-            .output(Object::stream("client", socket)?)
-            .output_timeout(self.timeouts.write)
-            .build();
-        // Sending fails only if this connection's task was ended, which stops the stream.
-        let on_end = Box::new(move |end| drop(on_end.send(end)));
-        let sending = body.start(engine, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
-        let StreamEnd { result, status } = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
-        drop(sending);
-        let sent = status.bytes_out;
-        match result {
-            Ok(()) => self.take_back(stream).map(|()| sent),
-            Err(error) => Err(cut(&stream, format!("sending the body failed after {sent} bytes: {error}"))),
-        }
+    /// Waits for `write` at most as long as a write may take.
+    async fn when_writable<T>(
+        &mut self,
+        mut write: impl FnMut(&mut TcpStream, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> io::Result<T> {
+        let deadline = Instant::now() + self.timeouts.write;
+        let stream = self.stream.as_mut().ok_or_else(gone)?;
+        let written = self.timer.limit(deadline, |context| write(stream, context)).await;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "writing the response timed out");
+        written.unwrap_or_else(|Elapsed| Err(late()))
     }
 
     /// Takes the connection out of the runtime, which would be woken each time it has room; and a second
@@ -303,20 +294,22 @@ fn has_hung_up(stream: &TcpStream) -> bool {
     poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
-/// Feeds the bytes that have arrived. Its buffer is not part of the task, of which there may be thousands.
-fn feed(stream: &TcpStream, reader: &mut HeadReader) -> Result<(), End> {
-    let mut bytes = [0; READ_BYTES];
+/// Feeds the bytes that have arrived, or waits for some. Its buffer is not part of the task, of which there
+/// may be thousands.
+fn feed(stream: &mut TcpStream, reader: &mut HeadReader, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+    let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES];
     let room = reader.room().min(READ_BYTES);
-    match stream.try_read(&mut bytes[..room]) {
-        Ok(0) => Err(End::Closed),
-        Ok(length) => {
-            let taken = reader.feed(&bytes[..length]);
-            debug_assert_eq!(taken, length, "there was room");
+    let mut buffer = ReadBuf::uninit(&mut bytes[..room]);
+    let read = ready!(Pin::new(stream).poll_read(context, &mut buffer));
+    Poll::Ready(match read {
+        Ok(()) if buffer.filled().is_empty() => Err(End::Closed),
+        Ok(()) => {
+            let taken = reader.feed(buffer.filled());
+            debug_assert_eq!(taken, buffer.filled().len(), "there was room");
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         Err(_) => Err(End::Closed),
-    }
+    })
 }
 
 /// Resets a connection when it is closed.

@@ -27,7 +27,7 @@ use crate::limits::Permit;
 /// about as much processor time as copying 64 KiB.
 const SMALL_BYTES: u64 = 32 * 1024;
 
-/// Most bytes of a file that is closed on the thread that serves connections.
+/// Most bytes of a file that is closed on the thread that serves connections, deleted or not.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 /// Source of the answers to GET and HEAD.
@@ -290,11 +290,9 @@ fn too_many_files() -> Answer {
     Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
-/// Closes a file of which nothing is needed any more. Freeing a large file that was deleted meanwhile may
-/// take long.
+/// Closes a file of which nothing is needed any more. Freeing one that was deleted meanwhile may take long.
 fn close(file: Option<Arc<File>>, engine: &Engine) {
-    let is_small = |file: &Arc<File>| file.metadata().is_ok_and(|data| data.len() <= SMALL_FILE_BYTES);
-    if let Some(file) = file.filter(|file| !is_small(file)) {
+    if let Some(file) = file.filter(|file| super::is_deleted(file)) {
         engine.pool().discard(file);
     }
 }

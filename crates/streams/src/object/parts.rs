@@ -2,12 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+use wirepath_datapath::{PageCache, SendError, sendfile};
 
 use super::read::{ReadOutcome, ReadResult, Unread};
 use super::{Connection, Kind, Object, StoredFile};
@@ -37,6 +40,57 @@ pub enum ObjectPart {
         /// Progress of the writer.
         progress: Arc<WriteProgress>,
     },
+}
+
+impl ObjectPart {
+    /// Number of bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            ObjectPart::Bytes(bytes) => bytes.len() as u64,
+            ObjectPart::Extent { range, .. } | ObjectPart::Following { range, .. } => range.end - range.start,
+        }
+    }
+
+    /// Sends the front of the part, of a file at most `most` bytes, to a TCP connection that does not block,
+    /// and leaves the rest. Returns the number of bytes; none if that would wait for a writer, or for pages
+    /// that may not be in memory. Holds back a segment that is not full if more follows at once.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the connection takes nothing now; else the file is truncated or cannot be read, or the
+    /// connection is gone.
+    pub fn send(&mut self, socket: impl AsFd, most: u64, is_followed: bool) -> io::Result<Option<usize>> {
+        match self {
+            ObjectPart::Bytes(bytes) => {
+                let sent = send(socket, bytes, flags(is_followed))?;
+                bytes.advance(sent);
+                Ok(Some(sent))
+            }
+            ObjectPart::Extent { file, range } => {
+                let end = range.end.min(range.start + most);
+                if PageCache::of(file, range.start..end) == PageCache::Cold {
+                    return Ok(None);
+                }
+                let length = (end - range.start) as usize;
+                let sent = sendfile::to_stream(socket, file, range.start, length).map_err(io_error)?;
+                range.start += sent as u64;
+                Ok(Some(sent))
+            }
+            ObjectPart::Following { .. } => Ok(None),
+        }
+    }
+}
+
+fn io_error(error: SendError) -> io::Error {
+    match error {
+        SendError::Full { .. } => io::ErrorKind::WouldBlock.into(),
+        SendError::Storage { errno: Errno::NODATA, .. } => io::Error::other(TRUNCATED),
+        error => io::Error::other(error),
+    }
+}
+
+fn flags(is_followed: bool) -> SendFlags {
+    let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };
+    SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more
 }
 
 pub(crate) struct ObjectParts {
@@ -126,8 +180,7 @@ impl Connection {
     /// that a head leaves together with its body.
     pub(crate) fn send_bytes(&self, bytes: &mut Bytes, is_followed: bool) -> Result<usize, Errno> {
         let sent = if self.is_socket {
-            let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };
-            send(&self.descriptor, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more)?
+            send(&self.descriptor, bytes, flags(is_followed))?
         } else {
             rustix::io::write(&self.descriptor, bytes)?
         };

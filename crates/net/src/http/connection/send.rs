@@ -1,0 +1,134 @@
+//! Sending a response: by the thread that read its request, or by the engine.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Poll, ready};
+
+use tokio::io::Interest;
+use tokio::sync::oneshot;
+use wirepath_engine::Engine;
+use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
+
+use super::{Connection, cut};
+use crate::http::unsent_parts::UnsentParts;
+
+/// Most bytes of a response that the thread sends that read its request. To have an engine thread send it
+/// costs about as much as sending half a megabyte; a longer one is better sent by as many threads as there
+/// are.
+const SHORT_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Most bytes of a file that are sent before other connections have a turn: the same thread answers RTSP.
+/// Shorter turns cost more, because they wake the receiver more often.
+const TURN_BYTES: u64 = 512 * 1024;
+
+/// Bytes that are sent without a turn for other connections.
+const UNNOTICED_BYTES: u64 = 64 * 1024;
+
+/// Most responses that such threads send at a time, and so what they send between two looks at other
+/// connections: 4 MiB.
+const MOST_AT_A_TIME: usize = 8;
+
+/// Responses that threads which read requests are sending.
+static SENDING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of [`SENDING`] until it is dropped.
+struct Place;
+
+impl Place {
+    /// A place, unless all are taken.
+    fn take() -> Option<Place> {
+        let more = |sending| (sending < MOST_AT_A_TIME).then_some(sending + 1);
+        SENDING.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        SENDING.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Connection {
+    /// Sends these parts; returns the number of bytes. This thread sends a short body if it sends few others,
+    /// and the engine all else and what is not in memory. A connection on which bytes are missing is reset:
+    /// an orderly end could be taken for that of the answer.
+    pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
+        let mut parts = UnsentParts::new(parts, engine.pool());
+        let mut sent = 0;
+        if parts.bytes() <= SHORT_BYTES
+            && let Some(_place) = Place::take()
+        {
+            sent = self.send_here(&mut parts).await?;
+        }
+        match parts.take() {
+            rest if rest.is_empty() => Ok(sent),
+            rest => self.send_by_engine(engine, rest).await.map(|bytes| sent + bytes),
+        }
+    }
+
+    /// Sends the front of the parts on this thread; returns the number of bytes.
+    async fn send_here(&mut self, parts: &mut UnsentParts<'_>) -> io::Result<u64> {
+        let mut sent = 0;
+        loop {
+            match self.send_front(parts).await {
+                Ok(None) => return Ok(sent),
+                Ok(Some(bytes)) => sent += bytes as u64,
+                Err(error) => return Err(self.cut_after(sent, error)),
+            }
+            if sent > UNNOTICED_BYTES {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Sends the front of the parts when the connection takes more; none if there is none, or the engine has
+    /// to send it.
+    async fn send_front(&mut self, parts: &mut UnsentParts<'_>) -> io::Result<Option<usize>> {
+        self.when_writable(|stream, context| {
+            loop {
+                ready!(stream.poll_write_ready(context))?;
+                match stream.try_io(Interest::WRITABLE, || parts.send(&*stream, TURN_BYTES)) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    sent => return Poll::Ready(sent),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Has the engine send these parts; returns the number of bytes.
+    async fn send_by_engine(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
+        let (stream, socket) = match self.lend() {
+            Ok(lent) => lent,
+            Err(error) => {
+                // Closing files may wait for storage.
+                engine.pool().discard(parts);
+                return Err(error);
+            }
+        };
+        let (on_end, end) = oneshot::channel();
+        let body = StreamBuilder::default()
+            .input(Object::parts("answer", parts), Framing::Whole)
+            .output(Object::stream("client", socket)?)
+            .output_timeout(self.timeouts.write)
+            .build();
+        // Sending fails only if this connection's task was ended, which stops the stream.
+        let on_end = Box::new(move |end| drop(on_end.send(end)));
+        let sending = body.start(engine, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
+        let StreamEnd { result, status } = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
+        drop(sending);
+        let sent = status.bytes_out;
+        match result {
+            Ok(()) => self.take_back(stream).map(|()| sent),
+            Err(error) => Err(cut(&stream, format!("sending the body failed after {sent} bytes: {error}"))),
+        }
+    }
+
+    /// Cuts the connection after a part of a response.
+    fn cut_after(&mut self, sent: u64, error: io::Error) -> io::Error {
+        match error.kind() {
+            io::ErrorKind::TimedOut => self.reset_when_closed(true).err().unwrap_or(error),
+            _ => self.cut(format!("sending the body failed after {sent} bytes: {error}")),
+        }
+    }
+}

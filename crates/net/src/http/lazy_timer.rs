@@ -1,0 +1,74 @@
+//! Time limits of a connection by one timer, which is set anew only when it fires.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A time limit that is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Elapsed;
+
+/// Timer that stays in the runtime's wheel from one wait to the next: deadlines nearly always move on before
+/// they are due, and entering each into the wheel costs more than to wake up once for an old one.
+#[derive(Debug, Default)]
+pub(super) struct LazyTimer {
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl LazyTimer {
+    /// Polls `poll` until it is ready, or the deadline is over.
+    pub(super) async fn limit<T>(
+        &mut self,
+        deadline: Instant,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, Elapsed> {
+        poll_fn(|context| match poll(context) {
+            Poll::Ready(value) => Poll::Ready(Ok(value)),
+            Poll::Pending => self.poll_elapsed(deadline, context).map(|()| Err(Elapsed)),
+        })
+        .await
+    }
+
+    fn poll_elapsed(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        while sleep.as_mut().poll(context).is_ready() {
+            if sleep.deadline() == deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Promise: A time limit holds though an earlier one of the same connection was longer or shorter.
+    #[test]
+    fn each_deadline_holds() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut timer = LazyTimer::default();
+            let start = Instant::now();
+            let ms = Duration::from_millis;
+            for (limit, is_ready) in [(60_000, true), (20, false), (60_000, true), (40, false), (90, false)] {
+                let before = Instant::now();
+                let end = timer
+                    .limit(before + ms(limit), |_| if is_ready { Poll::Ready(()) } else { Poll::Pending })
+                    .await;
+                assert_eq!(end, if is_ready { Ok(()) } else { Err(Elapsed) });
+                assert!(is_ready || before.elapsed() >= ms(limit));
+            }
+            assert!(start.elapsed() < ms(30_000));
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! The parts of a response that are still to be sent.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use wirepath_engine::BlockingPool;
+use wirepath_streams::ObjectPart;
+
+/// Parts of a response, and how much of them is sent. Closes files where that cannot take long.
+pub(super) struct UnsentParts<'a> {
+    parts: Vec<ObjectPart>,
+    /// Parts that are sent.
+    sent: usize,
+    pool: &'a BlockingPool,
+}
+
+impl<'a> UnsentParts<'a> {
+    pub(super) fn new(parts: Vec<ObjectPart>, pool: &'a BlockingPool) -> Self {
+        Self { parts, sent: 0, pool }
+    }
+
+    /// Bytes to be sent.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(ObjectPart::length).sum()
+    }
+
+    /// Sends what the connection takes of the next part, of a file at most `most` bytes; none if there is none,
+    /// or the engine has to send it.
+    pub(super) fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<Option<usize>> {
+        while self.parts.get(self.sent).is_some_and(|part| part.length() == 0) {
+            self.sent += 1;
+        }
+        let is_followed = self.sent + 1 < self.parts.len();
+        self.parts.get_mut(self.sent).map_or(Ok(None), |part| part.send(socket, most, is_followed))
+    }
+
+    /// The parts that are not sent.
+    pub(super) fn take(&mut self) -> Vec<ObjectPart> {
+        let rest = self.parts.split_off(self.sent);
+        if !rest.is_empty() {
+            // They hold the files, too.
+            self.parts.clear();
+        }
+        rest
+    }
+}
+
+impl Drop for UnsentParts<'_> {
+    /// Freeing a file that was deleted meanwhile may take long: the pool closes its last descriptor.
+    fn drop(&mut self) {
+        let may_take_long = |part: &ObjectPart| match part {
+            ObjectPart::Bytes(_) => false,
+            ObjectPart::Extent { file, .. } | ObjectPart::Following { file, .. } => super::is_deleted(file),
+        };
+        if self.parts.iter().any(may_take_long) {
+            self.pool.discard(std::mem::take(&mut self.parts));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, remove_file};
+    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::{Arc, Weak};
+
+    use wirepath_engine::Priority;
+
+    use super::*;
+
+    /// Dropped when the sender is gone.
+    struct Gate(Receiver<()>);
+
+    impl Drop for Gate {
+        fn drop(&mut self) {
+            assert!(self.0.recv().is_err(), "it is only ever dropped");
+        }
+    }
+
+    /// Promise: A file that was deleted while a response was sent is not closed by the thread that serves
+    /// connections.
+    #[test]
+    fn deleted_files_are_closed_elsewhere() {
+        let pool = BlockingPool::start("closing", 1, Priority::Normal).expect("a thread");
+        let (open, gate) = channel();
+        pool.discard(Gate(gate));
+        let after_response = |is_deleted| -> Weak<File> {
+            let path = std::env::temp_dir().join(format!("wirepath-unsent-{}", std::process::id()));
+            let file = Arc::new(File::create(&path).expect("a file"));
+            let left = Arc::downgrade(&file);
+            let remove = || remove_file(&path).expect("it was there");
+            if is_deleted {
+                remove();
+            }
+            drop(UnsentParts::new(vec![ObjectPart::Extent { file, range: 0..1 }], &pool));
+            if !is_deleted {
+                remove();
+            }
+            left
+        };
+        assert!(after_response(false).upgrade().is_none(), "closed at once");
+        let deleted = after_response(true);
+        assert!(deleted.upgrade().is_some(), "closed by this thread");
+        drop(open);
+        pool.wait_for_discarded();
+        assert!(deleted.upgrade().is_none());
+    }
+}
