@@ -10,6 +10,7 @@ mod exchange;
 mod lazy_timer;
 mod listener;
 mod options;
+mod threads;
 mod unsent_parts;
 
 pub use access_log::{AccessLog, JSON_TARGET};
@@ -19,6 +20,7 @@ pub use events::{MOST_LISTENERS, Subscription};
 pub use exchange::{Answer, Site};
 pub use listener::Listener;
 pub use options::HttpOptions;
+pub use threads::HttpThreads;
 
 /// Returns whether a file has no name any more, or that is unknown: then closing it may free it.
 fn is_deleted(file: &std::fs::File) -> bool {

@@ -10,6 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::http::HttpThreads;
+
 /// Time before the next try when `accept` failed for want of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,13 +63,14 @@ impl Listen for TcpListener {
 
 /// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns
 /// when the last task has ended. `admit` returns the task that serves a connection, or none for one that it
-/// refused. Dropping the future ends all tasks at once.
+/// refused; tasks run on the `threads`, or on this runtime. Dropping the future ends all tasks at once.
 ///
 /// `name` is the name of the listener in the log. Must run on a tokio runtime.
 pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
     name: &str,
     listener: L,
     mut drain: watch::Receiver<bool>,
+    threads: Option<&HttpThreads>,
     mut admit: impl FnMut(L::Connection) -> Option<T>,
 ) {
     let mut tasks = JoinSet::new();
@@ -77,8 +80,10 @@ pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
             Some(ended) = tasks.join_next() => report(name, ended),
             accepted = listener.accept() => match accepted {
                 Ok(connection) => {
-                    if let Some(task) = admit(connection) {
-                        tasks.spawn(task);
+                    match (admit(connection), threads) {
+                        (Some(task), Some(threads)) => drop(tasks.spawn_on(task, threads.next())),
+                        (Some(task), None) => drop(tasks.spawn(task)),
+                        (None, _) => {}
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -147,7 +152,7 @@ mod tests {
         let queue = Queue(Mutex::new([Ok(1), broken(), Ok(2), scarce(), Ok(3)].into()));
         let (drain, draining) = watch::channel(false);
         let mut seen = Vec::new();
-        run(serve("test", queue, draining.clone(), |number| {
+        run(serve("test", queue, draining.clone(), None, |number| {
             seen.push(number);
             if number == 3 {
                 drain.send_replace(true);
@@ -168,7 +173,7 @@ mod tests {
         let queue = Queue(Mutex::new([Ok(1), Ok(2)].into()));
         let (drain, draining) = watch::channel(false);
         let drain = std::sync::Arc::new(drain);
-        run(serve("test", queue, draining, |number| {
+        run(serve("test", queue, draining, None, |number| {
             let drain = std::sync::Arc::clone(&drain);
             Some(async move {
                 assert_ne!(number, 1, "this one is to panic");

@@ -166,7 +166,7 @@ impl Cache {
     /// fetches go on.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
-        wirepath_net::serve("cache", listener, drain, |(stream, _)| {
+        wirepath_net::serve("cache", listener, drain, None, |(stream, _)| {
             let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
                 self.shared.counters.refused.increment();
                 reject(&stream);

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::http::{self, Endpoint, HttpOptions, HttpThreads};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
@@ -174,6 +174,7 @@ impl Server {
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors));
         let http_service = http::Listener::new(options.http_options).within(descriptors);
+        let http_service = http_service.on(HttpThreads::start(options.threads)?);
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);

@@ -11,6 +11,7 @@ use super::connection::reject;
 use super::counters::{Counters, Counts};
 use super::exchange::{Exchanges, Shared, Site};
 use super::options::HttpOptions;
+use super::threads::{HttpThreads, move_here};
 use crate::descriptors::DescriptorBudget;
 use crate::limits::{ClientLimits, Exceeded};
 use crate::metrics::Metrics;
@@ -23,18 +24,25 @@ pub struct Listener {
     counters: Arc<Counters>,
     limits: Arc<ClientLimits>,
     descriptors: Arc<DescriptorBudget>,
+    threads: Option<HttpThreads>,
 }
 
 impl Listener {
     /// A listener with these limits.
     pub fn new(options: HttpOptions) -> Self {
         let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
-        Self { options, counters: Arc::default(), limits, descriptors: DescriptorBudget::unlimited() }
+        let descriptors = DescriptorBudget::unlimited();
+        Self { options, counters: Arc::default(), limits, descriptors, threads: None }
     }
 
     /// The same listener; its clients take descriptors of this budget.
     pub fn within(self, descriptors: Arc<DescriptorBudget>) -> Self {
         Self { descriptors, ..self }
+    }
+
+    /// The same listener, whose connections are served by these threads and not by the one that accepts them.
+    pub fn on(self, threads: HttpThreads) -> Self {
+        Self { threads: Some(threads), ..self }
     }
 
     /// Adds the listener's counters and limits to metrics and status.
@@ -66,10 +74,11 @@ impl Listener {
         engine: Arc<Engine>,
         drain: watch::Receiver<bool>,
     ) {
-        let Self { options, counters, limits, descriptors } = self;
+        let Self { options, counters, limits, descriptors, threads } = self;
         let shared = Arc::new(Shared { options, counters, site, engine, descriptors });
         let for_connections = drain.clone();
-        crate::serve("HTTP", ReservedListener::new(listener), drain, |(stream, peer)| {
+        let (threads, listener) = (threads.as_ref(), ReservedListener::new(listener));
+        crate::serve("HTTP", listener, drain, threads, |(stream, peer)| {
             let admit = || Ok((limits.admit(peer.ip())?, shared.descriptors.admit(peer.ip(), 1)?));
             let permits: Result<_, Exceeded> = admit();
             let Ok(permits) = permits else {
@@ -77,8 +86,13 @@ impl Listener {
                 reject(&stream);
                 return None;
             };
-            let drain = for_connections.clone();
-            Some(Exchanges::new(stream, peer, Arc::clone(&shared), permits, drain).run())
+            let (shared, drain, moves) = (Arc::clone(&shared), for_connections.clone(), threads.is_some());
+            Some(async move {
+                match if moves { move_here(stream).await } else { Ok(stream) } {
+                    Ok(stream) => Exchanges::new(stream, peer, shared, permits, drain).run().await,
+                    Err(error) => tracing::debug!(%peer, %error, "HTTP connection failed"),
+                }
+            })
         })
         .await;
     }

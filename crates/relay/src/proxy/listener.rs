@@ -83,6 +83,7 @@ impl Listener {
             &name,
             LimitedListener { listener: self, permits, accepted: Mutex::default() },
             drain,
+            None,
             |(client, permit)| {
                 let shared = Arc::clone(&shared);
                 Some(async move {

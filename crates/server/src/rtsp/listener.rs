@@ -50,7 +50,7 @@ impl Listener {
     /// returns when the last response is written. The caller decides how long it waits for that.
     pub(crate) async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
         let for_connections = shutdown.clone();
-        wirepath_net::serve("RTSP", ReservedListener::new(listener), shutdown, |(stream, peer)| {
+        wirepath_net::serve("RTSP", ReservedListener::new(listener), shutdown, None, |(stream, peer)| {
             let Some(permits) = self.0.admit(peer.ip()) else {
                 connection::reject(&stream);
                 return None;

@@ -1,7 +1,6 @@
 //! Sending a response: by the thread that read its request, or by the engine.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Poll, ready};
 
 use tokio::io::Interest;
@@ -13,53 +12,24 @@ use super::{Connection, cut};
 use crate::http::unsent_parts::UnsentParts;
 
 /// Most bytes of a response that the thread sends that read its request. To have an engine thread send it
-/// costs about as much as sending half a megabyte; a longer one is better sent by as many threads as there
-/// are.
+/// costs about as much as sending half a megabyte; a longer one leaves others their turns.
 const SHORT_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Most bytes of a file that are sent before other connections have a turn: the same thread answers RTSP.
-/// Shorter turns cost more, because they wake the receiver more often.
+/// Most bytes of a file that are sent before other connections of the thread have a turn. Shorter turns cost
+/// more, because they wake the receiver more often.
 const TURN_BYTES: u64 = 512 * 1024;
 
 /// Bytes that are sent without a turn for other connections.
 const UNNOTICED_BYTES: u64 = 64 * 1024;
 
-/// Most responses that such threads send at a time, and so what they send between two looks at other
-/// connections: 4 MiB.
-const MOST_AT_A_TIME: usize = 8;
-
-/// Responses that threads which read requests are sending.
-static SENDING: AtomicUsize = AtomicUsize::new(0);
-
-/// One of [`SENDING`] until it is dropped.
-struct Place;
-
-impl Place {
-    /// A place, unless all are taken.
-    fn take() -> Option<Place> {
-        let more = |sending| (sending < MOST_AT_A_TIME).then_some(sending + 1);
-        SENDING.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        SENDING.fetch_sub(1, Relaxed);
-    }
-}
-
 impl Connection {
-    /// Sends these parts; returns the number of bytes. This thread sends a short body if it sends few others,
-    /// and the engine all else and what is not in memory. A connection on which bytes are missing is reset:
-    /// an orderly end could be taken for that of the answer.
+    /// Sends these parts; returns the number of bytes. This thread sends a short body that is in memory, and
+    /// the engine all else. A connection on which bytes are missing is reset: an orderly end could be taken
+    /// for that of the answer.
     pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
         let mut parts = UnsentParts::new(parts, engine.pool());
-        let mut sent = 0;
-        if parts.bytes() <= SHORT_BYTES
-            && let Some(_place) = Place::take()
-        {
-            sent = self.send_here(&mut parts).await?;
-        }
+        let is_short = parts.bytes() <= SHORT_BYTES;
+        let sent = if is_short { self.send_here(&mut parts).await? } else { 0 };
         match parts.take() {
             rest if rest.is_empty() => Ok(sent),
             rest => self.send_by_engine(engine, rest).await.map(|bytes| sent + bytes),

@@ -1,0 +1,74 @@
+//! Threads that serve HTTP connections, each with a runtime of its own.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::watch;
+
+/// Threads that connections are handed out to in turn, so that other tasks of the thread that accepts them do
+/// not wait while a body is sent. They end, with all that they serve, some time after this is dropped.
+#[derive(Debug)]
+pub struct HttpThreads {
+    runtimes: Vec<Handle>,
+    turn: AtomicUsize,
+    /// Its receivers end when it is dropped.
+    _running: watch::Sender<()>,
+}
+
+impl HttpThreads {
+    /// Starts so many threads, at least one.
+    ///
+    /// # Errors
+    /// Those of starting threads and runtimes.
+    pub fn start(threads: usize) -> io::Result<HttpThreads> {
+        let (running, is_running) = watch::channel(());
+        let start = |number| {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let (handle, mut is_running) = (runtime.handle().clone(), is_running.clone());
+            let serve = move || runtime.block_on(async { while is_running.changed().await.is_ok() {} });
+            thread::Builder::new().name(format!("http-{number}")).spawn(serve)?;
+            Ok(handle)
+        };
+        let runtimes = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
+        Ok(HttpThreads { runtimes, turn: AtomicUsize::new(0), _running: running })
+    }
+
+    /// The runtime whose turn it is.
+    pub(crate) fn next(&self) -> &Handle {
+        &self.runtimes[self.turn.fetch_add(1, Relaxed) % self.runtimes.len()]
+    }
+}
+
+/// Moves a connection to the runtime that runs the future.
+pub(super) async fn move_here(stream: TcpStream) -> io::Result<TcpStream> {
+    TcpStream::from_std(stream.into_std()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn threads_take_turns_and_end() {
+        let threads = HttpThreads::start(2).expect("two threads");
+        let names = (0..4).map(|_| {
+            let (sender, name) = std::sync::mpsc::channel();
+            threads.next().spawn(async move { sender.send(thread::current().name().map(str::to_owned)) });
+            name.recv().expect("the thread runs it").expect("it has a name")
+        });
+        let names = names.collect::<HashSet<_>>();
+        assert_eq!(names, HashSet::from(["http-0".to_owned(), "http-1".to_owned()]));
+        let (sender, ended) = std::sync::mpsc::channel::<()>();
+        threads.next().spawn(async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        drop(threads);
+        assert!(ended.recv().is_err(), "what it served is dropped");
+    }
+}
