@@ -5,12 +5,13 @@
 //!   10.77.0.2/24 veth ----- RTSP (TCP) ----- veth 10.77.0.1/24
 //!   10.78.0.0/16 local                       10.78.0.0/16 via 10.77.0.2   for TCP
 //!   10.79.0.0/16 local                       10.79.0.0/16 via 10.77.0.2   for the session that is judged
-//!                                            10.78.0.0/16 dev sink        for UDP: dropped
-//!                                            10.80.0.0/16 dev sink        for the bare loops: dropped
+//!                                            10.78.0.0/16 via 10.80.0.2   for UDP: dev sink, dropped
+//!                                            10.80.0.0/16 via 10.80.0.2   for the bare loops: the same
 //! ```
 //!
 //! `sink` is an ifb device to which nothing is redirected: it drops, and takes UDP segments and checksums as
-//! a network card with those offloads does, at no cost of its own.
+//! a network card with those offloads does, at no cost of its own. All that it drops leaves for one next hop, as
+//! from a server whose clients are behind a router; a neighbour for each client would be measured, too.
 
 use std::path::{Path, PathBuf};
 
@@ -30,8 +31,9 @@ impl TestBed {
             "route add 10.78.0.0/15 via 10.77.0.2",
             "link add sink type ifb",
             "link set sink up",
-            "address add 10.80.0.1/16 dev sink",
-            "route add 10.78.0.0/16 dev sink table 100",
+            "address add 10.80.0.1/30 dev sink",
+            "route add 10.80.0.0/16 via 10.80.0.2 dev sink",
+            "route add 10.78.0.0/16 via 10.80.0.2 dev sink table 100",
             "rule add ipproto udp lookup 100",
         ] {
             link.server.ip(line)?;

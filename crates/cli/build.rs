@@ -1,4 +1,4 @@
-//! Which commit the program is built from, for `--version` and for results. No crate is needed for that.
+//! Commit that the program is built from, for `--version` and for results. No crate is needed for that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::{DataPath, Support};
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_playback::{Burst, Playback, PlaybackSettings, PlaybackSink, Playbacks};
+use wirepath_playback::{Burst, Playback, PlaybackSettings, PlaybackSink, Playbacks, RingUse};
 use wirepath_tests::trials;
 
 use crate::{Cost, OneSegment, SESSIONS, TRAIN_US, count_trains, play, session, system_calls_of};
@@ -36,7 +36,7 @@ fn one_call_and_no_allocation_per_train_over_tcp() -> Result<()> {
 fn count(own_headers: bool) -> Result<Cost> {
     let engine = Arc::new(Engine::start(EngineOptions::default())?);
     let support = Arc::new(Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false));
-    let settings = PlaybackSettings { support, ring: false, burst: Burst::Fixed(TRAIN_US) };
+    let settings = PlaybackSettings { support, ring: RingUse::Never, burst: Burst::Fixed(TRAIN_US) };
     let playbacks = Playbacks::start(engine, settings);
     let mut calls = system_calls_of("engine-0")?;
     let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -24,7 +24,7 @@ use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     At, Burst, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    PlaybackSink, Playbacks, Segment, TrainSource,
+    PlaybackSink, Playbacks, RingUse, Segment, TrainSource,
 };
 use wirepath_tests::{require, trials};
 
@@ -108,8 +108,8 @@ struct Cost {
 fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
     let engine = Arc::new(Engine::start(EngineOptions::default())?);
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
-    let settings =
-        PlaybackSettings { support, ring: path == DataPath::WireUring, burst: Burst::Fixed(TRAIN_US) };
+    let ring = if path == DataPath::WireUring { RingUse::Always } else { RingUse::Never };
+    let settings = PlaybackSettings { support, ring, burst: Burst::Fixed(TRAIN_US) };
     let playbacks = Playbacks::start(Arc::clone(&engine), settings);
     let mut calls = system_calls_of("engine-0")?;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;

@@ -141,7 +141,7 @@ fn wire_uring_without_memory_is_refused() -> Result<()> {
 }
 
 fn without_hot_memory_nothing_is_said_of_it() -> Result<()> {
-    let bed = TestBed::new(&[])?;
+    let bed = TestBed::new(&["--hot-memory", "0"])?;
     let status = bed.server.status()?;
     ensure!(status["hot_memory"].is_null() && status["counters"]["hot"].is_null(), "{status}");
     ensure!(status["data_path"]["name"] != "wire_uring", "{}", status["data_path"]);

@@ -8,17 +8,19 @@
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
+use serde_json::json;
 use wirepath_tests::hot::{counted, require_ring, wait_for_path};
 use wirepath_tests::namespace::{Link, SERVER};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, trials};
+use wirepath_tests::{Deadline, clips, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         wire_uring_crosses_a_link,
         a_link_that_is_too_slow_loses_nothing,
         without_checksums_a_copy_is_cheaper,
+        what_the_kernel_copies_is_given_up,
     ]
 }
 
@@ -60,6 +62,33 @@ fn without_checksums_a_copy_is_cheaper() -> Result<()> {
     ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)
 }
 
+/// Promise: Hot memory that nobody asked for is not used for receivers whose trains the kernel copies.
+///
+/// Receivers at the other end of a veth pair are such. Each of them gets some trains from there, and the rest
+/// from the file.
+fn what_the_kernel_copies_is_given_up() -> Result<()> {
+    let bed = TestBed::with(&["--images", "all"], &[])?;
+    let hot = bed.status()?["hot_memory"].clone();
+    require!(!hot.is_null(), "no hot memory by itself here: too little memory, or a kernel before Linux 6.2");
+    ensure!(hot["automatic"] == true, "{hot}");
+    let playbacks = (0..SESSIONS).map(|_| bed.playing()).collect::<Result<Vec<_>>>()?;
+    for playback in &playbacks {
+        ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(20.0))?, &bed.stored)?;
+    }
+    let reason = || Ok(bed.status()?["hot_memory"]["given_up"].as_str().map(str::to_owned));
+    let reason = Deadline::seconds(10.0).wait_for("the end of hot memory", reason)?;
+    ensure!(reason.contains("the kernel copies"), "{reason}");
+    let status = bed.status()?;
+    ensure!(status["warnings"].as_array().is_some_and(Vec::is_empty), "{}", status["warnings"]);
+    ensure!(counted(&status, "trains_copied")? > 0 && status["hot_memory"]["images"] == json!([]));
+    let (lent, trains) = (counted(&status, "trains_lent")?, counted(&status, "trains")?);
+    ensure!(lent < trains / 2, "{lent} of {trains} trains were lent");
+    Ok(())
+}
+
+/// Sessions that are enough for hot memory to be used, and judged.
+const SESSIONS: usize = 40;
+
 struct TestBed {
     link: Link,
     server: Server,
@@ -71,13 +100,18 @@ impl TestBed {
     /// Two namespaces and a server with hot memory; the commands set up the server's end.
     fn new(commands: &[&str]) -> Result<Self> {
         require_ring()?;
+        Self::with(&["--hot-memory", "64MiB"], commands)
+    }
+
+    /// The same with a server of these arguments.
+    fn with(arguments: &[&str], commands: &[&str]) -> Result<Self> {
         let link = Link::new()?;
         for command in commands {
             link.server.run(command)?;
         }
         let clip = clips::constant(6)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;
-        let server = Server::of(folder.path()).with(["--hot-memory", "64MiB"]);
+        let server = Server::of(folder.path()).with(arguments);
         let server = server.inside(&link.server, &SERVER.to_string()).start()?;
         Ok(Self { link, server, stored: std::fs::read(&clip)?, _folder: folder })
     }

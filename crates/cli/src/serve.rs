@@ -14,7 +14,9 @@ use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
 use wirepath_net::http::{AccessLog, HttpOptions};
-use wirepath_server::{AdmissionPolicy, Burst, DataPath, RtspOptions, Server, ServerOptions, StartError};
+use wirepath_server::{
+    AdmissionPolicy, Burst, DataPath, HotMemorySize, RtspOptions, Server, ServerOptions, StartError,
+};
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
@@ -113,7 +115,8 @@ fn notify(states: &[NotifyState<'_>]) {
 }
 
 /// Refuses more hot memory than there is memory: it cannot be swapped out.
-fn ensure_memory(hot_memory_bytes: u64) -> Result<()> {
+fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
+    let HotMemorySize::Bytes(hot_memory_bytes) = hot_memory else { return Ok(()) };
     let system = rustix::system::sysinfo();
     let total = system.totalram as u64 * u64::from(system.mem_unit);
     ensure!(
@@ -142,25 +145,26 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         Some(threads) => threads.get(),
         None => available_parallelism().context("cannot find the number of cores; use --threads")?.get(),
     };
-    let hot_memory_bytes = options.hot_memory.map_or(0, |size| size.as_u64());
+    let hot_memory = options.hot_memory.unwrap_or(HotMemorySize::Automatic);
+    let is_hot = matches!(hot_memory, HotMemorySize::Bytes(_));
     let path = match options.path.unwrap_or(PathChoice::Auto) {
         PathChoice::Auto => None,
         PathChoice::Named(path) => Some(path),
     };
     ensure!(
-        hot_memory_bytes > 0 || !path.is_some_and(DataPath::needs_hot_memory),
+        is_hot || !path.is_some_and(DataPath::needs_hot_memory),
         "the data path wire_uring needs memory: add --hot-memory SIZE"
     );
     if let Some(path) = path.filter(|path| path.needs_module()) {
         SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
     }
-    ensure_memory(hot_memory_bytes)?;
+    ensure_memory(hot_memory)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
     let cache = options.images.cache_folder()?;
     // Hot memory holds images only.
-    let default_policy = if hot_memory_bytes > 0 { PolicyChoice::All } else { PolicyChoice::Auto };
+    let default_policy = if is_hot { PolicyChoice::All } else { PolicyChoice::Auto };
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
         paths: options.paths,
@@ -172,7 +176,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         image_bytes_per_second: options.image_rate.unwrap_or(ByteSize::mib(64)).as_u64(),
         packing_memory_bytes: options.packing_memory.map(|size| size.as_u64()),
         packings_per_address: options.max_packings_per_address.unwrap_or(sessions_per_address),
-        hot_memory_bytes,
+        hot_memory,
         threads,
         path,
         max_sessions: options.max_sessions,

@@ -13,7 +13,7 @@ use bytesize::ByteSize;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 use toml::de::{DeTable, DeValue};
 use wirepath_net::http::AccessLog;
-use wirepath_server::{FolderBurst, ImagePolicy};
+use wirepath_server::{FolderBurst, HotMemorySize, ImagePolicy};
 
 use crate::cpus::Cpus;
 use crate::image_options::ImageOptions;
@@ -51,9 +51,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SIZE", value_parser = values::packing_memory)]
     pub(crate) packing_memory: Option<ByteSize>,
 
-    /// Memory for images that are played, for the data path wire_uring: no copy, few calls [default: 0]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) hot_memory: Option<ByteSize>,
+    /// Memory for images that are played, for the data path wire_uring: no copy, few calls; auto: up to an eighth of
+    /// the memory, for images that eight sessions play; 0: none [default: auto]
+    #[arg(long, value_name = "SIZE", value_parser = values::hot_memory)]
+    pub(crate) hot_memory: Option<HotMemorySize>,
 
     /// Time of a stream that is sent in one burst, from 1ms to 500ms; auto: 10ms for few sessions, more as
     /// their number rises, up to --burst-max [default: auto]

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use wirepath_server::FolderBurst;
+use wirepath_server::{FolderBurst, HotMemorySize};
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
@@ -112,6 +112,16 @@ pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
 }
 
 /// Memory of packings.
+/// Size of hot memory: `auto`, or bytes.
+pub(crate) fn hot_memory(text: &str) -> Result<HotMemorySize, String> {
+    match text.parse::<ByteSize>() {
+        _ if text == "auto" => Ok(HotMemorySize::Automatic),
+        Ok(size) if size.as_u64() == 0 => Ok(HotMemorySize::Off),
+        Ok(size) => Ok(HotMemorySize::Bytes(size.as_u64())),
+        Err(_) => Err("expected auto, or a size, such as 8GiB; 0 for none".to_owned()),
+    }
+}
+
 pub(crate) fn packing_memory(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size >= MIN_PACKING_MEMORY => Ok(size),

@@ -31,6 +31,12 @@ impl DataPath {
         })
     }
 
+    /// `wire_uring` if the ring of `context` can send the train, else this path.
+    #[inline]
+    pub fn or_registered(self, train: &Train, file: &MappedFile, context: &SendContext) -> DataPath {
+        if context.has_registered(file, train.extent()) { DataPath::WireUring } else { self }
+    }
+
     /// Sends the train or its first packets; answers how many. Never blocks, allocates nothing.
     ///
     /// # Errors

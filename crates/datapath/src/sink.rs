@@ -67,8 +67,8 @@ pub struct UdpSink {
     fits: Cell<bool>,
     /// True if the kernel module may make trains.
     trains: bool,
-    /// Present from the first path on that lends.
-    pub(crate) lender: OnceCell<RefCell<HeaderLender>>,
+    /// Present from the first path on that lends; boxed, because few sinks have one.
+    pub(crate) lender: OnceCell<Box<RefCell<HeaderLender>>>,
 }
 
 /// Blocks that generated headers are lent from.
@@ -130,7 +130,7 @@ impl UdpSink {
         if path.lends() && self.lender.get().is_none() {
             zerocopy::enable(self.socket.as_fd())?;
             let lender = HeaderLender::new()?;
-            self.lender.get_or_init(|| RefCell::new(lender));
+            self.lender.get_or_init(|| Box::new(RefCell::new(lender)));
         }
         // What the module segments needs no option.
         let fits = path.segments()

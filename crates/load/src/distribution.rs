@@ -1,4 +1,4 @@
-//! Distribution of times, from which quantiles are read after it was shifted.
+//! Distribution of times, with its quantiles.
 
 use std::collections::BTreeMap;
 
@@ -35,12 +35,20 @@ impl Distribution {
         self.count += count;
     }
 
-    /// Adds another distribution, each time of it less `floor_us`.
-    pub(crate) fn add_shifted(&mut self, other: &Distribution, floor_us: i64) {
+    /// Adds all times of another distribution.
+    pub(crate) fn add_all(&mut self, other: &Distribution) {
         for (us, count) in &other.bins {
-            self.add_many(us - bin(floor_us), *count);
+            self.add_many(*us, *count);
         }
-        self.greatest = self.greatest.max(other.greatest.map(|greatest| greatest - floor_us));
+        self.greatest = self.greatest.max(other.greatest);
+    }
+
+    /// Adds by how much each time of another distribution is later than `floor_us`: 0 for those before.
+    pub(crate) fn add_later_than(&mut self, other: &Distribution, floor_us: i64) {
+        for (us, count) in &other.bins {
+            self.add_many((us - bin(floor_us)).max(0), *count);
+        }
+        self.greatest = self.greatest.max(other.greatest.map(|greatest| (greatest - floor_us).max(0)));
     }
 
     /// Time that is not exceeded by this share of all times, to the width of a bin; `None` without times.
@@ -86,15 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_moves_every_time() {
+    fn times_are_compared_with_a_floor() {
         let (mut before, mut after) = (Distribution::default(), Distribution::default());
-        [-5_000, -4_000, 7_000].into_iter().for_each(|us| before.add(us));
-        after.add_shifted(&before, -5_000);
+        [-9_000, -5_000, -4_000, 7_000].into_iter().for_each(|us| before.add(us));
+        after.add_later_than(&before, -5_000);
         assert_eq!(
-            (after.quantile(0.0), after.quantile(0.5), after.greatest()),
+            (after.quantile(0.5), after.quantile(0.75), after.greatest()),
             (Some(0), Some(1_000), Some(12_000))
         );
-        assert_eq!(after.count, 3);
+        assert_eq!(after.count, 4);
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn facts(outcome: &Outcome) -> Vec<String> {
     ]
 }
 
-/// How sessions play.
+/// Player that sessions stand for, as text.
 fn player(asked: &Asked) -> String {
     let rate = asked.rate.map_or(String::new(), |rate| format!("{}, ", bit_rate(rate as f64 / 8.0)));
     match asked.has_clock {

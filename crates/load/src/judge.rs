@@ -18,6 +18,9 @@ use sequence::{Place, Sequence};
 /// Packets that arrive closer to each other than this are of one burst.
 const BURST_GAP_US: i64 = 1_000;
 
+/// Share of the bursts that are earlier than what counts as on time.
+const EARLY: f64 = 0.1;
+
 /// Largest difference between the first packet announced (`RTP-Info`) and the first that came which is taken
 /// for loss.
 const MOST_MISSING: u16 = 3_000;
@@ -109,9 +112,9 @@ pub(crate) struct Judge {
     pub(crate) pace: Pace,
     pub(crate) player: Player,
     burst: Option<Burst>,
-    /// Arrival less media time of the first packets of bursts, since PLAY.
+    /// Arrival less media time of the first packets of bursts, since PLAY; and of those of them that count.
     transits: Distribution,
-    least_transit_us: Option<i64>,
+    counted_transits: Distribution,
     last_arrival_us: Option<i64>,
     last_transit_us: Option<i64>,
     jitter_us: f64,
@@ -144,7 +147,7 @@ impl Judge {
             player: Player::new(buffer_us),
             burst: None,
             transits: Distribution::default(),
-            least_transit_us: None,
+            counted_transits: Distribution::default(),
             last_arrival_us: None,
             last_transit_us: None,
             jitter_us: 0.0,
@@ -190,9 +193,10 @@ impl Judge {
         }
         self.counts.missing_at_start += self.missing_at_start();
         self.clock_jumps += self.clock.jumps;
-        if let Some(floor) = self.least_transit_us.take() {
-            self.lateness.add_shifted(&std::mem::take(&mut self.transits), floor);
+        if let Some(on_time) = self.on_time_us() {
+            self.lateness.add_later_than(&std::mem::take(&mut self.counted_transits), on_time);
         }
+        self.transits = Distribution::default();
         self.player.rewind();
         self.pace.rewind();
         (self.sequence, self.clock) = (Sequence::default(), MediaClock::new(self.hz));
@@ -224,7 +228,15 @@ impl Judge {
         self.count(place, packet)
     }
 
-    /// Lateness of all bursts: how much later than the earliest since their PLAY.
+    /// Arrival less media time of a burst that is on time, since PLAY.
+    ///
+    /// It is not that of the earliest one: after a pause inside a burst the rest of it looks like an early burst,
+    /// and all others would look late for as long as the session plays.
+    fn on_time_us(&self) -> Option<i64> {
+        self.transits.quantile(EARLY)
+    }
+
+    /// Lateness of all bursts: how much later than those on time since their PLAY.
     pub(crate) fn lateness(&self) -> &Distribution {
         &self.lateness
     }
@@ -340,12 +352,12 @@ impl Judge {
         {
             self.bursts.add((media_us - before.begin_media_us).max(0));
         }
+        self.transits.add(transit_us);
         if counts {
-            self.transits.add(transit_us);
+            self.counted_transits.add(transit_us);
         }
-        let floor = self.least_transit_us.map_or(transit_us, |least| least.min(transit_us));
-        self.least_transit_us = Some(floor);
-        (Some(transit_us - floor), underrun)
+        let lateness_us = self.on_time_us().map(|on_time| (transit_us - on_time).max(0));
+        (lateness_us, underrun)
     }
 
     fn continues_burst(&mut self, arrival_us: i64) -> bool {

@@ -189,9 +189,9 @@ impl HttpRecord {
         self.requests += other.requests;
         self.responses += other.responses;
         self.bytes += other.bytes;
-        self.connect.add_shifted(&other.connect, 0);
-        self.first_byte.add_shifted(&other.first_byte, 0);
-        self.response.add_shifted(&other.response, 0);
+        self.connect.add_all(&other.connect);
+        self.first_byte.add_all(&other.first_byte);
+        self.response.add_all(&other.response);
         self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
         self.underruns += other.underruns;
         self.stalled_ms += other.stalled_ms;
@@ -248,8 +248,8 @@ impl MediaRecord {
         self.strays += other.strays;
         self.restarts += other.restarts;
         self.clock_jumps += other.clock_jumps;
-        self.lateness.add_shifted(&other.lateness, 0);
-        self.bursts.add_shifted(&other.bursts, 0);
+        self.lateness.add_all(&other.lateness);
+        self.bursts.add_all(&other.bursts);
         self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
         self.underruns += other.underruns;
         self.stalled_ms += other.stalled_ms;
@@ -280,8 +280,8 @@ impl MediaRecord {
         self.strays += strays;
         self.restarts += restarts;
         self.clock_jumps += judge.clock_jumps;
-        self.lateness.add_shifted(judge.lateness(), 0);
-        self.bursts.add_shifted(&judge.bursts, 0);
+        self.lateness.add_all(judge.lateness());
+        self.bursts.add_all(&judge.bursts);
         self.longest_gap_ms = self.longest_gap_ms.max(milliseconds(judge.longest_gap_us));
         self.underruns += judge.player.underruns;
         self.stalled_ms += milliseconds(judge.player.stalled_us);

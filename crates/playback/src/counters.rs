@@ -35,6 +35,10 @@ counters! {
     moves: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
+    /// Trains sent from hot memory.
+    trains_lent: LocalCounter,
+    /// Trains sent from hot memory that the kernel copied, or that failed late.
+    trains_copied: LocalCounter,
     /// Time that threads took to send trains, including time while preempted.
     busy_seconds: LocalTime,
     /// Playbacks that exist, playing or not.

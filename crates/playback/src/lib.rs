@@ -20,8 +20,8 @@
 //! use wirepath_datapath::{MappedFile, Support, Train};
 //! use wirepath_engine::{Engine, EngineOptions, Waker};
 //! use wirepath_playback::{
-//!     Burst, Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, PlaybackSink, Playbacks, Segment,
-//!     TrainSource,
+//!     Burst, Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, PlaybackSink, Playbacks, RingUse,
+//!     Segment, TrainSource,
 //! };
 //!
 //! /// A source of one segment.
@@ -53,8 +53,8 @@
 //!
 //! let engine = Arc::new(Engine::start(EngineOptions::default())?);
 //! let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring: false, burst:
-//! Burst::Fixed(20_000) });
+//! let (ring, burst) = (RingUse::Never, Burst::Fixed(20_000));
+//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring, burst });
 //!
 //! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
 //! socket.connect(receiver.local_addr()?)?;
@@ -99,6 +99,6 @@ pub use connection_writer::ConnectionWriter;
 pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
 pub use playback::{PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position};
-pub use playbacks::{PlaybackSettings, Playbacks};
+pub use playbacks::{PlaybackSettings, Playbacks, RingUse};
 pub use progress::{Progress, RtpClock};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};

@@ -73,8 +73,16 @@ pub(crate) struct UdpOutput {
     makes_headers: bool,
     /// The path that sent the last train.
     used: DataPath,
+    /// True if trains in registered memory leave by `wire_uring`, whatever the path for stored headers.
+    lends: bool,
+    /// Trains that were queued, and those of them that the kernel copied.
+    lent: u32,
+    copied: u32,
     progress: Arc<SharedProgress>,
 }
+
+/// Copied trains after which a receiver's trains are not lent any more, if they are half of those lent.
+const MOST_COPIED: u32 = 8;
 
 impl UdpOutput {
     pub(crate) fn new(sink: UdpSink, paths: DataPaths, progress: Arc<SharedProgress>) -> UdpOutput {
@@ -82,7 +90,19 @@ impl UdpOutput {
         let path = paths.stored;
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(used);
-        UdpOutput { sink, paths, makes_headers: false, used, progress }
+        let (lent, copied) = (0, 0);
+        UdpOutput { sink, paths, makes_headers: false, used, lends: false, lent, copied, progress }
+    }
+
+    /// The output that sends trains in registered memory from there, unless its path sends packet by packet.
+    pub(crate) fn lending(self) -> UdpOutput {
+        UdpOutput { lends: self.paths.stored.segments(), ..self }
+    }
+
+    /// Notes that the kernel copied a train that was lent.
+    pub(crate) fn note_copied(&mut self) {
+        self.copied += 1;
+        self.lends &= self.copied < MOST_COPIED || self.copied < self.lent / 2;
     }
 
     #[inline]
@@ -99,9 +119,17 @@ impl UdpOutput {
             self.prepare(makes_headers)?;
         }
         let context = &mut thread.context;
-        let path = if makes_headers { self.paths.own } else { self.paths.stored };
+        let path = match makes_headers {
+            true => self.paths.own,
+            false if self.lends => self.paths.stored.or_registered(train, file, context),
+            false => self.paths.stored,
+        };
         let path = path.for_train(train, headers, file, context);
         let outcome = path.enqueue(&self.sink, file, train, headers, context, token);
+        if outcome == Ok(SendOutcome::Queued) {
+            self.lent = self.lent.saturating_add(1);
+            thread.counters.trains_lent.increment();
+        }
         self.note_path(path.path());
         outcome
     }
@@ -131,6 +159,7 @@ impl UdpOutput {
     fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
         let path = self.used.next().ok_or(error)?;
+        self.lends &= self.used != DataPath::WireUring;
         support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
         // A refusal of headers of its own by the kernel module does not concern the path for stored ones.

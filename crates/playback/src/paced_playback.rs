@@ -212,6 +212,13 @@ impl PacedPlayback {
         Step::At(now_us)
     }
 
+    /// Notes that the kernel copied a train that was queued.
+    pub(crate) fn note_copied(&mut self) {
+        if let Output::Udp(output) = &mut self.output {
+            output.note_copied();
+        }
+    }
+
     /// Handles the result of a queued train.
     pub(crate) fn note_result(
         &mut self,

@@ -239,6 +239,19 @@ impl Pacer {
         results.clear();
         thread.context.flush(|key, result| results.push((key, result)));
         thread.counters.batches.increment();
+        self.note_copied();
+    }
+
+    /// Tells playbacks that the kernel copied trains of theirs. A key may be another playback's by now, which
+    /// then counts a few too many.
+    fn note_copied(&mut self) {
+        let Pacer { thread, playbacks, .. } = self;
+        for key in thread.context.take_copied() {
+            thread.counters.trains_copied.increment();
+            if let Some(entry) = playbacks.get_mut(key as usize) {
+                entry.playback.note_copied();
+            }
+        }
     }
 
     fn conclude(&mut self, key: usize, step: Step) {

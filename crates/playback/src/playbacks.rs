@@ -27,10 +27,22 @@ use crate::thread_state::ThreadMembership;
 pub struct PlaybackSettings {
     /// Data paths that the host and its routes support.
     pub support: Arc<Support>,
-    /// True if each thread opens an io_uring, to send from [registered](Playbacks::register) memory.
-    pub ring: bool,
+    /// Use of an io_uring by each thread, to send from [registered](Playbacks::register) memory.
+    pub ring: RingUse,
     /// Length of bursts.
     pub burst: Burst,
+}
+
+/// Use of io_uring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingUse {
+    /// None: no thread opens one.
+    Never,
+    /// By playbacks whose path is `wire_uring`.
+    Always,
+    /// By playbacks whose path sends trains, whichever it is, until the kernel copies what they send: for
+    /// receivers on this host or in its containers. It needs Linux 6.2, which tells.
+    UnlessCopied,
 }
 
 /// All playbacks of an engine. They end when this is dropped.
@@ -38,6 +50,7 @@ pub struct Playbacks {
     engine: Arc<Engine>,
     threads: Vec<PacerThread>,
     support: Arc<Support>,
+    ring: RingUse,
     next_id: AtomicU64,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     measured: Mutex<Measured>,
@@ -77,7 +90,8 @@ impl Playbacks {
         let threads = (0..engine.threads()).map(|number| {
             let counters = Arc::default();
             let (failures, support) = (Arc::clone(&registration_failures), Arc::clone(&support));
-            let pacer = Box::new(Pacer::new(ring, burst, Arc::clone(&counters), support, failures));
+            let pacer =
+                Box::new(Pacer::new(ring != RingUse::Never, burst, Arc::clone(&counters), support, failures));
             let placement = Placement { thread: Some(number), ..Placement::default() };
             PacerThread { pacer: engine.spawn(pacer, placement), counters }
         });
@@ -85,7 +99,8 @@ impl Playbacks {
         let (awake, loads) =
             (vec![Duration::ZERO; threads.len()], vec![ThreadLoad::default(); threads.len()]);
         let measured = Mutex::new(Measured { at_us: now_us(), awake, loads });
-        Playbacks { engine, threads, support, next_id: AtomicU64::new(1), registration_failures, measured }
+        let next_id = AtomicU64::new(1);
+        Playbacks { engine, threads, support, ring, next_id, registration_failures, measured }
     }
 
     /// Opens a playback, which rests at the start of its source until it is told to play.
@@ -132,7 +147,8 @@ impl Playbacks {
         let own = self.support.choose_for_own_headers(local, mtu).path;
         let sink = UdpSink::new(socket, packet_size, path)?;
         let paths = DataPaths { stored: path, own };
-        Ok((UdpOutput::new(sink, paths, Arc::clone(progress)), reason))
+        let output = UdpOutput::new(sink, paths, Arc::clone(progress));
+        Ok((if self.ring == RingUse::UnlessCopied { output.lending() } else { output }, reason))
     }
 
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own. From now on nobody
@@ -144,6 +160,13 @@ impl Playbacks {
         let id = self.next_id.fetch_add(1, Relaxed);
         let number = self.choose_thread();
         ConnectionWriter::new(id, self.threads[number].pacer.clone(), number, socket)
+    }
+
+    /// Trains sent from hot memory so far, and those of them that the kernel copied, about.
+    pub fn lent(&self) -> (u64, u64) {
+        let counts = self.threads.iter().map(|thread| &thread.counters);
+        let sum = |one: fn(&ThreadCounters) -> u64| counts.clone().map(|counters| one(counters)).sum();
+        (sum(|counters| counters.trains_lent.value()), sum(|counters| counters.trains_copied.value()))
     }
 
     /// Has all threads register a region with their io_urings. A thread that has done so sends a file that

@@ -18,7 +18,8 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_datapath::{DataPath, Support};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
-    At, Burst, Cursor, Load, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, TrainSource,
+    At, Burst, Cursor, Load, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, RingUse,
+    TrainSource,
 };
 use wirepath_testkit::udp::close_port;
 
@@ -265,7 +266,7 @@ fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
     let engine = Arc::new(Engine::start(EngineOptions { threads: 3, ..EngineOptions::default() }).unwrap());
     let playbacks = Playbacks::start(
         Arc::clone(&engine),
-        PlaybackSettings { support, ring: false, burst: Burst::Fixed(8000) },
+        PlaybackSettings { support, ring: RingUse::Never, burst: Burst::Fixed(8000) },
     );
     let source = Numbered::new(1);
     let open = |count: usize| -> Vec<Player> {
@@ -341,5 +342,5 @@ fn on_threads(threads: usize, path: DataPath) -> Playbacks {
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
     let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() }).unwrap());
     let burst = Burst::Fixed(u64::from(TRAIN) * PACKET_US);
-    Playbacks::start(engine, PlaybackSettings { support, ring: false, burst })
+    Playbacks::start(engine, PlaybackSettings { support, ring: RingUse::Never, burst })
 }

@@ -167,6 +167,7 @@ impl Presentation for AssetPresentation {
                     (Arc::clone(&self.image), PlaybackSink::Interleaved { writer, channel, max_lag_us })
                 }
             };
+            let is_udp = matches!(sink, PlaybackSink::Udp { .. });
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
                 sink,
@@ -177,7 +178,7 @@ impl Presentation for AssetPresentation {
                 self.player.playbacks.open(options).map_err(|error| {
                     OpenError::Failed(format!("cannot set up the socket for RTP: {error}"))
                 })?;
-            let hot = self.player.hot.as_ref().and_then(|hot| hot.session(&image));
+            let hot = self.player.hot.as_ref().filter(|_| is_udp).and_then(|hot| hot.session(&image));
             let playback = Arc::new(playback);
             let (plays, waiting) = (Arc::clone(&self.player.plays), Mutex::default());
             let playback = ImagePlayback { image, playback, _hot: hot, plays, waiting };
@@ -328,6 +329,8 @@ fn open_error(error: StoreError) -> OpenError {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
         StoreError::AddressBusy => OpenError::AtLimit(error.to_string()),
         StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),
-        StoreError::Io(..) | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
+        StoreError::Io(..) | StoreError::Mtu(_) | StoreError::Panicked => {
+            OpenError::Failed(error.to_string())
+        }
     }
 }

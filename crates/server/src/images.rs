@@ -24,7 +24,8 @@ mod tests;
 mod work_queue;
 
 pub use error::StoreError;
-pub(crate) use hot::{HotCounts, HotMemory, HotSession};
+pub use hot::HotMemorySize;
+pub(crate) use hot::{HotCounts, HotMemory, HotOptions, HotSession};
 pub use image::Image;
 pub use image_folder::{FolderError, ImageFolder};
 pub use page_memory::PageCounts;

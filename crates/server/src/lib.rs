@@ -18,7 +18,7 @@ mod warnings;
 pub use admission::AdmissionPolicy;
 pub use burst_limits::FolderBurst;
 pub use http::LibrarySite;
-pub use images::ImagePolicy;
+pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};

@@ -1,7 +1,10 @@
-//! The memory that this process may use.
+//! The memory that this process may use, and lock.
 
 use std::fs;
 use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -12,6 +15,13 @@ pub(crate) fn memory_limit() -> u64 {
     let machine = (system.totalram as u64).saturating_mul(system.mem_unit.into());
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     machine.min(limit_of_groups(&groups, Path::new(GROUPS)).unwrap_or(u64::MAX))
+}
+
+/// Bytes of memory that this process may lock.
+pub(crate) fn lockable_memory() -> u64 {
+    let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    // No limit is given as none.
+    if has_right { u64::MAX } else { getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX) }
 }
 
 /// The lowest limit of a control group and of those around it, if one has a limit. `groups` is what

@@ -16,14 +16,15 @@ use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
-use wirepath_playback::{Burst, PlaybackSettings, Playbacks};
+use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
 
 use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::LibrarySite;
 use crate::images::{
-    FolderError, HotMemory, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
+    FolderError, HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions,
+    usual_packing_memory,
 };
 use crate::library::{Library, LibraryError};
 use crate::plays::Plays;
@@ -61,8 +62,8 @@ pub struct ServerOptions {
     pub packing_memory_bytes: Option<u64>,
     /// Most packings of one client address, waiting or running.
     pub packings_per_address: usize,
-    /// Most bytes of images in memory registered with io_uring; 0 for no hot memory.
-    pub hot_memory_bytes: u64,
+    /// Memory for images, registered with io_uring.
+    pub hot_memory: HotMemorySize,
     /// Engine threads.
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
@@ -122,9 +123,14 @@ impl Server {
         let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
         let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
-        let hot_memory = options.hot_memory_bytes > 0;
-        let support = calibrated::support(options.path, &options.calibration, hot_memory)?;
-        let ring = hot_memory && can_use_hot_memory(&support);
+        let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
+        let support = calibrated::support(options.path, &options.calibration, is_asked)?;
+        let hot_options = hot_options(&options, &support);
+        let ring = match hot_options {
+            None => RingUse::Never,
+            Some(hot) if hot.is_automatic => RingUse::UnlessCopied,
+            Some(_) => RingUse::Always,
+        };
         let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,
             pool_threads: options.threads.max(2),
@@ -132,10 +138,7 @@ impl Server {
         })?);
         let settings = PlaybackSettings { support, ring, burst: options.burst };
         let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
-        let hot = match ring {
-            true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
-            false => None,
-        };
+        let hot = hot_options.map(|hot| HotMemory::start(hot, Arc::clone(&playbacks))).transpose()?;
         let measured = Arc::clone(&playbacks);
         let plays = Arc::<Plays>::default();
         let store_options = StoreOptions {
@@ -230,6 +233,26 @@ async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
         admission.measure();
         drop((playbacks, admission));
         tokio::time::sleep(BALANCE_INTERVAL).await;
+    }
+}
+
+/// Rules of the hot memory that was asked for, or that is used by itself; none if there is none.
+fn hot_options(options: &ServerOptions, support: &Support) -> Option<HotOptions> {
+    match options.hot_memory {
+        HotMemorySize::Off => None,
+        // Who names a path wants that path.
+        HotMemorySize::Automatic if options.path.is_some() => None,
+        HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {
+            let mut context = SendContext::default();
+            let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();
+            if !can {
+                tracing::debug!(
+                    "no hot memory by itself: io_uring cannot be used, or is older than Linux 6.2"
+                );
+            }
+            can
+        }),
+        HotMemorySize::Bytes(bytes) => can_use_hot_memory(support).then(|| HotOptions::of_bytes(bytes)),
     }
 }
 

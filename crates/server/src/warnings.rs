@@ -73,6 +73,7 @@ fn data_path(status: &Json) -> Vec<Warning> {
     });
     let hot_memory = status["hot_memory"]["given_up"]
         .as_str()
+        .filter(|_| status["hot_memory"]["automatic"] != true)
         .map(|reason| ("hot_memory", format!("no more images are held in hot memory: {reason}")));
     devices.chain(exceptions).chain(hot_memory).collect()
 }

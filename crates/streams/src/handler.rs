@@ -192,8 +192,9 @@ pub trait Select: Common {
 
 /// A handler that changes bytes where they are.
 ///
-/// What only this stream has, such as what it read, is changed in place. What others have too, such as parts
-/// that a [`Select`] handler kept, or what a mirror gives to several outputs, is copied first.
+/// Bytes that only this stream has, such as those that it read, are changed in place. Bytes that others have
+/// too, such as parts that a [`Select`] handler kept, or those that a mirror gives to several outputs, are
+/// copied first.
 pub trait Modify: Common {
     /// Changes the bytes of the next piece, and decides whether a record passes, as [`Read::read`] does.
     ///

@@ -50,7 +50,7 @@ pub(crate) struct Intake {
     peek_scope: PeekScope,
     /// Bytes of an input that a handler has seen by peeking, that pass, and that have not moved yet.
     seen: Option<(Port, usize)>,
-    /// What was peeked at last.
+    /// Bytes that were peeked at last.
     peeked: BytesMut,
     /// Number of inputs that are to be detached.
     detaching: usize,

@@ -25,6 +25,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
@@ -73,8 +74,9 @@ pub(crate) struct StoredFile {
     pub(crate) offset: u64,
     /// Offset at which reading ends.
     pub(crate) end: u64,
-    /// Offset up to which the page cache is known to have it.
-    pub(crate) warm_until: u64,
+    /// Offset up to which the page cache had it at a time.
+    warm_until: u64,
+    warm_at: Instant,
     /// Advanced by what is written to it.
     pub(crate) progress: Option<Arc<WriteProgress>>,
     /// Progress of the writer that the reader follows.
@@ -374,6 +376,7 @@ impl StoredFile {
             offset: 0,
             end: u64::MAX,
             warm_until: 0,
+            warm_at: Instant::now(),
             progress: None,
             follows: None,
             provisional: None,

@@ -1,4 +1,4 @@
-//! Which engine thread a stream is on.
+//! Placement of streams on engine threads.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 

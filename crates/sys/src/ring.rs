@@ -64,7 +64,12 @@ struct Notices {
     copied: u64,
     /// Sends that failed, which the kernel will say this of, too.
     failed: u64,
+    /// Tokens of copied sends, as far as there is room, until they are taken.
+    tokens: Vec<u32>,
 }
+
+/// Most tokens of copied sends that are kept until they are taken.
+const COPIED_TOKENS: usize = 64;
 
 struct Queued {
     token: u64,
@@ -115,7 +120,7 @@ impl Ring {
             unanswered: 0,
             in_flight: 0,
             reports,
-            notices: Notices::default(),
+            notices: Notices { tokens: Vec::with_capacity(COPIED_TOKENS), ..Notices::default() },
             failure: None,
         })
     }
@@ -212,7 +217,7 @@ impl Ring {
         .zc_flags(if self.reports { REPORT_USAGE } else { 0 })
         .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
         .build()
-        .user_data(place << 16 | u64::from(index));
+        .user_data(token << 32 | place << 16 | u64::from(index));
         // SAFETY: of the bytes the caller sees to it; the socket is held in `queued` until the kernel has
         // taken the entry.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
@@ -246,6 +251,12 @@ impl Ring {
     /// and for devices that cannot gather or compute checksums.
     pub fn copied(&self) -> Option<u64> {
         self.reports.then(|| self.notices.copied.saturating_sub(self.notices.failed))
+    }
+
+    /// Takes the tokens, cut to 32 bits, of sends that the kernel copied or that failed after it had taken
+    /// them, once for each; some are left out if there are many. None before Linux 6.2.
+    pub fn take_copied(&mut self) -> impl Iterator<Item = u32> {
+        self.notices.tokens.drain(..)
     }
 
     /// The error that made the ring useless, if one did.
@@ -318,9 +329,10 @@ impl Ring {
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let Ring { ring, buffers, loans, queued, unanswered, in_flight, notices, .. } = self;
         for entry in ring.completion() {
-            let (place, index) = (entry.user_data() >> 16, entry.user_data() as u16);
+            let data = entry.user_data();
+            let (token, place, index) = ((data >> 32) as u32, (data >> 16) as u16, data as u16);
             let is_answer = !cqueue::notif(entry.flags());
-            if is_answer && let Some(queued) = queued.get_mut(place as usize) {
+            if is_answer && let Some(queued) = queued.get_mut(usize::from(place)) {
                 queued.answered = true;
                 queued.socket = None;
                 *unanswered -= 1;
@@ -330,7 +342,7 @@ impl Ring {
                 notices.failed += u64::from(result < 0 && cqueue::more(entry.flags()));
             }
             let copied = !is_answer && entry.result() as u32 & USAGE_COPIED != 0;
-            notices.copied += u64::from(copied);
+            notices.note(copied, token);
             let lent = index.checked_sub(LOANS_FROM);
             if let Some(place) = lent.filter(|_| is_answer && entry.result() >= 0) {
                 loans.sent(place);
@@ -355,6 +367,15 @@ impl Ring {
             answer(queued.token, Err(Errno::AGAIN));
         }
         self.unanswered = 0;
+    }
+}
+
+impl Notices {
+    fn note(&mut self, copied: bool, token: u32) {
+        self.copied += u64::from(copied);
+        if copied && self.tokens.len() < COPIED_TOKENS {
+            self.tokens.push(token);
+        }
     }
 }
 

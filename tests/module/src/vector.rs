@@ -10,7 +10,7 @@ use crate::random::Random;
 /// One part of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which of the sources it comes from.
+    /// Index of the source that it comes from.
     pub source: usize,
     /// Of its source.
     pub range: Range<u64>,

@@ -65,7 +65,7 @@ fn what_was_late_before_judging_began_does_not_count() {
 }
 
 #[test]
-fn lateness_is_measured_from_the_earliest_burst() {
+fn lateness_is_measured_from_bursts_on_time() {
     let mut judge = playing();
     // The first burst is late by 30 ms, another by 90 ms.
     bursts(&mut judge, 0..1600, |burst| match burst {
@@ -78,6 +78,21 @@ fn lateness_is_measured_from_the_earliest_burst() {
     assert_eq!((lateness.quantile(0.5), lateness.greatest()), (Some(0), Some(90_000)));
     assert_eq!(lateness.quantile(0.99), Some(30_000));
     assert_eq!(judge.player.underruns, 0);
+}
+
+/// Promise: A pause inside a burst makes no other burst late.
+#[test]
+fn the_rest_of_a_burst_that_paused_is_early_and_no_measure_of_others() {
+    let mut judge = playing();
+    // The second half of a burst comes 2 ms after the first, 8 ms before its time.
+    bursts(&mut judge, 0..800, |_| 0);
+    let middle = 804;
+    bursts(&mut judge, 800..middle, |_| 0);
+    bursts(&mut judge, middle..808, |_| 2_000);
+    bursts(&mut judge, 808..1600, |_| 0);
+    judge.stop(4_000_000, false);
+    assert_eq!(judge.bursts.quantile(0.0), Some(10_000), "it was taken for two bursts");
+    assert_eq!(judge.lateness().greatest(), Some(0));
 }
 
 /// Promise: `wirepath load` counts lost, reordered and repeated packets.

@@ -33,7 +33,7 @@ impl<'a> Packet<'a> {
         self.bytes
     }
 
-    /// Which elementary stream or table the packet belongs to, 0 to 8,191.
+    /// PID: number of the elementary stream or table that the packet belongs to, 0 to 8,191.
     #[inline]
     pub fn pid(self) -> u16 {
         u16::from_be_bytes([self.bytes[1], self.bytes[2]]) & 0x1fff

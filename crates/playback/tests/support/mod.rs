@@ -16,7 +16,7 @@ use wirepath_datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     Burst, Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    PlaybackSink, Playbacks, Position, Segment, TrainSource,
+    PlaybackSink, Playbacks, Position, RingUse, Segment, TrainSource,
 };
 
 pub(crate) const PAYLOAD: usize = 188;
@@ -93,13 +93,24 @@ impl TrainSource for Numbered {
 
 /// Playbacks of an engine with one thread, which use this path.
 pub(crate) fn playbacks(path: DataPath) -> Playbacks {
-    playbacks_in_bursts(path, Burst::Fixed(u64::from(TRAIN) * PACKET_US))
+    playbacks_in_bursts(path, BURST)
+}
+
+/// The same, with this use of io_uring.
+pub(crate) fn playbacks_with(path: DataPath, ring: RingUse) -> Playbacks {
+    start(path, ring, BURST)
 }
 
 pub(crate) fn playbacks_in_bursts(path: DataPath, burst: Burst) -> Playbacks {
+    start(path, if path == DataPath::WireUring { RingUse::Always } else { RingUse::Never }, burst)
+}
+
+const BURST: Burst = Burst::Fixed(TRAIN as u64 * PACKET_US);
+
+fn start(path: DataPath, ring: RingUse, burst: Burst) -> Playbacks {
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
     let engine = Arc::new(Engine::start(EngineOptions::default()).unwrap());
-    Playbacks::start(engine, PlaybackSettings { support, ring: path == DataPath::WireUring, burst })
+    Playbacks::start(engine, PlaybackSettings { support, ring, burst })
 }
 
 pub(crate) struct Player {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use wirepath_media::image::Identity;
 
 use super::image_folder::FolderError;
+use super::progress::Failure;
 use crate::library;
 
 /// An asset cannot be played.
@@ -30,6 +31,9 @@ pub enum StoreError {
     /// `Store::stop_packing` was called, or nobody needs the image any more.
     #[error("packing was stopped")]
     Stopped,
+    /// The packer panicked.
+    #[error("packing panicked, which is a bug; report it with the panic's message in the log, and try again")]
+    Panicked,
     /// The path is too narrow for even one transport stream packet.
     #[error("a path MTU of {0} bytes is too small for one transport stream packet")]
     Mtu(u32),
@@ -45,12 +49,19 @@ impl StoreError {
             StoreError::Folder(FolderError::Io(..)) | StoreError::Io(..) => {
                 "it or its wire image cannot be read or written; see the server's log".to_owned()
             }
+            StoreError::Panicked => "preparing it failed inside the server; see the server's log".to_owned(),
             StoreError::NotPlayable(_)
             | StoreError::Busy
             | StoreError::AddressBusy
             | StoreError::Stopped
             | StoreError::Mtu(_) => self.to_string(),
         }
+    }
+
+    /// The failure of an image that cannot be packed.
+    pub(super) fn failure(&self) -> Failure {
+        let is_asset = matches!(self, StoreError::NotPlayable(_));
+        Failure { reason: self.to_string().into(), public: self.public().into(), is_asset }
     }
 }
 

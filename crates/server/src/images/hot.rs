@@ -4,6 +4,9 @@
 //! Sessions go on from the file meanwhile. The most popular images are held; one without sessions stays until
 //! its memory is needed for a more popular one, and one with sessions goes for one that is played much more.
 //! An image is held whole or not at all.
+//!
+//! What the kernel copies when it is sent from there, for receivers on this host, saves nothing: memory that
+//! nobody asked for is given up then.
 
 use std::cmp::Ordering;
 use std::io;
@@ -22,21 +25,28 @@ use super::demand::Demand;
 use super::image::Image;
 use super::read::ReadImageError;
 
+mod options;
+
+pub use options::HotMemorySize;
+pub(crate) use options::HotOptions;
+
 /// Interval of checks for completed images and free memory; a wake-up leads to a check at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time for which an image that is played is held at least.
-const LEAST_STAY: Duration = Duration::from_secs(30);
 
 /// Most images that are looked at for one that fits, in an update.
 const LOOKS: usize = 16;
 
+/// Trains sent from hot memory after which the share of those that the kernel copied is judged.
+const JUDGED_TRAINS: u64 = 200;
+
+/// Reason for which automatic hot memory is given up.
+const COPIED: &str =
+    "the kernel copies what is sent from it, for receivers on this host or in its containers";
+
 /// Images that are hot, and images that could be.
 pub(crate) struct HotMemory {
     this: Weak<HotMemory>,
-    budget: u64,
-    /// Time for which an image that is played is held at least.
-    least_stay: Duration,
+    options: HotOptions,
     playbacks: Arc<Playbacks>,
     copier: BlockingPool,
     wakeup: Notify,
@@ -78,6 +88,8 @@ struct State {
     releasing: Vec<Arc<Region>>,
     /// Reason for which nothing more is copied.
     disabled_reason: Option<String>,
+    /// Trains sent from hot memory until the last judgement, and those of them that the kernel copied.
+    judged: (u64, u64),
 }
 
 struct Entry {
@@ -101,22 +113,20 @@ enum Copy {
 }
 
 impl HotMemory {
-    /// Hot memory of at most `budget` bytes for `playbacks`, whose threads have io_urings. A task of this
-    /// tokio runtime maintains it.
-    pub(crate) fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
-        let memory = HotMemory::new(budget, LEAST_STAY, playbacks)?;
+    /// Hot memory for `playbacks`, whose threads have io_urings. A task of this tokio runtime maintains it.
+    pub(crate) fn start(options: HotOptions, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
+        let memory = HotMemory::new(options, playbacks)?;
         tokio::spawn(maintain(Arc::downgrade(&memory)));
         Ok(memory)
     }
 
-    fn new(budget: u64, least_stay: Duration, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
+    fn new(options: HotOptions, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
         let copier = BlockingPool::start("hot", 1, Priority::Background)?;
         let counters = HotCounters::default();
-        counters.budget_bytes.set(budget);
+        counters.budget_bytes.set(options.budget);
         Ok(Arc::new_cyclic(|this| HotMemory {
             this: this.clone(),
-            budget,
-            least_stay,
+            options,
             playbacks,
             copier,
             wakeup: Notify::new(),
@@ -170,7 +180,8 @@ impl HotMemory {
         });
         json!({
             "used_bytes": state.used_bytes(),
-            "budget_bytes": self.budget,
+            "budget_bytes": self.options.budget,
+            "automatic": self.options.is_automatic,
             "images": images.collect::<Vec<_>>(),
             "given_up": state.disabled_reason,
         })
@@ -193,10 +204,31 @@ impl HotMemory {
                 self.release(&mut state, index, Copy::Failed);
             }
         }
+        if self.options.is_automatic {
+            self.give_up_copies(&mut state);
+        }
         self.release_stale(&mut state);
         self.free_unused(&mut state);
         if state.disabled_reason.is_none() && !state.is_copying() {
             self.copy_next(&mut state);
+        }
+    }
+
+    /// Releases all if the kernel copies half of what is sent from here.
+    fn give_up_copies(&self, state: &mut State) {
+        if state.disabled_reason.is_some() || state.resident().next().is_none() {
+            return;
+        }
+        let (lent, copied) = self.playbacks.lent();
+        let (new_lent, new_copied) = (lent - state.judged.0, copied - state.judged.1);
+        if new_lent < JUDGED_TRAINS {
+            return;
+        }
+        state.judged = (lent, copied);
+        if new_copied >= new_lent / 2 {
+            tracing::info!("hot memory is not used any more: {COPIED}");
+            state.disabled_reason = Some(COPIED.to_owned());
+            (0..state.entries.len()).for_each(|index| self.release(state, index, Copy::None));
         }
     }
 
@@ -247,7 +279,8 @@ impl HotMemory {
     fn copy_next(&self, state: &mut State) {
         let now = Instant::now();
         let scores: Vec<f64> = state.entries.iter().map(|entry| entry.demand.score(now)).collect();
-        let is_wanted = |entry: &Entry| entry.demand.sessions > 0 && matches!(entry.copy, Copy::None);
+        let least = self.options.least_sessions;
+        let is_wanted = |entry: &Entry| entry.demand.sessions >= least && matches!(entry.copy, Copy::None);
         let mut wanted: Vec<usize> =
             (0..state.entries.len()).filter(|index| is_wanted(&state.entries[*index])).collect();
         wanted.sort_by(|one, other| state.order(*other, *one, &scores));
@@ -259,7 +292,7 @@ impl HotMemory {
                 !self.is_replaceable(entry, scores[*other], scores[*index], now)
             };
             let entries = state.entries.iter().enumerate().filter(stays);
-            entries.map(|(_, entry)| entry.copy.bytes()).sum::<u64>() + image.length <= self.budget
+            entries.map(|(_, entry)| entry.copy.bytes()).sum::<u64>() + image.length <= self.options.budget
         };
         let Some((index, complete)) = complete.take(LOOKS).find(fits) else { return };
         if !self.make_room(state, complete.length, index, &scores, now) {
@@ -282,7 +315,7 @@ impl HotMemory {
     /// Returns whether an entry's copy, whose own score is given, goes for an image of this score.
     fn is_replaceable(&self, entry: &Entry, own: f64, score: f64, now: Instant) -> bool {
         let Copy::Resident { since, .. } = entry.copy else { return false };
-        let has_stayed = entry.demand.sessions == 0 || now.duration_since(since) >= self.least_stay;
+        let has_stayed = entry.demand.sessions == 0 || now.duration_since(since) >= self.options.least_stay;
         has_stayed && entry.demand.yields_to(score, own)
     }
 
@@ -290,7 +323,7 @@ impl HotMemory {
     /// Returns whether there is now.
     fn make_room(&self, state: &mut State, needed: u64, image: usize, scores: &[f64], now: Instant) -> bool {
         // Regions being released are as good as gone: nothing more goes for their sake.
-        while state.held_bytes() + needed > self.budget {
+        while state.held_bytes() + needed > self.options.budget {
             let is_replaceable = |index: &usize| {
                 self.is_replaceable(&state.entries[*index], scores[*index], scores[image], now)
             };
@@ -301,7 +334,7 @@ impl HotMemory {
             self.counters.demoted.add(u64::from(state.entries[index].demand.sessions > 0));
             self.release(state, index, Copy::None);
         }
-        state.used_bytes() + needed <= self.budget
+        state.used_bytes() + needed <= self.options.budget
     }
 
     /// Ends a copy; on the copier's thread.

@@ -26,7 +26,6 @@ use super::open::OpenImages;
 use super::packing;
 use super::page_memory::{PageCounts, PageMemory, Readers};
 use super::popularity::Popularity;
-use super::progress::Failure;
 use super::read::read_image;
 use super::segment::Files;
 use super::summary::Summary;
@@ -424,8 +423,7 @@ impl Store {
             return;
         }
         let (asset, path) = (image.name(), image.path().display());
-        let is_asset = matches!(error, StoreError::NotPlayable(_));
-        let failure = Failure { reason: error.to_string().into(), public: error.public().into(), is_asset };
+        let failure = error.failure();
         if let StoreError::Stopped = error {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {

@@ -1,6 +1,5 @@
 //! Threads that do long work in turns, in the order in which it is needed.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,18 +7,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use wirepath_engine::{BlockingPool, Priority, catch_panic};
 
+mod queue;
 mod signal;
 
+use queue::{Queue, Survey, Urgency, UrgentState};
 pub(super) use signal::UrgencySignal;
-
-/// Most works that have begun; more wait for their first turn. Each holds some memory, and disk space.
-const MOST_BEGUN: usize = 2048;
-
-/// Part of those that only urgent work may begin.
-const KEPT_FOR_URGENT: usize = 256;
-
-/// Most works that wait for their first turn; more are refused.
-const MOST_WAITING: usize = 4096;
 
 /// Time before a playback needs it from which work is urgent: longer than a turn takes on a thread of low
 /// priority while the processors are busy.
@@ -27,6 +19,10 @@ const URGENT: Duration = Duration::from_secs(1);
 
 /// Least interval of looking for urgent work among work that waits: each look asks all of it.
 const URGENCY_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Time after which a thread without work looks again whether urgent work is still urgent, and whether the
+/// urgent thread is late.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Work that is done in turns.
 pub(super) trait Work: Send + Sized + 'static {
@@ -81,47 +77,10 @@ pub(super) struct Backlog {
     pub(super) held_bytes: u64,
 }
 
-/// Urgency of the work that a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Urgency {
-    All,
-    /// Work that a playback waits for, or needs soon.
-    Urgent,
-    /// All other work: a thread of low priority may stand still for long in the middle of a turn.
-    Rest,
-}
-
-struct Queue<W> {
-    /// Work without a turn yet, in the order in which it is needed, and work that had some.
-    new: VecDeque<W>,
-    begun: Vec<W>,
-    /// Number of works that have begun, whether they wait or have their turn.
-    begun_count: usize,
-    /// Most bytes that works may hold for another to begin.
-    budget: u64,
-    /// Bytes that works hold, as of the end of their last turns.
-    held: u64,
-    ended: bool,
-}
-
-/// Time after which a thread looks again whether urgent work is still urgent.
-const RECHECK_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Waiting work as a thread sees it.
-#[derive(Debug, Default)]
-struct Survey {
-    /// Index of the first new work for the thread, and of the earliest that has begun, with their times.
-    new: Option<(usize, Instant)>,
-    begun: Option<(usize, Instant)>,
-    /// True if there is other work.
-    has_others: bool,
-    /// Time at which a playback needs the first of the others.
-    others_needed_at: Option<Instant>,
-}
-
 impl<W: Work> WorkQueue<W> {
     /// Starts `threads` threads (at least one) called `name` and a number, at nice 10, and perhaps one of
-    /// normal priority for urgent work.
+    /// normal priority for urgent work. The others do urgent work only while that one is late: at their
+    /// priority a turn may take long.
     /// While works hold `budget` bytes or more, those that hold the most have their turns, until they hold
     /// less or are done; others wait. So the memory of all is bounded by the budget, and what one work for each
     /// thread, the urgent one included, can hold.
@@ -131,9 +90,7 @@ impl<W: Work> WorkQueue<W> {
         urgent_thread: UrgentThread,
         budget: u64,
     ) -> io::Result<WorkQueue<W>> {
-        let (new, begun) = (VecDeque::new(), Vec::new());
-        let queue = Queue { new, begun, begun_count: 0, budget, held: 0, ended: false };
-        let (queue, urgent) = (Mutex::new(queue), Arc::default());
+        let (queue, urgent) = (Mutex::new(Queue::new(budget)), Arc::default());
         let shared = Arc::new(Shared { queue, changed: Condvar::new(), urgent });
         let start = |name: &str, threads, priority, urgency| {
             let pool = BlockingPool::start(name, threads, priority)?;
@@ -158,13 +115,18 @@ impl<W: Work> WorkQueue<W> {
     /// Queues work; returns it if there is no room.
     pub(super) fn submit(&self, work: W) -> Result<(), W> {
         let mut queue = self.shared.queue.lock();
-        if queue.new.len() >= MOST_WAITING {
-            return Err(work);
-        }
-        queue.new.push_back(work);
+        let due = work.due();
+        queue.push(work)?;
+        let (is_first, is_urgent) = (queue.works() == 1, queue.concerns_urgent_thread(Some(due)));
         drop(queue);
-        self.shared.changed.notify_one();
-        self.shared.urgent.notify();
+        if is_first {
+            self.shared.changed.notify_all(); // from now on all look from time to time
+        } else {
+            self.shared.changed.notify_one();
+        }
+        if is_urgent {
+            self.shared.urgent.notify();
+        }
         Ok(())
     }
 
@@ -172,9 +134,7 @@ impl<W: Work> WorkQueue<W> {
     pub(super) fn urgency_signal(&self) -> Arc<UrgencySignal> {
         Arc::clone(&self.shared.urgent)
     }
-}
 
-impl<W: Work> WorkQueue<W> {
     /// Returns whether there is no work.
     pub(super) fn is_idle(&self) -> bool {
         self.backlog().works == 0
@@ -183,7 +143,7 @@ impl<W: Work> WorkQueue<W> {
     /// The work that there is.
     pub(super) fn backlog(&self) -> Backlog {
         let queue = self.shared.queue.lock();
-        Backlog { works: queue.new.len() + queue.begun_count, held_bytes: queue.held }
+        Backlog { works: queue.works(), held_bytes: queue.held }
     }
 }
 
@@ -208,31 +168,39 @@ impl<W: Work> Shared<W> {
                 tracing::error!("work panicked; it is given up");
                 None
             });
-            let holds = rest.as_ref().map_or(0, W::held_bytes);
-            let mut queue = self.queue.lock();
-            let had_room = queue.has_room();
-            queue.held = queue.held - held + holds;
-            let has_room = queue.has_room();
-            match rest {
-                Some(work) if !queue.ended => queue.begun.push(work),
-                done => {
-                    queue.begun_count -= 1;
-                    drop(queue);
-                    drop(done);
-                }
-            }
-            self.turn_over(urgency, has_room && !had_room);
+            self.end_turn(urgency, held, rest);
         }
     }
 
-    /// Notifies the threads that may have work after a turn. The thread of that turn looks itself.
-    fn turn_over(&self, urgency: Urgency, gives_room: bool) {
+    /// Puts work back after a turn, and notifies the threads that may have work now. The thread of the turn
+    /// looks itself.
+    fn end_turn(&self, urgency: Urgency, held: u64, rest: Option<W>) {
+        let holds = rest.as_ref().map_or(0, W::held_bytes);
+        let mut queue = self.queue.lock();
+        let had_room = queue.has_room();
+        queue.held = queue.held - held + holds;
+        let gives_room = queue.has_room() && !had_room;
+        // Asked with the queue locked: who needs the work sooner from now on notifies of that after this.
+        let due = rest.as_ref().map(W::due);
+        let done = match rest {
+            Some(work) if !queue.ended => {
+                queue.begun.push(work);
+                None
+            }
+            done => {
+                queue.begun_count -= 1;
+                done
+            }
+        };
+        let is_urgent = urgency != Urgency::Urgent && queue.concerns_urgent_thread(due);
+        drop(queue);
+        drop(done); // outside the lock: files are closed
         if gives_room {
             self.changed.notify_all();
         } else if urgency == Urgency::Urgent {
             self.changed.notify_one();
         }
-        if urgency == Urgency::Rest {
+        if is_urgent {
             self.urgent.notify();
         }
     }
@@ -242,128 +210,36 @@ impl<W: Work> Shared<W> {
         let mut queue = self.queue.lock();
         while !queue.ended {
             let now = Instant::now();
-            let survey = queue.survey(urgency, now);
-            if let Some(work) = queue.take(urgency, &survey, now) {
-                return Some(work);
-            }
-            if urgency != Urgency::Urgent {
-                if survey.has_others {
-                    // What was urgent may have become ordinary work without news: its session has ended.
+            let survey = match queue.next(urgency, now) {
+                Ok(work) => return Some(work),
+                Err(survey) => survey,
+            };
+            match urgency {
+                Urgency::Urgent => self.wait_for_urgent(&mut queue, &survey, now),
+                // Work that was urgent may have become ordinary without news: its session has ended.
+                Urgency::Rest if queue.works() > 0 => {
                     self.changed.wait_for(&mut queue, RECHECK_INTERVAL);
-                } else {
-                    self.changed.wait(&mut queue);
                 }
-                continue;
+                _ => self.changed.wait(&mut queue),
             }
-            if survey.has_others {
-                // Work may have been urgent when the other threads looked.
-                self.changed.notify_one();
-            }
-            let waits = !queue.new.is_empty() || !queue.begun.is_empty();
-            let pause = if waits { URGENCY_CHECK_INTERVAL } else { Duration::ZERO };
-            let until = survey.others_needed_at.map(|at| at.checked_sub(URGENT).unwrap_or(now));
-            MutexGuard::unlocked(&mut queue, || self.urgent.wait(pause, until));
         }
         None
     }
-}
 
-impl<W: Work> Queue<W> {
-    fn has_room(&self) -> bool {
-        self.held < self.budget
-    }
-
-    /// Surveys the work that waits. Only urgent work needs a look at all new work, which is in its order.
-    fn survey(&self, urgency: Urgency, now: Instant) -> Survey {
-        let mut survey = Survey::default();
-        for (index, due) in self.new.iter().map(W::due).enumerate() {
-            if !urgency.has(due, now) {
-                survey.note_other(due);
-            } else if survey.new.is_none() {
-                survey.new = Some((index, due.at()));
-            }
-            if survey.new.is_some() && urgency != Urgency::Urgent {
-                break;
-            }
+    /// Waits, on the urgent thread, until work may be urgent or have room.
+    fn wait_for_urgent(&self, queue: &mut MutexGuard<'_, Queue<W>>, survey: &Survey, now: Instant) {
+        if survey.has_others {
+            // Work may have been urgent when the other threads looked.
+            self.changed.notify_one();
         }
-        for (index, due) in self.begun.iter().map(W::due).enumerate() {
-            if !urgency.has(due, now) {
-                survey.note_other(due);
-            } else if survey.begun.is_none_or(|(_, at)| due.at() < at) {
-                survey.begun = Some((index, due.at()));
-            }
-        }
-        survey
-    }
-
-    /// Takes the work that has the next turn on a thread.
-    fn take(&mut self, urgency: Urgency, survey: &Survey, now: Instant) -> Option<W> {
-        let Survey { new, begun, .. } = *survey;
-        if !self.has_room() && self.begun_count > 0 {
-            return new.or(begun).and_then(|_| self.take_largest(urgency, now));
-        }
-        match (new.filter(|_| self.begun_count < urgency.most_begun()), begun) {
-            (Some((_, new_at)), Some((index, begun_at))) if begun_at < new_at => {
-                Some(self.begun.swap_remove(index))
-            }
-            (None, Some((index, _))) => Some(self.begun.swap_remove(index)),
-            (Some((index, _)), _) => {
-                self.begun_count += 1;
-                self.new.remove(index)
-            }
-            (None, None) => None,
-        }
-    }
-
-    /// Takes the work of this urgency that holds the most, of those that wait for another turn. If none of it
-    /// has begun, urgent work needs the memory of others: they go on at its priority, never the other way
-    /// round.
-    fn take_largest(&mut self, urgency: Urgency, now: Instant) -> Option<W> {
-        let works = || self.begun.iter().enumerate();
-        let held = |(_, work): &(usize, &W)| work.held_bytes();
-        let own = works().filter(|(_, work)| urgency.has(work.due(), now)).max_by_key(held);
-        let any = || works().max_by_key(held).filter(|_| urgency == Urgency::Urgent);
-        let (index, _) = own.or_else(any)?;
-        Some(self.begun.swap_remove(index))
-    }
-}
-
-impl Survey {
-    fn note_other(&mut self, due: Due) {
-        self.has_others = true;
-        if let Due::Playback(at) = due {
-            self.others_needed_at = Some(self.others_needed_at.map_or(at, |first| first.min(at)));
-        }
-    }
-}
-
-impl Due {
-    fn at(self) -> Instant {
-        match self {
-            Due::Playback(at) | Due::Nobody(at) => at,
-        }
-    }
-
-    fn is_urgent(self, now: Instant) -> bool {
-        matches!(self, Due::Playback(at) if at <= now + URGENT)
-    }
-}
-
-impl Urgency {
-    fn has(self, due: Due, now: Instant) -> bool {
-        match self {
-            Urgency::All => true,
-            Urgency::Urgent => due.is_urgent(now),
-            Urgency::Rest => !due.is_urgent(now),
-        }
-    }
-
-    /// Most works that have begun when a thread begins another.
-    fn most_begun(self) -> usize {
-        match self {
-            Urgency::All | Urgency::Urgent => MOST_BEGUN,
-            Urgency::Rest => MOST_BEGUN - KEPT_FOR_URGENT,
-        }
+        let waits = !queue.new.is_empty() || !queue.begun.is_empty();
+        let pause = if waits { URGENCY_CHECK_INTERVAL } else { Duration::ZERO };
+        let until = survey.others_needed_at.map(|at| at.checked_sub(URGENT).unwrap_or(now));
+        queue.urgent = match survey.has_own() {
+            true => UrgentState::WaitsForRoom,
+            false => UrgentState::Waits { until },
+        };
+        MutexGuard::unlocked(queue, || self.urgent.wait(pause, until));
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
-use wirepath_datapath::batches::{self, Batch};
+use wirepath_datapath::batches::{self, Batch, Datagram};
 use wirepath_media::rtsp::PortPair;
 
 /// Receive buffer of datagrams that nobody reads: clients open their firewalls with a few to the RTP port.
@@ -46,8 +46,9 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 /// costs the thread that serves all requests some percent of its time.
 const DATAGRAMS_PER_READ: usize = 2 * batches::MOST;
 
-/// Most datagrams that are discarded at a time: more than a receive buffer has room for.
-const MOST_DISCARDED: usize = 2048;
+/// Most datagrams that are read at a time where all that wait are to be read, or discarded: more than a
+/// receive buffer has room for, so a flood is left only what came meanwhile.
+const MOST_WAITING: usize = 2048;
 
 /// Session that receives its client's RTCP.
 pub(super) trait RtcpReceiver: Send + Sync {
@@ -157,10 +158,10 @@ impl PortUse {
         self.socket.clients.sessions.lock().insert(key(self.peer), session);
     }
 
-    /// Reads what waits: the last datagrams of a client before its session ends.
+    /// Reads all datagrams that wait: the last of a client, before its session ends, are behind those of others.
     pub(super) fn read_waiting(&self) {
         let PortSocket { clients, rtcp, batch, .. } = &*self.socket;
-        clients.read(rtcp, &mut batch.lock());
+        clients.read(rtcp, &mut batch.lock(), MOST_WAITING);
     }
 
     /// Sends a datagram to the client, or fails if that would block.
@@ -189,7 +190,7 @@ async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<Share
             clients.session_added.notified().await;
         }
         sleep_until(ticks::after(Instant::now(), interval)).await;
-        let read = clients.read(&socket, &mut batch.lock());
+        let read = clients.read(&socket, &mut batch.lock(), DATAGRAMS_PER_READ);
         interval = next_interval(interval, read);
     }
 }
@@ -214,17 +215,32 @@ impl Clients {
         }
     }
 
-    /// Reads datagrams that wait. Returns their number.
-    fn read(&self, socket: &UdpSocket, batch: &mut Batch) -> usize {
+    /// Gives datagrams that wait to their sessions, until `most` were read or none waits. Returns their number.
+    fn read(&self, socket: &UdpSocket, batch: &mut Batch, most: usize) -> usize {
+        self.take_waiting(socket, batch, most, |datagram| {
+            let received =
+                datagram.since_1970.map_or_else(SystemTime::now, |time| SystemTime::UNIX_EPOCH + time);
+            self.deliver(datagram.from, datagram.bytes, received);
+        })
+    }
+
+    /// Discards the datagrams that wait.
+    fn discard(&self, socket: &UdpSocket, batch: &mut Batch) {
+        self.take_waiting(socket, batch, MOST_WAITING, |_| self.counters.rtcp_strays.increment());
+    }
+
+    /// Reads datagrams, until at least `most` were read or none waits. Returns their number.
+    fn take_waiting(
+        &self,
+        socket: &UdpSocket,
+        batch: &mut Batch,
+        most: usize,
+        mut take: impl FnMut(Datagram<'_>),
+    ) -> usize {
         let mut read = 0;
-        while read < DATAGRAMS_PER_READ {
+        while read < most {
             self.counters.rtcp_reads.increment();
-            let received = batch.receive(socket.as_fd(), |datagram| {
-                let received =
-                    datagram.since_1970.map_or_else(SystemTime::now, |time| SystemTime::UNIX_EPOCH + time);
-                self.deliver(datagram.from, datagram.bytes, received);
-            });
-            let number = received.unwrap_or_else(|error| {
+            let number = batch.receive(socket.as_fd(), &mut take).unwrap_or_else(|error| {
                 tracing::debug!(%error, "RTCP was not received");
                 0
             });
@@ -234,18 +250,6 @@ impl Clients {
             }
         }
         read
-    }
-
-    /// Discards the datagrams that wait.
-    fn discard(&self, socket: &UdpSocket, batch: &mut Batch) {
-        let mut discarded = 0;
-        while discarded < MOST_DISCARDED {
-            let received = batch.receive(socket.as_fd(), |_| self.counters.rtcp_strays.increment());
-            match received {
-                Ok(number) if number == batches::MOST => discarded += number,
-                _ => return,
-            }
-        }
     }
 
     fn deliver(&self, peer: Option<SocketAddr>, datagram: &[u8], received: SystemTime) {
@@ -270,3 +274,6 @@ fn bind(mut local: SocketAddr, port: u16, receive_buffer: usize, shared: bool) -
     socket.bind(&local.into())?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,13 +46,13 @@ pub struct Rtp<'a> {
     pub payload_type: u8,
     /// Sequence number of the first packet; each next one has one more.
     pub sequence: u16,
-    /// Which packets carry the marker.
+    /// Packets that carry the marker.
     pub marker: Marker,
     /// The packets' timestamps.
     pub timestamps: Timestamps<'a>,
 }
 
-/// Which packets carry the marker.
+/// Choice of the packets that carry the marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// None.

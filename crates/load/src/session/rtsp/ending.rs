@@ -28,7 +28,7 @@ impl Session {
             self.played_us = now_us - since;
         }
         let record = self.record(started_us, now_us, &result);
-        self.shared.totals.client.lock().waiting.add_shifted(&self.waiting, 0);
+        self.shared.totals.client.lock().waiting.add_all(&self.waiting);
         match result {
             Ok(Ending::Vanished) => return self.vanish(record),
             Ok(_) => self.tear_down().await,

@@ -9,7 +9,7 @@ use wirepath_datapath::Support;
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::ts::synthetic::Sample;
-use wirepath_playback::{Burst, PlaybackSettings};
+use wirepath_playback::{Burst, PlaybackSettings, RingUse};
 
 use super::*;
 use crate::images::{ImageFolder, Progress, Store};
@@ -28,7 +28,7 @@ fn fixture() -> Fixture {
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let playbacks = Arc::new(Playbacks::start(
         engine,
-        PlaybackSettings { support, ring: true, burst: Burst::Fixed(20_000) },
+        PlaybackSettings { support, ring: RingUse::Always, burst: Burst::Fixed(20_000) },
     ));
     Fixture { folder, store, playbacks }
 }
@@ -48,12 +48,13 @@ impl Fixture {
 
     /// Hot memory with room for so many images and a half.
     fn memory(&self, images: u64) -> Arc<HotMemory> {
-        self.memory_with_stay(images, LEAST_STAY)
+        self.memory_with_stay(images, HotOptions::of_bytes(0).least_stay)
     }
 
     fn memory_with_stay(&self, images: u64, least_stay: Duration) -> Arc<HotMemory> {
         let (_, length) = self.image("measured.ts").whole().unwrap();
-        HotMemory::new(images * length + length / 2, least_stay, Arc::clone(&self.playbacks)).unwrap()
+        let options = HotOptions { least_stay, ..HotOptions::of_bytes(images * length + length / 2) };
+        HotMemory::new(options, Arc::clone(&self.playbacks)).unwrap()
     }
 }
 
@@ -145,7 +146,7 @@ fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     memory.wait_until_held(&["b.ts", "d.ts"]);
     wait_for("memory", || {
         memory.update();
-        memory.used() <= memory.budget
+        memory.used() <= memory.options.budget
     });
 }
 
@@ -160,7 +161,7 @@ fn the_budget_holds_while_images_come_and_go() {
         let name = ["a.ts", "b.ts"][round % 2];
         wait_for(name, || {
             memory.update();
-            assert!(memory.used() <= memory.budget, "{} of {}", memory.used(), memory.budget);
+            assert!(memory.used() <= memory.options.budget, "{} of {}", memory.used(), memory.options.budget);
             memory.names() == [name]
         });
     }
@@ -170,7 +171,7 @@ fn the_budget_holds_while_images_come_and_go() {
 #[test]
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
-    let memory = HotMemory::new(1000, LEAST_STAY, Arc::clone(&fixture.playbacks)).unwrap();
+    let memory = HotMemory::new(HotOptions::of_bytes(1000), Arc::clone(&fixture.playbacks)).unwrap();
     let _session = memory.session(&fixture.image("a.ts")).unwrap();
     memory.settle();
     assert_eq!((memory.names().len(), memory.used(), &memory.json()["given_up"]), (0, 0, &Json::Null));

@@ -152,7 +152,7 @@ impl Image {
     fn start_over(&self, state: &mut State) -> (Option<Files>, Vec<Slot>) {
         state.generation += 1;
         state.edition += 1;
-        (state.begun, state.first_playback) = (None, None);
+        (state.begun, state.places) = (None, Vec::new());
         self.progress.send_replace(Progress::Growing { until_us: 0 });
         state.empty()
     }

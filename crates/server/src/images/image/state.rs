@@ -1,4 +1,4 @@
-//! What changes of an image, behind its lock.
+//! State of an image that changes, behind its lock.
 
 use std::collections::HashMap;
 use std::ops::RangeBounds;
@@ -25,8 +25,9 @@ pub(super) struct State {
     pub(super) index: Option<(Files, Vec<SegmentEntry>)>,
     /// Time at which a playback could begin.
     pub(super) begun: Option<Instant>,
-    /// The playback that needs the end of what is packed first.
-    pub(super) first_playback: Option<PlaybackPlace>,
+    /// Places of playbacks, the one first that needs the end of what is packed first. Those of about the same
+    /// time are one.
+    pub(super) places: Vec<PlaybackPlace>,
     pub(super) starts: Vec<Start>,
     pub(super) summary: Summary,
     /// Wakers of playbacks, each with the number of the segment that it waits for: one at a time.
@@ -47,20 +48,31 @@ const LATEST: Duration = Duration::from_secs(1);
 /// Difference of times of one playback at different segments, at most.
 const JITTER: Duration = Duration::from_millis(100);
 
+/// Most places that are kept. Where there are more playbacks, those that need the end later are noted when
+/// they come to another segment after the first have left.
+const MOST_PLACES: usize = 32;
+
 impl State {
     /// Time at which a playback will need more than is packed, as far as playbacks have come; none if none
     /// plays.
     pub(super) fn played_until(&self, now: Instant) -> Option<Instant> {
-        self.first_playback.filter(|place| self.is_playing(*place, now)).and_then(|place| self.end_of(place))
+        let first = self.places.iter().find(|place| self.is_playing(**place, now))?;
+        self.end_of(*first)
     }
 
     /// Notes that a playback comes to a segment at a time. Returns whether more is needed sooner now.
     pub(super) fn note_playback(&mut self, segment: u32, at: Instant, now: Instant) -> bool {
         let place = PlaybackPlace { segment, at };
         let (Some(new), before) = (self.end_of(place), self.played_until(now)) else { return false };
-        if before.is_none_or(|before| new <= before + JITTER) {
-            self.first_playback = Some(place);
-        }
+        let mut places = std::mem::take(&mut self.places);
+        places.retain(|place| {
+            let end = self.end_of(*place).filter(|_| self.is_playing(*place, now));
+            end.is_some_and(|end| end + JITTER < new || new + JITTER < end)
+        });
+        let later = places.partition_point(|place| self.end_of(*place).is_some_and(|end| end <= new));
+        places.insert(later, place);
+        places.truncate(MOST_PLACES);
+        self.places = places;
         before.is_none_or(|before| new + JITTER < before)
     }
 
@@ -91,7 +103,7 @@ impl State {
             slots: Vec::new(),
             index: None,
             begun: None,
-            first_playback: None,
+            places: Vec::new(),
             starts: Vec::new(),
             summary,
             waiters: HashMap::new(),

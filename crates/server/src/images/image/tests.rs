@@ -168,6 +168,8 @@ fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
 }
 
 /// Promise: Packing is urgent if a session waits or will soon wait for it, not for a DESCRIBE or a pause.
+///
+/// The first turn is another matter: see `Job`.
 #[test]
 fn packing_is_due_for_those_who_play() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -193,6 +195,33 @@ fn packing_is_due_for_those_who_play() {
     assert!(matches!(due(Instant::now()), Due::Playback(at) if at <= Instant::now()), "at the last segment");
     image.segment(5, Some(&waker));
     assert_eq!(due(begun + far), Due::Playback(asked), "one waits");
+}
+
+/// Promise: Packing is due for the next session when the one that needed it first has left.
+#[test]
+fn packing_is_due_for_later_playbacks_when_the_first_has_left() {
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    let (sender, _woken) = channel();
+    let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
+    let waker = task.waker(1);
+    let (image, _damaged) = image();
+    let entry =
+        |seconds: u64| SegmentEntry { first_departure_us: seconds * 1_000_000, offset: 1 << 63, ..ENTRY };
+    assert!(image.grow(0, &[0, 6, 8, 10].map(entry), &[], false));
+    let begun = Instant::now();
+    image.segment(1, Some(&waker));
+    image.segment(0, Some(&waker)); // another, four seconds behind
+    let noted = Instant::now();
+    let seconds = Duration::from_secs;
+    let needed = |now| match image.packing_due(begun, now) {
+        Due::Playback(at) => at,
+        Due::Nobody(_) => panic!("nobody plays"),
+    };
+    let is_in = |at, after| at + seconds(1) > begun + seconds(after) && at < noted + seconds(after);
+    assert!(is_in(needed(begun), 4));
+    assert!(is_in(needed(begun + seconds(2)), 4));
+    assert!(is_in(needed(noted + seconds(4)), 10), "the first has not come to the next segment");
+    assert!(matches!(image.packing_due(begun, noted + seconds(8)), Due::Nobody(_)), "nor has the other");
 }
 
 /// Promise: Packing is urgent while a session waits to seek.

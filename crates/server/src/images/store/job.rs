@@ -1,9 +1,9 @@
 //! Packing assets in turns: the work of a packer.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wirepath_media::image::{self, Layout};
 use wirepath_net::Permit;
@@ -17,13 +17,18 @@ use crate::images::packing::{self, Packing, PackingStore};
 use crate::images::summary::Summary;
 use crate::images::work_queue::{Due, Work};
 
+mod goal;
+
+use goal::Goal;
+
+/// Time after a request for an asset at which its first turn counts as needed: a session is about to wait
+/// for it, behind those that wait already.
+const FIRST_TURN: Duration = Duration::from_millis(500);
+
 /// An asset on its way into an image.
 pub(super) struct Job {
-    store: Weak<Store>,
+    goal: Goal,
     asset: Arc<File>,
-    key: Key,
-    image: Arc<Image>,
-    generation: u32,
     layout: Layout,
     /// Place among the packings of the client that asked for it.
     _permit: Option<Permit>,
@@ -34,11 +39,14 @@ pub(super) struct Job {
 
 impl Work for Job {
     fn turn(self) -> Option<Job> {
-        self.store.upgrade()?.pack_on(self)
+        self.goal.store.upgrade()?.pack_on(self)
     }
 
     fn due(&self) -> Due {
-        self.image.packing_due(self.last_turn, Instant::now())
+        match self.goal.image.packing_due(self.last_turn, Instant::now()) {
+            Due::Nobody(_) if self.begun.is_none() => Due::Playback(self.last_turn + FIRST_TURN),
+            due => due,
+        }
     }
 
     fn held_bytes(&self) -> u64 {
@@ -79,11 +87,10 @@ impl Store {
             return Ok(());
         }
         image.signal_urgency(self.packers.urgency_signal());
-        let (store, last_turn) = (self.this.clone(), Instant::now());
-        let job =
-            Job { store, asset, key, image, generation, layout, _permit: permit, begun: None, last_turn };
+        let goal = Goal::new(self.this.clone(), key, image, generation);
+        let job = Job { goal, asset, layout, _permit: permit, begun: None, last_turn: Instant::now() };
         self.packers.submit(job).map_err(|job| {
-            let wanted = job.image.packing_over(generation);
+            let wanted = job.goal.over();
             debug_assert!(wanted.is_none(), "there is nothing in it yet that could be damaged");
             StoreError::Busy
         })
@@ -92,16 +99,17 @@ impl Store {
     /// Packs some of an asset; returns the job if there is more to do.
     fn pack_on(&self, mut job: Job) -> Option<Job> {
         let begun = job.begun.take();
-        let turn = Turn { store: self, key: job.key, image: &job.image };
+        let Goal { key, ref image, generation, .. } = job.goal;
+        let turn = Turn { store: self, key, image };
         let packing = match begun {
             Some(packing) => Ok(packing),
             None if turn.stops() => Err(StoreError::Stopped),
             None => self
-                .begin(job.key, job.layout, job.image.plan())
-                .and_then(|draft| Packing::begin(draft, job.layout, &job.asset, &job.image, job.generation)),
+                .begin(key, job.layout, image.plan())
+                .and_then(|draft| Packing::begin(draft, job.layout, &job.asset, image, generation)),
         };
         let packed = packing.and_then(|mut packing| {
-            let summary = packing.turn(&job.asset, &job.image, job.generation, &turn)?;
+            let summary = packing.turn(&job.asset, image, generation, &turn)?;
             Ok((packing, summary))
         });
         match packed {
@@ -116,10 +124,10 @@ impl Store {
 
     fn publish(&self, job: Job, draft: Draft, summary: image::Summary) {
         let publish = move || {
-            let Some(store) = job.store.upgrade() else { return };
+            let Some(store) = job.goal.store.upgrade() else { return };
             let next = store.conclude(job, packing::publish(draft, summary));
             if let Some(Err(job)) = next.map(|job| store.packers.submit(job)) {
-                store.fail(job.key, &job.image, job.generation, StoreError::Busy);
+                job.goal.fail(&StoreError::Busy);
             }
         };
         // Without room there, the packer does it.
@@ -136,18 +144,21 @@ impl Store {
                     Layout::Image => self.counters.packed.increment(),
                     Layout::Index => self.counters.indexed.increment(),
                 }
-                job.image.end(job.generation, Ok(summary));
+                job.goal.image.end(job.goal.generation, Ok(summary));
             }
             Err(error) => {
-                let plan = job.image.plan();
+                let plan = job.goal.image.plan();
                 let needed = match job.layout {
                     Layout::Image => packing::length_bound(plan),
                     Layout::Index => packing::index_length_bound(plan),
                 };
-                self.fail(job.key, &job.image, job.generation, self.name_full_disk(error, needed));
+                let error = self.name_full_disk(error, needed);
+                self.fail(job.goal.key, &job.goal.image, job.goal.generation, error);
             }
         }
-        let generation = job.image.packing_over(job.generation)?;
-        Some(Job { generation, _permit: None, ..job })
+        Some(Job { goal: job.goal.over()?, _permit: None, ..job })
     }
 }
+
+#[cfg(test)]
+mod tests;

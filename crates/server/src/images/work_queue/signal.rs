@@ -25,6 +25,11 @@ impl UrgencySignal {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_notified(&self) -> bool {
+        self.state.lock().is_notified
+    }
+
     pub(super) fn end(&self) {
         self.state.lock().ended = true;
         self.changed.notify_one();

@@ -1,3 +1,4 @@
+use super::queue::{KEPT_FOR_URGENT, LATE, MOST_BEGUN};
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -122,6 +123,8 @@ fn work_beyond_the_budget_waits_until_memory_is_given_back() {
 struct Watched {
     name: &'static str,
     is_urgent: Arc<AtomicBool>,
+    /// Time at which a playback needs it, if it is not urgent.
+    needed_at: Arc<Mutex<Option<Instant>>>,
     tell: Sender<(&'static str, i32)>,
     /// The first turn waits for this.
     leave: Option<Receiver<()>>,
@@ -140,9 +143,10 @@ impl Work for Watched {
     }
 
     fn due(&self) -> Due {
-        match self.is_urgent.load(Relaxed) {
-            true => Due::Playback(Instant::now()),
-            false => Due::Nobody(Instant::now() - 10 * URGENT),
+        match (self.is_urgent.load(Relaxed), *self.needed_at.lock()) {
+            (true, _) => Due::Playback(Instant::now()),
+            (false, Some(at)) => Due::Playback(at),
+            (false, None) => Due::Nobody(Instant::now() - 10 * URGENT),
         }
     }
 
@@ -171,7 +175,7 @@ fn watch(budget: u64) -> Watch {
 impl Watch {
     fn work(&self, name: &'static str, is_urgent: bool, holds: u64) -> Watched {
         let (is_urgent, tell) = (Arc::new(AtomicBool::new(is_urgent)), self.tell.clone());
-        Watched { name, is_urgent, tell, leave: None, holds, has_begun: false }
+        Watched { name, is_urgent, needed_at: Arc::default(), tell, leave: None, holds, has_begun: false }
     }
 
     fn submit(&self, work: Watched) {
@@ -187,6 +191,15 @@ impl Watch {
 
     fn next(&self) -> (&'static str, i32) {
         self.told.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    /// Waits until the urgent thread does nothing before it is notified.
+    fn wait_for_urgent_thread(&self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.queue.shared.queue.lock().urgent != (UrgentState::Waits { until: None }) {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -207,6 +220,7 @@ fn what_is_needed_soon_has_a_thread_of_its_own() {
 #[test]
 fn work_that_becomes_urgent_while_it_waits_gets_the_urgent_thread() {
     let watch = watch(ROOM);
+    watch.wait_for_urgent_thread();
     let leave = watch.submit_held(watch.work("background", false, 0));
     assert_eq!(watch.next(), ("background", watch.low));
     let work = watch.work("played", false, 0);
@@ -218,6 +232,84 @@ fn work_that_becomes_urgent_while_it_waits_gets_the_urgent_thread() {
     leave.send(()).unwrap();
 }
 
+/// Promise: Packing that a session will need soon goes on at normal priority in time.
+#[test]
+fn work_that_becomes_urgent_as_time_goes_by_gets_the_urgent_thread() {
+    let watch = watch(ROOM);
+    watch.wait_for_urgent_thread();
+    let work = watch.work("played", false, 1);
+    let needed_at = Arc::clone(&work.needed_at);
+    let leave = watch.submit_held(work);
+    assert_eq!(watch.next(), ("played", watch.low));
+    let leave_other = watch.submit_held(watch.work("other", false, 0));
+    *needed_at.lock() = Some(Instant::now() + URGENT + Duration::from_millis(100));
+    leave.send(()).unwrap();
+    let mut turns = [watch.next(), watch.next()];
+    turns.sort_unstable();
+    assert_eq!(turns, [("other", watch.low), ("played", watch.usual)]);
+    leave_other.send(()).unwrap();
+}
+
+/// Promise: Packing that sessions wait for goes on while the disk does not answer for one asset.
+#[test]
+fn other_threads_do_urgent_work_while_a_turn_holds_the_urgent_thread() {
+    let watch = watch(ROOM);
+    let leave = watch.submit_held(watch.work("hangs", true, 0));
+    assert_eq!(watch.next(), ("hangs", watch.usual));
+    watch.submit(watch.work("waiting", true, 0));
+    assert_eq!(watch.next(), ("waiting", watch.low));
+    leave.send(()).unwrap();
+}
+
+#[test]
+fn urgent_work_is_left_to_the_urgent_thread_until_that_is_late() {
+    let (now, watch) = (Instant::now(), watch(ROOM));
+    let next = |urgent| {
+        let new = [watch.work("rest", false, 0), watch.work("urgent", true, 0)].into();
+        let mut queue = Queue { new, urgent, ..Queue::new(ROOM) };
+        queue.next(Urgency::Rest, now).ok().map(|work| work.name)
+    };
+    let works = |time| UrgentState::Works { since: now - time };
+    assert_eq!(next(works(LATE / 2)), Some("rest"));
+    assert_eq!(next(works(LATE)), Some("urgent"));
+    assert_eq!(next(UrgentState::Waits { until: None }), Some("rest"));
+    let mut queue = Queue { begun: vec![watch.work("late", false, 0)], ..Queue::new(ROOM) };
+    *queue.begun[0].needed_at.lock() = Some(now - LATE);
+    queue.begun_count = 1;
+    assert!(queue.next(Urgency::Urgent, now).is_ok());
+    assert_eq!(queue.urgent, works(LATE), "there is more to do than one thread can");
+}
+
+#[test]
+fn turns_of_other_work_do_not_wake_the_urgent_thread() {
+    let watch = watch(ROOM);
+    let leave = watch.submit_held(watch.work("urgent", true, 0));
+    assert_eq!(watch.next(), ("urgent", watch.usual));
+    watch.submit(watch.work("rest", false, 1));
+    assert_eq!([watch.next(), watch.next()], [("rest", watch.low); 2]);
+    assert!(!watch.queue.shared.urgent.is_notified(), "after submitting work, and after its first turn");
+    leave.send(()).unwrap();
+}
+
+#[test]
+fn the_urgent_thread_is_notified_of_work_that_it_does_not_wait_for_already() {
+    let now = Instant::now();
+    let concerns = |urgent, due| Queue::<Watched> { urgent, ..Queue::new(ROOM) }.concerns_urgent_thread(due);
+    let playback = |seconds| Some(Due::Playback(now + URGENT + Duration::from_secs(seconds)));
+    for (until, due, expected) in [
+        (None, None, false),
+        (None, Some(Due::Nobody(now)), false),
+        (None, playback(3600), true),
+        (Some(5), playback(4), true),
+        (Some(5), playback(5), false),
+    ] {
+        let until = until.map(|seconds| now + Duration::from_secs(seconds));
+        assert_eq!(concerns(UrgentState::Waits { until }, due), expected, "{until:?} {due:?}");
+    }
+    assert!(concerns(UrgentState::WaitsForRoom, None));
+    assert!(!concerns(UrgentState::Works { since: now }, playback(0)), "it looks after its turn");
+}
+
 /// Promise: Packing that a session waits for does not wait for memory behind other packing.
 #[test]
 fn beyond_the_budget_urgent_work_stays_on_its_thread_and_gets_memory() {
@@ -225,11 +317,9 @@ fn beyond_the_budget_urgent_work_stays_on_its_thread_and_gets_memory() {
     let watch = watch(ROOM);
     let begun = |name, is_urgent, holds| Watched { has_begun: true, ..watch.work(name, is_urgent, holds) };
     let next = |works: Vec<Watched>, new: Vec<Watched>, urgency| {
-        let begun_count = works.len();
-        let mut queue =
-            Queue { new: new.into(), begun: works, begun_count, budget: 10, held: 10, ended: false };
-        let survey = queue.survey(urgency, now);
-        queue.take(urgency, &survey, now).map(|work| work.name)
+        let (new, begun_count) = (new.into(), works.len());
+        let mut queue = Queue { new, begun: works, begun_count, held: 10, ..Queue::new(10) };
+        queue.next(urgency, now).ok().map(|work| work.name)
     };
     let both = || vec![begun("rest", false, 3), begun("urgent", true, 6), begun("more", false, 4)];
     assert_eq!(next(both(), Vec::new(), Urgency::Rest), Some("more"), "the urgent one holds more");
@@ -247,9 +337,8 @@ fn some_of_what_may_begin_is_kept_for_urgent_work() {
     let watch = watch(ROOM);
     let next = |begun_count, urgency| {
         let new = [watch.work("rest", false, 0), watch.work("urgent", true, 0)].into();
-        let mut queue = Queue { new, begun: Vec::new(), begun_count, budget: ROOM, held: 0, ended: false };
-        let survey = queue.survey(urgency, now);
-        queue.take(urgency, &survey, now).map(|work| work.name)
+        let mut queue = Queue { new, begun_count, ..Queue::new(ROOM) };
+        queue.next(urgency, now).ok().map(|work| work.name)
     };
     let most = MOST_BEGUN - KEPT_FOR_URGENT;
     assert_eq!(next(most - 1, Urgency::Rest), Some("rest"));

@@ -16,7 +16,7 @@ use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::sdp::Description;
 use wirepath_playback::{
     Burst, ConnectionWriter, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, Progress,
-    RtpClock,
+    RingUse, RtpClock,
 };
 
 pub(super) const SSRC: u32 = 0xabcd_1234;
@@ -70,7 +70,7 @@ impl Default for FakePlayer {
 fn playbacks() -> Playbacks {
     let engine = Arc::new(Engine::start(EngineOptions::default()).expect("an engine"));
     let support = Arc::new(Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false));
-    Playbacks::start(engine, PlaybackSettings { support, ring: false, burst: Burst::Fixed(20_000) })
+    Playbacks::start(engine, PlaybackSettings { support, ring: RingUse::Never, burst: Burst::Fixed(20_000) })
 }
 
 impl FakePlayer {

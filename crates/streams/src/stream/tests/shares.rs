@@ -171,7 +171,7 @@ fn more_outputs_than_there_can_be_shares_are_an_error() {
     assert_eq!(stream.status().bytes_in, 0);
 }
 
-/// What `count` inputs bring that end after these many bytes, and the records of which enough shares came.
+/// Records of which enough shares come over connections that end after these many bytes.
 fn recoverable(input: &[u8], cuts: &[usize], threshold: usize) -> Vec<u8> {
     let mut end = 0;
     let came = input.chunks(10).filter(|record| {

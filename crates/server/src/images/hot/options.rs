@@ -1,0 +1,81 @@
+//! Which images hot memory holds, and how much of it there is.
+
+use std::time::Duration;
+
+use crate::memory_limit::{lockable_memory, memory_limit};
+
+/// Share of the memory that hot memory takes by itself: one part of so many.
+const AUTOMATIC_PART: u64 = 8;
+
+/// Least hot memory that is taken by itself: less holds no image that is worth it.
+const LEAST_AUTOMATIC_BYTES: u64 = 64 << 20;
+
+/// Sessions of an image from which on it is held without being asked for. A copy costs as much processor time as
+/// about four of them save by playing it from there to its end.
+const AUTOMATIC_SESSIONS: usize = 8;
+
+/// Time for which an image that is played is held at least.
+const LEAST_STAY: Duration = Duration::from_secs(30);
+
+/// Size of hot memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HotMemorySize {
+    /// None.
+    Off,
+    /// An eighth of the memory, for images that are played by eight sessions, where that copies nothing.
+    Automatic,
+    /// So many bytes, for all images that are played.
+    Bytes(u64),
+}
+
+/// Rules of hot memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HotOptions {
+    /// Most bytes of it.
+    pub(crate) budget: u64,
+    /// Least sessions of an image that is copied there.
+    pub(crate) least_sessions: usize,
+    /// Time for which an image that is played is held at least.
+    pub(crate) least_stay: Duration,
+    /// True if nobody asked for it: then it is given up where it saves nothing, and nobody is warned.
+    pub(crate) is_automatic: bool,
+}
+
+impl HotOptions {
+    /// Of so many bytes.
+    pub(crate) fn of_bytes(budget: u64) -> HotOptions {
+        HotOptions { budget, least_sessions: 1, least_stay: LEAST_STAY, is_automatic: false }
+    }
+
+    /// Of what this process may use and lock, for so many engine threads; none if that is too little.
+    pub(crate) fn automatic(threads: usize) -> Option<HotOptions> {
+        HotOptions::automatic_within(memory_limit(), lockable_memory(), threads)
+    }
+
+    /// Each engine thread locks all of it.
+    fn automatic_within(memory: u64, lockable: u64, threads: usize) -> Option<HotOptions> {
+        let budget = (memory / AUTOMATIC_PART).min(lockable / threads.max(1) as u64);
+        let options = HotOptions::of_bytes(budget);
+        (budget >= LEAST_AUTOMATIC_BYTES).then_some(HotOptions {
+            least_sessions: AUTOMATIC_SESSIONS,
+            is_automatic: true,
+            ..options
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_automatic_size_is_within_all_limits() {
+        let budget = |memory, lockable, threads| {
+            HotOptions::automatic_within(memory, lockable, threads).map(|options| options.budget)
+        };
+        assert_eq!(budget(8 << 30, u64::MAX, 4), Some(1 << 30));
+        assert_eq!(budget(8 << 30, 1 << 30, 4), Some(256 << 20));
+        assert_eq!(budget(8 << 30, 8 << 20, 4), None, "the usual limit of locked memory");
+        assert_eq!(budget(256 << 20, u64::MAX, 1), None);
+    }
+}
