@@ -1,5 +1,6 @@
 //! `wirepath relay --config`: many streams with classes and rates, and who sees them.
 
+mod control;
 mod file;
 mod running;
 mod seen;
@@ -17,7 +18,8 @@ use wirepath_tests::process::Process;
 use wirepath_tests::{Deadline, http, server};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [running::trials(), seen::trials(), sharing::trials(), file::trials()].into_iter().flatten().collect()
+    let trials = [running::trials(), seen::trials(), sharing::trials(), file::trials(), control::trials()];
+    trials.into_iter().flatten().collect()
 }
 
 /// They load the machine.

@@ -83,6 +83,10 @@ pub(crate) struct Relay {
     #[arg(long, requires = "config")]
     check: bool,
 
+    /// Let other machines control handlers at the address of --metrics, and not only this one
+    #[arg(long, requires = "metrics")]
+    remote_control: bool,
+
     #[command(flatten)]
     showing: Showing,
 
@@ -99,7 +103,7 @@ pub(crate) struct Relay {
 /// Ways to see what relays do.
 #[derive(Args)]
 struct Showing {
-    /// Listen for HTTP with /metrics (OpenMetrics) and /api/status (JSON)
+    /// Listen for HTTP with /metrics (OpenMetrics), /api/status (JSON) and, of streams, control of handlers
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     metrics: Option<SocketAddr>,
 
@@ -205,7 +209,7 @@ impl Relay {
             }
         }
         let threads = self.listening.threads_for(&configuration)?;
-        streams::run(&configuration, threads, self.config.is_some(), &self.showing)
+        streams::run(&configuration, threads, self.config.is_some(), self.remote_control, &self.showing)
     }
 }
 

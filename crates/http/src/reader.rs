@@ -53,11 +53,24 @@ impl HeadReader {
         reason = "an iterator would end at None; this may go on after it"
     )]
     pub fn next(&mut self) -> Result<Option<Request>, HeadError> {
+        let request = self.next_with_body()?;
+        if let Some(request) = &request {
+            self.skip(request.body_length);
+        }
+        Ok(request)
+    }
+
+    /// The next request, or `None` until more bytes are fed. Its body is [taken](Self::take) or
+    /// [skipped](Self::skip) by the caller.
+    pub fn next_with_body(&mut self) -> Result<Option<Request>, HeadError> {
         let Some(head) = self.next_head()? else { return Ok(None) };
-        let request = Request::read(&head)?;
-        self.body_length = request.skipped_body_length;
+        Request::read(&head).map(Some)
+    }
+
+    /// Skips a body of this length that follows the last head.
+    pub fn skip(&mut self, body_length: u64) {
+        self.body_length = body_length;
         self.skip_buffered_body();
-        Ok(Some(request))
     }
 
     /// The next head, or `None` until more bytes are fed. The body that may follow is [taken](Self::take) by

@@ -28,8 +28,12 @@ pub struct Request {
     pub conditions: Conditions,
     /// Form of listings that the client prefers.
     pub listing: Listing,
-    /// Length in bytes of the body that follows and is skipped by the reader of heads.
-    pub(crate) skipped_body_length: u64,
+    /// A page in a browser sends it (`Origin`).
+    pub is_of_page: bool,
+    /// A body follows that is too long to be read, of unknown length, or perhaps not sent at all.
+    pub has_unread_body: bool,
+    /// Length in bytes of the body that follows, if it is read or skipped.
+    pub body_length: u64,
 }
 
 /// Forms of a request target (RFC 9112 section 3.2).
@@ -63,7 +67,9 @@ impl Request {
             conditions: Conditions::of(&head.fields),
             listing: fields::joined(&head.fields, &header::ACCEPT)
                 .map_or(Listing::Html, |value| Listing::preferred(&value)),
-            skipped_body_length: skipped.unwrap_or(0),
+            is_of_page: head.fields.contains_key(header::ORIGIN),
+            has_unread_body: skipped.is_none(),
+            body_length: skipped.unwrap_or(0),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use wirepath_engine::Engine;
-use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::http::{self, Endpoint, HttpOptions, Site};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 
@@ -36,6 +36,16 @@ impl MetricsEndpoint {
         engine: Arc<Engine>,
         register: impl FnOnce(&mut Metrics, &mut Status),
     ) -> io::Result<MetricsEndpoint> {
+        MetricsEndpoint::open_site(address, engine, register, |endpoint| endpoint)
+    }
+
+    /// As [`MetricsEndpoint::open`], with a site that has the endpoint as a part.
+    pub(crate) fn open_site<S: Site>(
+        address: SocketAddr,
+        engine: Arc<Engine>,
+        register: impl FnOnce(&mut Metrics, &mut Status),
+        site: impl FnOnce(Endpoint) -> S,
+    ) -> io::Result<MetricsEndpoint> {
         let listener = http::Listener::new(HttpOptions {
             max_connections: MAX_CONNECTIONS,
             max_connections_per_address: MAX_CONNECTIONS,
@@ -44,7 +54,7 @@ impl MetricsEndpoint {
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         listener.register(&mut metrics, &mut status);
         register(&mut metrics, &mut status);
-        let endpoint = Endpoint::new(metrics, status);
+        let site = site(Endpoint::new(metrics, status));
 
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let failed = |error: io::Error| {
@@ -57,7 +67,7 @@ impl MetricsEndpoint {
         let address = socket.local_addr()?;
         tracing::info!("metrics at http://{address}/metrics");
         let (drain, draining) = watch::channel(false);
-        let serve = move || runtime.block_on(listener.serve(socket, endpoint, engine, draining));
+        let serve = move || runtime.block_on(listener.serve(socket, site, engine, draining));
         std::thread::Builder::new().name("metrics".to_owned()).spawn(serve)?;
         Ok(MetricsEndpoint { address, _drain: drain })
     }

@@ -1,6 +1,7 @@
 //! Streams: their configuration, opening their addresses, running and counting them.
 
 mod configuration;
+mod control;
 mod group;
 mod json;
 mod metrics;
@@ -18,5 +19,8 @@ pub use open::OpenError;
 pub use open_handle::OpenHandle;
 pub use rate::RateSpec;
 pub use snapshot::{Rates, StreamSnapshot, StreamState};
-pub use spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
+pub use spec::{
+    DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, OutputHandlerSpec, PatternSpec, SpecError,
+    WhenFullSpec,
+};
 pub use stream_config::{StreamConfig, StreamConfigError};

@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use wirepath_engine::Class;
 use wirepath_relay::{
-    Address, Configuration, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, RateSpec, StreamConfig,
-    StreamPlan, WhenFullSpec,
+    Address, Configuration, FramingSpec, HandlerSpec, OrderSpec, OutputHandlerSpec, PatternSpec, RateSpec,
+    StreamConfig, StreamPlan, WhenFullSpec,
 };
 
 use super::without_address;
@@ -43,6 +43,11 @@ pub(super) struct StreamOptions {
     #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
     handlers: Vec<HandlerSpec>,
 
+    /// Handlers of single outputs, behind the others: NUMBER:HANDLER, such as 2:begins:ERROR for the second --out;
+    /// may be repeated
+    #[arg(long = "output-handler", value_name = "NUMBER:HANDLER", requires = "inputs")]
+    output_handlers: Vec<OutputHandlerSpec>,
+
     /// When an output falls behind: block, drop-newest, drop-oldest, disconnect
     #[arg(long, value_name = "CHOICE", default_value = "block", requires = "inputs")]
     when_full: WhenFullSpec,
@@ -70,6 +75,7 @@ impl StreamOptions {
             order: self.order,
             pattern: self.pattern,
             handlers: self.handlers,
+            output_handlers: self.output_handlers,
             when_full: self.when_full,
         };
         config.check()?;

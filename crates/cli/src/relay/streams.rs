@@ -12,19 +12,20 @@ use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
-/// Runs all streams of `configuration` on `threads`. Messages about `named` streams begin with their names,
+/// Runs all streams of `configuration` on `threads`; other machines control handlers if `remote_control`. Messages about `named` streams begin with their names,
 /// and their JSON is a list.
 pub(super) fn run(
     configuration: &Configuration,
     threads: usize,
     named: bool,
+    remote_control: bool,
     showing: &Showing,
 ) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("cannot watch for signals")?;
     let output = Output::prepare(showing.json.as_deref())?;
     let mut table = StatusTable::new(named);
     let mut group = StreamGroup::new(configuration, threads).context("cannot start the engine")?;
-    let endpoint = showing.metrics.map(|address| group.open_metrics(address)).transpose()?;
+    let endpoint = showing.metrics.map(|address| group.open_metrics(address, remote_control)).transpose()?;
     if let Some(endpoint) = &endpoint {
         table.print(&format!("wirepath: metrics at http://{}/metrics", endpoint.address()));
     }

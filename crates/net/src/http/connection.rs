@@ -14,10 +14,10 @@ use http::StatusCode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_http::{HeadError, HeadReader};
 
 use super::lazy_timer::{Elapsed, LazyTimer};
@@ -148,6 +148,31 @@ impl Connection {
     /// Takes up to `most` bytes that were read beyond the last head.
     pub fn take_read(&mut self, most: u64) -> Vec<u8> {
         self.reader.take(most)
+    }
+
+    /// Skips the body of the last request, of this length.
+    pub fn skip_body(&mut self, length: u64) {
+        self.reader.skip(length);
+    }
+
+    /// Reads the body of the last request, of this length.
+    ///
+    /// # Errors
+    /// An error of `read`, `UnexpectedEof`, or `TimedOut` if it takes longer than a head may.
+    pub async fn read_body(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + self.timeouts.head;
+        let mut body = self.reader.take(length as u64);
+        let stream = self.stream()?;
+        let mut filled = body.len();
+        body.resize(length, 0);
+        while filled < length {
+            let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "reading the body timed out"));
+            match timeout_at(deadline, stream.read(&mut body[filled..])).await.unwrap_or_else(late)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => filled += read,
+            }
+        }
+        Ok(body)
     }
 
     /// Waits until the connection is reset. A client that closed only its sending side may still wait for its

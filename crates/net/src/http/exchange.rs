@@ -41,6 +41,22 @@ pub trait Site: Send + Sync + 'static {
         local: SocketAddr,
     ) -> impl Future<Output = Answer> + Send;
 
+    /// Most bytes of the body of a request by another method; none if there is no such method here.
+    fn accepts(&self, _method: &Method, _path: &AssetPath) -> Option<usize> {
+        None
+    }
+
+    /// Does what an [accepted](Site::accepts) request of this peer asks for, and answers it.
+    fn act(
+        &self,
+        _path: AssetPath,
+        _request: Request,
+        _body: Vec<u8>,
+        _peer: SocketAddr,
+    ) -> impl Future<Output = Answer> + Send {
+        async { Response::error(StatusCode::METHOD_NOT_ALLOWED, "read-only server").into() }
+    }
+
     /// Most descriptors that an answer for this path takes while it is looked up and sent.
     fn descriptors(&self, _path: &AssetPath) -> usize {
         0
@@ -114,6 +130,15 @@ impl From<Response> for Answer {
     }
 }
 
+/// Body of a request.
+enum Body {
+    /// Skipped: no method here takes it.
+    Skipped,
+    Read(Vec<u8>),
+    /// Longer than this.
+    TooLong(usize),
+}
+
 /// State that all connections share.
 pub(super) struct Shared<S> {
     pub(super) options: HttpOptions,
@@ -154,7 +179,7 @@ impl<S: Site> Exchanges<S> {
     async fn serve(&mut self) -> io::Result<()> {
         let local = self.client.local_address()?;
         loop {
-            match self.client.next(HeadReader::next).await {
+            match self.client.next(HeadReader::next_with_body).await {
                 Ok(request) => {
                     if !self.exchange(request, local).await? {
                         break;
@@ -184,7 +209,8 @@ impl<S: Site> Exchanges<S> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
         let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
-        let (answer, descriptors) = self.answer(request, local).await;
+        let body = self.body(&request).await?;
+        let (answer, descriptors) = self.answer(request, body, local).await;
         // Only the end of the connection ends a stream of events.
         let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
         let (status, bytes) = (answer.response.status, answer.response.body_length());
@@ -197,8 +223,42 @@ impl<S: Site> Exchanges<S> {
         sent.map(|_| keep_alive)
     }
 
+    /// Reads the body of a request that the site accepts, and skips any other.
+    async fn body(&mut self, request: &Request) -> io::Result<Body> {
+        let limit = match &request.target {
+            Target::Path(path) => self.shared.site.accepts(&request.method, path),
+            _ => None,
+        };
+        match limit {
+            Some(limit) if !request.has_unread_body && request.body_length <= limit as u64 => {
+                Ok(Body::Read(self.client.read_body(request.body_length as usize).await?))
+            }
+            limit => {
+                self.client.skip_body(request.body_length);
+                Ok(limit.map_or(Body::Skipped, Body::TooLong))
+            }
+        }
+    }
+
     /// The answer, and permission for the descriptors that it takes until it is sent.
-    async fn answer(&self, request: Request, local: SocketAddr) -> (Answer, Option<DescriptorPermit>) {
+    async fn answer(
+        &self,
+        request: Request,
+        body: Body,
+        local: SocketAddr,
+    ) -> (Answer, Option<DescriptorPermit>) {
+        match (body, &request.target) {
+            (Body::Read(body), Target::Path(path)) => {
+                let path = path.clone();
+                return (self.shared.site.act(path, request, body, self.peer).await, None);
+            }
+            (Body::TooLong(limit), _) => {
+                let words =
+                    format!("the body is too long, of unknown length or announced: at most {limit} bytes");
+                return (Response::error(StatusCode::PAYLOAD_TOO_LARGE, &words).into(), None);
+            }
+            _ => {}
+        }
         if let Some(response) = respond_to_method(&request.method) {
             return (response.into(), None);
         }

@@ -2,21 +2,27 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use wirepath_engine::BlockingPool;
 use wirepath_streams::ObjectPart;
+
+/// Time for which a part that was in memory is taken to be there still.
+const TRUST: Duration = Duration::from_secs(1);
 
 /// Parts of a response, and how much of them is sent. Closes files where that cannot take long.
 pub(super) struct UnsentParts<'a> {
     parts: Vec<ObjectPart>,
     /// Parts that are sent.
     sent: usize,
+    /// When the next part was found in memory.
+    in_memory: Option<Instant>,
     pool: &'a BlockingPool,
 }
 
 impl<'a> UnsentParts<'a> {
     pub(super) fn new(parts: Vec<ObjectPart>, pool: &'a BlockingPool) -> Self {
-        Self { parts, sent: 0, pool }
+        Self { parts, sent: 0, in_memory: None, pool }
     }
 
     /// Bytes to be sent.
@@ -24,14 +30,21 @@ impl<'a> UnsentParts<'a> {
         self.parts.iter().map(ObjectPart::length).sum()
     }
 
-    /// Sends what the connection takes of the next part, of a file at most `most` bytes; none if there is none,
-    /// or the engine has to send it.
-    pub(super) fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<Option<usize>> {
+    /// Sends what the connection takes of the next part, of a file at most `most` bytes: how many bytes, and
+    /// whether it took all. None if there is no part, or the engine has to send it.
+    pub(super) fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<Option<(usize, bool)>> {
         while self.parts.get(self.sent).is_some_and(|part| part.length() == 0) {
-            self.sent += 1;
+            (self.sent, self.in_memory) = (self.sent + 1, None);
         }
         let is_followed = self.sent + 1 < self.parts.len();
-        self.parts.get_mut(self.sent).map_or(Ok(None), |part| part.send(socket, most, is_followed))
+        let Some(part) = self.parts.get_mut(self.sent) else { return Ok(None) };
+        if self.in_memory.is_none_or(|found| found.elapsed() > TRUST) {
+            if !part.is_in_memory() {
+                return Ok(None);
+            }
+            self.in_memory = Some(Instant::now());
+        }
+        part.send(socket, most, is_followed).map(Some)
     }
 
     /// The parts that are not sent.

@@ -117,7 +117,7 @@ impl Configuration {
     /// The first key that cannot be used, with the name of its stream.
     pub fn check_keys(&self) -> Result<(), (&str, SpecError)> {
         self.streams.iter().try_for_each(|stream| {
-            let checked = stream.config.handlers.iter().try_for_each(HandlerSpec::check);
+            let checked = stream.config.all_handlers().try_for_each(HandlerSpec::check);
             checked.map_err(|error| (stream.name.as_str(), error))
         })
     }

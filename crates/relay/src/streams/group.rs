@@ -8,10 +8,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use wirepath_engine::{Engine, EngineOptions, Placement, Rate, Sharing};
+use wirepath_net::metrics::Metrics;
 use wirepath_net::raise_descriptor_limit;
+use wirepath_net::status::Status;
 use wirepath_streams::{Port, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions};
 
 use super::configuration::{Configuration, StreamPlan};
+use super::control::{Call, ControlSite};
 use super::metrics;
 use super::open_handle::OpenHandle;
 use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
@@ -125,6 +128,8 @@ enum Content {
     Opened(Box<Result<Stream, String>>),
     Event(StreamEvent),
     Ended(Box<StreamEnd>),
+    /// Dropped if the stream does not run.
+    Call(Call),
     Stop,
 }
 
@@ -226,10 +231,17 @@ impl StreamGroup {
         self.members.iter().map(|member| member.snapshot.clone()).collect()
     }
 
-    /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples.
-    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
-        MetricsEndpoint::open(address, Arc::clone(&self.engine), |all, status| {
+    /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples, and with control
+    /// of handlers: for clients on this machine, or `from_anywhere`.
+    pub fn open_metrics(&self, address: SocketAddr, from_anywhere: bool) -> io::Result<MetricsEndpoint> {
+        let register = |all: &mut Metrics, status: &mut Status| {
             metrics::register(&self.latest, &self.sharing, all, status);
+        };
+        let names = self.members.iter().map(|member| member.snapshot.name.clone()).collect();
+        let sender = self.sender.clone();
+        let call = move |stream, call| send(&sender, stream, Content::Call(call));
+        MetricsEndpoint::open_site(address, Arc::clone(&self.engine), register, |endpoint| {
+            ControlSite::new(endpoint, names, Box::new(call), from_anywhere)
         })
     }
 
@@ -263,6 +275,11 @@ impl StreamGroup {
                 Some(GroupEvent::Running(event))
             }
             (Content::Ended(end), _) => Some(member.end_with(*end)),
+            (Content::Call(call), Stage::Running(running)) => {
+                call(running);
+                None
+            }
+            (Content::Call(_), Stage::Opening(_)) => None,
             // The thread that opens it may be in a system call until the process ends.
             (Content::Stop, Stage::Opening(handle)) => {
                 handle.cancel();

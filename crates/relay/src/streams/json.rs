@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wirepath_streams::OutputStatus;
+use wirepath_streams::{HandlerStatus, OutputStatus};
 
 use super::snapshot::StreamSnapshot;
 
@@ -29,6 +29,7 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         let mut json = output_report(output);
         json["waiting_bytes"] = json!(output.waiting_bytes);
         json["reports"] = handler_reports(&output.reports);
+        json["handlers"] = handlers(&output.handlers);
         json
     });
     let ended_outputs = status.ended_outputs.iter().map(|output| {
@@ -62,6 +63,7 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
             "detached": status.gone_outputs.detached,
         },
         "reports": handler_reports(&status.reports),
+        "handlers": handlers(&status.handlers),
         "merge": status.merge.map(|merge| {
             json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})
         }),
@@ -88,6 +90,18 @@ fn output_report(output: &OutputStatus) -> Value {
 fn handler_reports(reports: &[(&str, &str, u64)]) -> Value {
     let report = |(handler, what, value): &(&str, &str, u64)| json!({"handler": handler, "what": what, "value": value});
     reports.iter().map(report).collect()
+}
+
+fn handlers(handlers: &[HandlerStatus]) -> Value {
+    let handler = |handler: &HandlerStatus| {
+        json!({
+            "number": handler.id.0,
+            "name": handler.name,
+            "state_bytes": handler.state_bytes,
+            "state_limit": handler.state_limit,
+        })
+    };
+    handlers.iter().map(handler).collect()
 }
 
 /// Seconds, to the microsecond.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use wirepath_streams::{Framing, OutputPattern, WhenFull};
 
-pub use handler::HandlerSpec;
+pub use handler::{HandlerSpec, OutputHandlerSpec};
 pub use order::OrderSpec;
 use parse::{number, seed_of, size, split, unknown};
 
@@ -163,6 +163,8 @@ mod tests {
         assert_eq!("touch".parse(), Ok(HandlerSpec::Touch(0)));
         assert_eq!("begins:GET ".parse(), Ok(HandlerSpec::Begins("GET ".to_owned())));
         assert!("begins:".parse::<HandlerSpec>().is_err());
+        let handler = HandlerSpec::Begins("a:b".to_owned());
+        assert_eq!("2:begins:a:b".parse(), Ok(OutputHandlerSpec { output: 2, handler }));
     }
 
     #[test]
@@ -180,6 +182,7 @@ mod tests {
             "ts:x".parse::<HandlerSpec>().unwrap_err(),
             "ts:pids=9000".parse::<HandlerSpec>().unwrap_err(),
             "match:".parse::<HandlerSpec>().unwrap_err(),
+            "0:meter".parse::<OutputHandlerSpec>().unwrap_err(),
             HandlerSpec::Seal("/nowhere/key".into()).handler().unwrap_err(),
         ];
         let expected = [
@@ -195,6 +198,7 @@ mod tests {
             "expected ts:pids=",
             "invalid value 9000: expected 0 to 8191",
             "unknown handler \"match:\"",
+            "invalid handler of an output 0:meter: expected NUMBER:HANDLER",
             "cannot read the key /nowhere/key: No such file",
         ];
         for (said, expected) in said.iter().zip(expected) {

@@ -10,7 +10,9 @@ use crate::address::{Address, ExclusiveUse};
 
 use super::open::OpenError;
 use super::open_handle::OpenHandle;
-use super::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
+use super::spec::{
+    FramingSpec, HandlerSpec, OrderSpec, OutputHandlerSpec, PatternSpec, SpecError, WhenFullSpec,
+};
 
 /// Bytes that may wait for a file before records are dropped.
 const FILE_WAITING_BYTES: usize = 16 << 20;
@@ -30,6 +32,8 @@ pub struct StreamConfig {
     pub pattern: PatternSpec,
     /// Handlers, in the order in which they get records.
     pub handlers: Vec<HandlerSpec>,
+    /// Handlers of single outputs, behind those; of one output in their order.
+    pub output_handlers: Vec<OutputHandlerSpec>,
     /// Reaction to an output that falls behind.
     pub when_full: WhenFullSpec,
 }
@@ -44,6 +48,7 @@ impl Default for StreamConfig {
             order: OrderSpec::Plain(InputOrder::Arrival),
             pattern: PatternSpec(OutputPattern::Mirror),
             handlers: Vec::new(),
+            output_handlers: Vec::new(),
             when_full: WhenFullSpec(WhenFull::Block),
         }
     }
@@ -64,6 +69,9 @@ pub enum StreamConfigError {
     /// An input would be overwritten while it is read, or never end.
     #[error("{0} is the same file as {1}; write to another file")]
     SameFile(Box<Address>, Box<Address>),
+    /// A handler of an output that there is not.
+    #[error("handler of output {0}: {1} outputs are configured, counted from 1")]
+    NoSuchOutput(usize, usize),
     /// Fewer outputs than the threshold of shares.
     #[error("shares:{0} needs at least {0} outputs: {1} configured")]
     TooFewOutputs(u8, usize),
@@ -94,6 +102,10 @@ impl StreamConfig {
     /// Settings that contradict each other.
     pub fn check(&self) -> Result<(), StreamConfigError> {
         self.check_framing()?;
+        let count = self.outputs.len();
+        if let Some(none) = self.output_handlers.iter().find(|handler| handler.output > count) {
+            return Err(StreamConfigError::NoSuchOutput(none.output, count));
+        }
         if let (OrderSpec::Shares { .. }, FramingSpec::Whole) = (&self.order, &self.framing)
             && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
         {
@@ -122,7 +134,14 @@ impl StreamConfig {
         if self.inputs.iter().all(Address::has_datagrams) {
             return Ok(());
         }
-        let needs = self.handlers.first().and_then(|handler| handler.framing_other_than(&self.framing));
+        // A stripe of bytes has records of its own.
+        let is_first = self.handlers.is_empty() && !matches!(self.pattern.0, OutputPattern::StripeBytes(_));
+        let first_of = |output: &OutputHandlerSpec| {
+            self.output_handlers.iter().find(|other| other.output == output.output) == Some(output)
+        };
+        let of_outputs = self.output_handlers.iter().filter(|output| is_first && first_of(output));
+        let firsts = self.handlers.first().into_iter().chain(of_outputs.map(|output| &output.handler));
+        let needs = firsts.filter_map(|handler| handler.framing_other_than(&self.framing)).next();
         needs.map_or(Ok(()), |(handler, framing)| Err(StreamConfigError::Framing(handler, framing)))
     }
 
@@ -135,6 +154,11 @@ impl StreamConfig {
         let is_share = matches!(self.pattern.0, OutputPattern::Shares { .. });
         let has_streams = self.inputs.iter().any(|input| !input.has_datagrams());
         has_streams.then_some(bytes.saturating_add(if is_share { SHARE_HEADER } else { 0 }))
+    }
+
+    /// Handlers of the stream and of its outputs.
+    pub(super) fn all_handlers(&self) -> impl Iterator<Item = &HandlerSpec> {
+        self.handlers.iter().chain(self.output_handlers.iter().map(|output| &output.handler))
     }
 
     /// Resources that no other stream may use.
@@ -174,8 +198,11 @@ impl StreamConfig {
         for input in objects.into_iter().flatten() {
             builder = builder.input(input, self.framing.framing());
         }
-        for (output, object) in self.outputs.iter().zip(outputs.into_iter().flatten()) {
-            builder = builder.output_with(object, self.output_options(output));
+        for (place, (output, object)) in self.outputs.iter().zip(outputs.into_iter().flatten()).enumerate() {
+            let handlers = self.output_handlers.iter().filter(|handler| handler.output == place + 1);
+            let handlers = handlers.map(|output| output.handler.handler()).collect::<Result<_, _>>()?;
+            let options = OutputOptions { handlers, ..self.output_options(output) };
+            builder = builder.output_with(object, options);
         }
         Ok(builder.finish_outputs().build())
     }

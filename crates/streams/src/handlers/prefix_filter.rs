@@ -1,9 +1,10 @@
 //! Filter by the first bytes of records.
 
-use crate::handler::{Common, HandlerError, Peek, Verdict};
+use crate::handler::{Common, HandlerError, MAX_PEEK_BYTES, Peek, Verdict};
 
 /// Passes records that begin with certain bytes; the others need not be read. Reports `passed` and `dropped`
-/// records.
+/// records. A control message is the bytes with which records begin from then on; it is answered with those
+/// before.
 #[derive(Debug)]
 pub struct PrefixFilter {
     prefix: Vec<u8>,
@@ -13,7 +14,7 @@ pub struct PrefixFilter {
 
 impl PrefixFilter {
     /// Filter for records that begin with these bytes, of which there are at most
-    /// [`MOST_PEEKED`](crate::MOST_PEEKED).
+    /// [`MAX_PEEK_BYTES`].
     pub fn new(prefix: impl Into<Vec<u8>>) -> PrefixFilter {
         PrefixFilter { prefix: prefix.into(), passed: 0, dropped: 0 }
     }
@@ -26,6 +27,14 @@ impl Common for PrefixFilter {
 
     fn report(&self) -> Vec<(&'static str, u64)> {
         vec![("passed", self.passed), ("dropped", self.dropped)]
+    }
+
+    fn control(&mut self, message: &[u8]) -> Result<Vec<u8>, HandlerError> {
+        if !(1..=MAX_PEEK_BYTES).contains(&message.len()) {
+            let words = format!("{} bytes: expected 1 to {MAX_PEEK_BYTES}", message.len());
+            return Err(HandlerError::Refused(words));
+        }
+        Ok(std::mem::replace(&mut self.prefix, message.to_vec()))
     }
 }
 
@@ -55,5 +64,8 @@ mod tests {
         let verdicts = [&b"GET "[..], b"PUT ", b"GE"].map(|head| filter.peek(head).unwrap());
         assert_eq!(verdicts, [Verdict::Pass, Verdict::Drop, Verdict::Drop]);
         assert_eq!(filter.report(), [("passed", 1), ("dropped", 2)]);
+        assert_eq!(filter.control(b"PUT").unwrap(), b"GET ");
+        assert_eq!(filter.peek(b"PUT"), Ok(Verdict::Pass));
+        assert!(matches!(filter.control(b""), Err(HandlerError::Refused(_))));
     }
 }

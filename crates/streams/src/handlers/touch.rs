@@ -3,7 +3,8 @@
 use crate::handler::{Common, HandlerError, Modify, Verdict};
 use crate::record::PieceMut;
 
-/// Writes each byte, combined with a mask by exclusive or. The mask 0 changes nothing, as in the paper.
+/// Writes each byte, combined with a mask by exclusive or. The mask 0 changes nothing, as in the paper. A
+/// control message is the mask from then on, as a decimal number; it is answered with the one before.
 #[derive(Debug, Default)]
 pub struct Touch {
     mask: u8,
@@ -19,6 +20,12 @@ impl Touch {
 impl Common for Touch {
     fn name(&self) -> &'static str {
         "touch"
+    }
+
+    fn control(&mut self, message: &[u8]) -> Result<Vec<u8>, HandlerError> {
+        let mask = std::str::from_utf8(message).ok().and_then(|text| text.trim().parse().ok());
+        let mask = mask.ok_or_else(|| HandlerError::Refused("expected a number from 0 to 255".to_owned()))?;
+        Ok(std::mem::replace(&mut self.mask, mask).to_string().into_bytes())
     }
 }
 
@@ -40,5 +47,8 @@ mod tests {
         let piece = PieceMut { bytes: &mut bytes, begins: true, ends: true };
         assert_eq!(Touch::new(0x20).modify(piece), Ok(Verdict::Pass));
         assert_eq!(&bytes, b"ABc");
+        let mut touch = Touch::new(7);
+        assert_eq!((touch.control(b"32\n").unwrap(), touch.mask), (b"7".to_vec(), 32));
+        assert!(matches!(touch.control(b"256"), Err(HandlerError::Refused(_))));
     }
 }

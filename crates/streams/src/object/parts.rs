@@ -51,31 +51,37 @@ impl ObjectPart {
         }
     }
 
+    /// Returns whether all of it is in memory now, so that [`ObjectPart::send`] does not wait for storage. What a
+    /// writer has yet to write is not.
+    pub fn is_in_memory(&self) -> bool {
+        match self {
+            ObjectPart::Bytes(_) => true,
+            ObjectPart::Extent { file, range } => PageCache::of(file, range.clone()) != PageCache::Cold,
+            ObjectPart::Following { .. } => false,
+        }
+    }
+
     /// Sends the front of the part, of a file at most `most` bytes, to a TCP connection that does not block,
-    /// and leaves the rest. Returns the number of bytes; none if that would wait for a writer, or for pages
-    /// that may not be in memory. Holds back a segment that is not full if more follows at once.
+    /// and leaves the rest. Returns the number of bytes, and whether the connection took all that it was given.
+    /// Holds back a segment that is not full if more follows at once.
     ///
     /// # Errors
-    /// `WouldBlock` if the connection takes nothing now; else the file is truncated or cannot be read, or the
-    /// connection is gone.
-    pub fn send(&mut self, socket: impl AsFd, most: u64, is_followed: bool) -> io::Result<Option<usize>> {
+    /// `WouldBlock` if the connection takes nothing now; `Unsupported` for what a writer has yet to write; else
+    /// the file is truncated or cannot be read, or the connection is gone.
+    pub fn send(&mut self, socket: impl AsFd, most: u64, is_followed: bool) -> io::Result<(usize, bool)> {
         match self {
             ObjectPart::Bytes(bytes) => {
                 let sent = send(socket, bytes, flags(is_followed))?;
                 bytes.advance(sent);
-                Ok(Some(sent))
+                Ok((sent, bytes.is_empty()))
             }
             ObjectPart::Extent { file, range } => {
-                let end = range.end.min(range.start + most);
-                if PageCache::of(file, range.start..end) == PageCache::Cold {
-                    return Ok(None);
-                }
-                let length = (end - range.start) as usize;
+                let length = most.min(range.end - range.start) as usize;
                 let sent = sendfile::to_stream(socket, file, range.start, length).map_err(io_error)?;
                 range.start += sent as u64;
-                Ok(Some(sent))
+                Ok((sent, sent == length))
             }
-            ObjectPart::Following { .. } => Ok(None),
+            ObjectPart::Following { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }

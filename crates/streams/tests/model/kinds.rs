@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 60] = [
+const KINDS: [&str; 61] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -39,6 +39,7 @@ const KINDS: [&str; 60] = [
     "operation: take a rate away",
     "operation: set the options of an output",
     "operation: add a handler",
+    "operation: control a handler",
     "operation: add a handler of an output",
     "handler: one that peeks",
     "handler: one that was there from the beginning",

@@ -142,6 +142,12 @@ impl Common for Observer {
     fn reach(&self) -> Reach {
         self.reach
     }
+
+    fn control(&mut self, _message: &[u8]) -> Result<Vec<u8>, HandlerError> {
+        let pieces = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(pieces.within != Some(true), "a control message came within a record");
+        Ok(Vec::new())
+    }
 }
 
 impl Read for Observer {

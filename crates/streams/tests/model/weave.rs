@@ -3,7 +3,10 @@
 
 use std::time::Instant;
 
-use wirepath_streams::{Framing, InputOrder, Late, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
+use wirepath_streams::{
+    Framing, HandlerChangeError, HandlerId, InputOrder, Late, OutputOptions, OutputPattern, StreamBuilder,
+    WhenFull,
+};
 
 use crate::PATIENCE;
 use crate::carrier::Carrier;
@@ -39,6 +42,8 @@ pub(crate) struct Weave<'a> {
     is_watched: bool,
     /// Handlers that came while the streams went on, each with all that had been made before it.
     watchers: Vec<(Seen, usize)>,
+    /// Those handlers: the place of each one's stream, and its number.
+    added: Vec<(usize, HandlerId)>,
     /// A handler of the stream that spreads, which peeks at its records.
     heads: Option<Heads>,
 }
@@ -92,6 +97,7 @@ impl<'a> Weave<'a> {
             record_bytes,
             is_watched,
             watchers: Vec::new(),
+            added: Vec::new(),
             heads,
         }
     }
@@ -99,7 +105,7 @@ impl<'a> Weave<'a> {
     /// Plays the round to its end, and checks that all came in order.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(24) {
+            match self.dice.below(25) {
                 0..7 => self.add_record(),
                 7..11 => self.write_some(),
                 11..15 => self.read_some(),
@@ -109,6 +115,7 @@ impl<'a> Weave<'a> {
                 21 => self.change_options(),
                 22 => self.carriers[self.dice.below(2)].change_rate(&mut self.dice, &mut self.tally),
                 23 if self.is_watched => self.add_handler(),
+                24 => self.control_handler(),
                 _ => {}
             }
         }
@@ -194,11 +201,24 @@ impl<'a> Weave<'a> {
     }
 
     fn add_handler(&mut self) {
-        let carrier = &mut self.carriers[self.dice.below(2)];
+        let place = self.dice.below(2);
+        let carrier = &mut self.carriers[place];
         let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        if carrier.ask(move |stream| stream.add_handler(handler)).is_some() {
+        if let Some(id) = carrier.ask(move |stream| stream.add_handler(handler)) {
             self.watchers.push((seen, self.sent.len() + LONGEST));
+            self.added.push((place, id));
             self.tally.note("operation: add a handler");
+        }
+    }
+
+    /// Controls a handler that came: it is to get the message between two records.
+    fn control_handler(&mut self) {
+        let Some((place, id)) = self.added.last().copied() else { return };
+        let accepted = self.carriers[place].ask(move |stream| stream.control_handler(id, &b"?"[..], drop));
+        match accepted {
+            Some(Ok(())) => self.tally.note("operation: control a handler"),
+            Some(Err(error)) => assert!(matches!(error, HandlerChangeError::Busy(_)), "{error}"),
+            None => {}
         }
     }
 

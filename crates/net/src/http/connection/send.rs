@@ -57,8 +57,22 @@ impl Connection {
         self.when_writable(|stream, context| {
             loop {
                 ready!(stream.poll_write_ready(context))?;
-                match stream.try_io(Interest::WRITABLE, || parts.send(&*stream, TURN_BYTES)) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                let mut short = None;
+                let sent = stream.try_io(Interest::WRITABLE, || match parts.send(&*stream, TURN_BYTES)? {
+                    None => Ok(None),
+                    Some((bytes, true)) => Ok(Some(bytes)),
+                    // Its socket is full: to wait now saves the call that would say so.
+                    Some((bytes, false)) => {
+                        short = Some(bytes);
+                        Err(io::ErrorKind::WouldBlock.into())
+                    }
+                });
+                match sent {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        if short.is_some() {
+                            return Poll::Ready(Ok(short));
+                        }
+                    }
                     sent => return Poll::Ready(sent),
                 }
             }

@@ -14,7 +14,9 @@ use toml::{Spanned, Value};
 use super::Invalid;
 use crate::address::Address;
 use crate::streams::rate::RateSpec;
-use crate::streams::spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, WhenFullSpec};
+use crate::streams::spec::{
+    DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, OutputHandlerSpec, PatternSpec, WhenFullSpec,
+};
 use crate::streams::stream_config::StreamConfig;
 
 /// Root table.
@@ -86,6 +88,7 @@ pub(super) struct StreamTable {
     order: Option<Word<OrderSpec>>,
     pattern: Option<Word<PatternSpec>>,
     handlers: Option<Spanned<Words>>,
+    output_handlers: Option<Spanned<Words>>,
     when_full: Option<Word<WhenFullSpec>>,
 }
 
@@ -104,6 +107,8 @@ impl StreamTable {
         let default = StreamConfig::default();
         let StreamTable { framing, order, pattern, when_full, .. } = self;
         let handlers = self.handlers.as_ref().map_or(Ok(&[][..]), |handlers| list("handlers", handlers))?;
+        let output_handlers = self.output_handlers.as_ref();
+        let output_handlers = output_handlers.map_or(Ok(&[][..]), |words| list("output-handlers", words))?;
         Ok(StreamConfig {
             inputs: words(addresses("in", &self.inputs)?, Address::to_read, |input| input.within(folder))?,
             outputs: words(addresses("out", &self.outputs)?, Address::to_write, |output| {
@@ -113,6 +118,9 @@ impl StreamTable {
             order: order.as_ref().map_or(default.order, |word| word.0.clone()),
             pattern: pattern.as_ref().map_or(default.pattern, |word| word.0),
             handlers: words(handlers, HandlerSpec::from_str, |handler| handler.within(folder))?,
+            output_handlers: words(output_handlers, OutputHandlerSpec::from_str, |handler| {
+                handler.within(folder)
+            })?,
             when_full: when_full.as_ref().map_or(default.when_full, |word| word.0),
         })
     }

@@ -28,7 +28,7 @@ impl Configuration {
                 return Some(format!("the output {output}"));
             }
             if let Some(key) =
-                config.handlers.iter().filter_map(|handler| handler.key_file()).find(|key| is_taken(key))
+                config.all_handlers().filter_map(|handler| handler.key_file()).find(|key| is_taken(key))
             {
                 return Some(format!("the key {}", key.display()));
             }

@@ -132,6 +132,8 @@ fn each_wrong_thing_is_named_with_its_line() {
         (with("deadline = \"0s\""), 5, "invalid deadline 0s"),
         (with("class = \"live\""), 5, "unknown class live; declare it with [[class]] and name = \"live\""),
         (with("pattern = \"shares:2\""), 1, "needs at least 2 outputs: 1 configured"),
+        (with("output-handlers = [\"2:meter\"]"), 1, "handler of output 2: 1 outputs are configured"),
+        (with("output-handlers = [\"meter\"]"), 5, "expected NUMBER:HANDLER, such as 2:begins:ERROR"),
         (with("order = \"shares:2\""), 1, "shares over a stream of bytes need --framing fixed:BYTES"),
         (
             with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"udp://@a:1\"]"),

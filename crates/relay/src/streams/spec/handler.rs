@@ -151,6 +151,37 @@ impl FromStr for HandlerSpec {
     }
 }
 
+/// Handler of one output: `NUMBER:HANDLER`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputHandlerSpec {
+    /// Number of the output, from 1, in the order in which outputs are given.
+    pub output: usize,
+    /// Its handler, behind those of the stream.
+    pub handler: HandlerSpec,
+}
+
+impl OutputHandlerSpec {
+    /// The same handler, with the path of its key relative to `folder`.
+    pub(crate) fn within(self, folder: &Path) -> OutputHandlerSpec {
+        OutputHandlerSpec { handler: self.handler.within(folder), ..self }
+    }
+}
+
+impl FromStr for OutputHandlerSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<OutputHandlerSpec, SpecError> {
+        let parts = text
+            .split_once(':')
+            .and_then(|(output, handler)| Some((output.parse().ok().filter(|output| *output > 0)?, handler)));
+        let (output, handler) = parts.ok_or_else(|| {
+            let words = "expected NUMBER:HANDLER, such as 2:begins:ERROR; outputs are counted from 1";
+            SpecError(format!("invalid handler of an output {text}: {words}"))
+        })?;
+        Ok(OutputHandlerSpec { output, handler: handler.parse()? })
+    }
+}
+
 const KEY_BYTES: usize = 32;
 
 /// Reads a key. The hint to create one must not follow for a file that exists; a device may have no end.

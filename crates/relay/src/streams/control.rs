@@ -1,0 +1,287 @@
+//! HTTP interface that controls handlers of running streams: `/api/streams/STREAM/handlers/NUMBER`.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode, header};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use wirepath_http::{AssetPath, BodyPart, Request, Response};
+use wirepath_net::http::{Answer, Endpoint, Site};
+use wirepath_streams::{Handler, HandlerChangeError, HandlerError, HandlerId, RunningStream};
+
+use super::spec::HandlerSpec;
+
+/// Most bytes of a body: a control message, or a handler.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// Time limit of an answer, which waits for the end of a record.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Calls something with a stream that runs.
+pub(super) type Call = Box<dyn FnOnce(&RunningStream) + Send>;
+
+/// Metrics and status, and control of handlers.
+pub(super) struct ControlSite {
+    endpoint: Endpoint,
+    /// Names of the streams.
+    names: Vec<String>,
+    /// Hands a call to the stream at a place.
+    call: Box<dyn Fn(usize, Call) + Send + Sync>,
+    from_anywhere: bool,
+}
+
+/// A path below `/api/streams`.
+struct Place {
+    stream: String,
+    /// The handler, or the list of handlers.
+    handler: Option<HandlerId>,
+}
+
+/// What became of a request.
+enum Outcome {
+    Answered(Vec<u8>),
+    Added(HandlerId),
+    /// Dropped by the thread that answers, and not by the engine's.
+    Removed(#[expect(dead_code, reason = "held to be dropped elsewhere")] Handler),
+    Refused(StatusCode, String),
+}
+
+/// Sender of the one outcome.
+#[derive(Clone)]
+struct Reply(Arc<Mutex<Option<oneshot::Sender<Outcome>>>>);
+
+impl Reply {
+    /// Gives the outcome, if somebody waits for it and has none.
+    fn give(&self, outcome: Outcome) {
+        if let Some(sender) = self.0.lock().take() {
+            drop(sender.send(outcome));
+        }
+    }
+
+    /// Gives the outcome of a change that was not accepted.
+    fn check(&self, accepted: Result<(), HandlerChangeError>) {
+        let Err(error) = accepted else { return };
+        let status = match error {
+            HandlerChangeError::Missing(_) => StatusCode::NOT_FOUND,
+            HandlerChangeError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            HandlerChangeError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        };
+        self.give(Outcome::Refused(status, error.to_string()));
+    }
+}
+
+impl Place {
+    fn of(path: &AssetPath) -> Option<Place> {
+        let segments: Vec<&str> = path.segments().map(std::str::from_utf8).collect::<Result<_, _>>().ok()?;
+        match segments[..] {
+            ["api", "streams", stream, "handlers"] => {
+                Some(Place { stream: stream.to_owned(), handler: None })
+            }
+            ["api", "streams", stream, "handlers", handler] => {
+                let handler = Some(HandlerId(handler.parse().ok()?));
+                Some(Place { stream: stream.to_owned(), handler })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl ControlSite {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        names: Vec<String>,
+        call: Box<dyn Fn(usize, Call) + Send + Sync>,
+        from_anywhere: bool,
+    ) -> ControlSite {
+        ControlSite { endpoint, names, call, from_anywhere }
+    }
+
+    /// The place of a stream, by its name or by its place as a number.
+    fn place_of(&self, stream: &str) -> Option<usize> {
+        let by_name = self.names.iter().position(|name| name == stream);
+        by_name.or_else(|| stream.parse().ok().filter(|place| *place < self.names.len()))
+    }
+
+    /// The place of the stream and the call to it; an answer if there is none.
+    fn prepare(
+        &self,
+        place: &Place,
+        request: &Request,
+        body: Vec<u8>,
+        peer: SocketAddr,
+        reply: Reply,
+    ) -> Result<(usize, Call), (StatusCode, String)> {
+        if !self.from_anywhere && !peer.ip().to_canonical().is_loopback() {
+            let words = "handlers are controlled from this machine only; allow others by --remote-control";
+            return Err((StatusCode::FORBIDDEN, words.to_owned()));
+        }
+        if request.is_of_page {
+            let words = "handlers are not controlled by pages in browsers (Origin)";
+            return Err((StatusCode::FORBIDDEN, words.to_owned()));
+        }
+        let stream = self.place_of(&place.stream).ok_or_else(|| {
+            let words = format!("no stream {}; /api/status has the names", place.stream);
+            (StatusCode::NOT_FOUND, words)
+        })?;
+        let call = match (&request.method, place.handler) {
+            (&Method::POST, Some(id)) => control(id, body, reply),
+            (&Method::PUT, Some(id)) => replace(id, parse(&body)?, reply),
+            (&Method::DELETE, Some(id)) => remove(id, reply),
+            _ => add(parse(&body)?, reply),
+        };
+        Ok((stream, call))
+    }
+}
+
+impl Site for ControlSite {
+    async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
+        self.endpoint.answer(path, request, local).await
+    }
+
+    fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {
+        let is_change = match Place::of(path)?.handler {
+            Some(_) => matches!(*method, Method::POST | Method::PUT | Method::DELETE),
+            None => *method == Method::POST,
+        };
+        is_change.then_some(MAX_BODY_BYTES)
+    }
+
+    async fn act(&self, path: AssetPath, request: Request, body: Vec<u8>, peer: SocketAddr) -> Answer {
+        let Some(place) = Place::of(&path) else {
+            return Response::error(StatusCode::NOT_FOUND, "no such path").into();
+        };
+        let (sender, receiver) = oneshot::channel();
+        let reply = Reply(Arc::new(Mutex::new(Some(sender))));
+        match self.prepare(&place, &request, body, peer, reply) {
+            Ok((stream, call)) => (self.call)(stream, call),
+            Err((status, words)) => return Response::error(status, &words).into(),
+        }
+        let mut receiver = receiver;
+        match timeout(PATIENCE, &mut receiver).await {
+            Ok(Ok(outcome)) => answer(outcome).into(),
+            Ok(Err(_)) => {
+                let words = format!("the stream {} does not run, or has ended", place.stream);
+                Response::error(StatusCode::CONFLICT, &words).into()
+            }
+            Err(_) => {
+                // A removed handler is dropped there.
+                tokio::spawn(async move { drop(receiver.await) });
+                let words = "the current record has not ended yet: this is done when it has";
+                Response::error(StatusCode::ACCEPTED, words).into()
+            }
+        }
+    }
+}
+
+fn answer(outcome: Outcome) -> Response {
+    let text = |status, text: String| {
+        Response::with_body(status, "text/plain; charset=utf-8", vec![BodyPart::Bytes(text.into_bytes())])
+    };
+    let response = match outcome {
+        Outcome::Answered(bytes) => {
+            let body = vec![BodyPart::Bytes(bytes)];
+            Response::with_body(StatusCode::OK, "application/octet-stream", body)
+        }
+        Outcome::Added(id) => text(StatusCode::CREATED, format!("{id}\n")),
+        Outcome::Removed(_) => Response::empty(StatusCode::NO_CONTENT),
+        Outcome::Refused(status, words) => Response::error(status, &words),
+    };
+    response.header(header::CACHE_CONTROL, "no-store")
+}
+
+/// The handler that a body describes as `--handler` does.
+fn parse(body: &[u8]) -> Result<Handler, (StatusCode, String)> {
+    let refused = |words: String| (StatusCode::BAD_REQUEST, words);
+    let text = std::str::from_utf8(body).map_err(|error| refused(error.to_string()))?;
+    let spec = HandlerSpec::from_str(text.trim_end_matches(['\r', '\n']));
+    let spec = spec.map_err(|error| refused(error.to_string()))?;
+    if spec.key_file().is_some() {
+        let words = "handlers with keys are not set by HTTP; start the relay with them";
+        return Err((StatusCode::FORBIDDEN, words.to_owned()));
+    }
+    spec.handler().map_err(|error| refused(error.to_string()))
+}
+
+fn control(id: HandlerId, message: Vec<u8>, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let on_answer = reply.clone();
+            reply.check(stream.control_handler(id, message, move |answer| {
+                on_answer.give(match answer {
+                    Ok(bytes) => Outcome::Answered(bytes),
+                    Err(HandlerError::Refused(words)) => {
+                        Outcome::Refused(StatusCode::UNPROCESSABLE_ENTITY, words)
+                    }
+                    Err(HandlerError::Failed(words)) => {
+                        Outcome::Refused(StatusCode::INTERNAL_SERVER_ERROR, words)
+                    }
+                });
+            }));
+        });
+    })
+}
+
+fn replace(id: HandlerId, handler: Handler, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let removed = reply.clone();
+            let on_removed = move |handler| removed.give(Outcome::Removed(handler));
+            reply.check(stream.replace_handler(id, handler, on_removed));
+        });
+    })
+}
+
+fn remove(id: HandlerId, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let removed = reply.clone();
+            reply.check(stream.remove_handler(id, move |handler| removed.give(Outcome::Removed(handler))));
+        });
+    })
+}
+
+fn add(handler: Handler, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| reply.give(Outcome::Added(stream.add_handler(handler))));
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use wirepath_http::HeadReader;
+    use wirepath_net::metrics::Metrics;
+    use wirepath_net::status::Status;
+
+    use super::*;
+
+    /// What a request of a peer is answered before its stream is asked.
+    fn refused(peer: &str, from_anywhere: bool) -> Option<StatusCode> {
+        let endpoint = Endpoint::new(Metrics::of_process(), Status::new(Instant::now()));
+        let site = ControlSite::new(endpoint, vec!["one".to_owned()], Box::new(|_, _| {}), from_anywhere);
+        let mut reader = HeadReader::default();
+        reader.feed(b"DELETE /api/streams/one/handlers/0 HTTP/1.1\r\nHost: relay\r\n\r\n");
+        let request = reader.next().unwrap().unwrap();
+        let place = Place { stream: "one".to_owned(), handler: Some(HandlerId(0)) };
+        let reply = Reply(Arc::default());
+        let prepared = site.prepare(&place, &request, Vec::new(), peer.parse().unwrap(), reply);
+        prepared.err().map(|(status, _)| status)
+    }
+
+    /// Promise: Only clients on the same machine control handlers, unless others are allowed.
+    #[test]
+    fn clients_of_other_machines_are_refused_unless_they_are_allowed() {
+        for here in ["127.0.0.1:9", "[::1]:9", "[::ffff:127.0.0.1]:9"] {
+            assert_eq!(refused(here, false), None, "{here}");
+        }
+        for elsewhere in ["192.0.2.1:9", "[2001:db8::1]:9"] {
+            assert_eq!(refused(elsewhere, false), Some(StatusCode::FORBIDDEN), "{elsewhere}");
+            assert_eq!(refused(elsewhere, true), None, "{elsewhere}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Control of handlers while their streams run.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::process::{find, run};
+use wirepath_tests::{Deadline, require, trials};
+
+use super::{Folder, Watched};
+
+pub(super) fn trials() -> Vec<Trial> {
+    trials![
+        handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs,
+        what_cannot_be_changed_is_refused_and_changes_nothing,
+    ]
+}
+
+const LINES: &str = "[[stream]]\nname = \"lines\"\nin = [\"unix:inlet?listen\"]\nframing = \"line\"\n\
+    handlers = [\"begins:a\"]\noutput-handlers = [\"2:begins:ab\"]\nout = [\"file:one\", \"file:two\"]\n";
+
+/// A relay of lines, and what sends them.
+struct Lines {
+    folder: Folder,
+    relay: Watched,
+    source: UnixStream,
+    sent: usize,
+}
+
+impl Lines {
+    fn start() -> Result<Lines> {
+        let folder = Folder::new(LINES)?;
+        let relay = Watched::start(&folder, &[])?;
+        Deadline::seconds(20.0)
+            .wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
+        let source = UnixStream::connect(folder.path("inlet"))?;
+        Ok(Lines { folder, relay, source, sent: 0 })
+    }
+
+    /// Sends lines, and checks all that the files have then.
+    fn send(&mut self, lines: &str, one: &str, two: &str) -> Result<()> {
+        self.source.write_all(lines.as_bytes())?;
+        self.sent += lines.len();
+        let files = || ["one", "two"].map(|name| std::fs::read_to_string(self.folder.path(name)));
+        self.relay.wait_for("the lines", |streams| streams[0]["bytes_in"] == self.sent)?;
+        Deadline::seconds(20.0).wait_for("the files", || {
+            let [first, second] = files();
+            Ok((first? == one && second? == two).then_some(()))
+        })
+    }
+
+    /// Status and body of the answer to a request, by curl.
+    fn request(&self, method: &str, path: &str, body: &str, more: &[&str]) -> Result<(u16, String)> {
+        let url = format!("http://{}{path}", self.relay.http);
+        let arguments = ["-sS", "-X", method, "--data-binary", body, "-w", "\n%{http_code}", &url];
+        let text = run("curl", arguments.iter().chain(more).copied(), 20.0)?;
+        let (body, status) = text.rsplit_once('\n').unwrap_or(("", &text));
+        Ok((status.parse()?, body.to_owned()))
+    }
+}
+
+/// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
+/// outputs, too.
+fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let mut lines = Lines::start()?;
+    lines.send("ab1\nac1\nbb1\n", "ab1\nac1\n", "ab1\n")?;
+    let status = lines.relay.status()?["streams"][0].clone();
+    ensure!(status["handlers"][0]["number"] == 0 && status["handlers"][0]["name"] == "begins", "{status}");
+    ensure!(status["outputs"][1]["handlers"][0]["number"] == 1, "{status}");
+
+    let answer = lines.request("POST", "/api/streams/lines/handlers/0", "b", &[])?;
+    ensure!(answer == (200, "a".to_owned()), "{answer:?}");
+    lines.send("bb2\nab2\n", "ab1\nac1\nbb2\n", "ab1\n")?;
+
+    let answer = lines.request("PUT", "/api/streams/0/handlers/1", "begins:bc", &[])?;
+    ensure!(answer.0 == 204, "{answer:?}");
+    lines.send("bc3\nbd3\n", "ab1\nac1\nbb2\nbc3\nbd3\n", "ab1\nbc3\n")?;
+
+    let answer = lines.request("DELETE", "/api/streams/lines/handlers/0", "", &[])?;
+    ensure!(answer.0 == 204, "{answer:?}");
+    lines.send("zz4\n", "ab1\nac1\nbb2\nbc3\nbd3\nzz4\n", "ab1\nbc3\n")?;
+
+    let answer = lines.request("POST", "/api/streams/lines/handlers", "touch:32\n", &[])?;
+    ensure!(answer == (201, "2\n".to_owned()), "{answer:?}");
+    lines.send("Q\n", "ab1\nac1\nbb2\nbc3\nbd3\nzz4\nq*", "ab1\nbc3\n")?;
+    lines.relay.wait_for("its number", |streams| streams[0]["handlers"][0]["number"] == 2)?;
+    Ok(())
+}
+
+/// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
+/// outputs, too.
+///
+/// What is wrong, or asked for by a page in a browser, is refused with its reason.
+fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let mut lines = Lines::start()?;
+    lines.send("ab1\n", "ab1\n", "ab1\n")?;
+    let (handler, long) = ("/api/streams/lines/handlers/0", "x".repeat(70_000));
+    for (method, path, body, more, status, words) in [
+        ("POST", "/api/streams/lines/handlers/9", "b", &[][..], 404, "no handler 9"),
+        ("POST", "/api/streams/none/handlers/0", "b", &[], 404, "no stream none"),
+        ("PUT", handler, "rot13", &[], 400, "unknown handler \"rot13\""),
+        ("PUT", handler, "seal:key", &[], 403, "handlers with keys are not set by HTTP"),
+        ("POST", handler, "", &[], 422, "expected 1 to 16384"),
+        ("POST", handler, "b", &["-H", "Origin: http://elsewhere"], 403, "not controlled by pages"),
+        ("POST", handler, &long, &[], 413, "at most 65536 bytes"),
+        ("PATCH", handler, "b", &[], 405, "read-only"),
+        ("POST", "/api/status", "b", &[], 405, "read-only"),
+    ] {
+        let answer = lines.request(method, path, body, more)?;
+        ensure!(answer.0 == status && answer.1.contains(words), "{method} {path}: {answer:?}");
+    }
+    lines.send("bb2\nab2\n", "ab1\nab2\n", "ab1\nab2\n")
+}
