@@ -38,7 +38,7 @@ use crate::write_progress::WriteProgress;
 pub use collected::Collected;
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
-pub use parts::ObjectPart;
+pub use parts::{ObjectPart, SendOutcome};
 pub(crate) use parts::{ObjectParts, Source, TRUNCATED};
 pub(crate) use provisional::Provisional;
 pub(crate) use read::{Awaited, Cold, ReadOutcome, Unread};

@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use wirepath_engine::BlockingPool;
-use wirepath_streams::ObjectPart;
+use wirepath_streams::{ObjectPart, SendOutcome};
 
-/// Time for which a part that was in memory is taken to be there still.
+/// Time for which a check of the page cache stays valid.
 const TRUST: Duration = Duration::from_secs(1);
 
 /// Parts of a response, and how much of them is sent. Closes files where that cannot take long.
@@ -30,9 +30,9 @@ impl<'a> UnsentParts<'a> {
         self.parts.iter().map(ObjectPart::length).sum()
     }
 
-    /// Sends what the connection takes of the next part, of a file at most `most` bytes: how many bytes, and
-    /// whether it took all. None if there is no part, or the engine has to send it.
-    pub(super) fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<Option<(usize, bool)>> {
+    /// Sends what the connection takes of the next part, of a file at most `most` bytes. None if there is no
+    /// part, or the engine has to send it.
+    pub(super) fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<Option<SendOutcome>> {
         while self.parts.get(self.sent).is_some_and(|part| part.length() == 0) {
             (self.sent, self.in_memory) = (self.sent + 1, None);
         }

@@ -9,6 +9,7 @@ mod events;
 mod http_support;
 
 use http_support::RunningListener;
+use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -47,6 +48,18 @@ impl Client {
         let stream = TcpStream::connect(listener.address).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
         stream.set_nodelay(true).unwrap();
+        Self { stream }
+    }
+
+    /// A client that takes little at a time, so that the server's socket is full after some 100 KB.
+    fn slow(listener: &RunningListener) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        // The server's buffer is a multiple of the segment size, which is 64 KiB on loopback.
+        socket.set_tcp_mss(1000).unwrap();
+        socket.connect(&listener.address.into()).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(WAIT)).unwrap();
         Self { stream }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
 use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
-use wirepath_net::http::{Endpoint, HttpOptions, Listener, Timeouts};
+use wirepath_net::http::{Endpoint, HttpOptions, HttpThreads, Listener, Timeouts};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_server::{Library, LibrarySite};
@@ -31,7 +31,14 @@ pub(crate) fn content(length: usize) -> Vec<u8> {
 }
 
 impl RunningListener {
+    /// A listener whose clients may take two seconds for a write.
     pub(crate) fn new(options: HttpOptions) -> Self {
+        let timeouts = Timeouts { write: Duration::from_secs(2), ..options.timeouts };
+        Self::with_timeouts(HttpOptions { timeouts, ..options })
+    }
+
+    /// A listener with all times as given.
+    pub(crate) fn with_timeouts(options: HttpOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = Arc::new(Library::open(&[folder.path().to_owned()]).unwrap());
         let (drain, drained) = watch::channel(false);
@@ -90,8 +97,7 @@ fn run(
 ) {
     let engine = Arc::new(Engine::start_with_pool(EngineOptions::default(), readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    let timeouts = Timeouts { write: Duration::from_secs(2), ..options.timeouts };
-    let http = Listener::new(HttpOptions { timeouts, ..options });
+    let http = Listener::new(options).on(HttpThreads::start(2).unwrap());
     http.register(&mut metrics, &mut status);
     let endpoint = Endpoint::new(metrics, status);
     let site = LibrarySite::new(library, endpoint, 8554);

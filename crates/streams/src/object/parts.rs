@@ -42,6 +42,15 @@ pub enum ObjectPart {
     },
 }
 
+/// Result of [`ObjectPart::send`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendOutcome {
+    /// Number of bytes.
+    pub bytes: usize,
+    /// True if the connection is known to take no more now.
+    pub fills_socket: bool,
+}
+
 impl ObjectPart {
     /// Number of bytes.
     pub fn length(&self) -> u64 {
@@ -51,8 +60,8 @@ impl ObjectPart {
         }
     }
 
-    /// Returns whether all of it is in memory now, so that [`ObjectPart::send`] does not wait for storage. What a
-    /// writer has yet to write is not.
+    /// Returns whether all of it is in memory now. Pages that are being read count, so [`ObjectPart::send`] may
+    /// wait for a read that is under way, but begins none. What a writer has yet to write does not count.
     pub fn is_in_memory(&self) -> bool {
         match self {
             ObjectPart::Bytes(_) => true,
@@ -62,24 +71,24 @@ impl ObjectPart {
     }
 
     /// Sends the front of the part, of a file at most `most` bytes, to a TCP connection that does not block,
-    /// and leaves the rest. Returns the number of bytes, and whether the connection took all that it was given.
-    /// Holds back a segment that is not full if more follows at once.
+    /// and leaves the rest. Holds back a segment that is not full if more follows at once.
     ///
     /// # Errors
     /// `WouldBlock` if the connection takes nothing now; `Unsupported` for what a writer has yet to write; else
     /// the file is truncated or cannot be read, or the connection is gone.
-    pub fn send(&mut self, socket: impl AsFd, most: u64, is_followed: bool) -> io::Result<(usize, bool)> {
+    pub fn send(&mut self, socket: impl AsFd, most: u64, is_followed: bool) -> io::Result<SendOutcome> {
         match self {
             ObjectPart::Bytes(bytes) => {
                 let sent = send(socket, bytes, flags(is_followed))?;
                 bytes.advance(sent);
-                Ok((sent, bytes.is_empty()))
+                Ok(SendOutcome { bytes: sent, fills_socket: !bytes.is_empty() })
             }
             ObjectPart::Extent { file, range } => {
                 let length = most.min(range.end - range.start) as usize;
                 let sent = sendfile::to_stream(socket, file, range.start, length).map_err(io_error)?;
                 range.start += sent as u64;
-                Ok((sent, sent == length))
+                // A short one may be due to a truncated file, too: only the next call tells.
+                Ok(SendOutcome { bytes: sent, fills_socket: false })
             }
             ObjectPart::Following { .. } => Err(io::ErrorKind::Unsupported.into()),
         }

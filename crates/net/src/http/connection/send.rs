@@ -6,13 +6,13 @@ use std::task::{Poll, ready};
 use tokio::io::Interest;
 use tokio::sync::oneshot;
 use wirepath_engine::Engine;
-use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
+use wirepath_streams::{Framing, Object, ObjectPart, SendOutcome, StreamBuilder, StreamEnd, StreamOptions};
 
 use super::{Connection, cut};
 use crate::http::unsent_parts::UnsentParts;
 
-/// Most bytes of a response that the thread sends that read its request. To have an engine thread send it
-/// costs about as much as sending half a megabyte; a longer one leaves others their turns.
+/// Longest response that the connection's own thread sends. Handing one to the engine costs as much as sending
+/// 512 KiB; longer ones go there so that others get turns.
 const SHORT_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Most bytes of a file that are sent before other connections of the thread have a turn. Shorter turns cost
@@ -60,9 +60,9 @@ impl Connection {
                 let mut short = None;
                 let sent = stream.try_io(Interest::WRITABLE, || match parts.send(&*stream, TURN_BYTES)? {
                     None => Ok(None),
-                    Some((bytes, true)) => Ok(Some(bytes)),
-                    // Its socket is full: to wait now saves the call that would say so.
-                    Some((bytes, false)) => {
+                    Some(SendOutcome { bytes, fills_socket: false }) => Ok(Some(bytes)),
+                    // To wait now saves the call that would say so.
+                    Some(SendOutcome { bytes, fills_socket: true }) => {
                         short = Some(bytes);
                         Err(io::ErrorKind::WouldBlock.into())
                     }
