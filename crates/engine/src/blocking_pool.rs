@@ -38,8 +38,27 @@ pub struct DropOnPool<T: Send + 'static> {
 pub enum Priority {
     /// As an engine thread: a task waits for the result.
     Normal,
+    /// A third of an engine thread's share of a busy processor (nice 5): downloads.
+    Low,
     /// After everything else (nice 10): packing, for instance.
     Background,
+}
+
+impl Priority {
+    /// Gives the calling thread, of normal priority before, this priority. Logs a failure: threads work without
+    /// it, only less politely.
+    pub fn apply(self) {
+        let increment = match self {
+            Priority::Normal => return,
+            Priority::Low => 5,
+            Priority::Background => 10,
+        };
+        // On Linux this concerns the calling thread only.
+        if let Err(errno) = rustix::process::nice(increment) {
+            let current = thread::current();
+            tracing::warn!(thread = current.name(), %errno, "nice({increment}) failed; using normal priority");
+        }
+    }
 }
 
 impl BlockingPool {
@@ -136,12 +155,7 @@ impl<T: Send> Drop for DropOnPool<T> {
 }
 
 fn run(queue: &Mutex<Receiver<Job>>, priority: Priority) {
-    if priority == Priority::Background
-        && let Err(errno) = rustix::process::nice(10)
-    {
-        // On Linux this concerns the calling thread only. The pool works without it, only less politely.
-        tracing::warn!(%errno, "nice(10) failed for a background thread");
-    }
+    priority.apply();
     loop {
         let job = queue.lock().recv();
         let Ok(job) = job else { return };

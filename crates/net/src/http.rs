@@ -10,9 +10,9 @@ mod exchange;
 mod lazy_timer;
 mod listener;
 mod options;
-mod threads;
 mod unsent_parts;
 
+pub use crate::http_threads::HttpThreads;
 pub use access_log::{AccessLog, JSON_TARGET};
 pub use connection::{Connection, End, Timeouts, boundary, now_s, reject, wait_for_reset};
 pub use endpoint::Endpoint;
@@ -20,7 +20,6 @@ pub use events::{MOST_LISTENERS, Subscription};
 pub use exchange::{Answer, Site};
 pub use listener::Listener;
 pub use options::HttpOptions;
-pub use threads::HttpThreads;
 
 /// Returns whether a file has no name any more, or that is unknown: then closing it may free it.
 fn is_deleted(file: &std::fs::File) -> bool {

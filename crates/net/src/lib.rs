@@ -3,6 +3,7 @@
 
 mod descriptors;
 pub mod http;
+mod http_threads;
 mod limits;
 mod listener;
 mod log_limit;

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::http::HttpThreads;
+use crate::http_threads::HttpThreads;
 
 /// Time before the next try when `accept` failed for want of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -63,7 +63,8 @@ impl Listen for TcpListener {
 
 /// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns
 /// when the last task has ended. `admit` returns the task that serves a connection, or none for one that it
-/// refused; tasks run on the `threads`, or on this runtime. Dropping the future ends all tasks at once.
+/// refused; tasks run on the `threads`, or on this runtime. Dropping the future requests
+/// the end of all tasks: those on `threads` end soon after.
 ///
 /// `name` is the name of the listener in the log. Must run on a tokio runtime.
 pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(

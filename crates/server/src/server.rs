@@ -169,12 +169,13 @@ impl Server {
             plays: Arc::clone(&plays),
             searches: Arc::new(Semaphore::new(SEARCHES)),
         };
+        // The descriptors of their runtimes are counted with those that the process holds for itself.
+        let http_threads = HttpThreads::start(options.threads)?;
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
         let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors));
-        let http_service = http::Listener::new(options.http_options).within(descriptors);
-        let http_service = http_service.on(HttpThreads::start(options.threads)?);
+        let http_service = http::Listener::new(options.http_options).within(descriptors).on(http_threads);
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);

@@ -23,8 +23,8 @@ use super::options::HttpOptions;
 use crate::descriptors::{DescriptorBudget, DescriptorPermit};
 use crate::limits::Permit;
 
-/// Most bytes of a body of a file that are read into memory. To have an engine thread send a response costs
-/// about as much processor time as copying 64 KiB.
+/// Most bytes of a body of a file that are read into memory and sent together with the head. Longer ones are sent
+/// from the page cache, by a call more.
 const SMALL_BYTES: u64 = 32 * 1024;
 
 /// Most bytes of a file that is closed on the thread that serves connections, deleted or not.

@@ -11,8 +11,8 @@ use super::connection::reject;
 use super::counters::{Counters, Counts};
 use super::exchange::{Exchanges, Shared, Site};
 use super::options::HttpOptions;
-use super::threads::{HttpThreads, move_here};
 use crate::descriptors::DescriptorBudget;
+use crate::http_threads::{HttpThreads, move_here};
 use crate::limits::{ClientLimits, Exceeded};
 use crate::metrics::Metrics;
 use crate::reserved_listener::ReservedListener;
@@ -65,8 +65,9 @@ impl Listener {
     }
 
     /// Serves a site until `drain` becomes true or its sender is dropped; then accepts no more, lets the
-    /// answers that have begun end, and returns when the last connection is closed. Bodies of files are sent
-    /// by the engine. Dropping the future ends all at once.
+    /// answers that have begun end, and returns when the last connection is closed. The thread that serves a
+    /// connection sends bodies of up to 2 MiB that are in the page cache, and the engine all others. Dropping
+    /// the future requests the end of all connections.
     pub async fn serve(
         self,
         listener: TcpListener,

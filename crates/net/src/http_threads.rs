@@ -7,9 +7,18 @@ use std::thread;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
+use wirepath_engine::Priority;
+
+/// Most threads of all runtimes together for what may block, such as looking up a file: as many as tokio has by
+/// default for one runtime.
+const BLOCKING_THREADS: usize = 512;
+
+/// Fewest of them for each runtime.
+const LEAST_BLOCKING_THREADS: usize = 4;
 
 /// Threads that connections are handed out to in turn, so that other tasks of the thread that accepts them do
-/// not wait while a body is sent. They end, with all that they serve, some time after this is dropped.
+/// not wait while a body is sent. They have a lower priority than engine threads, which send media. They end,
+/// with all that they serve, some time after this is dropped.
 #[derive(Debug)]
 pub struct HttpThreads {
     runtimes: Vec<Handle>,
@@ -25,14 +34,20 @@ impl HttpThreads {
     /// Those of starting threads and runtimes.
     pub fn start(threads: usize) -> io::Result<HttpThreads> {
         let (running, is_running) = watch::channel(());
+        let threads = threads.max(1);
+        let blocking = (BLOCKING_THREADS / threads).max(LEAST_BLOCKING_THREADS);
         let start = |number| {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let mut builder = Builder::new_current_thread();
+            let runtime = builder.enable_all().max_blocking_threads(blocking).build()?;
             let (handle, mut is_running) = (runtime.handle().clone(), is_running.clone());
-            let serve = move || runtime.block_on(async { while is_running.changed().await.is_ok() {} });
+            let serve = move || {
+                Priority::Low.apply();
+                runtime.block_on(async { while is_running.changed().await.is_ok() {} });
+            };
             thread::Builder::new().name(format!("http-{number}")).spawn(serve)?;
             Ok(handle)
         };
-        let runtimes = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
+        let runtimes = (0..threads).map(start).collect::<io::Result<_>>()?;
         Ok(HttpThreads { runtimes, turn: AtomicUsize::new(0), _running: running })
     }
 
@@ -43,7 +58,7 @@ impl HttpThreads {
 }
 
 /// Moves a connection to the runtime that runs the future.
-pub(super) async fn move_here(stream: TcpStream) -> io::Result<TcpStream> {
+pub(crate) async fn move_here(stream: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream.into_std()?)
 }
 
@@ -51,15 +66,22 @@ pub(super) async fn move_here(stream: TcpStream) -> io::Result<TcpStream> {
 mod tests {
     use std::collections::HashSet;
 
+    use rustix::process::getpriority_process;
+
     use super::*;
 
     #[test]
     fn threads_take_turns_and_end() {
         let threads = HttpThreads::start(2).expect("two threads");
+        let nice = || getpriority_process(None).expect("its own priority");
         let names = (0..4).map(|_| {
-            let (sender, name) = std::sync::mpsc::channel();
-            threads.next().spawn(async move { sender.send(thread::current().name().map(str::to_owned)) });
-            name.recv().expect("the thread runs it").expect("it has a name")
+            let (sender, seen) = std::sync::mpsc::channel();
+            threads
+                .next()
+                .spawn(async move { sender.send((thread::current().name().map(str::to_owned), nice())) });
+            let (name, of_thread) = seen.recv().expect("the thread runs it");
+            assert_eq!(of_thread, (nice() + 5).min(19));
+            name.expect("it has a name")
         });
         let names = names.collect::<HashSet<_>>();
         assert_eq!(names, HashSet::from(["http-0".to_owned(), "http-1".to_owned()]));
