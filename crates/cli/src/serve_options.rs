@@ -84,7 +84,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<Cpus>,
 
-    /// Engine threads [default: one per processor of --cpus]
+    /// Engine threads, and as many HTTP threads [default: one per processor of --cpus]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 

@@ -17,7 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Value as Json, json};
 use wirepath_counters::{Histogram, Metric, Value};
 
-use crate::process::{PROCESS, Process, THREADS, engine_threads};
+use crate::process::{PROCESS, Process, THREADS, lasting_threads};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,7 +48,7 @@ impl Metrics {
         let start = SystemTime::now();
         metrics.register("process", PROCESS, move || Process::read(start));
         let threads =
-            || engine_threads().into_iter().map(|(name, cpu)| (vec![("thread", name)], cpu)).collect();
+            || lasting_threads().into_iter().map(|(name, cpu)| (vec![("thread", name)], cpu)).collect();
         metrics.register_rows("thread", THREADS, threads);
         let version = || vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
         metrics.register_rows("build", BUILD, move || vec![(version(), ())]);

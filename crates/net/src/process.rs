@@ -93,14 +93,15 @@ fn read_thread(stat: &[u8]) -> Option<Thread> {
 
 /// Metrics of a group of threads.
 pub(crate) const THREADS: &[Metric<Duration>] =
-    &[Metric::new("cpu_seconds", "User and system processor time of an engine thread.", |cpu| {
+    &[Metric::new("cpu_seconds", "User and system processor time of an engine or HTTP thread.", |cpu| {
         Value::Sum(cpu.as_secs_f64())
     })];
 
-/// Processor time of engine threads by their names. Others come and go, which a counter must not.
-pub(crate) fn engine_threads() -> BTreeMap<String, Duration> {
+/// Processor time of engine and HTTP threads by their names. Others come and go, which a counter must not.
+pub(crate) fn lasting_threads() -> BTreeMap<String, Duration> {
     let mut times = BTreeMap::new();
-    for thread in threads().into_iter().filter(|thread| thread.name.starts_with("engine-")) {
+    let lasts = |thread: &Thread| ["engine-", "http-"].iter().any(|name| thread.name.starts_with(name));
+    for thread in threads().into_iter().filter(lasts) {
         *times.entry(thread.name).or_default() += thread.cpu;
     }
     times
@@ -123,9 +124,11 @@ mod tests {
 
     #[test]
     fn this_thread_is_there() {
-        let named = std::thread::Builder::new().name("engine-7".to_owned());
-        let seen = named.spawn(|| (threads(), engine_threads())).unwrap().join().unwrap();
-        assert!(seen.0.iter().any(|thread| thread.name == "engine-7"), "{seen:?}");
-        assert!(seen.1.contains_key("engine-7") && seen.1.len() < seen.0.len(), "{seen:?}");
+        for name in ["engine-7", "http-7"] {
+            let named = std::thread::Builder::new().name(name.to_owned());
+            let seen = named.spawn(|| (threads(), lasting_threads())).unwrap().join().unwrap();
+            assert!(seen.0.iter().any(|thread| thread.name == name), "{seen:?}");
+            assert!(seen.1.contains_key(name) && seen.1.len() < seen.0.len(), "{seen:?}");
+        }
     }
 }
