@@ -77,7 +77,7 @@ fn what_the_kernel_copies_is_given_up() -> Result<()> {
     }
     let reason = || Ok(bed.status()?["hot_memory"]["given_up"].as_str().map(str::to_owned));
     let reason = Deadline::seconds(10.0).wait_for("the end of hot memory", reason)?;
-    ensure!(reason.contains("the kernel copies"), "{reason}");
+    ensure!(reason.contains("the kernel copied"), "{reason}");
     let status = bed.status()?;
     ensure!(status["warnings"].as_array().is_some_and(Vec::is_empty), "{}", status["warnings"]);
     ensure!(counted(&status, "trains_copied")? > 0 && status["hot_memory"]["images"] == json!([]));

@@ -38,7 +38,7 @@ pub(crate) struct ServeOptions {
     pub(crate) images: ImageOptions,
 
     /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played,
-    /// or none. The others are played from their own bytes [default: auto; all with --hot-memory]
+    /// or none. The others are played from their own bytes [default: auto; all with --hot-memory SIZE]
     #[arg(long = "images", value_name = "WHICH")]
     pub(crate) image_policy: Option<PolicyChoice>,
 

@@ -111,7 +111,6 @@ pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Memory of packings.
 /// Size of hot memory: `auto`, or bytes.
 pub(crate) fn hot_memory(text: &str) -> Result<HotMemorySize, String> {
     match text.parse::<ByteSize>() {
@@ -122,6 +121,7 @@ pub(crate) fn hot_memory(text: &str) -> Result<HotMemorySize, String> {
     }
 }
 
+/// Memory of packings.
 pub(crate) fn packing_memory(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size >= MIN_PACKING_MEMORY => Ok(size),

@@ -126,8 +126,7 @@ impl Calibration {
     }
 
     /// Costs of a packet by these paths, the cheapest first; of one with stored headers also by paths that
-    /// `--hot-memory` would add: `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring
-    /// 92 ns`.
+    /// hot memory adds: `gso_writev 121 ns, wire_sendfile 152 ns; from hot memory also wire_uring 92 ns`.
     pub fn in_words(&self, paths: &[DataPath], own_headers: bool) -> String {
         let in_words = |paths: &[DataPath]| {
             let costs = self.by_cost(paths, own_headers);
@@ -137,7 +136,7 @@ impl Calibration {
         let hot: Vec<DataPath> = DataPath::SERVING.into_iter().filter(hot).collect();
         match in_words(&hot) {
             hot if hot.is_empty() => in_words(paths),
-            hot => format!("{}; with --hot-memory also {hot}", in_words(paths)),
+            hot => format!("{}; from hot memory also {hot}", in_words(paths)),
         }
     }
 

@@ -138,6 +138,15 @@ impl Support {
         Some(calibration.cost_ns(own, true)? - calibration.cost_ns(stored, false)?)
     }
 
+    /// Returns whether a path was measured to be dearer than the choice for a usual device.
+    pub fn is_dearer(&self, path: DataPath) -> bool {
+        let chosen = self.host().path;
+        let calibrations = self.calibrations.lock();
+        let found = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU);
+        let cost = |path| found.and_then(|calibration| calibration.cost_ns(path, false));
+        cost(path).zip(cost(chosen)).is_some_and(|(cost, least)| cost > least)
+    }
+
     /// Returns whether the choice rests on nothing but an order of preference.
     pub fn is_unmeasured(&self) -> bool {
         if self.forced.is_some() {

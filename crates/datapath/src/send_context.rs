@@ -140,8 +140,8 @@ impl SendContext {
         self.ring.as_ref().and_then(|uring| uring.ring.copied())
     }
 
-    /// Takes the tokens, cut to 32 bits, of queued sends that the kernel copied, or that failed late; some are
-    /// left out if there are many. None without a ring, and before Linux 6.2.
+    /// Takes the tokens, cut to 32 bits, of queued sends that the kernel copied. None without a ring, and before
+    /// Linux 6.2.
     pub fn take_copied(&mut self) -> impl Iterator<Item = u32> {
         self.ring.iter_mut().flat_map(|uring| uring.ring.take_copied())
     }

@@ -65,6 +65,11 @@ impl Distribution {
         Some(greatest)
     }
 
+    /// Number of times.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Greatest time, exactly.
     pub(crate) fn greatest(&self) -> Option<i64> {
         self.greatest

@@ -18,8 +18,9 @@ use sequence::{Place, Sequence};
 /// Packets that arrive closer to each other than this are of one burst.
 const BURST_GAP_US: i64 = 1_000;
 
-/// Share of the bursts that are earlier than what counts as on time.
-const EARLY: f64 = 0.1;
+/// Quantile of transit times that counts as on time, and the bursts from which on it does.
+const ON_TIME: f64 = 0.25;
+const LEAST_BURSTS: u64 = 20;
 
 /// Largest difference between the first packet announced (`RTP-Info`) and the first that came which is taken
 /// for loss.
@@ -115,6 +116,8 @@ pub(crate) struct Judge {
     /// Arrival less media time of the first packets of bursts, since PLAY; and of those of them that count.
     transits: Distribution,
     counted_transits: Distribution,
+    /// Least time that was on time since PLAY, from [`LEAST_BURSTS`] on.
+    on_time_us: Option<i64>,
     last_arrival_us: Option<i64>,
     last_transit_us: Option<i64>,
     jitter_us: f64,
@@ -148,6 +151,7 @@ impl Judge {
             burst: None,
             transits: Distribution::default(),
             counted_transits: Distribution::default(),
+            on_time_us: None,
             last_arrival_us: None,
             last_transit_us: None,
             jitter_us: 0.0,
@@ -196,7 +200,7 @@ impl Judge {
         if let Some(on_time) = self.on_time_us() {
             self.lateness.add_later_than(&std::mem::take(&mut self.counted_transits), on_time);
         }
-        self.transits = Distribution::default();
+        (self.transits, self.on_time_us) = (Distribution::default(), None);
         self.player.rewind();
         self.pace.rewind();
         (self.sequence, self.clock) = (Sequence::default(), MediaClock::new(self.hz));
@@ -228,12 +232,13 @@ impl Judge {
         self.count(place, packet)
     }
 
-    /// Arrival less media time of a burst that is on time, since PLAY.
+    /// Arrival less media time of a burst that is on time: a quarter of the bursts until some time since PLAY were
+    /// as early. It never rises, so that a session that gets late for good is late.
     ///
     /// It is not that of the earliest one: after a pause inside a burst the rest of it looks like an early burst,
     /// and all others would look late for as long as the session plays.
     fn on_time_us(&self) -> Option<i64> {
-        self.transits.quantile(EARLY)
+        self.on_time_us.or_else(|| self.transits.quantile(ON_TIME))
     }
 
     /// Lateness of all bursts: how much later than those on time since their PLAY.
@@ -353,6 +358,10 @@ impl Judge {
             self.bursts.add((media_us - before.begin_media_us).max(0));
         }
         self.transits.add(transit_us);
+        if self.transits.count() >= LEAST_BURSTS {
+            let quantile = self.transits.quantile(ON_TIME);
+            self.on_time_us = self.on_time_us.map_or(quantile, |least| quantile.min(Some(least)));
+        }
         if counts {
             self.counted_transits.add(transit_us);
         }

@@ -37,7 +37,7 @@ counters! {
     batches: LocalCounter,
     /// Trains sent from hot memory.
     trains_lent: LocalCounter,
-    /// Trains sent from hot memory that the kernel copied, or that failed late.
+    /// Trains sent from hot memory that the kernel copied.
     trains_copied: LocalCounter,
     /// Time that threads took to send trains, including time while preempted.
     busy_seconds: LocalTime,

@@ -75,14 +75,14 @@ pub(crate) struct UdpOutput {
     used: DataPath,
     /// True if trains in registered memory leave by `wire_uring`, whatever the path for stored headers.
     lends: bool,
-    /// Trains that were queued, and those of them that the kernel copied.
+    /// Trains that left from registered memory, and those of them that the kernel copied.
     lent: u32,
     copied: u32,
     progress: Arc<SharedProgress>,
 }
 
-/// Copied trains after which a receiver's trains are not lent any more, if they are half of those lent.
-const MOST_COPIED: u32 = 8;
+/// Least copied trains of a receiver before lending stops: it stops when half of those lent were copied.
+const LEAST_COPIED: u32 = 8;
 
 impl UdpOutput {
     pub(crate) fn new(sink: UdpSink, paths: DataPaths, progress: Arc<SharedProgress>) -> UdpOutput {
@@ -99,10 +99,15 @@ impl UdpOutput {
         UdpOutput { lends: self.paths.stored.segments(), ..self }
     }
 
+    /// Notes that a train that was queued has left.
+    pub(crate) fn note_lent(&mut self) {
+        self.lent = self.lent.saturating_add(1);
+    }
+
     /// Notes that the kernel copied a train that was lent.
     pub(crate) fn note_copied(&mut self) {
         self.copied += 1;
-        self.lends &= self.copied < MOST_COPIED || self.copied < self.lent / 2;
+        self.lends &= self.copied < LEAST_COPIED || self.copied < self.lent / 2;
     }
 
     #[inline]
@@ -126,10 +131,6 @@ impl UdpOutput {
         };
         let path = path.for_train(train, headers, file, context);
         let outcome = path.enqueue(&self.sink, file, train, headers, context, token);
-        if outcome == Ok(SendOutcome::Queued) {
-            self.lent = self.lent.saturating_add(1);
-            thread.counters.trains_lent.increment();
-        }
         self.note_path(path.path());
         outcome
     }
@@ -150,6 +151,7 @@ impl UdpOutput {
         if self.sink.prepare(*path).is_err() {
             // Works everywhere, packet by packet.
             *path = DataPath::Sendmmsg;
+            self.lends = false;
             let call = "setsockopt";
             self.sink.prepare(*path).map_err(|error| SendError::Other { call, errno: errno_of(&error) })?;
         }
@@ -159,7 +161,6 @@ impl UdpOutput {
     fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
         let path = self.used.next().ok_or(error)?;
-        self.lends &= self.used != DataPath::WireUring;
         support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
         // A refusal of headers of its own by the kernel module does not concern the path for stored ones.
@@ -169,6 +170,8 @@ impl UdpOutput {
         if path.makes_headers() {
             self.paths.own = path;
         }
+        // The socket may be set up for single packets by now.
+        self.lends &= self.used != DataPath::WireUring && path.segments();
         Ok(())
     }
 }

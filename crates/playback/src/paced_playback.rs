@@ -232,6 +232,10 @@ impl PacedPlayback {
             Ok(0) => {} // another path is next
             Ok(_) => {
                 self.note_departure(&departure, thread);
+                if let Output::Udp(output) = &mut self.output {
+                    output.note_lent();
+                }
+                thread.counters.trains_lent.increment();
                 thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
             }
             Err(error) => return self.after_error(error, thread, now_us),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, playbacks_with, run};
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_datapath::{DataPath, MappedFile, Region, SendContext};
+use wirepath_datapath::{DataPath, MappedFile, Region, SendContext, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
     At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, Position, RingUse, Segment, TrainSource,
@@ -31,6 +31,7 @@ fn main() -> std::process::ExitCode {
         an_overloaded_thread_handles_commands,
         memory_is_released_at_the_end,
         what_the_kernel_copies_is_not_lent_for_long,
+        a_socket_for_single_packets_is_not_lent_to,
     ];
     trial::run_needing(missing, tests)
 }
@@ -166,6 +167,31 @@ fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Promise: A session that stepped down to single packets gets no trains from hot memory.
+///
+/// Its socket cuts no trains any more: one would leave as a single datagram.
+fn a_socket_for_single_packets_is_not_lent_to() {
+    let (playbacks, numbered) =
+        (playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied), Numbered::new(20));
+    let first = large_train(&numbered, 4);
+    let second = Departure { at_us: 10_000, train: Train { first: 4, ..large_train(&numbered, 3).train } };
+    let source = Arc::new(Large::new(&numbered, [first, second].into()));
+    let player = Player::with_packets_of(&playbacks, source, LARGE_PACKET);
+    let ensure_packets = |packets| {
+        for index in 0..packets {
+            assert_eq!(player.receive().len(), usize::from(LARGE_PACKET), "packet {index}");
+        }
+        player.wait_for_end();
+        assert_eq!(player.playback.progress().path, Some(DataPath::Sendmmsg));
+    };
+    player.play(None, Some(second.at_us)).unwrap();
+    ensure_packets(4);
+    register_copy(&playbacks, &numbered.file);
+    player_of_registered(&playbacks, &numbered);
+    player.play(None, None).unwrap();
+    ensure_packets(3);
+}
+
 fn after_a_seek_numbers_go_on() {
     let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
@@ -202,25 +228,41 @@ fn a_vanished_client_ends_its_playback_only() {
     assert_eq!(playbacks.counters().playbacks, 1);
 }
 
-/// Trains of packets that no MTU takes: the paths that segment are refused, one after the other, and nothing
-/// is lost.
-fn a_route_that_cannot_is_stepped_down_from() {
-    const PACKET: u16 = 20_000;
-    struct Large(Arc<Segment>);
-    impl TrainSource for Large {
-        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
-            if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
-        }
-    }
-    let (playbacks, numbered) = (playbacks(DataPath::WireUring), Numbered::new(20));
+/// Size of packets of which four are more than a datagram.
+const LARGE_PACKET: u16 = 20_000;
+
+/// A train of so many large packets, due at once.
+fn large_train(numbered: &Numbered, packets: u32) -> Departure {
     let Load::Ready(segment) = numbered.segment(0, None) else { panic!("it is ready") };
     let train = segment.departures[0].train;
-    let large = wirepath_datapath::Train { length: 4 * u32::from(PACKET), packet_size: PACKET, ..train };
+    let length = packets * u32::from(LARGE_PACKET);
+    Departure { at_us: 0, train: Train { length, packet_size: LARGE_PACKET, ..train } }
+}
+
+/// A source of one segment.
+struct Large(Arc<Segment>);
+
+impl Large {
+    fn new(numbered: &Numbered, departures: Box<[Departure]>) -> Large {
+        Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures }))
+    }
+}
+
+impl TrainSource for Large {
+    fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
+        if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
+    }
+}
+
+/// A train that is longer than a datagram: the paths that segment are refused, one after the other, and
+/// nothing is lost.
+fn a_route_that_cannot_is_stepped_down_from() {
+    const PACKET: u16 = LARGE_PACKET;
+    let (playbacks, numbered) = (playbacks(DataPath::WireUring), Numbered::new(20));
     register_copy(&playbacks, &numbered.file);
     player_of_registered(&playbacks, &numbered);
     let before = playbacks.counters().packets;
-    let departures = [Departure { at_us: 0, train: large }].into();
-    let source = Arc::new(Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures })));
+    let source = Arc::new(Large::new(&numbered, [large_train(&numbered, 4)].into()));
     let player = Player::with_packets_of(&playbacks, source, PACKET);
     player.play(None, None).unwrap();
     let stored: Vec<u8> = (0..400).flat_map(packet).collect();

@@ -19,9 +19,31 @@ pub(crate) fn memory_limit() -> u64 {
 
 /// Bytes of memory that this process may lock.
 pub(crate) fn lockable_memory() -> u64 {
-    let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    // The kernel asks for the right in the initial user namespace, which maps all users to themselves.
+    let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    let has_right =
+        is_initial && capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     // No limit is given as none.
     if has_right { u64::MAX } else { getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX) }
+}
+
+/// Bytes of memory that this process may take without displacing more than page cache: what the machine has
+/// available, or fewer where its control group has a limit.
+pub(crate) fn available_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = number_behind("MemAvailable:", &text).map_or(u64::MAX, |kib| kib.saturating_mul(1024));
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let statistics =
+        fs::read_to_string(Path::new(GROUPS).join(group).join("memory.stat")).unwrap_or_default();
+    let taken = ["anon ", "shmem ", "kernel "].map(|name| number_behind(name, &statistics).unwrap_or(0));
+    machine.min(memory_limit().saturating_sub(taken.iter().sum()))
+}
+
+/// The number behind a name at the start of a line.
+fn number_behind(name: &str, text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
 /// The lowest limit of a control group and of those around it, if one has a limit. `groups` is what
@@ -67,5 +89,6 @@ mod tests {
         fs::write(older.join("memory.limit_in_bytes"), "8192\n").unwrap();
         assert_eq!(limit_of_groups("4:memory:/a/b\n0::/\n", folder.path()), Some(8192));
         assert!(memory_limit() > 1 << 20);
+        assert!((1 << 20..=memory_limit()).contains(&available_memory()));
     }
 }

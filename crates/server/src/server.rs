@@ -244,6 +244,7 @@ fn hot_options(options: &ServerOptions, support: &Support) -> Option<HotOptions>
         HotMemorySize::Off => None,
         // Who names a path wants that path.
         HotMemorySize::Automatic if options.path.is_some() => None,
+        HotMemorySize::Automatic if support.is_dearer(DataPath::WireUring) => None,
         HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {
             let mut context = SendContext::default();
             let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();

@@ -27,7 +27,7 @@ use buffers::Buffers;
 pub use copying::Copying;
 pub use loans::Ledger;
 use loans::Table;
-use opening::{REPORT_USAGE, USAGE_COPIED, open, reports_copies};
+use opening::{COMPLETIONS, REPORT_USAGE, USAGE_COPIED, open, reports_copies};
 
 /// A socket that stays open until what was queued for it has been submitted.
 pub type Socket = Arc<dyn AsFd + Send + Sync>;
@@ -59,17 +59,13 @@ pub struct Ring {
 }
 
 /// Second answers that say that the kernel did not send by reference.
-#[derive(Default)]
 struct Notices {
     copied: u64,
-    /// Sends that failed, which the kernel will say this of, too.
-    failed: u64,
-    /// Tokens of copied sends, as far as there is room, until they are taken.
+    /// Tokens of sends that failed, which the kernel will say this of, too.
+    failed: Vec<u32>,
+    /// Tokens of copied sends until they are taken, as far as there is room.
     tokens: Vec<u32>,
 }
-
-/// Most tokens of copied sends that are kept until they are taken.
-const COPIED_TOKENS: usize = 64;
 
 struct Queued {
     token: u64,
@@ -120,7 +116,7 @@ impl Ring {
             unanswered: 0,
             in_flight: 0,
             reports,
-            notices: Notices { tokens: Vec::with_capacity(COPIED_TOKENS), ..Notices::default() },
+            notices: Notices::with_room(entries * COMPLETIONS as usize),
             failure: None,
         })
     }
@@ -250,11 +246,11 @@ impl Ring {
     /// Finished sends that the kernel copied; `None` before Linux 6.2. It copies for receivers on the host,
     /// and for devices that cannot gather or compute checksums.
     pub fn copied(&self) -> Option<u64> {
-        self.reports.then(|| self.notices.copied.saturating_sub(self.notices.failed))
+        self.reports.then_some(self.notices.copied)
     }
 
-    /// Takes the tokens, cut to 32 bits, of sends that the kernel copied or that failed after it had taken
-    /// them, once for each; some are left out if there are many. None before Linux 6.2.
+    /// Takes the tokens, cut to 32 bits, of sends that the kernel copied, once for each. Those that are not taken
+    /// for long are left out, and all before Linux 6.2.
     pub fn take_copied(&mut self) -> impl Iterator<Item = u32> {
         self.notices.tokens.drain(..)
     }
@@ -339,10 +335,14 @@ impl Ring {
                 let result = entry.result();
                 let errno = |_| Errno::from_raw_os_error(result.wrapping_neg());
                 answer(queued.token, u32::try_from(result).map_err(errno));
-                notices.failed += u64::from(result < 0 && cqueue::more(entry.flags()));
+                if result < 0 && cqueue::more(entry.flags()) {
+                    notices.note_failed(token);
+                }
             }
             let copied = !is_answer && entry.result() as u32 & USAGE_COPIED != 0;
-            notices.note(copied, token);
+            if copied {
+                notices.note_copied(token);
+            }
             let lent = index.checked_sub(LOANS_FROM);
             if let Some(place) = lent.filter(|_| is_answer && entry.result() >= 0) {
                 loans.sent(place);
@@ -371,9 +371,26 @@ impl Ring {
 }
 
 impl Notices {
-    fn note(&mut self, copied: bool, token: u32) {
-        self.copied += u64::from(copied);
-        if copied && self.tokens.len() < COPIED_TOKENS {
+    /// Notices of which so many are kept. Nothing is allocated later.
+    fn with_room(room: usize) -> Notices {
+        Notices { copied: 0, failed: Vec::with_capacity(room), tokens: Vec::with_capacity(room) }
+    }
+
+    /// Notes a send that failed and whose second answer is still to come.
+    fn note_failed(&mut self, token: u32) {
+        if self.failed.len() < self.failed.capacity() {
+            self.failed.push(token);
+        }
+    }
+
+    /// Notes a second answer that says that the kernel copied, or that it sent nothing.
+    fn note_copied(&mut self, token: u32) {
+        if let Some(index) = self.failed.iter().position(|failed| *failed == token) {
+            self.failed.swap_remove(index);
+            return;
+        }
+        self.copied += 1;
+        if self.tokens.len() < self.tokens.capacity() {
             self.tokens.push(token);
         }
     }

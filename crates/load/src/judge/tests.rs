@@ -80,6 +80,16 @@ fn lateness_is_measured_from_bursts_on_time() {
     assert_eq!(judge.player.underruns, 0);
 }
 
+/// Promise: A session that gets late for good is late for `wirepath load`.
+#[test]
+fn what_was_on_time_once_stays_the_measure() {
+    let mut judge = playing();
+    // 30 of 600 bursts are on time, and all others late by 400 ms.
+    bursts(&mut judge, 0..4800, |burst| if burst < 30 { 0 } else { 400_000 });
+    judge.stop(12_000_000, false);
+    assert_eq!(judge.lateness().quantile(0.5), Some(400_000));
+}
+
 /// Promise: A pause inside a burst makes no other burst late.
 #[test]
 fn the_rest_of_a_burst_that_paused_is_early_and_no_measure_of_others() {

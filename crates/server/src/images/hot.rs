@@ -24,6 +24,7 @@ use wirepath_playback::Playbacks;
 use super::demand::Demand;
 use super::image::Image;
 use super::read::ReadImageError;
+use crate::memory_limit::available_memory;
 
 mod options;
 
@@ -37,11 +38,16 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS: usize = 16;
 
 /// Trains sent from hot memory after which the share of those that the kernel copied is judged.
-const JUDGED_TRAINS: u64 = 200;
+/// As many as eight sessions send before they stop.
+const JUDGED_TRAINS: u64 = 64;
 
-/// Reason for which automatic hot memory is given up.
-const COPIED: &str =
-    "the kernel copies what is sent from it, for receivers on this host or in its containers";
+/// Time for which automatic hot memory is not used where it saves nothing, or memory is short.
+const REST: Duration = Duration::from_secs(600);
+
+/// Reasons for that.
+const COPIED: &str = "not used for ten minutes: the kernel copied what was sent from it, for receivers on this \
+                      host or in its containers (--hot-memory SIZE uses it in any case)";
+const SHORT: &str = "not used for ten minutes: too little memory is free";
 
 /// Images that are hot, and images that could be.
 pub(crate) struct HotMemory {
@@ -90,6 +96,8 @@ struct State {
     disabled_reason: Option<String>,
     /// Trains sent from hot memory until the last judgement, and those of them that the kernel copied.
     judged: (u64, u64),
+    /// End of a rest.
+    rests_until: Option<Instant>,
 }
 
 struct Entry {
@@ -193,7 +201,12 @@ impl HotMemory {
         for failed in self.playbacks.registration_failures() {
             if state.disabled_reason.is_none() {
                 let error = &failed;
-                tracing::warn!(%error, "no more images are held in hot memory; sessions go on without");
+                match self.options.is_automatic {
+                    true => tracing::info!(%error, "no more images are held in hot memory"),
+                    false => {
+                        tracing::warn!(%error, "no more images are held in hot memory; sessions go on without");
+                    }
+                }
             }
             state.disabled_reason = Some(failed.to_string());
             let is_it = |entry: &Entry| match &entry.copy {
@@ -205,7 +218,7 @@ impl HotMemory {
             }
         }
         if self.options.is_automatic {
-            self.give_up_copies(&mut state);
+            self.judge_copies(&mut state);
         }
         self.release_stale(&mut state);
         self.free_unused(&mut state);
@@ -214,8 +227,11 @@ impl HotMemory {
         }
     }
 
-    /// Releases all if the kernel copies half of what is sent from here.
-    fn give_up_copies(&self, state: &mut State) {
+    /// Ends a rest whose time is over. Begins one if the kernel copies half of what is sent from here.
+    fn judge_copies(&self, state: &mut State) {
+        if state.rests_until.is_some_and(|until| Instant::now() >= until) {
+            (state.rests_until, state.disabled_reason) = (None, None);
+        }
         if state.disabled_reason.is_some() || state.resident().next().is_none() {
             return;
         }
@@ -226,8 +242,7 @@ impl HotMemory {
         }
         state.judged = (lent, copied);
         if new_copied >= new_lent / 2 {
-            tracing::info!("hot memory is not used any more: {COPIED}");
-            state.disabled_reason = Some(COPIED.to_owned());
+            state.rest(COPIED);
             (0..state.entries.len()).for_each(|index| self.release(state, index, Copy::None));
         }
     }
@@ -298,6 +313,9 @@ impl HotMemory {
         if !self.make_room(state, complete.length, index, &scores, now) {
             return; // regions are still in use: the next update tries again
         }
+        if self.options.is_automatic && available_memory() < 2 * complete.length {
+            return state.rest(SHORT);
+        }
         state.entries[index].copy = Copy::Copying(complete.length);
         let memory = self.this.clone();
         let image = state.entries[index].image.clone();
@@ -346,6 +364,9 @@ impl HotMemory {
     ) {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(image)) else { return };
+        if !matches!(entry.copy, Copy::Copying(_)) {
+            return; // it was released meanwhile
+        }
         let (asset, bytes) = (complete.image.name(), complete.length);
         match copy {
             Ok(region) => {
@@ -388,6 +409,13 @@ impl Drop for HotSession {
 }
 
 impl State {
+    /// Copies nothing more for a time.
+    fn rest(&mut self, reason: &str) {
+        tracing::info!("hot memory is {reason}");
+        self.disabled_reason = Some(reason.to_owned());
+        self.rests_until = Some(Instant::now() + REST);
+    }
+
     fn resident(&self) -> impl Iterator<Item = (&Entry, &Arc<Region>)> {
         self.entries.iter().filter_map(|entry| match &entry.copy {
             Copy::Resident { region, .. } => Some((entry, region)),

@@ -5,11 +5,14 @@ use std::io;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
+/// Completions that a ring has room for, for each entry of a submission.
+pub(super) const COMPLETIONS: u32 = 4;
+
 /// Opens a ring whose kernel work happens in its thread's calls, from Linux 6.1 on only when it asks.
 pub(super) fn open(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     // Room for completions of a few submissions; the kernel keeps those beyond.
-    builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
+    builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * COMPLETIONS);
     let mut deferring = builder.clone();
     match deferring.setup_defer_taskrun().build(entries) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {

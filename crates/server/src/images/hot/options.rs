@@ -22,7 +22,7 @@ const LEAST_STAY: Duration = Duration::from_secs(30);
 pub enum HotMemorySize {
     /// None.
     Off,
-    /// An eighth of the memory, for images that are played by eight sessions, where that copies nothing.
+    /// At most an eighth of the memory, for images of eight sessions, where the kernel sends them without a copy.
     Automatic,
     /// So many bytes, for all images that are played.
     Bytes(u64),
@@ -54,7 +54,8 @@ impl HotOptions {
 
     /// Each engine thread locks all of it.
     fn automatic_within(memory: u64, lockable: u64, threads: usize) -> Option<HotOptions> {
-        let budget = (memory / AUTOMATIC_PART).min(lockable / threads.max(1) as u64);
+        // Registered pieces overlap a little, and the limit is the user's, not the process's.
+        let budget = (memory / AUTOMATIC_PART).min(lockable / 8 * 7 / threads.max(1) as u64);
         let options = HotOptions::of_bytes(budget);
         (budget >= LEAST_AUTOMATIC_BYTES).then_some(HotOptions {
             least_sessions: AUTOMATIC_SESSIONS,
@@ -74,7 +75,7 @@ mod tests {
             HotOptions::automatic_within(memory, lockable, threads).map(|options| options.budget)
         };
         assert_eq!(budget(8 << 30, u64::MAX, 4), Some(1 << 30));
-        assert_eq!(budget(8 << 30, 1 << 30, 4), Some(256 << 20));
+        assert_eq!(budget(8 << 30, 1 << 30, 4), Some(224 << 20));
         assert_eq!(budget(8 << 30, 8 << 20, 4), None, "the usual limit of locked memory");
         assert_eq!(budget(256 << 20, u64::MAX, 1), None);
     }

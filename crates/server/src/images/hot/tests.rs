@@ -250,3 +250,32 @@ fn closed_images_are_released() {
     });
     assert!(memory.state.lock().entries.is_empty());
 }
+
+/// Promise: Hot memory that nobody asked for holds images that eight sessions play.
+#[test]
+fn fewer_than_eight_sessions_do_not_make_an_image_hot_by_themselves() {
+    let fixture = fixture();
+    let image = fixture.image("a.ts");
+    let options = HotOptions { least_sessions: 8, is_automatic: true, ..HotOptions::of_bytes(1 << 30) };
+    let memory = HotMemory::new(options, Arc::clone(&fixture.playbacks)).unwrap();
+    let seven: Vec<_> = (0..7).map(|_| memory.session(&image)).collect();
+    memory.update();
+    assert!(!memory.state.lock().is_copying() && memory.used() == 0);
+    let _eighth = memory.session(&image);
+    memory.update();
+    wait_for("the copy", || memory.names() == ["a.ts"]);
+    drop(seven);
+}
+
+/// Promise: A copy that ends after hot memory was given up is not held.
+#[test]
+fn a_copy_that_is_not_wanted_any_more_is_dropped() {
+    let fixture = fixture();
+    let image = fixture.image("a.ts");
+    let memory = fixture.memory(1);
+    let _session = memory.session(&image);
+    let complete = CompleteImage::of(Arc::clone(&image)).unwrap();
+    let copy = complete.copy();
+    memory.finish_copy(&Arc::downgrade(&image), complete, copy);
+    assert_eq!(memory.used(), 0, "nothing was being copied");
+}
