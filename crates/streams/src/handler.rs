@@ -286,7 +286,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What all handlers have.
+/// Common part of all handlers.
 impl Deref for Handler {
     type Target = dyn Common;
 

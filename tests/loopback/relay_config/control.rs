@@ -92,7 +92,7 @@ fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() ->
 /// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
 /// outputs, too.
 ///
-/// What is wrong, or asked for by a page in a browser, is refused with its reason.
+/// Invalid requests, and those of a page in a browser, are refused with a reason.
 fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let mut lines = Lines::start()?;

@@ -41,7 +41,7 @@ struct Place {
     handler: Option<HandlerId>,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 enum Outcome {
     Answered(Vec<u8>),
     Added(HandlerId),
@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// What a request of a peer is answered before its stream is asked.
+    /// Answer to a request of a peer before its stream is asked.
     fn refused(peer: &str, from_anywhere: bool) -> Option<StatusCode> {
         let endpoint = Endpoint::new(Metrics::of_process(), Status::new(Instant::now()));
         let site = ControlSite::new(endpoint, vec!["one".to_owned()], Box::new(|_, _| {}), from_anywhere);

@@ -5,8 +5,8 @@
 //! its memory is needed for a more popular one, and one with sessions goes for one that is played much more.
 //! An image is held whole or not at all.
 //!
-//! What the kernel copies when it is sent from there, for receivers on this host, saves nothing: memory that
-//! nobody asked for is given up then.
+//! Sends that the kernel copies, for receivers on this host, save nothing: memory that nobody asked for is given
+//! up for a time then.
 
 use std::cmp::Ordering;
 use std::io;

@@ -1,4 +1,4 @@
-//! Which images hot memory holds, and how much of it there is.
+//! Rules of hot memory: its size, and the images that it holds.
 
 use std::time::Duration;
 

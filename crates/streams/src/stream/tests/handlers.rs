@@ -279,7 +279,7 @@ fn nothing_follows_the_record_at_which_a_handler_exceeded_its_bound() {
 
 /// Promise: Control messages reach a handler between two records, and are answered.
 ///
-/// What waits for the end of a record is bounded.
+/// Changes that wait for the end of a record are bounded.
 #[test]
 fn changes_that_wait_are_bounded_and_so_are_messages() {
     let (handler, _) = masking(0);
