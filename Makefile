@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm build install bench assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install bench assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,10 @@ test-kernel-debug: ## the module on a kernel that checks itself, built here once
 vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-A X ends it
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- shell $(ARGS)
+
+bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
+	@scripts/install.sh bpf
+	$(MAKE) -C kernel/bpf
 
 build: ## the release binary, target/release/wirepath
 	@scripts/install.sh

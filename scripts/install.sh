@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: scripts/install.sh [run] [test] [vm] [debug-kernel] [bench] [clients]. Debian 12, Debian 13, Ubuntu 24.04.
+# Installs what is missing: scripts/install.sh [run] [test] [vm] [debug-kernel] [bench] [clients] [bpf]. Debian 12, Debian 13, Ubuntu 24.04.
 # Nothing missing: nothing is called. No way to become root: prints the command for root and exits with 69.
 set -eu
 cd "$(dirname "$0")/.."
@@ -33,6 +33,9 @@ need_guests() {
   need ip iproute2; need ethtool ethtool; need setpriv util-linux; need ffmpeg ffmpeg
 }
 
+# Handlers as eBPF objects.
+need_bpf() { need clang clang; need_package libbpf-dev; need_package linux-libc-dev; }
+
 need cc gcc
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev) # gcc only recommends it, and nothing links without
 need curl curl
@@ -46,6 +49,7 @@ for purpose in "$@"; do
       # What `wirepath assess relay` compares with.
       need haproxy haproxy; need nginx nginx; need_package libnginx-mod-stream; need socat socat ;;
     clients) need ip iproute2 ;;
+    bpf) need_bpf ;;
     test)
       need ffmpeg ffmpeg; need wget wget; need ip iproute2; need ethtool ethtool; need setpriv util-linux
       need gst-launch-1.0 gstreamer1.0-tools
@@ -54,13 +58,13 @@ for purpose in "$@"; do
       need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
-      need_guests ;;
+      need_guests; need_bpf ;;
     vm) need_guests ;;
     debug-kernel)
       need_guests
       # What builds a kernel from its sources.
       need flex flex; need bison bison; need m4 m4; need bc bc; need perl perl; need_package libelf-dev ;;
-    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, debug-kernel, bench, clients" >&2; exit 64 ;;
+    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, debug-kernel, bench, clients, bpf" >&2; exit 64 ;;
   esac
 done
 install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }

@@ -8,6 +8,7 @@ mod cold;
 mod crowd;
 mod every_byte;
 mod hot_memory;
+mod kernel_handler;
 mod multicast;
 mod outages;
 mod paths;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let together = [
         every_byte::trials(),
         hot_memory::trials(),
+        kernel_handler::trials(),
         multicast::trials(),
         outages::trials(),
         paths::trials(),

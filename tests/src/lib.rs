@@ -5,6 +5,7 @@
 //! of our own that know only the RFC.
 
 pub mod assessment;
+pub mod bpf;
 pub mod browser;
 pub mod caching;
 pub mod clients;

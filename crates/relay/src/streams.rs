@@ -4,6 +4,7 @@ mod configuration;
 mod control;
 mod group;
 mod json;
+mod kernel;
 mod metrics;
 mod open;
 mod open_handle;
@@ -15,6 +16,7 @@ mod stream_config;
 pub use configuration::{Configuration, ConfigurationError, StreamPlan};
 pub use group::{GroupEvent, Observer, StreamGroup};
 pub use json::{group_report, stream_report};
+pub use kernel::KernelHandler;
 pub use open::OpenError;
 pub use open_handle::OpenHandle;
 pub use rate::RateSpec;
@@ -23,4 +25,4 @@ pub use spec::{
     DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, OutputHandlerSpec, PatternSpec, SpecError,
     WhenFullSpec,
 };
-pub use stream_config::{StreamConfig, StreamConfigError};
+pub use stream_config::{OpenedStream, StreamConfig, StreamConfigError};

@@ -29,8 +29,8 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
-use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketType, ipproto, sockopt};
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::net::{SocketAddrAny, SocketType, getpeername, getsockname, ipproto, sockopt};
 use wirepath_datapath::{datagrams, errno_of, socket};
 
 use crate::write_progress::WriteProgress;
@@ -264,6 +264,31 @@ impl Object {
     /// Name for errors and tables.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Addresses of a UDP socket: its own, and that of its connected peer.
+    pub fn addresses(&self) -> Option<(SocketAddr, Option<SocketAddr>)> {
+        let Kind::Datagrams(datagrams) = &self.kind else { return None };
+        let own = getsockname(&datagrams.socket).ok()?.try_into().ok()?;
+        let peer = getpeername(&datagrams.socket).ok().flatten().and_then(|peer| peer.try_into().ok());
+        Some((own, peer))
+    }
+
+    /// Has a UDP socket take each datagram as it came. The kernel joins none for it then, also not before they
+    /// come to eBPF programs.
+    ///
+    /// # Errors
+    /// Failure of `setsockopt`.
+    pub fn take_single_datagrams(&self) -> io::Result<()> {
+        match &self.kind {
+            Kind::Datagrams(datagrams) => datagrams::set_receive_offload(datagrams.socket.as_fd(), false),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether bytes wait in a socket or pipe; true if that cannot be told.
+    pub(crate) fn has_arrived_bytes(&self) -> bool {
+        self.descriptor().is_none_or(|descriptor| ioctl_fionread(descriptor).map_or(true, |bytes| bytes > 0))
     }
 
     /// Descriptor to watch; None if it is always ready.

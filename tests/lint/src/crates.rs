@@ -37,6 +37,7 @@ const RULES: &[Rule] = &[
         ours: &["wirepath-engine", "wirepath-datapath", "wirepath-media"],
         others: None,
     },
+    Rule { package: "wirepath-bpf", ours: &["wirepath-streams"], others: None },
     Rule {
         package: "wirepath-net",
         ours: &["wirepath-counters", "wirepath-http", "wirepath-engine", "wirepath-streams"],
@@ -83,6 +84,7 @@ const RULES: &[Rule] = &[
             "wirepath-net",
             "wirepath-engine",
             "wirepath-streams",
+            "wirepath-bpf",
             "wirepath-datapath",
             "wirepath-media",
         ],
@@ -122,6 +124,7 @@ const LIBRARIES: &[&str] = &[
     "wirepath-media",
     "wirepath-datapath",
     "wirepath-streams",
+    "wirepath-bpf",
     "wirepath-net",
     "wirepath-server",
     "wirepath-relay",

@@ -19,6 +19,8 @@ pub(super) fn event(stream: &StreamSnapshot, event: &GroupEvent, name: Option<&s
             let error = stream.error.as_deref().unwrap_or_default();
             if name.is_some() { format!("failed: {error}") } else { error.to_owned() }
         }
+        GroupEvent::HandlerPlaced(Ok(())) => "the handler runs in the kernel".to_owned(),
+        GroupEvent::HandlerPlaced(Err(why)) => format!("the handler runs in user space: {why}"),
         GroupEvent::Running(event) => running(event)?,
         GroupEvent::Ended(result) => ended(stream, result, name.is_some()),
     };

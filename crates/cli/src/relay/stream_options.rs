@@ -39,7 +39,8 @@ pub(super) struct StreamOptions {
     pattern: PatternSpec,
 
     /// Handlers of records, in this order: crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…,
-    /// ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK]
+    /// ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK],
+    /// bpf:FILE (in the kernel where that can be)
     #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
     handlers: Vec<HandlerSpec>,
 

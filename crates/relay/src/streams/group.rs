@@ -11,13 +11,15 @@ use wirepath_engine::{Engine, EngineOptions, Placement, Rate, Sharing};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
-use wirepath_streams::{Port, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions};
+use wirepath_streams::{Port, RunningStream, StreamEnd, StreamError, StreamEvent, StreamOptions};
 
 use super::configuration::{Configuration, StreamPlan};
 use super::control::{Call, ControlSite};
+use super::kernel::KernelHandler;
 use super::metrics;
 use super::open_handle::OpenHandle;
 use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
+use super::stream_config::OpenedStream;
 use crate::metrics::MetricsEndpoint;
 
 /// Streams whose status is requested together, before the engine may go on with its work: some 100
@@ -29,6 +31,9 @@ const OPENER_STACK_BYTES: usize = 256 * 1024;
 
 /// Interval at which [`StreamGroup::run`] asks whether it is to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval at which [`StreamGroup::run`] asks whether a kernel may take over from a stream.
+const HAND_OVER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval at which [`StreamGroup::run`] samples the streams.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -77,6 +82,8 @@ pub enum GroupEvent {
     WaitingFor(String),
     /// All addresses are open, and the stream runs.
     Started,
+    /// The `bpf` handler of a stream runs in the kernel, or in user space for this reason.
+    HandlerPlaced(Result<(), String>),
     /// An address could not be opened; the snapshot has the error.
     OpenFailed,
     /// Event of the running stream.
@@ -106,6 +113,7 @@ struct Member {
     rate: Option<Rate>,
     deadline_us: Option<u64>,
     stage: Stage,
+    kernel: Option<KernelHandler>,
     /// Peers that are to open a FIFO (without a port) or to connect to a listener.
     awaited: Vec<(Option<Port>, String)>,
     begun: Instant,
@@ -125,7 +133,8 @@ struct Message {
 
 enum Content {
     WaitingFor(String),
-    Opened(Box<Result<Stream, String>>),
+    Opened(Box<Result<OpenedStream, String>>),
+    Placed(Result<(), String>),
     Event(StreamEvent),
     Ended(Box<StreamEnd>),
     /// Dropped if the stream does not run.
@@ -174,7 +183,8 @@ impl StreamGroup {
                 self.sample();
                 observer.sample(&self.latest.load());
             }
-            for (index, event) in self.wait(STOP_INTERVAL) {
+            let interval = if self.hand_over() { HAND_OVER_INTERVAL } else { STOP_INTERVAL };
+            for (index, event) in self.wait(interval) {
                 observer.event(&self.members[index].snapshot, &event);
             }
             if !stopping && stop() {
@@ -182,6 +192,18 @@ impl StreamGroup {
                 stopping = true;
             }
         }
+    }
+
+    /// Lets kernels take over from streams that have sent on all that was left to them. Returns whether there
+    /// are streams in the kernel.
+    fn hand_over(&self) -> bool {
+        let mut any = false;
+        for Member { stage, kernel, .. } in &self.members {
+            if let (Stage::Running(running), Some(kernel)) = (stage, kernel) {
+                any |= kernel.hand_over(running);
+            }
+        }
+        any
     }
 
     fn has_ended(&self) -> bool {
@@ -270,14 +292,20 @@ impl StreamGroup {
                 Err(error) => Some(member.end(StreamState::Failed, Some(error), GroupEvent::OpenFailed)),
             },
             (Content::Opened(_), Stage::Running(_)) => None,
+            (Content::Placed(placed), _) => Some(GroupEvent::HandlerPlaced(placed)),
             (Content::Event(event), _) => {
                 member.note(&event);
                 Some(GroupEvent::Running(event))
             }
             (Content::Ended(end), _) => Some(member.end_with(*end)),
             (Content::Call(call), Stage::Running(running)) => {
+                let kernel = member.kernel.as_mut().filter(|kernel| kernel.placed().is_ok());
+                let placed = kernel.map(|kernel| {
+                    kernel.take_out("its handlers are controlled");
+                    GroupEvent::HandlerPlaced(kernel.placed())
+                });
                 call(running);
-                None
+                placed
             }
             (Content::Call(_), Stage::Opening(_)) => None,
             // The thread that opens it may be in a system call until the process ends.
@@ -293,7 +321,7 @@ impl StreamGroup {
         }
     }
 
-    fn start_stream(&mut self, index: usize, stream: Stream) -> GroupEvent {
+    fn start_stream(&mut self, index: usize, OpenedStream { stream, kernel }: OpenedStream) -> GroupEvent {
         let sender = self.sender.clone();
         let on_end = move |end| send(&sender, index, Content::Ended(Box::new(end)));
         let member = &mut self.members[index];
@@ -309,6 +337,14 @@ impl StreamGroup {
         member.awaited.retain(|(port, _)| port.is_some());
         member.begun = Instant::now();
         member.stage = Stage::Running(stream.start(&self.engine, options));
+        let class = self.sharing.classes.get(member.class);
+        if let Some(mut kernel) = kernel {
+            if member.rate.is_some() || class.is_some_and(|class| class.rate.is_some()) {
+                kernel.take_out("a rate limits the stream");
+            }
+            send(&self.sender, index, Content::Placed(kernel.placed()));
+            member.kernel = Some(kernel);
+        }
         member.update_awaited();
         GroupEvent::Started
     }
@@ -327,6 +363,7 @@ impl Member {
             rate: plan.rate,
             deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
             stage: Stage::Opening(OpenHandle::default()),
+            kernel: None,
             awaited: Vec::new(),
             begun: Instant::now(),
         }
@@ -372,6 +409,7 @@ impl Member {
 
     fn end(&mut self, state: StreamState, error: Option<String>, event: GroupEvent) -> GroupEvent {
         self.stage = Stage::Ended;
+        self.kernel = None;
         let time = self.begun.elapsed();
         let rates = Rates::default();
         self.snapshot = StreamSnapshot { state, error, time, rates, ..std::mem::take(&mut self.snapshot) };

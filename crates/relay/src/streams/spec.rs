@@ -1,6 +1,6 @@
 //! Framings, orders, patterns and handlers, as strings.
 
-mod handler;
+pub(super) mod handler;
 mod order;
 mod parse;
 

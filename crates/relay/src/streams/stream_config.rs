@@ -8,6 +8,7 @@ use wirepath_streams::{
 
 use crate::address::{Address, ExclusiveUse};
 
+use super::kernel::KernelHandler;
 use super::open::OpenError;
 use super::open_handle::OpenHandle;
 use super::spec::{
@@ -36,6 +37,14 @@ pub struct StreamConfig {
     pub output_handlers: Vec<OutputHandlerSpec>,
     /// Reaction to an output that falls behind.
     pub when_full: WhenFullSpec,
+}
+
+/// A stream that can be started.
+pub struct OpenedStream {
+    /// The stream.
+    pub stream: Stream,
+    /// Its handler that may run in the kernel.
+    pub kernel: Option<KernelHandler>,
 }
 
 impl Default for StreamConfig {
@@ -178,12 +187,15 @@ impl StreamConfig {
         handle: &OpenHandle,
         on_event: impl FnMut(StreamEvent) + Send + 'static,
         mut on_wait: impl FnMut(String),
-    ) -> Result<Stream, StreamConfigError> {
+    ) -> Result<OpenedStream, StreamConfigError> {
         self.check()?;
         let mut builder =
             self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
+        let mut kernel = KernelHandler::of(self)?;
+        let mut placeable = kernel.as_ref();
         for handler in &self.handlers {
-            builder = builder.handler(handler.handler()?);
+            let of_kernel = handler.object_file().and_then(|_| placeable.take());
+            builder = builder.handler(of_kernel.map_or_else(|| handler.handler(), KernelHandler::handler)?);
         }
         let addresses = || self.inputs.iter().chain(&self.outputs);
         handle.keep(addresses().map(Address::listen).collect::<Result<_, _>>()?);
@@ -195,6 +207,9 @@ impl StreamConfig {
             *object = object.take().or(listening);
         }
         let outputs = objects.split_off(self.inputs.len());
+        if let Some(kernel) = &mut kernel {
+            kernel.place(self, &objects, &outputs);
+        }
         for input in objects.into_iter().flatten() {
             builder = builder.input(input, self.framing.framing());
         }
@@ -204,7 +219,7 @@ impl StreamConfig {
             let options = OutputOptions { handlers, ..self.output_options(output) };
             builder = builder.output_with(object, options);
         }
-        Ok(builder.finish_outputs().build())
+        Ok(OpenedStream { stream: builder.finish_outputs().build(), kernel })
     }
 
     /// A file accepts nothing while the pool writes to it, so more must be able to wait.

@@ -60,6 +60,15 @@ impl Stream {
         self.outputs.all().map(|output| u64::from(output.object.unacknowledged())).sum()
     }
 
+    /// Returns whether all that has arrived is sent on: nothing waits in sockets of inputs, here, or for an
+    /// output.
+    pub fn is_drained(&self) -> bool {
+        let Stream { intake, chain, spread, outputs, .. } = self;
+        intake.pending_bytes() + chain.gathered() + spread.pending_bytes() == 0
+            && outputs.all().all(Output::is_idle)
+            && !intake.inputs.iter().any(|input| input.object.has_arrived_bytes())
+    }
+
     /// Status so far.
     pub fn status(&self) -> StreamStatus {
         let Stream { intake, chain, spread, outputs, listening, .. } = self;

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use wirepath_bpf::HandlerObject;
 use wirepath_media::ts::PACKET_LENGTH;
 use wirepath_streams::handlers::{
     Checksum, Filter, Key, Meter, Open, Prefix, PrefixFilter, Seal, Touch, TransportStreamFilter, Unprefix,
@@ -13,6 +15,7 @@ use wirepath_streams::{Handler, MAX_PEEK_BYTES};
 
 use super::parse::{number, split, unknown};
 use super::{FramingSpec, MAX_RECORD, SpecError};
+use crate::streams::kernel;
 
 /// Handler of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub enum HandlerSpec {
     Unprefix,
     /// `touch` or `touch:MASK`
     Touch(u8),
+    /// `bpf:FILE`: an eBPF program, in the kernel where that can be.
+    Bpf(PathBuf),
 }
 
 impl HandlerSpec {
@@ -74,6 +79,7 @@ impl HandlerSpec {
             HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(MAX_RECORD))),
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
             HandlerSpec::Touch(mask) => Handler::Modify(Box::new(Touch::new(*mask))),
+            HandlerSpec::Bpf(file) => kernel::handler_of(&read_object(file)?, Arc::default())?,
         })
     }
 
@@ -92,7 +98,15 @@ impl HandlerSpec {
         }
     }
 
+    /// File of a `bpf` handler.
+    pub(in crate::streams) fn object_file(&self) -> Option<&PathBuf> {
+        if let HandlerSpec::Bpf(file) = self { Some(file) } else { None }
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
+        if let Some(file) = self.object_file() {
+            return read_object(file).map(drop);
+        }
         self.key_file().map_or(Ok(()), |file| read_key(file).map(drop))
     }
 
@@ -108,6 +122,7 @@ impl HandlerSpec {
         match self {
             HandlerSpec::Seal(file) => HandlerSpec::Seal(folder.join(file)),
             HandlerSpec::Open(file) => HandlerSpec::Open(folder.join(file)),
+            HandlerSpec::Bpf(file) => HandlerSpec::Bpf(folder.join(file)),
             other => other,
         }
     }
@@ -138,6 +153,7 @@ impl FromStr for HandlerSpec {
             },
             ("seal", Some(file)) => Ok(HandlerSpec::Seal(file.into())),
             ("open", Some(file)) => Ok(HandlerSpec::Open(file.into())),
+            ("bpf", Some(file)) => Ok(HandlerSpec::Bpf(file.into())),
             ("prefix", None) => Ok(HandlerSpec::Prefix),
             ("unprefix", None) => Ok(HandlerSpec::Unprefix),
             ("touch", mask) => Ok(HandlerSpec::Touch(mask.map_or(Ok(0), |mask| number(mask, 0, 255))? as u8)),
@@ -145,7 +161,7 @@ impl FromStr for HandlerSpec {
                 text,
                 "handler",
                 "crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, \
-                 open:KEYFILE, prefix, unprefix, touch[:MASK]",
+                 open:KEYFILE, prefix, unprefix, touch[:MASK], bpf:FILE",
             ),
         }
     }
@@ -180,6 +196,11 @@ impl FromStr for OutputHandlerSpec {
         })?;
         Ok(OutputHandlerSpec { output, handler: handler.parse()? })
     }
+}
+
+/// Reads the object file of a `bpf` handler.
+pub(in crate::streams) fn read_object(file: &Path) -> Result<HandlerObject, SpecError> {
+    HandlerObject::from_file(file).map_err(|error| SpecError(error.to_string()))
 }
 
 const KEY_BYTES: usize = 32;

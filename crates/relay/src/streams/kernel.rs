@@ -1,0 +1,142 @@
+//! Streams whose handler runs in the kernel: mirrors of UDP datagrams with a `bpf` handler.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use wirepath_bpf::{BpfHandler, HandlerObject, Mirror, Place, Receiver};
+use wirepath_streams::{Handler, Object, OutputPattern, RunningStream};
+
+use super::spec::handler::read_object;
+use super::spec::{FramingSpec, HandlerSpec, SpecError};
+use super::stream_config::StreamConfig;
+
+/// Time after which the kernel takes over from a stream that never has nothing to do: records may overtake
+/// others then.
+const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);
+
+/// A `bpf` handler of a stream, which may run in the kernel.
+pub struct KernelHandler {
+    object: HandlerObject,
+    place: Arc<Place>,
+    /// Reason why user space runs it.
+    why_not: Option<String>,
+    /// Time from which on records were left to user space.
+    left_since: Mutex<Option<Instant>>,
+}
+
+/// Handler of an object, in a place.
+pub(super) fn handler_of(object: &HandlerObject, place: Arc<Place>) -> Result<Handler, SpecError> {
+    let handler = BpfHandler::new(object, place).map_err(|error| SpecError(error.to_string()))?;
+    Ok(Handler::Peek(Box::new(handler)))
+}
+
+impl KernelHandler {
+    /// The first `bpf` handler of a stream.
+    pub(super) fn of(config: &StreamConfig) -> Result<Option<KernelHandler>, SpecError> {
+        let Some(file) = config.handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
+        let object = read_object(file)?;
+        let why_not = Some("it was not placed".to_owned());
+        Ok(Some(KernelHandler { object, place: Arc::default(), why_not, left_since: Mutex::default() }))
+    }
+
+    /// The same handler for the stream, which reports the counts of both places.
+    pub(super) fn handler(&self) -> Result<Handler, SpecError> {
+        handler_of(&self.object, Arc::clone(&self.place))
+    }
+
+    /// Has the kernel run it, where it can, for a stream with these objects.
+    pub(super) fn place(
+        &mut self,
+        config: &StreamConfig,
+        inputs: &[Option<Object>],
+        outputs: &[Option<Object>],
+    ) {
+        let placed =
+            ends(config, inputs, outputs).map_err(str::to_owned).and_then(|(object, input, receivers)| {
+                object.take_single_datagrams().map_err(|error| error.to_string())?;
+                Mirror::attach(&self.object, input, &receivers).map_err(|error| error.to_string())
+            });
+        match placed {
+            Ok(mirror) => {
+                self.place.enter_kernel(mirror);
+                self.why_not = None;
+            }
+            Err(why) => self.why_not = Some(why),
+        }
+    }
+
+    /// Has user space run it from now on.
+    pub(super) fn take_out(&mut self, why: &str) {
+        self.place.leave_kernel();
+        self.why_not = Some(why.to_owned());
+    }
+
+    /// Place of the handler: the kernel, or user space for a reason.
+    pub(super) fn placed(&self) -> Result<(), String> {
+        self.why_not.clone().map_or(Ok(()), Err)
+    }
+
+    /// Lets the kernel take over if the stream has sent on all that was left to it. Returns whether the handler
+    /// is in the kernel.
+    pub(super) fn hand_over(&self, running: &RunningStream) -> bool {
+        let Some(is_left) = self.place.with(|mirror| mirror.left().is_some()) else { return false };
+        let mut since = self.left_since.lock();
+        if !is_left {
+            *since = None;
+            return true;
+        }
+        let is_forced = since.get_or_insert_with(Instant::now).elapsed() > LONGEST_HAND_OVER;
+        let place = Arc::clone(&self.place);
+        running.with(move |stream| {
+            place.with(|mirror| {
+                let Some(left) = mirror.left() else { return };
+                // A failed write is tried again.
+                if stream.is_drained() && mirror.left() == Some(left) && stream.is_drained() {
+                    mirror.set_sent_on(left).ok();
+                } else if is_forced {
+                    mirror.take_over().ok();
+                }
+            });
+        });
+        true
+    }
+}
+
+/// Input and receivers of a stream that the kernel can carry, or the reason why it cannot.
+fn ends<'a>(
+    config: &StreamConfig,
+    inputs: &'a [Option<Object>],
+    outputs: &[Option<Object>],
+) -> Result<(&'a Object, SocketAddrV4, Vec<Receiver>), &'static str> {
+    if config.handlers.len() > 1 || !config.output_handlers.is_empty() {
+        return Err("there are other handlers beside it");
+    }
+    if config.pattern.0 != OutputPattern::Mirror {
+        return Err("only mirrors run in the kernel (--pattern mirror)");
+    }
+    if config.framing != FramingSpec::Whole {
+        return Err("only datagrams as they came run in the kernel (--framing whole)");
+    }
+    let [Some(input)] = inputs else { return Err("only streams with one UDP input run in the kernel") };
+    let address = match input.addresses() {
+        Some((SocketAddr::V4(address), _)) if address.ip().is_unspecified() => {
+            return Err(
+                "the input has no address: give the one to which datagrams come, udp://@ADDRESS:PORT",
+            );
+        }
+        Some((SocketAddr::V4(address), _)) => address,
+        _ => return Err("only UDP over IPv4 runs in the kernel: give udp://@ADDRESS:PORT as input"),
+    };
+    let receiver = |output: &Option<Object>| match output.as_ref().and_then(Object::addresses) {
+        Some((SocketAddr::V4(source), Some(SocketAddr::V4(destination))))
+            if !IpAddr::from(*destination.ip()).is_multicast() && !destination.ip().is_broadcast() =>
+        {
+            Ok(Receiver { source, destination })
+        }
+        _ => Err("only receivers of UDP over IPv4 that are no groups are sent to by the kernel"),
+    };
+    let receivers = outputs.iter().map(receiver).collect::<Result<_, _>>()?;
+    Ok((input, address, receivers))
+}

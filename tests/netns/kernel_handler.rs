@@ -1,0 +1,217 @@
+//! `wirepath relay` with an eBPF handler, over a link between two namespaces: what the kernel mirrors is what
+//! user space mirrors.
+//!
+//! ```text
+//!   client: the sender and the receivers      server: the relay
+//!   10.77.0.2/24 veth ---------------------- veth 10.77.0.1/24
+//! ```
+
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+use wirepath_tests::namespace::{CLIENT, Link, SERVER};
+use wirepath_tests::process::{Process, find};
+use wirepath_tests::{Deadline, bpf, http, require, server, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        the_kernel_mirrors_what_user_space_mirrors,
+        a_mirror_in_the_kernel_ends_with_its_stream,
+        control_of_handlers_leaves_the_kernel
+    ]
+}
+
+/// Port of the relay, and of its page.
+const PORT: u16 = 5004;
+const PAGE: u16 = 9100;
+
+/// Only a hang takes so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A relay with a handler that passes RTP, to two receivers.
+struct Mirror {
+    link: Link,
+    relay: Process,
+    sender: UdpSocket,
+    receivers: [UdpSocket; 2],
+    _folder: tempfile::TempDir,
+}
+
+impl Mirror {
+    fn start(more: &[&str]) -> Result<Mirror> {
+        let folder = tempfile::tempdir()?;
+        let object = bpf::handler("rtp", folder.path())?;
+        Mirror::with(Link::new()?, folder, &object, more)
+    }
+
+    fn with(link: Link, folder: tempfile::TempDir, object: &Path, more: &[&str]) -> Result<Mirror> {
+        let receiver = || {
+            let socket = UdpSocket::bind((CLIENT, 0))?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            anyhow::Ok(socket)
+        };
+        let receivers = link.client.enter(|| Ok([receiver()?, receiver()?]))?;
+        let sender = link.client.enter(|| {
+            let socket = UdpSocket::bind((CLIENT, 0))?;
+            socket.connect((SERVER, PORT))?;
+            Ok(socket)
+        })?;
+        let mut command = link.server.command(server::binary()?);
+        command.args(["relay", "--in", &format!("udp://@{SERVER}:{PORT}")]);
+        for receiver in &receivers {
+            command.args(["--out", &format!("udp://{}", receiver.local_addr()?)]);
+        }
+        command.args(["--metrics", &format!("{SERVER}:{PAGE}")]);
+        command.arg("--handler").arg(format!("bpf:{}", object.display())).args(more);
+        let relay = Process::start(&command, true)?;
+        let mut mirror = Mirror { link, relay, sender, receivers, _folder: folder };
+        let place = Deadline::seconds(30.0).wait_for("the place of the handler", || {
+            ensure!(mirror.relay.is_running()?, "{}", mirror.relay.log());
+            let log = mirror.relay.log();
+            Ok(log.contains("the handler runs in").then_some(log))
+        })?;
+        let refused = place.contains("Operation not permitted") || place.contains("Permission denied");
+        require!(!refused, "loading eBPF programs is not permitted here");
+        Ok(mirror)
+    }
+
+    /// Sends a record and checks that both receivers get it, or that none does.
+    fn send(&self, record: &[u8], passes: bool) -> Result<()> {
+        self.sender.send(record)?;
+        if !passes {
+            return Ok(());
+        }
+        for (number, receiver) in self.receivers.iter().enumerate() {
+            let mut came = vec![0; 65_536];
+            let length = receiver.recv(&mut came).with_context(|| format!("receiver {number}"))?;
+            ensure!(
+                came[..length] == *record,
+                "receiver {number} got {:?} of {length} bytes in place of {:?} of {}",
+                &came[..length.min(20)],
+                &record[..record.len().min(20)],
+                record.len()
+            );
+        }
+        Ok(())
+    }
+
+    /// Reports of the handler: passed, dropped, and of those in the kernel. None before the first sample.
+    fn reports(&self) -> Result<Option<[u64; 3]>> {
+        let page = SocketAddr::from((SERVER, PAGE));
+        let answer = self.link.server.enter(|| http::get(page, "/api/status"))?;
+        let status: Value = serde_json::from_slice(&answer.body)?;
+        let reports = status["streams"][0]["reports"].as_array().context("no reports")?.clone();
+        let of = |what: &str| {
+            let report = reports.iter().find(|report| report["handler"] == "bpf" && report["what"] == what);
+            report?["value"].as_u64()
+        };
+        Ok((|| Some([of("passed")?, of("dropped")?, of("in_kernel")?]))())
+    }
+
+    /// Sends records until the kernel has mirrored some; returns how many were sent.
+    fn send_until_in_kernel(&self) -> Result<u64> {
+        let mut sent = 0;
+        Deadline::seconds(60.0).wait_for("records in the kernel", || {
+            self.send(&rtp(sent as u8, 100), true)?;
+            sent += 1;
+            Ok(self.reports()?.filter(|reports| reports[2] > 0).map(|_| sent))
+        })
+    }
+}
+
+/// A packet of RTP with a payload of so many bytes.
+fn rtp(seed: u8, payload: usize) -> Vec<u8> {
+    let mut packet = vec![0x80, 33, 0, seed, 0, 0, 0, 0, 1, 2, 3, 4];
+    packet.extend((0..payload).map(|at| (at as u8).wrapping_mul(7) ^ seed));
+    packet
+}
+
+/// Promise: An eBPF handler gives the same result in the kernel as in user space, record by record and in order.
+fn the_kernel_mirrors_what_user_space_mirrors() -> Result<()> {
+    require!(find("ethtool").is_some(), "ethtool is not installed");
+    // With checksums that the device is to fill in, and with those that the sender has filled in.
+    for offload in ["on", "off"] {
+        let mirror = Mirror::start(&[])?;
+        ensure!(mirror.relay.log().contains("runs in the kernel"), "{}", mirror.relay.log());
+        mirror.link.client.run(&format!("ethtool -K veth tx {offload}"))?;
+        let mut passed = mirror.send_until_in_kernel()?;
+        let mut dropped = 0;
+        for number in 0..600_usize {
+            // Lengths around what a handler sees, odd ones, and one that fills a packet.
+            let payload = [0, 1, 99, 115, 116, 117, 118, 500, 1001, 1460][number % 10];
+            let mut record = rtp(number as u8, payload);
+            // Some are not RTP of version 2, and some are RTCP.
+            record[0] = [0x80, 0x80, 0x81, 0x40, 0xbf, 0x80, 0x00][number % 7];
+            record[1] = [33, 0xa1, 72, 96, 95, 63, 200, 0][number % 8];
+            let is_rtp = record[0] >> 6 == 2 && !(64..=95).contains(&(record[1] & 0x7f));
+            mirror.send(&record, is_rtp)?;
+            (passed, dropped) = if is_rtp { (passed + 1, dropped) } else { (passed, dropped + 1) };
+        }
+        // Shorter than a header of RTP, and longer than a packet: in fragments, by user space.
+        mirror.send(&[0x80; 11], false)?;
+        mirror.send(&[], false)?;
+        mirror.send(&rtp(1, 5_000), true)?;
+        mirror.send(&rtp(2, 50), true)?;
+        (passed, dropped) = (passed + 2, dropped + 2);
+        let [.., in_kernel] = Deadline::seconds(20.0).wait_for("the counts of all records", || {
+            let reports = mirror.reports()?.context("no reports")?;
+            ensure!(reports[0] <= passed && reports[1] <= dropped, "{reports:?}: sent {passed}, {dropped}");
+            Ok((reports[..2] == [passed, dropped]).then_some(reports))
+        })?;
+        ensure!(in_kernel > 200, "{in_kernel} of {passed} and {dropped} in the kernel");
+        for receiver in &mirror.receivers {
+            receiver.set_nonblocking(true)?;
+            ensure!(receiver.recv(&mut [0; 100]).is_err(), "more came than was sent");
+        }
+    }
+    Ok(())
+}
+
+/// Promise: A mirror in the kernel ends with its stream, also if that is killed.
+fn a_mirror_in_the_kernel_ends_with_its_stream() -> Result<()> {
+    let mut mirror = Mirror::start(&[])?;
+    mirror.send_until_in_kernel()?;
+    mirror.relay.signal(Signal::KILL)?;
+    mirror.relay.wait(Deadline::seconds(20.0))?;
+    // The port is nobody's: an ICMP error comes back, which the program would have kept from the kernel.
+    let refused = Deadline::seconds(20.0).wait_for("a port that nobody has", || {
+        let sent = mirror.sender.send(&rtp(1, 1));
+        Ok(sent.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused).then_some(()))
+    });
+    refused.context("datagrams still go to the kernel's mirror")
+}
+
+/// Promise: A handler that is controlled, or that has others beside it, runs in user space.
+fn control_of_handlers_leaves_the_kernel() -> Result<()> {
+    let mirror = Mirror::start(&["--remote-control"])?;
+    let sent = mirror.send_until_in_kernel()?;
+    let page = SocketAddr::from((SERVER, PAGE));
+    let path = "/api/streams/command%20line/handlers";
+    let head = format!("POST {path} HTTP/1.1\r\nHost: relay\r\nContent-Length: 8\r\n\r\n");
+    let answer = mirror.link.server.enter(|| {
+        let mut connection = http::connect(page)?;
+        connection.write_all(&[head.as_bytes(), b"begins:\x21"].concat())?;
+        http::read_response(&mut connection, &mut Vec::new(), false)
+    })?;
+    ensure!(answer.status / 100 == 2, "{} {:?}", answer.status, String::from_utf8_lossy(&answer.body));
+    Deadline::seconds(20.0).wait_for("user space", || {
+        Ok(mirror.relay.log().contains("user space: its handlers are controlled").then_some(()))
+    })?;
+    // The other handler drops it, and counts it.
+    mirror.send(&rtp(1, 10), false)?;
+    Deadline::seconds(20.0).wait_for("the count of the record", || {
+        Ok(mirror.reports()?.filter(|reports| reports[0] > sent).map(drop))
+    })?;
+    let beside = Mirror::start(&["--handler", "meter"])?;
+    ensure!(beside.relay.log().contains("there are other handlers beside it"), "{}", beside.relay.log());
+    beside.send(&rtp(3, 10), true)?;
+    Deadline::seconds(20.0).wait_for("the count of the record", || {
+        Ok(beside.reports()?.filter(|reports| *reports == [1, 0, 0]).map(drop))
+    })
+}
