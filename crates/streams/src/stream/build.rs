@@ -191,15 +191,15 @@ impl StreamBuilder {
         let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. }).then_some(LONGEST_SHARED);
         // If an input fails, others must not get a part of a record to join theirs to.
         let of_stream = (of_order || self.settings.survives_inputs).then_some(LONGEST);
-        longest_whole(self.handlers.iter()).into_iter().chain(of_stream).chain(of_pattern).min()
+        let of_handlers = self.handlers.iter().filter_map(|handler| match handler.reach() {
+            Reach::Records { limit } => Some(limit),
+            Reach::Pieces | Reach::Slices { .. } => None,
+        });
+        let of_slices = self.handlers.iter().filter_map(|handler| match handler.reach() {
+            Reach::Slices { limit } => Some(limit),
+            Reach::Pieces | Reach::Records { .. } => None,
+        });
+        let whole = of_handlers.chain(of_stream).chain(of_pattern).min()?;
+        Some(of_slices.chain([whole, LONGEST]).fold(usize::MAX, usize::min))
     }
-}
-
-/// Most bytes of a record, if a handler takes only whole ones.
-pub(super) fn longest_whole<'a>(handlers: impl Iterator<Item = &'a Handler>) -> Option<usize> {
-    let limits = handlers.filter_map(|handler| match handler.reach() {
-        Reach::Records { limit } => Some(limit.min(LONGEST)),
-        Reach::Pieces => None,
-    });
-    limits.min()
 }

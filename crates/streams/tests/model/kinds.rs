@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 61] = [
+const KINDS: [&str; 62] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -48,6 +48,7 @@ const KINDS: [&str; 61] = [
     "handler: one that rewrites",
     "handler: of records in pieces",
     "handler: of whole records",
+    "handler: of records in slices",
     "fault: a reader of single bytes",
     "fault: a reader that stops",
     "fault: a reader that shuts its socket",
