@@ -101,6 +101,6 @@ impl Chain {
 impl Link {
     /// Returns whether nothing of the current record waits with the handler, which lets the record pass.
     fn is_between(&self) -> bool {
-        self.gathered.is_empty() && !self.gate.is_dropping && !self.gate.is_within_head
+        self.gathered_bytes() == 0 && !self.gate.is_dropping && !self.gate.is_within_head
     }
 }

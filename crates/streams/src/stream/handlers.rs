@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use super::Stream;
-use super::build::longest_whole;
 use crate::chain::{Chain, Change, MAX_WAITING_CHANGES, What};
 use crate::handler::{Handler, HandlerError, HandlerId};
 use crate::outputs::Output;
@@ -174,9 +173,7 @@ impl Stream {
 
     fn meet_handler(&mut self, handler: &Handler) {
         self.settle_seen();
-        if let Some(limit) = longest_whole(std::iter::once(handler)) {
-            self.intake.need_whole(limit);
-        }
+        self.intake.meet(handler.reach());
     }
 
     fn note_handler(&mut self) {

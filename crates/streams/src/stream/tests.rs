@@ -13,6 +13,7 @@ mod objects;
 mod patterns;
 mod peeking;
 mod shares;
+mod slices;
 mod storage;
 mod turns;
 mod urgent;
