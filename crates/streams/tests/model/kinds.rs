@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 62] = [
+const KINDS: [&str; 64] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -41,6 +41,8 @@ const KINDS: [&str; 62] = [
     "operation: add a handler",
     "operation: control a handler",
     "operation: add a handler of an output",
+    "operation: add a handler that depends on trust",
+    "operation: set the trust in an output",
     "handler: one that peeks",
     "handler: one that was there from the beginning",
     "handler: one that reads",
