@@ -11,6 +11,7 @@ mod merge;
 mod next;
 mod order;
 mod peek;
+mod polling;
 mod pull;
 mod shares;
 mod zero_copy;
@@ -35,6 +36,7 @@ pub use merge::{Late, MergeCounts};
 pub(crate) use order::Order;
 pub use order::{InputOrder, Tag};
 pub(crate) use peek::Peeked;
+pub use polling::{InputState, PollingOrder, ReadyInputs};
 use zero_copy::ZeroCopyCheck;
 pub(crate) use zero_copy::{GoingBy, LARGE};
 

@@ -38,7 +38,7 @@ pub use handler::{
     Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
     Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
-pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
+pub use intake::{InputOrder, InputState, InputStatus, Late, MergeCounts, PollingOrder, ReadyInputs, Tag};
 pub use object::{Collected, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
@@ -46,7 +46,7 @@ pub use port::Port;
 pub use progress::StreamProgress;
 pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
-pub use spread::OutputPattern;
+pub use spread::{OutputChoice, OutputPattern, OutputState, Push, PushingOrder};
 pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use trust::Trust;

@@ -147,7 +147,7 @@ fn an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on() -> Re
         first.local_addr()?,
         second.local_addr()?
     ))?;
-    let mut relay = Watched::start(&folder, &[])?;
+    let relay = Watched::start(&folder, &[])?;
     Deadline::seconds(20.0).wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
     let mut source = UnixStream::connect(folder.path("inlet"))?;
     let mut peers = [first.accept()?.0, second.accept()?.0];

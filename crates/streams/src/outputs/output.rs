@@ -58,7 +58,7 @@ pub(crate) struct Output {
     pub(super) detach: Option<OnDetached>,
     /// Of bytes that its peer acknowledged.
     pub(super) stall_detector: StallDetector<u64>,
-    pub(super) throughput: Throughput,
+    pub(crate) throughput: Throughput,
     pub(crate) bytes: u64,
     pub(crate) lost_bytes: u64,
 }
@@ -171,7 +171,7 @@ impl Output {
     }
 
     /// Bytes that wait for it outside its outbox: in its pipe, being written, or gathered for a handler.
-    fn bytes_beyond(&self) -> usize {
+    pub(crate) fn bytes_beyond(&self) -> usize {
         self.held() + self.storing + self.chain.gathered()
     }
 
