@@ -44,12 +44,12 @@ vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- shell $(ARGS)
 
-build: ## the release binary, target/release/wirepath
+build: ## the release binaries, target/release/wirepath and wirepath-images
 	@scripts/install.sh
-	cargo build --release --locked -p wirepath
+	cargo build --release --locked -p wirepath -p wirepath-images
 
-install: build ## copy it to PREFIX/bin (PREFIX=/usr/local)
-	install -D -m 755 target/release/wirepath $(DESTDIR)$(PREFIX)/bin/wirepath
+install: build ## copy them to PREFIX/bin (PREFIX=/usr/local)
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images
 
 bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json …"; needs root
 	@scripts/install.sh bench

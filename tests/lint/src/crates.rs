@@ -88,6 +88,12 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
+    // An application, of what any user of the libraries has; its tests need those of the whole server.
+    Rule {
+        package: "wirepath-images",
+        ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
+        others: None,
+    },
     Rule { package: "wirepath", ours: LIBRARIES, others: None },
     Rule { package: TESTKIT, ours: &[], others: None },
     Rule { package: "wirepath-tests", ours: LIBRARIES, others: None },
