@@ -102,6 +102,8 @@ const RULES: &[Rule] = &[
         ours: &["wirepath-assess", "wirepath-load", "wirepath-tests"],
         others: None,
     },
+    // Servers of the user level compute with the same functions.
+    Rule { package: "wirepath-bench-images", ours: &["wirepath-images", "wirepath-streams"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { package: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
     Rule {
