@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 66] = [
+const KINDS: [&str; 68] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -41,6 +41,8 @@ const KINDS: [&str; 66] = [
     "operation: add a handler",
     "operation: control a handler",
     "operation: add a handler of an output",
+    "operation: add a handler that depends on trust",
+    "operation: set the trust in an output",
     "order: a custom one that takes turns",
     "order: a custom one of what is ready",
     "pattern: a custom one that gives to one output",
