@@ -1,14 +1,17 @@
 //! Cost of a stream's turn for an engine thread: no kernel calls but those that move its bytes, and two more
-//! where classes share processor time.
+//! where classes share processor time; no allocation for each record by orders and patterns of others' types.
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_engine::{Engine, EngineOptions, Policy, Round, Sharing};
 use wirepath_streams::handlers::Filter;
-use wirepath_streams::{Framing, Handler, Object, StreamBuilder, StreamOptions};
+use wirepath_streams::{
+    Framing, Handler, InputState, Object, OutputChoice, PollingOrder, Port, Push, PushingOrder, ReadyInputs,
+    StreamBuilder, StreamOptions,
+};
 use wirepath_tests::trials;
 
-use super::system_calls_of;
+use super::{ALLOCATOR, system_calls_of};
 
 /// Most bytes of a turn.
 const TURN: usize = 256 * 1024;
@@ -18,7 +21,53 @@ const TURNS: usize = 400;
 const BESIDES: u64 = 100;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![a_turn_is_measured_only_where_classes_share_processor_time]
+    trials![
+        a_turn_is_measured_only_where_classes_share_processor_time,
+        an_order_and_a_pattern_of_another_type_allocate_nothing_for_a_record
+    ]
+}
+
+/// The input that gave its last record first; every record looked at and dropped.
+struct Custom;
+
+impl PollingOrder for Custom {
+    fn next(&mut self, ready: &ReadyInputs<'_>) -> Option<Port> {
+        ready.iter().next().map(InputState::port)
+    }
+}
+
+impl PushingOrder for Custom {
+    fn head_bytes(&self) -> usize {
+        8
+    }
+
+    fn next(&mut self, head: &[u8], outputs: &mut OutputChoice<'_>) -> Push {
+        outputs.iter().for_each(|output| outputs.choose(output.port()));
+        if head.iter().all(|byte| *byte == 0) { Push::Drop } else { Push::Chosen }
+    }
+}
+
+/// Promise: Orders and patterns of another's type cost no allocation for a record.
+fn an_order_and_a_pattern_of_another_type_allocate_nothing_for_a_record() -> Result<()> {
+    const RECORDS: usize = 100_000;
+    const RECORD: usize = 256;
+    let zeros = || Object::memory("zeros", vec![0; RECORDS * RECORD / 2].into());
+    let mut stream = StreamBuilder::default()
+        .order_by(Custom)
+        .pattern_by(Custom)
+        .input(zeros(), Framing::Fixed(RECORD))
+        .input(zeros(), Framing::Fixed(RECORD))
+        .output(Object::collect("nothing", 0).0)
+        .output(Object::collect("nothing", 0).0)
+        .build();
+    let before = ALLOCATOR.stats().allocations;
+    stream.run()?;
+    let allocations = ALLOCATOR.stats().allocations - before;
+    println!("{RECORDS} records by an order and a pattern of another's type: {allocations} allocations");
+    let status = stream.status();
+    ensure!(status.bytes_dropped == (RECORDS * RECORD) as u64, "{status:?}");
+    ensure!(allocations < RECORDS / 50, "{allocations} allocations for {RECORDS} records");
+    Ok(())
 }
 
 /// Promise: Classes that share processor time get it whatever a byte costs.

@@ -83,7 +83,7 @@ pub(crate) struct Relay {
     #[arg(long, requires = "config")]
     check: bool,
 
-    /// Let other machines control handlers at the address of --metrics, and not only this one
+    /// Let other machines control handlers and trust at the address of --metrics, and not only this one
     #[arg(long, requires = "metrics")]
     remote_control: bool,
 
@@ -226,15 +226,16 @@ fn check(configuration: &Configuration, file: &str) -> Result<ExitCode> {
 }
 
 fn policy(policy: &Policy) -> String {
-    match *policy {
+    match policy {
         Policy::BestEffort => "best effort".to_owned(),
         Policy::Priority => "strict priority".to_owned(),
         Policy::Deadline => "earliest deadline first".to_owned(),
+        Policy::Custom(_) => "a policy of its own".to_owned(),
         Policy::FairShare { round: Round::Volume(bytes), .. } => {
-            format!("sharing volume in rounds of {}", format::size(bytes))
+            format!("sharing volume in rounds of {}", format::size(*bytes))
         }
         Policy::FairShare { round: Round::ProcessorTime(us), .. } => {
-            let round = humantime::format_duration(Duration::from_micros(us));
+            let round = humantime::format_duration(Duration::from_micros(*us));
             format!("sharing processor time in rounds of {round}")
         }
     }

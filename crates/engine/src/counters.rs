@@ -20,6 +20,8 @@ counters! {
     turns: LocalCounter,
     /// Bytes that tasks moved in their turns, in and out counted alike.
     moved_bytes: LocalCounter,
+    /// Scheduling policies that failed and were replaced by best effort.
+    policy_failures: LocalCounter,
     /// Tasks that exist.
     tasks: Gauge,
     /// Units of load on the threads: tasks, and what was added to them.

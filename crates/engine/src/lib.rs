@@ -60,7 +60,7 @@ pub use counters::{Counters, LoadUnit};
 pub use engine::{Engine, EngineOptions, Placement};
 pub use mailbox::{Handle, Waker};
 pub use panic::catch_panic;
-pub use scheduler::{Class, Cost, Policy, Rate, Round};
+pub use scheduler::{Class, Cost, CustomPolicy, Policy, Rate, ReadyClass, ReadyClasses, Round, TurnPolicy};
 pub use sharing::Sharing;
 pub use stall::{STALL_SAMPLES, StallDetector};
 pub use task::{Context, Event, Task, Watcher};

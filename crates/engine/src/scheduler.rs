@@ -6,19 +6,22 @@
 //!
 //! Tasks belong to classes. A [`Policy`] divides between classes; within a class it is first come, first
 //! served (with [`Policy::Deadline`]: earliest deadline first). Classes and tasks may have a [`Rate`] under
-//! any policy.
+//! any policy. A policy is a [`TurnPolicy`], the engine's own as well as those of others.
 
 mod bucket;
+mod guarded;
 mod policy;
 mod share;
+mod turn_policy;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-pub use policy::{Class, Policy, Rate, Round};
+pub use policy::{Class, CustomPolicy, Policy, Rate, Round};
+pub use turn_policy::{ReadyClass, ReadyClasses, TurnPolicy};
 
 use bucket::Bucket;
-use share::Shares;
+use guarded::GuardedPolicy;
 
 /// Cost of a turn. Shares and rates may be of different quantities: of all that was moved, and of what came
 /// in.
@@ -55,12 +58,11 @@ pub(crate) enum Next {
 }
 
 /// Decides which task has the next turn. Tasks have small numbers that the caller gives, as from a slab.
-#[derive(Debug)]
 pub(crate) struct Scheduler {
-    policy: Policy,
+    policy: GuardedPolicy,
+    has_deadlines: bool,
     turn: u64,
     classes: Vec<Queue>,
-    shares: Shares,
     tasks: Vec<Option<TaskState>>,
     /// Tasks that a rate holds back, by the time when it lets them continue.
     held: BinaryHeap<Reverse<(u64, usize)>>,
@@ -111,12 +113,8 @@ impl Scheduler {
         if classes.is_empty() {
             classes.push(Class { name: "default".to_owned(), priority: 0, share: 1, rate: None });
         }
-        let shares = match policy {
-            Policy::FairShare { round, carry_percent } => {
-                Shares::new(classes.iter().map(|class| class.share), round.cost(), carry_percent)
-            }
-            _ => Shares::new(classes.iter().map(|_| 1), 1, 0),
-        };
+        let has_deadlines = policy.has_deadlines();
+        let policy = GuardedPolicy::new(&policy, &classes);
         let classes = classes
             .iter()
             .map(|class| Queue {
@@ -126,7 +124,12 @@ impl Scheduler {
             })
             .collect();
         let (tasks, held) = (Vec::new(), BinaryHeap::new());
-        Scheduler { policy, turn: turn.max(1), classes, shares, tasks, held, arrivals: 0 }
+        Scheduler { policy, has_deadlines, turn: turn.max(1), classes, tasks, held, arrivals: 0 }
+    }
+
+    /// Takes the cause for which the policy was replaced, if it failed since the last call.
+    pub(crate) fn take_policy_failure(&mut self) -> Option<String> {
+        self.policy.failure.take()
     }
 
     /// Adds a task that is not ready. A class beyond the end stands for the last.
@@ -196,19 +199,19 @@ impl Scheduler {
     /// Charges a task for its turn; `more` says that it is still ready. Call it before the task is removed,
     /// or its class is not charged.
     pub(crate) fn acted(&mut self, task: usize, cost: impl Into<Cost>, more: bool, now_us: u64) {
-        let Cost { shared, rated } = cost.into();
+        let cost: Cost = cost.into();
         let Some(Some(known)) = self.tasks.get_mut(task) else { return };
         known.state = State::Idle;
-        self.shares.spend(known.class, shared);
+        self.policy.acted(known.class, cost);
         let buckets = [known.bucket.as_mut(), self.classes[known.class].bucket.as_mut()];
-        buckets.into_iter().flatten().for_each(|bucket| bucket.spend(rated, now_us));
+        buckets.into_iter().flatten().for_each(|bucket| bucket.spend(cost.rated, now_us));
         if more {
             self.ready(task);
         }
     }
 
     fn queue(&mut self, task: usize, deadline_us: u64) {
-        let deadline_us = if self.policy == Policy::Deadline { deadline_us } else { NEVER };
+        let deadline_us = if self.has_deadlines { deadline_us } else { NEVER };
         let arrival = self.arrivals;
         self.arrivals += 1;
         if let Some(Some(known)) = self.tasks.get_mut(task) {
@@ -244,25 +247,7 @@ impl Scheduler {
         for class in 0..self.classes.len() {
             self.forget_stale(class);
         }
-        let open = |queue: &Queue| {
-            !queue.ready.is_empty() && queue.bucket.as_ref().is_none_or(|bucket| bucket.open_us() <= now_us)
-        };
-        let first = |queue: &Queue| {
-            queue.ready.peek().map(|Reverse((deadline_us, arrival, _))| (*deadline_us, *arrival))
-        };
-        let classes = self.classes.iter().enumerate().filter(|(_, queue)| open(queue));
-        match self.policy {
-            Policy::BestEffort | Policy::Deadline => {
-                classes.min_by_key(|(_, queue)| first(queue)).map(|(class, _)| class)
-            }
-            Policy::Priority => classes
-                .min_by_key(|(_, queue)| (Reverse(queue.priority), first(queue)))
-                .map(|(class, _)| class),
-            Policy::FairShare { .. } => {
-                let classes = &self.classes;
-                self.shares.next(|class| open(&classes[class]))
-            }
-        }
+        self.policy.next(&ReadyClasses::new(&self.classes, now_us))
     }
 
     /// Drops stale entries in front of a class's queue.
@@ -280,15 +265,11 @@ impl Scheduler {
         self.classes[class].ready.pop().map(|Reverse((deadline_us, _, task))| (deadline_us, task))
     }
 
-    fn allowance(&self, task: usize, class: usize, now_us: u64) -> u64 {
+    fn allowance(&mut self, task: usize, class: usize, now_us: u64) -> u64 {
         let of_task = self.tasks[task].as_ref().and_then(|known| known.bucket.as_ref());
         let buckets = [of_task, self.classes[class].bucket.as_ref()];
         let allowed = buckets.iter().flatten().map(|bucket| bucket.level(now_us)).fold(self.turn, u64::min);
-        let of_round = match self.policy {
-            Policy::FairShare { round: Round::Volume(_), .. } => self.shares.left(class),
-            _ => u64::MAX,
-        };
-        allowed.min(of_round).max(1)
+        allowed.min(self.policy.allowance(class)).max(1)
     }
 
     /// Time of the next turn when none is possible now.

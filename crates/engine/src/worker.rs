@@ -105,9 +105,17 @@ impl Worker {
                 Next::At(at_us) => return Some(at_us),
                 Next::Nothing => return None,
             }
+            self.report_policy_failure();
             self.fire_due(); // timers have deadlines, turns have none
         }
         Some(0)
+    }
+
+    fn report_policy_failure(&mut self) {
+        if let Some(cause) = self.core.scheduler.take_policy_failure() {
+            self.core.counters.policy_failures.increment();
+            tracing::error!(cause, "scheduling policy failed; using best effort");
+        }
     }
 
     fn run_turn(&mut self, key: usize, allowance: u64) {

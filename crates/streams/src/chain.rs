@@ -2,10 +2,13 @@
 
 mod change;
 mod gate;
+mod gather;
 mod memory;
 mod passing;
 mod peek;
 mod rewrite;
+mod slices;
+mod trust;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,16 +18,20 @@ use bytes::{Bytes, BytesMut};
 use wirepath_datapath::Blocks;
 
 use crate::handler::{
-    Frame, FramePart, Handler, HandlerError, HandlerId, HandlerStatus, Modify, Reach, Read, Select,
+    Frame, FramePart, Handler, HandlerError, HandlerId, HandlerStatus, Modify, Read, Select,
 };
 use crate::record::{Piece, PieceMut, Run};
+use crate::trust::Trust;
 pub(crate) use change::{Change, MAX_WAITING_CHANGES, What};
 use gate::Gate;
+use gather::Whole;
 pub(crate) use memory::Memory;
 use passing::Passing;
 pub(crate) use peek::PeekScope;
 use peek::peek_heads;
 use rewrite::{Written, rewrite};
+use slices::Slices;
+use trust::Force;
 
 /// A handler's name, and the name and value of what it reports.
 pub(crate) type Report = (&'static str, &'static str, u64);
@@ -46,6 +53,8 @@ pub(crate) struct Chain {
     drops_refused: bool,
     /// Changes of handlers that wait for the end of a record.
     changes: VecDeque<Change>,
+    /// Trust in the peer of the output that has these handlers.
+    pub(crate) trust: Trust,
 }
 
 /// Failure of a handler.
@@ -62,9 +71,12 @@ struct Link {
     handler: Handler,
     /// The handler was added within a record, of which it sees nothing.
     awaits_record: bool,
+    force: Force,
     gate: Gate,
     /// Pieces of a record for a handler that takes whole ones, or of its beginning for one that sees that.
     gathered: BytesMut,
+    /// The same for a handler that takes whole records in slices.
+    slices: Slices,
     /// Memory for what the handler makes.
     blocks: Blocks,
     /// The same for long pieces that a rewriting handler makes.
@@ -87,19 +99,20 @@ impl Chain {
         self.links.iter_mut().next_back().into_iter().for_each(|link| link.awaits_record = true);
     }
 
+    /// Returns whether no handler sees records: there is none, or none in force.
     pub(crate) fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.links.iter().all(|link| link.force.is_suspended)
     }
 
     /// Bytes of pieces that are gathered for handlers that take whole records or see their beginning.
     pub(crate) fn gathered(&self) -> usize {
-        self.links.iter().map(|link| link.gathered.len()).sum()
+        self.links.iter().map(Link::gathered_bytes).sum()
     }
 
     /// Drops gathered bytes; returns how many.
     pub(crate) fn drop_gathered(&mut self) -> usize {
         let gathered = self.gathered();
-        self.links.iter_mut().for_each(|link| link.gathered.clear());
+        self.links.iter_mut().for_each(Link::drop_gathered);
         gathered
     }
 
@@ -116,6 +129,8 @@ impl Chain {
             name: link.handler.name(),
             state_bytes: link.handler.state_bytes(),
             state_limit: link.handler.state_limit(),
+            trust_below: link.force.below,
+            is_in_force: !link.force.is_suspended,
         };
         self.links.iter().map(status).collect()
     }
@@ -178,7 +193,7 @@ impl Chain {
     }
 
     pub(crate) fn end(&mut self) -> Result<(), ChainError> {
-        for link in &mut self.links {
+        for link in self.links.iter_mut().filter(|link| !link.force.is_suspended) {
             let ended = match &mut link.handler {
                 Handler::Read(handler) => handler.end(),
                 Handler::Peek(handler) => handler.end(),
@@ -198,8 +213,10 @@ impl Link {
             id,
             handler,
             awaits_record: false,
+            force: Force::default(),
             gate: Gate { drops_refused, ..Gate::default() },
             gathered: BytesMut::new(),
+            slices: Slices::default(),
             blocks: Blocks::new(BLOCK),
             long_blocks: Blocks::new(BLOCK),
             parts: Vec::new(),
@@ -218,44 +235,30 @@ impl Link {
 
     fn apply(&mut self, run: Run<Memory>, out: &mut Vec<Run<Memory>>) -> Result<(), ChainError> {
         self.awaits_record &= !run.begins;
-        if self.awaits_record {
+        if self.awaits_record || self.force.is_suspended {
             out.push(run);
             return Ok(());
         }
-        let name = self.handler.name();
-        let Some(run) = self.gather(run).map_err(|error| ChainError { handler: name, error })? else {
-            return Ok(());
-        };
+        let done = self.gather(run).and_then(|whole| match whole {
+            Some(Whole::Run(run)) => self.apply_run(run, out),
+            Some(Whole::Slices(slices)) => self.apply_slices(slices, out),
+            None => Ok(()),
+        });
+        let handler = self.handler.name();
+        done.and_then(|()| self.check_state()).map_err(|error| ChainError { handler, error })
+    }
+
+    fn apply_run(&mut self, run: Run<Memory>, out: &mut Vec<Run<Memory>>) -> Result<(), HandlerError> {
         let Link { handler, gate, gathered, blocks, long_blocks, parts, passing, .. } = self;
-        let done = match handler {
+        match handler {
             Handler::Read(handler) => read(handler.as_mut(), gate, passing, run, out),
             Handler::Peek(handler) => peek_heads(handler.as_mut(), gate, passing, gathered, run, out),
             Handler::Select(handler) => select(handler.as_mut(), gate, parts, run, out),
             Handler::Modify(handler) => modify(handler.as_mut(), gate, passing, blocks, run, out),
             Handler::Rewrite(handler) => {
-                let written = Written::new(blocks, long_blocks, out);
-                rewrite(handler.as_mut(), gate, &run, written)
+                rewrite(handler.as_mut(), gate, run.pieces(), Written::new(blocks, long_blocks, out))
             }
-        };
-        done.and_then(|()| self.check_state()).map_err(|error| ChainError { handler: name, error })
-    }
-
-    /// Gathers whole records for a handler that takes such; None if the record has not ended.
-    fn gather(&mut self, run: Run<Memory>) -> Result<Option<Run<Memory>>, HandlerError> {
-        let Reach::Records { limit } = self.handler.reach() else { return Ok(Some(run)) };
-        if !self.gate.lets_in(run.begins) {
-            return Ok(None);
         }
-        let longest = self.gathered.len() + run.record_bytes.min(run.bytes.len());
-        if longest > limit {
-            self.gathered.clear();
-            return self.gate.refuse_long(run, longest, limit);
-        }
-        if run.begins && run.ends {
-            return Ok(Some(run));
-        }
-        self.gathered.extend_from_slice(&run.bytes);
-        Ok(run.ends.then(|| Run::single(Memory::Own(self.gathered.split()), true, true)))
     }
 
     fn reports(&self) -> Vec<Report> {
@@ -299,7 +302,7 @@ fn modify(
     let judged = (0..run.records()).try_for_each(|index| {
         let (range, Piece { begins, ends, .. }) = run.piece(index);
         let bytes = &mut run.bytes[range.clone()];
-        passing.judge(gate, range, Piece { bytes: &[], begins, ends }, || {
+        passing.judge(gate, range, Piece::part(&[], begins, ends), || {
             handler.modify(PieceMut { bytes, begins, ends })
         })
     });
@@ -337,7 +340,10 @@ fn select(
         put(run, kept, out);
         kept = range.end..range.end;
         if selected.is_some() {
-            put_parts(run, range.start, piece, parts, out);
+            let take = |kept: Range<usize>, put: &mut dyn FnMut(Bytes)| {
+                put(run.bytes.slice(range.start + kept.start..range.start + kept.end));
+            };
+            put_parts((piece.begins, piece.ends), parts, take, out);
         }
     }
     put(run, kept, out);
@@ -350,23 +356,33 @@ fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run<Memory>>) {
     }
 }
 
-/// The parts of one record, or of a piece of one, that begins at `at`. A record in pieces needs a beginning
-/// and an end even if nothing of it is kept.
-fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<FramePart>, out: &mut Vec<Run<Memory>>) {
+/// The parts of one record, or of a piece of one, as it `begins` and `ends`; `take` gives the bytes of a range
+/// that is kept. A record in pieces needs a beginning and an end even if nothing of it is kept.
+fn put_parts(
+    (begins, ends): (bool, bool),
+    parts: &mut Vec<FramePart>,
+    take: impl Fn(Range<usize>, &mut dyn FnMut(Bytes)),
+    out: &mut Vec<Run<Memory>>,
+) {
     if parts.len() > 1 {
         parts.retain(|part| !part.is_empty());
     }
-    let count = parts.len();
-    for (index, part) in parts.drain(..).enumerate() {
-        let bytes = match part {
-            FramePart::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
-            FramePart::Made(bytes) => bytes,
-        };
-        let (begins, ends) = (piece.begins && index == 0, piece.ends && index + 1 == count);
-        out.push(Run::single(Memory::Shared(bytes), begins, ends));
+    let first = out.len();
+    let mut put = |bytes| out.push(Run::single(Memory::Shared(bytes), false, false));
+    if parts.is_empty() && begins != ends {
+        put(Bytes::new());
     }
-    if count == 0 && piece.begins != piece.ends {
-        out.push(Run::single(Memory::Shared(Bytes::new()), piece.begins, piece.ends));
+    for part in parts.drain(..) {
+        match part {
+            FramePart::Kept(range) => take(range, &mut put),
+            FramePart::Made(bytes) => put(bytes),
+        }
+    }
+    if let [first, ..] = &mut out[first..] {
+        first.begins = begins;
+    }
+    if let [.., last] = &mut out[first..] {
+        last.ends = ends;
     }
 }
 

@@ -48,6 +48,12 @@ pub enum StreamError {
         /// Most bytes of a record that is shared.
         most: usize,
     },
+    /// A custom [`PollingOrder`](crate::PollingOrder) failed.
+    #[error("custom order of inputs: {0}; it may choose one of the ready inputs")]
+    Order(String),
+    /// A custom [`PushingOrder`](crate::PushingOrder) failed.
+    #[error("custom pattern of outputs: {0}; it may choose among the outputs that it is given")]
+    Pattern(String),
     /// A handler failed.
     #[error("handler {handler}: {error}")]
     Handler {
@@ -56,7 +62,7 @@ pub enum StreamError {
         /// The error.
         error: HandlerError,
     },
-    /// A handler, a framing or a tag panicked.
+    /// A handler, a framing, a tag, or a custom order or pattern panicked.
     #[error("a callback of the stream panicked: {0}")]
     Panicked(String),
     /// A storage job panicked.

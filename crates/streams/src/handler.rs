@@ -5,9 +5,9 @@
 //! `Read` passes or drops records, `Peek` does so by their first bytes, `Select` answers with parts of them
 //! and bytes of its own, `Modify` changes bytes where they are, and `Rewrite` fills a buffer of the stream.
 //!
-//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. What a
-//! stream gathers for a handler is bounded by [`Reach::Records`]. The state of a handler is its own; it
-//! declares a bound, beyond which it has failed ([`Common::state_limit`]).
+//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones, in one
+//! piece of memory or in slices. What a stream gathers for a handler is bounded by its [`Reach`]. The state of a
+//! handler is its own; it declares a bound, beyond which it has failed ([`Common::state_limit`]).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -15,6 +15,7 @@ use std::ops::{Deref, DerefMut, Range};
 use bytes::Bytes;
 
 use crate::record::{Piece, PieceMut};
+use crate::trust::Trust;
 
 /// A handler of one of five kinds.
 pub enum Handler {
@@ -35,9 +36,20 @@ pub enum Handler {
 pub enum Reach {
     /// As they come: a record may be given in several pieces, one after the other.
     Pieces,
-    /// Whole. A longer record than this many bytes is [refused](HandlerError::Refused).
+    /// Whole, and contiguous: a record that comes in pieces is copied together. A longer record than this many
+    /// bytes is [refused](HandlerError::Refused).
     Records {
         /// Bytes of the longest record.
+        limit: usize,
+    },
+    /// Whole, in [slices](Piece::slices) that lie where they were read (`processdatav`): nothing is copied,
+    /// except for short slices of a record that has more than 16. For handlers that read, select or rewrite; of
+    /// other kinds, as [`Reach::Records`].
+    ///
+    /// While a record comes, its input keeps its turn, as with [`Reach::Pieces`]. Where the order or an output
+    /// needs whole records, these have one slice.
+    Slices {
+        /// Bytes of the longest record, at most 16 MiB.
         limit: usize,
     },
 }
@@ -77,6 +89,10 @@ pub struct HandlerStatus {
     pub state_bytes: usize,
     /// Most bytes that its state may take.
     pub state_limit: usize,
+    /// Trust below which the handler of an output is in force; None if it always is.
+    pub trust_below: Option<Trust>,
+    /// False if it is not in force, and sees no records.
+    pub is_in_force: bool,
 }
 
 /// Default of [`Common::state_limit`].
@@ -174,8 +190,8 @@ pub const MAX_PEEK_BYTES: usize = 16 * 1024;
 
 /// A handler that answers with parts of a piece and bytes of its own.
 pub trait Select: Common {
-    /// Puts the parts of the next piece that go on into `frame`. A record of which nothing is kept goes no
-    /// further.
+    /// Puts the parts of the next piece that go on into `frame`: bytes are counted from the beginning of its
+    /// first slice. A record of which nothing is kept goes no further.
     ///
     /// # Errors
     /// See [`HandlerError`].

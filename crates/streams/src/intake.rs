@@ -11,6 +11,7 @@ mod merge;
 mod next;
 mod order;
 mod peek;
+mod polling;
 mod pull;
 mod shares;
 mod zero_copy;
@@ -21,6 +22,7 @@ use crate::chain::PeekScope;
 use crate::error::StreamError;
 use crate::event::StreamEvent;
 use crate::framing::{Framing, LONGEST, Splitter};
+use crate::handler::Reach;
 use crate::object::Object;
 use crate::outbox::Dropped;
 use crate::port::Port;
@@ -34,6 +36,7 @@ pub use merge::{Late, MergeCounts};
 pub(crate) use order::Order;
 pub use order::{InputOrder, Tag};
 pub(crate) use peek::Peeked;
+pub use polling::{InputState, PollingOrder, ReadyInputs};
 use zero_copy::ZeroCopyCheck;
 pub(crate) use zero_copy::{GoingBy, LARGE};
 
@@ -137,6 +140,17 @@ impl Intake {
         }
         self.needs.whole = Some(limit);
         self.each_from_next_record(|input| input.splitter.need_whole(limit));
+    }
+
+    /// From their next record on, inputs hand on records as a handler takes them. For slices, if records need
+    /// not be whole anyway, unframed bytes begin another record, of which the handler sees all.
+    pub(crate) fn meet(&mut self, reach: Reach) {
+        match reach {
+            Reach::Pieces => {}
+            Reach::Records { limit } => self.need_whole(limit.min(LONGEST)),
+            Reach::Slices { limit } if self.needs.whole.is_some() => self.need_whole(limit.min(LONGEST)),
+            Reach::Slices { .. } => self.each_from_next_record(|_| {}),
+        }
     }
 
     /// From now on, unframed bytes are divided into datagrams: they have no end for a datagram to leave at.

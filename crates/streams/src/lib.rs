@@ -26,6 +26,7 @@ mod storage;
 mod stream;
 mod task;
 mod throughput;
+mod trust;
 mod turns;
 mod write_progress;
 mod zero_copy;
@@ -37,17 +38,18 @@ pub use handler::{
     Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
     Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
-pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
-pub use object::{Collected, Object, ObjectError, ObjectPart, SendOutcome};
+pub use intake::{InputOrder, InputState, InputStatus, Late, MergeCounts, PollingOrder, ReadyInputs, Tag};
+pub use object::{Collected, Extents, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
 pub use port::Port;
 pub use progress::StreamProgress;
 pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
-pub use spread::OutputPattern;
+pub use spread::{OutputChoice, OutputPattern, OutputState, Push, PushingOrder};
 pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
+pub use trust::Trust;
 pub use write_progress::WriteProgress;
 
 /// The engine, for its types in this crate's interface.

@@ -23,8 +23,10 @@ pub struct Run<B = Bytes> {
 /// One record of a [`Run`], or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// The bytes.
+    /// The bytes; of a record in several [slices](crate::Reach::Slices) those of the first.
     pub bytes: &'a [u8],
+    /// The other slices of a record, in order. Empty unless the handler takes slices.
+    pub rest: &'a [&'a [u8]],
     /// True if the first byte is the first of a record.
     pub begins: bool,
     /// True if the last byte is the last of a record.
@@ -66,11 +68,8 @@ impl<B: Deref<Target = [u8]>> Run<B> {
     pub fn piece(&self, index: usize) -> (Range<usize>, Piece<'_>) {
         let begin = (index * self.record_bytes).min(self.bytes.len());
         let end = (begin + self.record_bytes).min(self.bytes.len());
-        let piece = Piece {
-            bytes: &self.bytes[begin..end],
-            begins: self.begins || index > 0,
-            ends: self.ends || end < self.bytes.len(),
-        };
+        let (begins, ends) = (self.begins || index > 0, self.ends || end < self.bytes.len());
+        let piece = Piece::part(&self.bytes[begin..end], begins, ends);
         (begin..end, piece)
     }
 
@@ -137,7 +136,42 @@ impl Run<BytesMut> {
 impl<'a> Piece<'a> {
     /// A whole record.
     pub fn whole(bytes: &'a [u8]) -> Piece<'a> {
-        Piece { bytes, begins: true, ends: true }
+        Piece::part(bytes, true, true)
+    }
+
+    /// The part of a record that `begins` and `ends` say.
+    pub fn part(bytes: &'a [u8], begins: bool, ends: bool) -> Piece<'a> {
+        Piece { bytes, rest: &[], begins, ends }
+    }
+
+    /// A whole record in slices.
+    pub fn in_slices(slices: &'a [&'a [u8]]) -> Piece<'a> {
+        let (first, rest) = slices.split_first().map_or((&[][..], &[][..]), |(first, rest)| (*first, rest));
+        Piece { rest, ..Piece::whole(first) }
+    }
+
+    /// All slices, in order.
+    pub fn slices(self) -> impl Iterator<Item = &'a [u8]> {
+        std::iter::once(self.bytes).chain(self.rest.iter().copied())
+    }
+
+    /// Bytes of all slices together.
+    pub fn length(self) -> usize {
+        self.slices().map(<[u8]>::len).sum()
+    }
+
+    /// Copies bytes from `offset` on, whatever slices they are in: as many as there are, or `out` has room
+    /// for. Returns how many.
+    pub fn copy_to(self, mut offset: usize, out: &mut [u8]) -> usize {
+        let mut copied = 0;
+        for slice in self.slices() {
+            let bytes = slice.get(offset..).unwrap_or_default();
+            let bytes = &bytes[..bytes.len().min(out.len() - copied)];
+            out[copied..copied + bytes.len()].copy_from_slice(bytes);
+            copied += bytes.len();
+            offset = offset.saturating_sub(slice.len());
+        }
+        copied
     }
 }
 
@@ -159,9 +193,24 @@ mod tests {
     #[test]
     fn a_part_of_a_record_is_one_piece_and_so_is_an_empty_record() {
         let part = Run::single(Bytes::from_static(b"part"), false, false);
-        assert_eq!(part.pieces().collect::<Vec<_>>(), [Piece { bytes: b"part", begins: false, ends: false }]);
+        assert_eq!(part.pieces().collect::<Vec<_>>(), [Piece::part(b"part", false, false)]);
         let empty = Run::single(Bytes::new(), true, true);
         assert_eq!(empty.pieces().collect::<Vec<_>>(), [Piece::whole(b"")]);
+    }
+
+    #[test]
+    fn bytes_are_copied_out_of_the_slices_that_have_them() {
+        let slices = [&b"ab"[..], b"", b"cde", b"f"];
+        let piece = Piece::in_slices(&slices);
+        assert_eq!((piece.length(), piece.slices().collect::<Vec<_>>()), (6, slices.to_vec()));
+        for (offset, room, expected) in
+            [(0, 9, &b"abcdef"[..]), (1, 2, b"bc"), (2, 3, b"cde"), (4, 9, b"ef"), (6, 1, b""), (9, 1, b"")]
+        {
+            let mut out = [0; 9];
+            let copied = piece.copy_to(offset, &mut out[..room]);
+            assert_eq!(&out[..copied], expected, "{offset} {room}");
+        }
+        assert_eq!(Piece::in_slices(&[]), Piece::whole(b""));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! [`Spread::recipients`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
 //! copies ([`Spread::distribute`]) and the zero-copy route alike.
 
+mod custom;
 mod pattern;
 
 use std::collections::VecDeque;
@@ -16,7 +17,10 @@ use crate::record::Run;
 use crate::secret::{LONGEST_SHARED, SecretSplitter};
 use crate::shared::Shared;
 use crate::turns::Turns;
+use custom::Custom;
+pub use custom::{OutputChoice, OutputState, Push, PushingOrder};
 pub use pattern::OutputPattern;
+pub(crate) use pattern::Pattern;
 
 pub(crate) struct Spread {
     state: State,
@@ -24,15 +28,16 @@ pub(crate) struct Spread {
     pub(crate) pending: VecDeque<Run>,
     /// The rest of a record is dropped: the output that had its beginning is gone.
     is_skipping: bool,
-    /// A record could not be shared: nothing follows it.
+    /// A record could not be shared, or a custom pattern failed: nothing follows.
     has_failed: bool,
-    /// Bytes that were dropped because the output that had the beginning of their record is gone, or because
-    /// a record could not be shared.
+    /// Error of a custom pattern on the zero-copy route, until it is reported.
+    failure: Option<StreamError>,
+    /// Bytes that were dropped because the output that had the beginning of their record is gone, because a
+    /// record could not be shared, or by a custom pattern.
     pub(crate) dropped_bytes: u64,
 }
 
 /// State of the pattern.
-#[derive(Debug)]
 enum State {
     Turns(Turns),
     Bytes {
@@ -46,6 +51,7 @@ enum State {
         chosen: Option<Port>,
     },
     Shares(SecretSplitter),
+    Custom(Custom),
 }
 
 /// The outputs that get the next bytes.
@@ -72,13 +78,23 @@ impl From<OutputPattern> for State {
     }
 }
 
+impl From<Pattern> for State {
+    fn from(pattern: Pattern) -> State {
+        match pattern {
+            Pattern::Shipped(pattern) => pattern.into(),
+            Pattern::Custom(order) => State::Custom(Custom::new(order)),
+        }
+    }
+}
+
 impl Spread {
-    pub(crate) fn new(pattern: OutputPattern) -> Spread {
+    pub(crate) fn new(pattern: impl Into<Pattern>) -> Spread {
         Spread {
-            state: pattern.into(),
+            state: pattern.into().into(),
             pending: VecDeque::new(),
             is_skipping: false,
             has_failed: false,
+            failure: None,
             dropped_bytes: 0,
         }
     }
@@ -118,6 +134,7 @@ impl Spread {
             State::Bytes { turns, left, .. } => (one(turns.current(count)), *left),
             State::Capacity { chosen: Some(port) } => (one(outputs.place_of(*port)?), usize::MAX),
             State::Capacity { chosen: None } => (one(outputs.least_loaded(now_us)?), usize::MAX),
+            State::Custom(_) => (self.custom_recipients(outputs, now_us)?, usize::MAX),
         };
         Some(Recipients { outputs, bytes })
     }
@@ -142,6 +159,7 @@ impl Spread {
                 return Some(part_ends);
             }
             (State::Turns(turns), Some(true)) => turns.taken(),
+            (State::Custom(custom), ends) => custom.advance(ends),
             (State::Capacity { chosen }, Some(ends)) => {
                 *chosen = (!ends).then(|| outputs.current[recipients.outputs.start].port);
             }
@@ -161,6 +179,7 @@ impl Spread {
     /// another.
     fn note_removed(&mut self, removed: &Removed) {
         let Removed { place, port, within_record } = *removed;
+        let mut has_others = matches!(self.state, State::Mirror | State::Bytes { .. });
         match &mut self.state {
             State::Turns(turns) => turns.removed(place),
             State::Bytes { turns, unit, left } => {
@@ -170,9 +189,10 @@ impl Spread {
                 turns.removed(place);
             }
             State::Capacity { chosen } => *chosen = chosen.filter(|chosen| *chosen != port),
+            State::Custom(custom) => has_others = !custom.removed(port),
             State::Mirror | State::Shares(_) => {}
         }
-        self.is_skipping |= within_record && !matches!(self.state, State::Mirror | State::Bytes { .. });
+        self.is_skipping |= within_record && !has_others;
     }
 
     /// Gives pending runs to outputs as far as they have room. Returns whether anything was done.
@@ -203,6 +223,9 @@ impl Spread {
         if self.is_skipping {
             self.dropped_bytes += run.bytes.len() as u64;
             return None;
+        }
+        if let State::Custom(_) = self.state {
+            return self.distribute_by_choice(run, outputs, shared, now_us);
         }
         loop {
             self.follow(outputs);
@@ -292,15 +315,16 @@ impl Spread {
             State::Mirror => true,
             State::Turns(_) | State::Capacity { .. } => !is_unframed || outputs.len() == 1,
             State::Bytes { unit, .. } => *unit >= LARGE,
+            State::Custom(custom) => custom.can_zero_copy(outputs, going_by),
             State::Shares(_) => false,
         };
-        as_they_come && !self.is_skipping
+        as_they_come && !self.is_skipping && !self.has_failed
     }
 
     /// Returns whether bytes of a file may go straight to the output whose turn it is. By capacity, an output
     /// that takes nothing must not hold up the others within a record.
     pub(crate) fn can_send_files(&self, outputs: &Outputs) -> bool {
-        outputs.len() == 1 || !matches!(self.state, State::Capacity { .. })
+        outputs.len() == 1 || !matches!(self.state, State::Capacity { .. } | State::Custom(_))
     }
 }
 

@@ -105,7 +105,9 @@ impl StreamParts<'_> {
         if is_idle && self.outputs.len() <= Pipe::KEPT {
             self.outputs.put_pipes_away();
         }
-        Ok(progressed)
+        // A custom order has failed, or a custom pattern has chosen outputs that the next record is copied to.
+        let must_go_on = self.spread.report_pattern(self.shared) || self.shared.is_failing();
+        Ok(progressed || must_go_on)
     }
 
     /// The route of the next bytes; None if the input or an output whose turn it is has to be waited for.
@@ -120,7 +122,10 @@ impl StreamParts<'_> {
         if !self.outputs.current[recipients.outputs.clone()].iter().all(is_free) {
             return None;
         }
-        let input = self.intake.next_ready()?;
+        let Some(input) = self.intake.next_ready() else {
+            self.intake.report_order(self.shared);
+            return None;
+        };
         let record = self.intake.inputs[input].splitter.blind()?;
         let bytes = recipients.bytes.min(record);
         Some(Route { input, recipients, bytes })

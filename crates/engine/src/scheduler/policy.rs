@@ -1,7 +1,12 @@
 //! Settings of a scheduler: policy, classes, rates.
 
+use std::fmt;
+use std::sync::Arc;
+
+use super::turn_policy::TurnPolicy;
+
 /// Division of turns between classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// First come, first served; classes are only names.
     #[default]
@@ -19,7 +24,47 @@ pub enum Policy {
     /// Earliest deadline first, over all classes; tasks without one come last. On an engine, tasks give
     /// theirs with [`Context::request_turn_by`](crate::Context::request_turn_by).
     Deadline,
+    /// A policy of another's type; see [`Policy::custom`].
+    Custom(CustomPolicy),
 }
+
+impl Policy {
+    /// A policy of the caller's type. `make` is called once for each engine thread, by
+    /// [`Engine::start`](crate::Engine::start), with the classes: each thread schedules its own tasks.
+    ///
+    /// A policy that panics or answers with a class that is not ready is replaced, on its thread, by
+    /// [`Policy::BestEffort`]; that is logged and counted
+    /// ([`Counters::policy_failures`](crate::Counters::policy_failures)). Tasks are not affected otherwise.
+    pub fn custom(make: impl Fn(&[Class]) -> Box<dyn TurnPolicy> + Send + Sync + 'static) -> Policy {
+        Policy::Custom(CustomPolicy(Arc::new(make)))
+    }
+}
+
+/// Maker of a [`TurnPolicy`] for each engine thread. Equal to its clones only.
+#[derive(Clone)]
+pub struct CustomPolicy(Arc<MakePolicy>);
+
+type MakePolicy = dyn Fn(&[Class]) -> Box<dyn TurnPolicy> + Send + Sync;
+
+impl CustomPolicy {
+    pub(super) fn make(&self, classes: &[Class]) -> Box<dyn TurnPolicy> {
+        (self.0)(classes)
+    }
+}
+
+impl fmt::Debug for CustomPolicy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("CustomPolicy")
+    }
+}
+
+impl PartialEq for CustomPolicy {
+    fn eq(&self, other: &CustomPolicy) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for CustomPolicy {}
 
 /// Shared quantity of a [`Policy::FairShare`], and its amount in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -360,3 +360,38 @@ proptest! {
         }
     }
 }
+
+/// Gives turns to the classes in a fixed sequence, whatever they cost.
+struct Sequence(Vec<usize>, usize);
+
+impl TurnPolicy for Sequence {
+    fn next(&mut self, ready: &ReadyClasses<'_>) -> usize {
+        assert!(ready.iter().count() > 0, "asked for nothing");
+        self.1 += 1;
+        self.0[(self.1 - 1) % self.0.len()]
+    }
+
+    fn allowance(&self, class: usize) -> u64 {
+        10 + class as u64
+    }
+}
+
+/// Promise: A scheduling policy of another's type gives the turns of a thread; best effort replaces one that
+/// fails.
+#[test]
+fn a_policy_of_another_type_gives_turns_until_it_chooses_a_class_that_is_not_ready() {
+    let policy = Policy::custom(|classes| {
+        assert_eq!(classes.len(), 2);
+        Box::new(Sequence(vec![1, 1, 0, 9], 0))
+    });
+    let mut scheduler = Scheduler::new(policy, vec![class(0, 1, None), class(0, 1, None)], 1000);
+    tasks(&mut scheduler, &[0, 1]);
+    let turns: Vec<Next> = (0..3).map(|now_us| act(&mut scheduler, true, now_us)).collect();
+    let turn = |task| Next::Act { task, allowance: 10 + task as u64 };
+    assert_eq!(turns, [turn(1), turn(1), turn(0)]);
+    assert_eq!(scheduler.take_policy_failure(), None);
+    assert_eq!(act(&mut scheduler, true, 3), Next::Act { task: 1, allowance: 1000 }, "first come");
+    assert_eq!(scheduler.take_policy_failure().unwrap(), "it chose class 9, which is not ready");
+    assert_eq!(act(&mut scheduler, true, 4), Next::Act { task: 0, allowance: 1000 });
+    assert_eq!(scheduler.take_policy_failure(), None, "it is gone");
+}

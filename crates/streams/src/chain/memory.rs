@@ -43,6 +43,12 @@ impl Memory {
     }
 }
 
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::Own(BytesMut::new())
+    }
+}
+
 impl From<BytesMut> for Memory {
     fn from(bytes: BytesMut) -> Memory {
         Memory::Own(bytes)

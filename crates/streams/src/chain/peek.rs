@@ -60,7 +60,7 @@ impl Chain {
 
     /// Returns whether a handler has a part of a record that others did not get yet.
     pub(crate) fn is_gathering(&self) -> bool {
-        self.links.iter().any(|link| link.gate.is_within_head || !link.gathered.is_empty())
+        self.links.iter().any(|link| link.gate.is_within_head || link.gathered_bytes() > 0)
     }
 
     /// Returns whether the rest of the current record goes no further.

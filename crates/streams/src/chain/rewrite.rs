@@ -14,28 +14,28 @@ use crate::record::{Piece, Run};
 const SHORT: usize = BLOCK / 4;
 
 /// New records, also of those before an error; those of one length are one run.
-pub(super) fn rewrite(
+pub(super) fn rewrite<'a>(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
-    run: &Run<Memory>,
+    pieces: impl Iterator<Item = Piece<'a>>,
     mut written: Written<'_>,
 ) -> Result<(), HandlerError> {
-    let rewritten = write(handler, gate, run, &mut written);
+    let rewritten = write(handler, gate, pieces, &mut written);
     written.put();
     rewritten
 }
 
-fn write(
+fn write<'a>(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
-    run: &Run<Memory>,
+    pieces: impl Iterator<Item = Piece<'a>>,
     written: &mut Written<'_>,
 ) -> Result<(), HandlerError> {
-    for piece in run.pieces() {
+    for piece in pieces {
         if !gate.lets_in(piece.begins) {
             continue;
         }
-        let room = handler.room(piece.bytes.len());
+        let room = handler.room(piece.length());
         let space = written.space(room);
         match gate.judge(piece, handler.rewrite(piece, space))?.flatten() {
             Some(length) if length > room => {

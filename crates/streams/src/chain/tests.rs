@@ -1,5 +1,5 @@
 use super::*;
-use crate::handler::{Common, Rewrite, Verdict};
+use crate::handler::{Common, Reach, Rewrite, Verdict};
 use crate::handlers::Touch;
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ impl Rewrite for Double {
     }
 }
 
-fn records(runs: &[Run]) -> Vec<Vec<u8>> {
+pub(super) fn records(runs: &[Run]) -> Vec<Vec<u8>> {
     let mut records: Vec<Vec<u8>> = Vec::new();
     for piece in runs.iter().flat_map(Run::pieces) {
         if piece.begins {
@@ -239,7 +239,11 @@ impl Common for NoX {
 }
 
 fn refuse_x(piece: Piece<'_>) -> Result<(), HandlerError> {
-    if piece.bytes.contains(&b'x') { Err(HandlerError::Refused("an x".to_owned())) } else { Ok(()) }
+    if piece.slices().flatten().any(|byte| *byte == b'x') {
+        Err(HandlerError::Refused("an x".to_owned()))
+    } else {
+        Ok(())
+    }
 }
 
 impl Read for NoX {
@@ -261,8 +265,8 @@ impl Rewrite for NoX {
     }
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
-        out[..piece.bytes.len()].copy_from_slice(piece.bytes);
-        refuse_x(piece).map(|()| Some(piece.bytes.len()))
+        let length = piece.copy_to(0, out);
+        refuse_x(piece).map(|()| Some(length))
     }
 }
 
@@ -312,7 +316,8 @@ fn refused_records_end_the_stream_unless_they_are_forgiven() {
 
 #[test]
 fn longer_records_than_a_handler_takes_are_refused_and_the_others_pass() {
-    for handler in refusing(Reach::Records { limit: 2 }) {
+    let reaches = [Reach::Records { limit: 2 }, Reach::Slices { limit: 2 }];
+    for handler in reaches.into_iter().flat_map(refusing) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
         chain.drop_refused();
         let run = |bytes: &'static [u8]| Run {
@@ -336,7 +341,8 @@ fn longer_records_than_a_handler_takes_are_refused_and_the_others_pass() {
 /// Promise: Every byte read is delivered, pending, returned, filtered or counted as dropped.
 #[test]
 fn bytes_gathered_of_a_refused_record_are_counted_as_dropped() {
-    for handler in refusing(Reach::Records { limit: 10 }) {
+    let reaches = [Reach::Records { limit: 10 }, Reach::Slices { limit: 10 }];
+    for handler in reaches.into_iter().flat_map(refusing) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
         let run = |bytes: &'static [u8], begins, ends| Run::single(Bytes::from_static(bytes), begins, ends);
         chain.handle(run(b"ab", true, false), &mut output).unwrap();

@@ -62,7 +62,7 @@ mod tests {
     fn what_goes_by_is_counted() {
         let mut meter = Meter::default();
         for (bytes, begins) in [(&b"abc"[..], true), (b"de", false), (b"f", true)] {
-            assert_eq!(meter.read(Piece { bytes, begins, ends: true }), Ok(Verdict::Pass));
+            assert_eq!(meter.read(Piece::part(bytes, begins, true)), Ok(Verdict::Pass));
         }
         let report = meter.report();
         assert_eq!(report[..2], [("bytes", 6), ("records", 2)]);

@@ -32,13 +32,13 @@ impl Common for Prefix {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Records { limit: self.limit }
+        Reach::Slices { limit: self.limit }
     }
 }
 
 impl Select for Prefix {
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
-        let length = (piece.bytes.len() as u32).to_be_bytes();
+        let length = (piece.length() as u32).to_be_bytes();
         frame.add(Bytes::copy_from_slice(&length));
         frame.keep_all();
         Ok(())
@@ -51,19 +51,19 @@ impl Common for Unprefix {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Records { limit: usize::MAX }
+        Reach::Slices { limit: usize::MAX }
     }
 }
 
 impl Select for Unprefix {
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
-        if piece.bytes.len() < LENGTH {
-            let length = piece.bytes.len();
+        let length = piece.length();
+        if length < LENGTH {
             let words = format!("a record of {length} bytes has no length in front of it");
             return Err(HandlerError::Refused(words));
         }
         frame.pass_empty();
-        frame.keep(LENGTH..piece.bytes.len());
+        frame.keep(LENGTH..length);
         Ok(())
     }
 }

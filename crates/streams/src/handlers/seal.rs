@@ -85,7 +85,7 @@ impl Common for Seal {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Records { limit: self.limit }
+        Reach::Slices { limit: self.limit }
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
@@ -100,11 +100,11 @@ impl Rewrite for Seal {
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
         let nonce = self.nonce()?;
-        let length = piece.bytes.len();
+        let length = piece.length();
         let (head, rest) = out.split_at_mut(NONCE_LEN);
         let (body, rest) = rest.split_at_mut(length);
         head.copy_from_slice(&nonce);
-        body.copy_from_slice(piece.bytes);
+        piece.copy_to(0, body);
         let nonce = Nonce::assume_unique_for_key(nonce);
         let tag = self.key.0.seal_in_place_separate_tag(nonce, Aad::empty(), body);
         let tag =
@@ -123,11 +123,14 @@ impl Open {
         Open { key, limit, opened: 0 }
     }
 
-    fn open(&self, sealed: &[u8], out: &mut [u8]) -> Option<usize> {
-        let (nonce, body) = sealed.split_at_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let out = &mut out[..body.len()];
-        out.copy_from_slice(body);
+    fn open(&self, sealed: Piece<'_>, out: &mut [u8]) -> Option<usize> {
+        let mut nonce = [0; NONCE_LEN];
+        if sealed.copy_to(0, &mut nonce) < NONCE_LEN {
+            return None;
+        }
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let length = sealed.copy_to(NONCE_LEN, out);
+        let out = &mut out[..length];
         self.key.0.open_in_place(nonce, Aad::empty(), out).ok().map(|plain| plain.len())
     }
 }
@@ -138,7 +141,7 @@ impl Common for Open {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Records { limit: self.limit }
+        Reach::Slices { limit: self.limit }
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
@@ -152,7 +155,7 @@ impl Rewrite for Open {
     }
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
-        let opened = self.open(piece.bytes, out).ok_or_else(|| HandlerError::Refused(NOT_OURS.to_owned()))?;
+        let opened = self.open(piece, out).ok_or_else(|| HandlerError::Refused(NOT_OURS.to_owned()))?;
         self.opened += 1;
         Ok(Some(opened))
     }

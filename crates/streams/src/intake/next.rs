@@ -1,6 +1,7 @@
 //! The next input, by turns or by arrival: for the route that copies and the zero-copy route alike.
 
 use super::{Intake, Order};
+use crate::shared::Shared;
 
 impl Intake {
     /// Queues an input that may have something.
@@ -25,7 +26,7 @@ impl Intake {
             Order::Arrival(arrivals) => match arrivals.within {
                 Some(port) => self.place_of(port).filter(|place| self.inputs[*place].is_queued),
                 None => {
-                    let port = *arrivals.queue.front()?;
+                    let port = arrivals.next(&self.inputs, self.is_cut)?;
                     self.place_of(port)
                 }
             },
@@ -47,8 +48,7 @@ impl Intake {
     pub(super) fn set_idle(&mut self, place: usize) -> bool {
         let Order::Arrival(arrivals) = &mut self.order else { return false };
         let input = &mut self.inputs[place];
-        if arrivals.queue.front() == Some(&input.port) {
-            arrivals.queue.pop_front();
+        if arrivals.take_out(input.port) {
             input.is_queued = false;
         }
         arrivals.within.is_none()
@@ -76,5 +76,14 @@ impl Intake {
             Order::Tags { .. } | Order::Shares(_) => None,
         };
         place.filter(|place| !self.inputs[*place].splitter.at_boundary())
+    }
+
+    /// Ends the stream with the error of a custom order, if it has failed. Returns whether it has.
+    pub(crate) fn report_order(&mut self, shared: &mut Shared) -> bool {
+        let Order::Arrival(arrivals) = &mut self.order else { return false };
+        let Some(error) = arrivals.failure.take() else { return false };
+        shared.fail(error);
+        self.cut_if_failing(shared);
+        true
     }
 }

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 
 use super::arrival::Arrivals;
 use super::merge::{Late, Merge};
+use super::polling::PollingOrder;
 use crate::record::Run;
 use crate::secret::Collector;
 use crate::turns::Turns;
@@ -27,8 +28,12 @@ pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
 
 pub(crate) enum Order {
     Turns(Turns),
+    /// Or by a custom order, of inputs that are ready.
     Arrival(Arrivals),
-    Tags { tag: Box<Tag>, merge: Merge<Run<BytesMut>> },
+    Tags {
+        tag: Box<Tag>,
+        merge: Merge<Run<BytesMut>>,
+    },
     Shares(Collector),
 }
 
@@ -39,6 +44,10 @@ impl Order {
             InputOrder::Random { seed } => Order::Turns(Turns::random(seed)),
             InputOrder::Arrival => Order::Arrival(Arrivals::default()),
         }
+    }
+
+    pub(crate) fn custom(order: Box<dyn PollingOrder>) -> Order {
+        Order::Arrival(Arrivals::with(order))
     }
 
     pub(crate) fn by_tag(tag: Box<Tag>, window: usize, waiting_bytes: usize, late: Late) -> Order {

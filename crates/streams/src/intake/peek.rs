@@ -69,8 +69,7 @@ impl Intake {
             return Ok(Peeked::MustCopy);
         }
         let is_unframed = input.is_unframed();
-        let piece =
-            Piece { bytes: &self.peeked, begins, ends: !is_unframed && there == input.splitter.awaited() };
+        let piece = Piece::part(&self.peeked, begins, !is_unframed && there == input.splitter.awaited());
         let verdict = match chain.peek(piece) {
             Ok(verdict) => verdict,
             Err(error) => return Ok(Peeked::Refused(error)),

@@ -19,13 +19,13 @@ impl Intake {
         }
     }
 
-    /// By turns one record, by arrival a run.
+    /// By turns and by a custom order one record, by arrival a run.
     fn pull_next(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         let by_turns = matches!(self.order, Order::Turns(_));
         while let Some(place) = self.next() {
             match self.read(place, shared) {
                 Pulled::Run(run) => {
-                    let takes_all = !by_turns || self.inputs.len() == 1;
+                    let takes_all = self.takes_runs() || self.inputs.len() == 1;
                     let taken = if takes_all { run } else { self.take_first(place, run) };
                     self.took(place, taken.ends);
                     self.counts.records += taken.begun();
@@ -50,7 +50,12 @@ impl Intake {
                 }
             }
         }
-        false
+        self.report_order(shared)
+    }
+
+    /// Returns whether the order is asked for runs and not for records.
+    fn takes_runs(&self) -> bool {
+        matches!(&self.order, Order::Arrival(arrivals) if !arrivals.is_custom())
     }
 
     fn pull_by_tag(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {

@@ -1,5 +1,9 @@
 //! Output pattern: the KStreams paper's pushing order (section 3.1).
 
+use super::custom::PushingOrder;
+use crate::framing::LONGEST;
+use crate::secret::LONGEST_SHARED;
+
 /// Distribution of records over outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputPattern {
@@ -22,4 +26,35 @@ pub enum OutputPattern {
         /// Shares needed to recover a record, at least 1.
         threshold: u8,
     },
+}
+
+/// One of the service's own patterns, or one of another's type.
+pub(crate) enum Pattern {
+    Shipped(OutputPattern),
+    Custom(Box<dyn PushingOrder>),
+}
+
+impl From<OutputPattern> for Pattern {
+    fn from(pattern: OutputPattern) -> Pattern {
+        Pattern::Shipped(pattern)
+    }
+}
+
+impl Pattern {
+    /// Returns whether the stream goes on without an output that failed.
+    pub(crate) fn survives_outputs(&self) -> bool {
+        match self {
+            Pattern::Shipped(pattern) => matches!(pattern, OutputPattern::Mirror),
+            Pattern::Custom(order) => order.survives_outputs(),
+        }
+    }
+
+    /// Most bytes of a record, if only whole records are of use.
+    pub(crate) fn whole_records(&self) -> Option<usize> {
+        match self {
+            Pattern::Shipped(OutputPattern::Shares { .. }) => Some(LONGEST_SHARED),
+            Pattern::Shipped(_) => None,
+            Pattern::Custom(order) => (order.head_bytes() > 0).then_some(LONGEST),
+        }
+    }
 }

@@ -10,8 +10,6 @@ use crate::port::Port;
 use crate::secret::MOST_SHARES;
 use crate::shared::{READING, WRITING};
 
-use super::build::longest_whole;
-
 /// The stream has come to its end, or failed, and takes no more inputs. The object is given back.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the stream has ended and takes no more inputs", .0.name())]
@@ -125,9 +123,9 @@ impl Stream {
             Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
             _ => None,
         };
-        let whole = (output.outbox.drops_records() || packet_bytes.is_some()).then_some(LONGEST);
-        if let Some(limit) = longest_whole(output.chain.handlers()).into_iter().chain(whole).min() {
-            self.intake.need_whole(limit);
+        output.chain.handlers().for_each(|handler| self.intake.meet(handler.reach()));
+        if output.outbox.drops_records() || packet_bytes.is_some() {
+            self.intake.need_whole(LONGEST);
         }
         if let Some(packet_bytes) = packet_bytes {
             self.intake.divide_into_datagrams(packet_bytes);

@@ -8,12 +8,11 @@ use crate::chain::Chain;
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
-use crate::intake::{InputOrder, Intake, Late, Order};
+use crate::intake::{InputOrder, Intake, Late, Order, PollingOrder};
 use crate::object::Object;
 use crate::outputs::{OutputOptions, Outputs};
-use crate::secret::LONGEST_SHARED;
 use crate::shared::{Settings, Shared};
-use crate::spread::{OutputPattern, Spread};
+use crate::spread::{OutputPattern, Pattern, PushingOrder, Spread};
 
 /// Default of [`StreamBuilder::stall`].
 const STALL_US: u64 = 60_000_000;
@@ -22,7 +21,7 @@ const STALL_US: u64 = 60_000_000;
 #[must_use]
 pub struct StreamBuilder {
     order: Order,
-    pattern: OutputPattern,
+    pattern: Pattern,
     handlers: Vec<Handler>,
     inputs: Vec<(Object, Framing)>,
     outputs: Vec<(Object, OutputOptions)>,
@@ -34,7 +33,7 @@ impl Default for StreamBuilder {
     fn default() -> StreamBuilder {
         StreamBuilder {
             order: Order::of(InputOrder::RoundRobin),
-            pattern: OutputPattern::Stripe,
+            pattern: OutputPattern::Stripe.into(),
             handlers: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -48,6 +47,12 @@ impl StreamBuilder {
     /// Sets the order of inputs; round robin by default.
     pub fn order(mut self, order: InputOrder) -> StreamBuilder {
         self.order = Order::of(order);
+        self
+    }
+
+    /// Has inputs read in an order of the caller's type.
+    pub fn order_by(mut self, order: impl PollingOrder + 'static) -> StreamBuilder {
+        self.order = Order::custom(Box::new(order));
         self
     }
 
@@ -84,7 +89,13 @@ impl StreamBuilder {
 
     /// Sets the pattern of outputs; stripe by default.
     pub fn pattern(mut self, pattern: OutputPattern) -> StreamBuilder {
-        self.pattern = pattern;
+        self.pattern = pattern.into();
+        self
+    }
+
+    /// Has records distributed by a pattern of the caller's type.
+    pub fn pattern_by(mut self, pattern: impl PushingOrder + 'static) -> StreamBuilder {
+        self.pattern = Pattern::Custom(Box::new(pattern));
         self
     }
 
@@ -156,7 +167,7 @@ impl StreamBuilder {
     /// The stream.
     pub fn build(self) -> Stream {
         let whole = self.whole_records();
-        let survives_outputs = matches!(self.pattern, OutputPattern::Mirror);
+        let survives_outputs = self.pattern.survives_outputs();
         let settings = Settings { survives_outputs, ..self.settings };
         let mut stream = Stream {
             intake: Intake::new(self.order, whole),
@@ -188,18 +199,18 @@ impl StreamBuilder {
     /// Most bytes of a record, if not only outputs need whole records.
     fn whole_records(&self) -> Option<usize> {
         let of_order = self.order.needs_whole_records();
-        let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. }).then_some(LONGEST_SHARED);
+        let of_pattern = self.pattern.whole_records();
         // If an input fails, others must not get a part of a record to join theirs to.
         let of_stream = (of_order || self.settings.survives_inputs).then_some(LONGEST);
-        longest_whole(self.handlers.iter()).into_iter().chain(of_stream).chain(of_pattern).min()
+        let of_handlers = self.handlers.iter().filter_map(|handler| match handler.reach() {
+            Reach::Records { limit } => Some(limit),
+            Reach::Pieces | Reach::Slices { .. } => None,
+        });
+        let of_slices = self.handlers.iter().filter_map(|handler| match handler.reach() {
+            Reach::Slices { limit } => Some(limit),
+            Reach::Pieces | Reach::Records { .. } => None,
+        });
+        let whole = of_handlers.chain(of_stream).chain(of_pattern).min()?;
+        Some(of_slices.chain([whole, LONGEST]).fold(usize::MAX, usize::min))
     }
-}
-
-/// Most bytes of a record, if a handler takes only whole ones.
-pub(super) fn longest_whole<'a>(handlers: impl Iterator<Item = &'a Handler>) -> Option<usize> {
-    let limits = handlers.filter_map(|handler| match handler.reach() {
-        Reach::Records { limit } => Some(limit.min(LONGEST)),
-        Reach::Pieces => None,
-    });
-    limits.min()
 }

@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 61] = [
+const KINDS: [&str; 68] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -41,6 +41,12 @@ const KINDS: [&str; 61] = [
     "operation: add a handler",
     "operation: control a handler",
     "operation: add a handler of an output",
+    "operation: add a handler that depends on trust",
+    "operation: set the trust in an output",
+    "order: a custom one that takes turns",
+    "order: a custom one of what is ready",
+    "pattern: a custom one that gives to one output",
+    "pattern: a custom one that gives to all outputs",
     "handler: one that peeks",
     "handler: one that was there from the beginning",
     "handler: one that reads",
@@ -48,6 +54,7 @@ const KINDS: [&str; 61] = [
     "handler: one that rewrites",
     "handler: of records in pieces",
     "handler: of whole records",
+    "handler: of records in slices",
     "fault: a reader of single bytes",
     "fault: a reader that stops",
     "fault: a reader that shuts its socket",
@@ -71,7 +78,9 @@ const KINDS: [&str; 61] = [
 pub(crate) fn check(tally: &Tally) {
     KINDS.iter().for_each(|kind| assert!(tally.of(kind) > 0, "it never came to this: {kind}"));
     let is_kind = |name: &&str| {
-        ["object:", "operation:", "handler:", "fault:", "ending:"].iter().any(|kind| name.starts_with(kind))
+        ["object:", "operation:", "order:", "pattern:", "handler:", "fault:", "ending:"]
+            .iter()
+            .any(|kind| name.starts_with(kind))
     };
     tally
         .names()

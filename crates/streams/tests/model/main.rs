@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
 mod carrier;
+mod custom;
 mod dice;
 mod ends;
 mod engines;

@@ -46,18 +46,23 @@ impl Seen {
         pieces.from_beginning |= pieces.within.is_none() && piece.begins;
         pieces.is_torn |= pieces.within.is_some_and(|within| within == piece.begins);
         pieces.within = Some(!piece.ends);
-        pieces.bytes.extend_from_slice(piece.bytes);
+        pieces.bytes.extend(piece.slices().flatten());
     }
 }
 
 /// A handler of any kind, with what it will see.
 pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
-    let reach = if dice.one_in(2) { Reach::Pieces } else { Reach::Records { limit: LONGEST } };
+    let reach = match dice.below(4) {
+        0 | 1 => Reach::Pieces,
+        2 => Reach::Records { limit: LONGEST },
+        _ => Reach::Slices { limit: LONGEST },
+    };
     let seen = Seen::default();
     let observer = Box::new(Observer { reach, seen: seen.clone() });
     tally.note(match reach {
         Reach::Pieces => "handler: of records in pieces",
         Reach::Records { .. } => "handler: of whole records",
+        Reach::Slices { .. } => "handler: of records in slices",
     });
     let (what, handler) = match dice.below(3) {
         0 => ("handler: one that reads", Handler::Read(observer)),
@@ -172,7 +177,6 @@ impl Rewrite for Observer {
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
         self.seen.note(piece);
-        out[..piece.bytes.len()].copy_from_slice(piece.bytes);
-        Ok(Some(piece.bytes.len()))
+        Ok(Some(piece.copy_to(0, out)))
     }
 }

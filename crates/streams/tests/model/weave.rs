@@ -10,6 +10,7 @@ use wirepath_streams::{
 
 use crate::PATIENCE;
 use crate::carrier::Carrier;
+use crate::custom::{InTurn, ToOne};
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source, link};
 use crate::engines::Engines;
@@ -55,6 +56,7 @@ impl<'a> Weave<'a> {
         let is_watched = dice.one_in(3);
         let records = || record_bytes.map_or_else(Framing::rtp, Framing::Fixed);
         let unit = record_bytes.unwrap_or(1) + dice.below(2000);
+        let custom = [(); 2].map(|()| dice.one_in(3));
         let (pattern, parts, builder) = match dice.below(4) {
             0 => (OutputPattern::Stripe, None, StreamBuilder::default()),
             1 => {
@@ -68,9 +70,19 @@ impl<'a> Weave<'a> {
             }
             _ => (OutputPattern::StripeBytes(unit), Some(unit), StreamBuilder::default()),
         };
+        let by_turns = pattern == OutputPattern::Stripe;
+        let builder = if by_turns && custom[0] { builder.order_by(InTurn::default()) } else { builder };
         let (source, inlet) = Source::any(&mut dice, &mut tally);
         let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
         let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, records());
+        if by_turns && custom[1] {
+            let head_bytes = if dice.one_in(2) { dice.below(100) } else { 0 };
+            spread = spread.pattern_by(ToOne { dice: Dice(seed), head_bytes, turns: Some(0) });
+            tally.note("pattern: a custom one that gives to one output");
+        }
+        if by_turns && custom[0] {
+            tally.note("order: a custom one that takes turns");
+        }
         let mut merge = builder.output(outlet);
         for _ in 0..=dice.below(LINKS - 1) {
             let (from, into) = link(&mut dice, &mut tally);

@@ -133,7 +133,7 @@ mod tests {
             policy in prop_oneof![Just(Policy::BestEffort), Just(Policy::Deadline), Just(FAIR)],
         ) {
             let of: Vec<usize> = of.into_iter().map(|class| class % classes.len()).collect();
-            let placement = configuration(policy, &classes, &of).placement(threads);
+            let placement = configuration(policy.clone(), &classes, &of).placement(threads);
             prop_assert_eq!(placement.len(), of.len());
             prop_assert!(placement.iter().all(|thread| *thread < threads));
             for (class, _) in classes.iter().enumerate().filter(|(_, (_, has_rate))| *has_rate) {

@@ -28,9 +28,9 @@ impl Rewrite for Turned {
     }
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
-        self.saw.lock().unwrap().extend_from_slice(piece.bytes);
-        piece.bytes.iter().zip(out).for_each(|(byte, out)| *out = !byte);
-        Ok(Some(piece.bytes.len()))
+        self.saw.lock().unwrap().extend(piece.slices().flatten());
+        piece.slices().flatten().zip(out).for_each(|(byte, out)| *out = !byte);
+        Ok(Some(piece.length()))
     }
 }
 
@@ -86,7 +86,8 @@ fn expected(bytes: &[u8], saw: &[u8]) -> Vec<u8> {
     bytes[..unseen].iter().copied().chain(saw.iter().map(|byte| !byte)).collect()
 }
 
-const REACHES: [Reach; 2] = [Reach::Pieces, Reach::Records { limit: 16 << 20 }];
+const REACHES: [Reach; 3] =
+    [Reach::Pieces, Reach::Records { limit: 16 << 20 }, Reach::Slices { limit: 16 << 20 }];
 
 /// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
 #[test]

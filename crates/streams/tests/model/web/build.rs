@@ -5,6 +5,8 @@ use wirepath_streams::{InputOrder, Object, OutputOptions, OutputPattern, StreamB
 use super::change::any_rule;
 use super::{Feed, Outlet, Web};
 use crate::carrier::Carrier;
+use crate::custom::{AnyReady, ToAll, ToOne};
+use crate::dice::Dice;
 use crate::ends::{Sink, Source};
 use crate::record::{record, tag, that_follow};
 
@@ -54,6 +56,9 @@ impl Web<'_> {
             _ => OutputPattern::Capacity,
         };
         let mut builder = StreamBuilder::default().pattern(pattern);
+        if self.dice.one_in(4) {
+            builder = self.custom_pattern(builder, seed);
+        }
         builder = match (self.tags, self.dice.below(3)) {
             (Some(late), _) => {
                 let window = 1 + self.dice.below(40);
@@ -61,12 +66,26 @@ impl Web<'_> {
             }
             (None, 0) => builder.order(InputOrder::RoundRobin),
             (None, 1) => builder.order(InputOrder::Random { seed }),
+            (None, _) if self.dice.one_in(3) => {
+                self.tally.note("order: a custom one of what is ready");
+                builder.order_by(AnyReady(Dice(seed)))
+            }
             (None, _) => builder.order(InputOrder::Arrival),
         };
         if self.survives_inputs {
             builder = builder.survive_inputs();
         }
         builder
+    }
+
+    fn custom_pattern(&mut self, builder: StreamBuilder, seed: u64) -> StreamBuilder {
+        if self.mirror {
+            self.tally.note("pattern: a custom one that gives to all outputs");
+            return builder.pattern_by(ToAll(Dice(seed)));
+        }
+        self.tally.note("pattern: a custom one that gives to one output");
+        let head_bytes = if self.dice.one_in(2) { self.dice.below(5000) } else { 0 };
+        builder.pattern_by(ToOne { dice: Dice(seed), head_bytes, turns: None })
     }
 
     pub(super) fn any_feed(&mut self) -> Object {

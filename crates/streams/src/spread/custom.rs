@@ -1,0 +1,351 @@
+//! Patterns of outputs of others' types.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::Spread;
+use crate::error::StreamError;
+use crate::intake::GoingBy;
+use crate::outputs::{Output, Outputs};
+use crate::port::Port;
+use crate::record::Run;
+use crate::shared::Shared;
+
+/// Pattern of outputs: KStreams' pushing order, for
+/// [`StreamBuilder::pattern_by`](crate::StreamBuilder::pattern_by).
+///
+/// The stream asks it for the outputs of each record, on the thread that runs the stream. It must not block.
+/// An answer that names no output of the stream ends it ([`StreamError::Pattern`](crate::StreamError)), and
+/// so does a panic; what the pattern had given to outputs before is sent in the first case.
+pub trait PushingOrder: Send {
+    /// Bytes of the beginning of each record that [`PushingOrder::next`] looks at. With 0, which is the
+    /// default, large records of fixed size take the zero-copy route if they go to one output, to all, or to
+    /// some that were attached one after the other; then the pattern may be asked before a record has come.
+    /// With more, inputs are divided into whole records, of at most 16 MiB.
+    fn head_bytes(&self) -> usize {
+        0
+    }
+
+    /// True if the stream goes on without an output that failed, as long as there is another. Asked once,
+    /// when the stream is built.
+    fn survives_outputs(&self) -> bool {
+        false
+    }
+
+    /// The outputs of the next record. `head` has its first bytes: [`PushingOrder::head_bytes`], or all of a
+    /// shorter record. Asked once for each record, and again after [`Push::Wait`] or if the output that it
+    /// chose is gone.
+    fn next(&mut self, head: &[u8], outputs: &mut OutputChoice<'_>) -> Push;
+}
+
+/// Answer of a [`PushingOrder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Push {
+    /// The record goes to this output.
+    To(Port),
+    /// It goes to all.
+    All,
+    /// It goes to the outputs given to [`OutputChoice::choose`], at least one.
+    Chosen,
+    /// It is dropped, and its bytes are counted in
+    /// [`StreamStatus::bytes_dropped`](crate::StreamStatus::bytes_dropped).
+    Drop,
+    /// It waits until an output has sent something: an error if all have room.
+    Wait,
+}
+
+/// Outputs of a stream, to choose from.
+pub struct OutputChoice<'a> {
+    outputs: &'a [Output],
+    chosen: &'a mut Vec<Port>,
+    now_us: u64,
+}
+
+/// State of an output.
+#[derive(Clone, Copy)]
+pub struct OutputState<'a> {
+    output: &'a Output,
+    now_us: u64,
+}
+
+impl<'a> OutputChoice<'a> {
+    /// The outputs in the order in which they were attached.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = OutputState<'a>> + use<'a> {
+        let now_us = self.now_us;
+        self.outputs.iter().map(move |output| OutputState { output, now_us })
+    }
+
+    /// Chooses an output, for [`Push::Chosen`].
+    pub fn choose(&mut self, output: Port) {
+        if !self.chosen.contains(&output) {
+            self.chosen.push(output);
+        }
+    }
+}
+
+impl<'a> OutputState<'a> {
+    /// Its port.
+    pub fn port(self) -> Port {
+        self.output.port
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'a str {
+        &self.output.object.name
+    }
+
+    /// Bytes that it took.
+    pub fn bytes(self) -> u64 {
+        self.output.bytes
+    }
+
+    /// Bytes that wait for it.
+    pub fn waiting_bytes(self) -> usize {
+        self.output.outbox.bytes + self.output.bytes_beyond()
+    }
+
+    /// Returns whether a record would neither wait for it nor be dropped by its rule.
+    pub fn has_room(self) -> bool {
+        !self.output.outbox.is_full() && self.output.held() == 0
+    }
+
+    /// Estimated time in seconds until it has taken what waits, by its throughput of the last seconds.
+    pub fn wait_s(self) -> f64 {
+        self.output.throughput.wait_s(self.waiting_bytes(), self.now_us)
+    }
+}
+
+/// A custom pattern, and its answer for the current record.
+pub(super) struct Custom {
+    order: Box<dyn PushingOrder>,
+    head_bytes: usize,
+    answer: Option<Push>,
+    /// Outputs of [`Push::Chosen`].
+    chosen: Vec<Port>,
+    /// The outputs have the beginning of the record.
+    is_within: bool,
+    /// The last answer does not allow the zero-copy route.
+    must_copy: bool,
+    /// The beginning of a record that is in parts.
+    head: Vec<u8>,
+}
+
+impl Custom {
+    pub(super) fn new(order: Box<dyn PushingOrder>) -> Custom {
+        let head_bytes = order.head_bytes();
+        let (chosen, head) = (Vec::new(), Vec::new());
+        Custom { order, head_bytes, answer: None, chosen, is_within: false, must_copy: false, head }
+    }
+
+    /// Asks for the outputs of a record, unless they are known. Returns whether they are.
+    fn ask(&mut self, head: Option<&[u8]>, outputs: &Outputs, now_us: u64) -> Result<bool, StreamError> {
+        if self.answer.is_some() {
+            return Ok(true);
+        }
+        self.chosen.clear();
+        let mut choice = OutputChoice { outputs: &outputs.current, chosen: &mut self.chosen, now_us };
+        let push = self.order.next(head.unwrap_or(&self.head), &mut choice);
+        let missing = |port: &Port| outputs.place_of(*port).is_none();
+        let error = match push {
+            Push::To(port) if missing(&port) => format!("it chose output {port}, which does not exist"),
+            Push::Chosen if self.chosen.is_empty() => "it chose no output".to_owned(),
+            Push::Chosen => match self.chosen.iter().find(|port| missing(port)) {
+                Some(port) => format!("it chose output {port}, which does not exist"),
+                None => return Ok(self.note(push, outputs)),
+            },
+            Push::Wait if choice_has_room(outputs, now_us) => {
+                "it waits, and all outputs have room".to_owned()
+            }
+            Push::Wait => return Ok(false),
+            Push::To(_) | Push::All | Push::Drop => return Ok(self.note(push, outputs)),
+        };
+        Err(StreamError::Pattern(error))
+    }
+
+    fn note(&mut self, push: Push, outputs: &Outputs) -> bool {
+        self.answer = Some(push);
+        self.must_copy = self.range(outputs).is_none();
+        true
+    }
+
+    /// Places of the outputs of the current record, if they lie one behind the other.
+    fn range(&self, outputs: &Outputs) -> Option<Range<usize>> {
+        match self.answer? {
+            Push::To(port) => outputs.place_of(port).map(super::one),
+            Push::All => Some(0..outputs.len()),
+            Push::Chosen => {
+                let is_chosen = |output: &Output| self.chosen.contains(&output.port);
+                let first = outputs.current.iter().position(is_chosen)?;
+                let last = outputs.current.iter().rposition(is_chosen)?;
+                let are_all = outputs.current[first..=last].iter().all(is_chosen);
+                are_all.then_some(first..last + 1)
+            }
+            Push::Drop | Push::Wait => None,
+        }
+    }
+
+    /// Returns whether an output gets a part of the current record. One that came within the record waits for
+    /// the next.
+    fn gives_to(&self, output: &Output, begins: bool) -> bool {
+        match self.answer {
+            Some(Push::To(port)) => port == output.port,
+            Some(Push::All) => begins || output.within_record,
+            Some(Push::Chosen) => (begins || output.within_record) && self.chosen.contains(&output.port),
+            Some(Push::Drop | Push::Wait) | None => false,
+        }
+    }
+
+    pub(super) fn advance(&mut self, record_ends: Option<bool>) {
+        let Some(ends) = record_ends else { return };
+        self.is_within = !ends;
+        if ends {
+            self.answer = None;
+        }
+    }
+
+    /// Handles an output that is gone. Returns whether the record was for it alone.
+    pub(super) fn removed(&mut self, port: Port) -> bool {
+        self.chosen.retain(|chosen| *chosen != port);
+        let was_alone = self.answer == Some(Push::To(port));
+        if was_alone || !self.is_within && self.answer == Some(Push::Chosen) && self.chosen.is_empty() {
+            (self.answer, self.is_within) = (None, false);
+        }
+        was_alone
+    }
+
+    /// Returns whether the next bytes may move without copies: before a record, as far as the last answer
+    /// tells.
+    pub(super) fn can_zero_copy(&self, outputs: &Outputs, going_by: GoingBy) -> bool {
+        let GoingBy { is_unframed, is_within } = going_by;
+        let blind = self.head_bytes == 0 && (!is_unframed || outputs.len() == 1);
+        let current = || match (self.answer, self.range(outputs)) {
+            (None, _) => !self.must_copy && !is_within,
+            (Some(_), Some(range)) => {
+                is_unframed || outputs.current[range].iter().all(|output| output.within_record == is_within)
+            }
+            (Some(_), None) => false,
+        };
+        blind && current()
+    }
+}
+
+fn choice_has_room(outputs: &Outputs, now_us: u64) -> bool {
+    outputs.current.iter().all(|output| OutputState { output, now_us }.has_room())
+}
+
+impl Spread {
+    /// The outputs of the next record on the zero-copy route; None if they are not known or it is to be
+    /// copied.
+    pub(super) fn custom_recipients(&mut self, outputs: &Outputs, now_us: u64) -> Option<Range<usize>> {
+        let super::State::Custom(custom) = &mut self.state else { return None };
+        match custom.ask(Some(&[]), outputs, now_us) {
+            Ok(true) => {
+                let range = custom.range(outputs);
+                custom.must_copy = range.is_none();
+                range
+            }
+            Ok(false) => None,
+            Err(error) => {
+                self.failure = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Ends the stream with the error of a custom pattern, if it has failed: nothing follows. Returns whether
+    /// the next record is to be copied, or the stream fails.
+    pub(crate) fn report_pattern(&mut self, shared: &mut Shared) -> bool {
+        if let Some(error) = self.failure.take() {
+            self.has_failed = true;
+            shared.fail(error);
+        }
+        self.has_failed || matches!(&self.state, super::State::Custom(custom) if custom.must_copy)
+    }
+
+    /// Gives a run to the outputs of a custom pattern, by record; returns the rest that has to wait.
+    pub(super) fn distribute_by_choice(
+        &mut self,
+        mut run: Run,
+        outputs: &mut Outputs,
+        shared: &mut Shared,
+        now_us: u64,
+    ) -> Option<Run> {
+        loop {
+            self.follow(outputs);
+            let super::State::Custom(custom) = &mut self.state else { return Some(run) };
+            if outputs.is_empty() {
+                return Some(run);
+            }
+            if !self.has_failed && !self.is_skipping {
+                let head = custom.read_head(&run, &self.pending);
+                match custom.ask(head, outputs, now_us) {
+                    Ok(true) => {}
+                    Ok(false) => return Some(run),
+                    Err(error) => {
+                        self.has_failed = true;
+                        shared.fail(error);
+                    }
+                }
+            }
+            if self.has_failed || self.is_skipping {
+                self.dropped_bytes += run.bytes.len() as u64;
+                return None;
+            }
+            let blocks = |output: &Output| custom.gives_to(output, run.begins) && output.outbox.blocks();
+            if outputs.current.iter().any(blocks) {
+                return Some(run);
+            }
+            let part = run.take_records(1);
+            self.dropped_bytes += custom.give(part, outputs, shared);
+            if run.is_used_up() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Custom {
+    /// Reads the beginning of the record in front, if an answer is needed: None if it is in parts and was
+    /// copied together.
+    fn read_head<'a>(&mut self, run: &'a Run, behind: &VecDeque<Run>) -> Option<&'a [u8]> {
+        let first = run.piece(0).1;
+        let wanted = if self.answer.is_some() { 0 } else { self.head_bytes };
+        if first.ends || first.bytes.len() >= wanted {
+            return Some(&first.bytes[..wanted.min(first.bytes.len())]);
+        }
+        self.head.clear();
+        self.head.extend_from_slice(first.bytes);
+        for part in behind.iter().map(|run| run.piece(0).1).take_while(|part| !part.begins) {
+            let missing = wanted - self.head.len();
+            self.head.extend_from_slice(&part.bytes[..missing.min(part.bytes.len())]);
+            if part.ends || self.head.len() == wanted {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Gives a record, or a part of one, to its outputs. Returns how many bytes no output gets.
+    fn give(&mut self, part: Run, outputs: &mut Outputs, shared: &mut Shared) -> u64 {
+        let (begins, ends, bytes) = (part.begins, part.ends, part.bytes.len() as u64);
+        let mut dropped = bytes;
+        let place_of_one = match self.answer {
+            Some(Push::To(port)) => outputs.place_of(port),
+            _ => None,
+        };
+        if let Some(place) = place_of_one {
+            outputs.offer(place, part, shared);
+            dropped = 0;
+        } else {
+            // From behind: an output may go, and those behind it move up.
+            for place in (0..outputs.len()).rev() {
+                if self.gives_to(&outputs.current[place], begins) {
+                    outputs.offer(place, part.clone(), shared);
+                    dropped = 0;
+                }
+            }
+        }
+        self.advance(Some(ends));
+        dropped
+    }
+}
