@@ -47,7 +47,9 @@ pub use progress::StreamProgress;
 pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use spread::{OutputChoice, OutputPattern, OutputState, Push, PushingOrder};
-pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
+pub use stream::{
+    HandlerChangeError, OptionError, Stream, StreamBuilder, StreamOption, StreamStatus, TooLate,
+};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use trust::Trust;
 pub use write_progress::WriteProgress;

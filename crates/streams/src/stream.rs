@@ -17,6 +17,7 @@ mod detach;
 mod finish;
 mod handlers;
 mod listening;
+mod options;
 mod run;
 mod status;
 mod turn;
@@ -28,6 +29,8 @@ pub use attach::TooLate;
 pub use build::StreamBuilder;
 pub use handlers::HandlerChangeError;
 use listening::Listening;
+pub(crate) use options::Pace;
+pub use options::{OptionError, StreamOption};
 pub use status::StreamStatus;
 
 use crate::chain::Chain;
@@ -64,6 +67,7 @@ pub struct Stream {
     /// Handlers and outputs were told the end.
     is_finishing: bool,
     processor_ns: Option<u64>,
+    pub(crate) pace: Pace,
     /// Output of handlers for a run; empty otherwise.
     made: Vec<Run>,
 }

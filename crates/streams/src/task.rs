@@ -15,7 +15,7 @@ use crate::error::StreamError;
 use crate::port::Port;
 use crate::progress::StreamProgress;
 use crate::storage::Stored;
-use crate::stream::{Acted, Stream, StreamStatus};
+use crate::stream::{Acted, Pace, Stream, StreamStatus};
 
 /// Time until storage jobs are offered again that the pool had no room for, in microseconds.
 const RETRY_US: u64 = 1000;
@@ -58,7 +58,6 @@ struct Ending {
 
 struct StreamTask {
     stream: Box<Stream>,
-    deadline_us: Option<u64>,
     /// Storage jobs that the pool had no room for yet.
     jobs: VecDeque<Job>,
     /// Receiver of the stream that is taken back, when no storage job of it runs any more.
@@ -72,12 +71,12 @@ struct StreamTask {
 
 impl Stream {
     /// Starts the stream on an engine (KStreams' `startstream`).
-    pub fn start(self, engine: &Engine, options: StreamOptions) -> RunningStream {
+    pub fn start(mut self, engine: &Engine, options: StreamOptions) -> RunningStream {
         let StreamOptions { placement, deadline_us, on_end } = options;
+        self.pace = Pace { rate: placement.rate, deadline_us };
         let (ending, progress) = (Arc::<Ending>::default(), Arc::new(StreamProgress::new()));
         let task = StreamTask {
             stream: Box::new(self),
-            deadline_us,
             jobs: VecDeque::new(),
             taker: None,
             result: None,
@@ -147,16 +146,25 @@ impl RunningStream {
     /// Runs `act` on the engine thread between two turns of the stream, to attach an input for instance.
     /// `act` must not block. It is not called if the stream is over.
     pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
-        self.task.with(move |task, context| match catch_panic(|| act(&mut task.stream)) {
-            Ok(()) => task.request_turn(context),
-            Err(message) => task.end_with(Err(StreamError::Panicked(message)), context),
+        self.task.with(move |task, context| {
+            let before = task.stream.pace.rate;
+            match catch_panic(|| act(&mut task.stream)) {
+                Ok(()) => {
+                    let rate = task.stream.pace.rate;
+                    if rate != before {
+                        context.set_rate(rate, now_us());
+                    }
+                    task.request_turn(context);
+                }
+                Err(message) => task.end_with(Err(StreamError::Panicked(message)), context),
+            }
         });
     }
 
     /// Limits what the stream may read, from now on (`setstreamoption`). Of what it has read, no more than
     /// the new burst counts against the new rate.
     pub fn set_rate(&self, rate: Option<Rate>) {
-        self.task.with(move |_, context| context.set_rate(rate, now_us()));
+        self.with(move |stream| stream.pace.rate = rate);
     }
 }
 
@@ -260,7 +268,7 @@ impl StreamTask {
     /// Requests a turn. The rest after a turn is due as if it had come then: a stream with much to do does
     /// not delay others.
     fn request_turn(&self, context: &mut Context<'_>) {
-        match self.deadline_us {
+        match self.stream.pace.deadline_us {
             Some(deadline_us) => context.request_turn_by(now_us().saturating_add(deadline_us)),
             None => context.request_turn(),
         }

@@ -109,13 +109,9 @@ impl FromStr for WhenFullSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<WhenFullSpec, SpecError> {
-        Ok(WhenFullSpec(match text {
-            "block" => WhenFull::Block,
-            "drop-newest" => WhenFull::DropNewest,
-            "drop-oldest" => WhenFull::DropOldest,
-            "disconnect" => WhenFull::Disconnect,
-            _ => return unknown(text, "reaction", "block, drop-newest, drop-oldest, disconnect"),
-        }))
+        let rule = WhenFull::ALL.into_iter().find(|rule| rule.name() == text);
+        let unknown = || unknown(text, "reaction", "block, drop-newest, drop-oldest, disconnect");
+        rule.map_or_else(unknown, |rule| Ok(WhenFullSpec(rule)))
     }
 }
 

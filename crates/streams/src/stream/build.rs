@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Stream;
 use super::listening::Listening;
+use super::{Pace, Stream};
 use crate::chain::Chain;
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
@@ -184,6 +184,7 @@ impl StreamBuilder {
             broken: None,
             is_finishing: false,
             processor_ns: None,
+            pace: Pace::default(),
             made: Vec::new(),
         };
         stream.chain = stream.new_chain(self.handlers);
