@@ -39,7 +39,7 @@ pub use handler::{
     Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
 pub use intake::{InputOrder, InputState, InputStatus, Late, MergeCounts, PollingOrder, ReadyInputs, Tag};
-pub use object::{Collected, Object, ObjectError, ObjectPart, SendOutcome};
+pub use object::{Collected, Extents, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
 pub use port::Port;
