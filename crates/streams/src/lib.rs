@@ -37,7 +37,9 @@ pub use handler::{
     Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
     Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
-pub use intake::{InputOrder, InputState, InputStatus, Late, MergeCounts, PollingOrder, ReadyInputs, Tag};
+pub use intake::{
+    InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,
+};
 pub use object::{Collected, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};

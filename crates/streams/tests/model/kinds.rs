@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 66] = [
+const KINDS: [&str; 67] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -41,6 +41,7 @@ const KINDS: [&str; 66] = [
     "operation: add a handler",
     "operation: control a handler",
     "operation: add a handler of an output",
+    "order: a join of portions",
     "order: a custom one that takes turns",
     "order: a custom one of what is ready",
     "pattern: a custom one that gives to one output",
