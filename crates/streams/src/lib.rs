@@ -9,6 +9,7 @@
 mod chain;
 mod error;
 mod event;
+mod events;
 mod framing;
 mod handler;
 pub mod handlers;
@@ -32,6 +33,7 @@ mod zero_copy;
 
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
+pub use events::StreamEvents;
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{
     Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
