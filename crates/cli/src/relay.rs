@@ -83,7 +83,7 @@ pub(crate) struct Relay {
     #[arg(long, requires = "config")]
     check: bool,
 
-    /// Let other machines control handlers at the address of --metrics, and not only this one
+    /// Let other machines control handlers and trust at the address of --metrics, and not only this one
     #[arg(long, requires = "metrics")]
     remote_control: bool,
 

@@ -8,6 +8,7 @@ mod passing;
 mod peek;
 mod rewrite;
 mod slices;
+mod trust;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -20,6 +21,7 @@ use crate::handler::{
     Frame, FramePart, Handler, HandlerError, HandlerId, HandlerStatus, Modify, Read, Select,
 };
 use crate::record::{Piece, PieceMut, Run};
+use crate::trust::Trust;
 pub(crate) use change::{Change, MAX_WAITING_CHANGES, What};
 use gate::Gate;
 use gather::Whole;
@@ -29,6 +31,7 @@ pub(crate) use peek::PeekScope;
 use peek::peek_heads;
 use rewrite::{Written, rewrite};
 use slices::Slices;
+use trust::Force;
 
 /// A handler's name, and the name and value of what it reports.
 pub(crate) type Report = (&'static str, &'static str, u64);
@@ -50,6 +53,8 @@ pub(crate) struct Chain {
     drops_refused: bool,
     /// Changes of handlers that wait for the end of a record.
     changes: VecDeque<Change>,
+    /// Trust in the peer of the output that has these handlers.
+    pub(crate) trust: Trust,
 }
 
 /// Failure of a handler.
@@ -66,6 +71,7 @@ struct Link {
     handler: Handler,
     /// The handler was added within a record, of which it sees nothing.
     awaits_record: bool,
+    force: Force,
     gate: Gate,
     /// Pieces of a record for a handler that takes whole ones, or of its beginning for one that sees that.
     gathered: BytesMut,
@@ -93,8 +99,9 @@ impl Chain {
         self.links.iter_mut().next_back().into_iter().for_each(|link| link.awaits_record = true);
     }
 
+    /// Returns whether no handler sees records: there is none, or none in force.
     pub(crate) fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.links.iter().all(|link| link.force.is_suspended)
     }
 
     /// Bytes of pieces that are gathered for handlers that take whole records or see their beginning.
@@ -122,6 +129,8 @@ impl Chain {
             name: link.handler.name(),
             state_bytes: link.handler.state_bytes(),
             state_limit: link.handler.state_limit(),
+            trust_below: link.force.below,
+            is_in_force: !link.force.is_suspended,
         };
         self.links.iter().map(status).collect()
     }
@@ -184,7 +193,7 @@ impl Chain {
     }
 
     pub(crate) fn end(&mut self) -> Result<(), ChainError> {
-        for link in &mut self.links {
+        for link in self.links.iter_mut().filter(|link| !link.force.is_suspended) {
             let ended = match &mut link.handler {
                 Handler::Read(handler) => handler.end(),
                 Handler::Peek(handler) => handler.end(),
@@ -204,6 +213,7 @@ impl Link {
             id,
             handler,
             awaits_record: false,
+            force: Force::default(),
             gate: Gate { drops_refused, ..Gate::default() },
             gathered: BytesMut::new(),
             slices: Slices::default(),
@@ -225,7 +235,7 @@ impl Link {
 
     fn apply(&mut self, run: Run<Memory>, out: &mut Vec<Run<Memory>>) -> Result<(), ChainError> {
         self.awaits_record &= !run.begins;
-        if self.awaits_record {
+        if self.awaits_record || self.force.is_suspended {
             out.push(run);
             return Ok(());
         }

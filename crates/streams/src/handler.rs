@@ -15,6 +15,7 @@ use std::ops::{Deref, DerefMut, Range};
 use bytes::Bytes;
 
 use crate::record::{Piece, PieceMut};
+use crate::trust::Trust;
 
 /// A handler of one of five kinds.
 pub enum Handler {
@@ -88,6 +89,10 @@ pub struct HandlerStatus {
     pub state_bytes: usize,
     /// Most bytes that its state may take.
     pub state_limit: usize,
+    /// Trust below which the handler of an output is in force; None if it always is.
+    pub trust_below: Option<Trust>,
+    /// False if it is not in force, and sees no records.
+    pub is_in_force: bool,
 }
 
 /// Default of [`Common::state_limit`].

@@ -27,6 +27,7 @@ mod storage;
 mod stream;
 mod task;
 mod throughput;
+mod trust;
 mod turns;
 mod write_progress;
 mod zero_copy;
@@ -52,6 +53,7 @@ pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use spread::{OutputChoice, OutputPattern, OutputState, Push, PushingOrder};
 pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
+pub use trust::Trust;
 pub use write_progress::WriteProgress;
 
 /// The engine, for its types in this crate's interface.

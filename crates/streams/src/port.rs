@@ -11,6 +11,12 @@ impl Port {
         self.0 as u32
     }
 
+    /// Its number: inputs and outputs are counted from 0 as they are attached, those of a
+    /// [builder](crate::StreamBuilder) with the outputs first.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     pub(crate) fn of_token(token: u32) -> Port {
         Port(token.into())
     }

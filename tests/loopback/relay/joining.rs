@@ -97,7 +97,7 @@ fn lines_are_joined_by_their_key() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let names = at(folder.path(), "file", "names");
     std::fs::write(folder.path().join("names"), "03 c\n01 a\n-\n02 b\n")?;
-    let order = ["--framing", "line", "--order", "join-key:0:2:10"];
+    let order = ["--framing", "line", "--order", "join-key:0:3:10"];
     let arguments = [&["--in", "-", "--in", &names, "--out", "-"], &order[..]].concat();
     let joined = run(&arguments, b"01 one\n03 three\n02 two\n")?;
     let said = String::from_utf8(joined.stderr)?;

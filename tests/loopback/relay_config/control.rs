@@ -1,10 +1,13 @@
 //! Control of handlers while their streams run.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
+use serde_json::Value;
 use wirepath_tests::process::{find, run};
 use wirepath_tests::{Deadline, require, trials};
 
@@ -14,6 +17,7 @@ pub(super) fn trials() -> Vec<Trial> {
     trials![
         handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs,
         what_cannot_be_changed_is_refused_and_changes_nothing,
+        an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on,
     ]
 }
 
@@ -50,14 +54,18 @@ impl Lines {
         })
     }
 
-    /// Status and body of the answer to a request, by curl.
     fn request(&self, method: &str, path: &str, body: &str, more: &[&str]) -> Result<(u16, String)> {
-        let url = format!("http://{}{path}", self.relay.http);
-        let arguments = ["-sS", "-X", method, "--data-binary", body, "-w", "\n%{http_code}", &url];
-        let text = run("curl", arguments.iter().chain(more).copied(), 20.0)?;
-        let (body, status) = text.rsplit_once('\n').unwrap_or(("", &text));
-        Ok((status.parse()?, body.to_owned()))
+        request(&self.relay, method, path, body, more)
     }
+}
+
+/// Status and body of the answer to a request, by curl.
+fn request(relay: &Watched, method: &str, path: &str, body: &str, more: &[&str]) -> Result<(u16, String)> {
+    let url = format!("http://{}{path}", relay.http);
+    let arguments = ["-sS", "-X", method, "--data-binary", body, "-w", "\n%{http_code}", &url];
+    let text = run("curl", arguments.iter().chain(more).copied(), 20.0)?;
+    let (body, status) = text.rsplit_once('\n').unwrap_or(("", &text));
+    Ok((status.parse()?, body.to_owned()))
 }
 
 /// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
@@ -106,6 +114,19 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
         ("POST", handler, "", &[], 422, "expected 1 to 16384"),
         ("POST", handler, "b", &["-H", "Origin: http://elsewhere"], 403, "not controlled by pages"),
         ("POST", handler, &long, &[], 413, "at most 65536 bytes"),
+        ("POST", "/api/streams/lines/outputs/3/trust", "5", &[], 404, "no output 3"),
+        ("POST", "/api/streams/lines/outputs/0/handlers", "meter", &[], 400, "outputs are counted from 1"),
+        (
+            "POST",
+            "/api/streams/lines/outputs/2/trust",
+            "101",
+            &[],
+            400,
+            "invalid trust 101: expected 0 to 100",
+        ),
+        ("POST", "/api/streams/lines/outputs/2/handlers", "trust<0:meter", &[], 400, "expected 1 to 100"),
+        ("POST", "/api/streams/lines/outputs/2/handlers", "seal:key", &[], 403, "handlers with keys"),
+        ("PUT", "/api/streams/lines/outputs/2/trust", "5", &[], 405, "read-only"),
         ("PATCH", handler, "b", &[], 405, "read-only"),
         ("POST", "/api/status", "b", &[], 405, "read-only"),
     ] {
@@ -113,4 +134,58 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
         ensure!(answer.0 == status && answer.1.contains(words), "{method} {path}: {answer:?}");
     }
     lines.send("bb2\nab2\n", "ab1\nab2\n", "ab1\nab2\n")
+}
+
+/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
+/// notice.
+fn an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let [first, second] = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    let folder = Folder::new(&format!(
+        "[[stream]]\nname = \"orders\"\nin = [\"unix:inlet?listen\"]\nframing = \"fixed:8\"\n\
+         output-handlers = [\"2:trust<50:begins:public\"]\nout = [\"tcp://{}\", \"tcp://{}\"]\n",
+        first.local_addr()?,
+        second.local_addr()?
+    ))?;
+    let relay = Watched::start(&folder, &[])?;
+    Deadline::seconds(20.0).wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
+    let mut source = UnixStream::connect(folder.path("inlet"))?;
+    let mut peers = [first.accept()?.0, second.accept()?.0];
+    let mut send = |bytes: &str, expected: [&str; 2]| {
+        source.write_all(bytes.as_bytes())?;
+        for (peer, expected) in peers.iter_mut().zip(expected) {
+            peer.set_read_timeout(Some(Duration::from_secs(20)))?;
+            let mut came = vec![0; expected.len()];
+            peer.read_exact(&mut came)?;
+            ensure!(
+                came == expected.as_bytes(),
+                "{:?} came, not {expected:?}",
+                came.escape_ascii().to_string()
+            );
+        }
+        Ok(())
+    };
+    let post = |relay: &Watched, path: &str, body: &str, expected: u16| {
+        let answer = request(relay, "POST", &format!("/api/streams/orders/outputs/2/{path}"), body, &[])?;
+        ensure!(answer.0 == expected, "{path} {body}: {answer:?}");
+        Ok(())
+    };
+    let begun = "public01secret02secr";
+    send(begun, [begun; 2])?;
+    post(&relay, "trust", "49\n", 204)?;
+    send("et03secret04public05", ["et03secret04public05", "et03public05"])?;
+    post(&relay, "handlers", "trust<20:touch:1", 201)?;
+    post(&relay, "trust", "0", 204)?;
+    send("public06secret07", ["public06secret07", "qtcmhb17"])?;
+    let outputs = |streams: &Value| streams[0]["outputs"].clone();
+    relay.wait_for("the trust", |streams| outputs(streams)[1]["trust"] == 0)?;
+    post(&relay, "trust", "50", 204)?;
+    send("secret08", ["secret08"; 2])?;
+    relay.wait_for("the trust", |streams| outputs(streams)[1]["trust"] == 50)?;
+    let shown = outputs(&relay.status()?["streams"]);
+    ensure!(shown[0]["number"] == 1 && shown[0]["trust"] == 100, "{shown}");
+    let handler = |place: usize| &shown[1]["handlers"][place];
+    ensure!(handler(0)["trust_below"] == 50 && handler(0)["in_force"] == false, "{shown}");
+    ensure!(handler(1)["trust_below"] == 20 && handler(1)["in_force"] == false, "{shown}");
+    Ok(())
 }

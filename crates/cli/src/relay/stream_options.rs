@@ -44,8 +44,8 @@ pub(super) struct StreamOptions {
     #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
     handlers: Vec<HandlerSpec>,
 
-    /// Handlers of single outputs, behind the others: NUMBER:HANDLER, such as 2:begins:ERROR for the second --out;
-    /// may be repeated
+    /// Handlers of single outputs, behind the others: NUMBER:HANDLER, such as 2:begins:ERROR for the second --out,
+    /// or 2:trust<50:begins:ERROR while the trust in its peer is below 50; may be repeated
     #[arg(long = "output-handler", value_name = "NUMBER:HANDLER", requires = "inputs")]
     output_handlers: Vec<OutputHandlerSpec>,
 

@@ -1,7 +1,9 @@
-//! HTTP interface that controls handlers of running streams: `/api/streams/STREAM/handlers/NUMBER`.
+//! HTTP interface that controls running streams: their handlers (`/api/streams/STREAM/handlers/NUMBER`) and
+//! outputs (`/api/streams/STREAM/outputs/NUMBER/trust`).
+
+mod change;
 
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +13,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 use wirepath_net::http::{Answer, Endpoint, Site};
-use wirepath_streams::{Handler, HandlerChangeError, HandlerError, HandlerId, RunningStream};
+use wirepath_streams::{Handler, HandlerChangeError, HandlerId, RunningStream};
 
-use super::spec::HandlerSpec;
+use change::{add, add_to_output, control, parse, parse_trust, remove, replace, set_trust};
 
 /// Most bytes of a body: a control message, or a handler.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -37,14 +39,25 @@ pub(super) struct ControlSite {
 /// A path below `/api/streams`.
 struct Place {
     stream: String,
-    /// The handler, or the list of handlers.
-    handler: Option<HandlerId>,
+    target: Target,
+}
+
+/// Part of a stream.
+#[derive(Clone, Copy)]
+enum Target {
+    Handlers,
+    Handler(HandlerId),
+    /// Handlers of the output with this number.
+    OutputHandlers(u64),
+    /// Trust in the peer of the output with this number.
+    Trust(u64),
 }
 
 /// Outcome of a request.
 enum Outcome {
     Answered(Vec<u8>),
     Added(HandlerId),
+    Set,
     /// Dropped by the thread that answers, and not by the engine's.
     Removed(#[expect(dead_code, reason = "held to be dropped elsewhere")] Handler),
     Refused(StatusCode, String),
@@ -78,12 +91,15 @@ impl Place {
     fn of(path: &AssetPath) -> Option<Place> {
         let segments: Vec<&str> = path.segments().map(std::str::from_utf8).collect::<Result<_, _>>().ok()?;
         match segments[..] {
-            ["api", "streams", stream, "handlers"] => {
-                Some(Place { stream: stream.to_owned(), handler: None })
-            }
-            ["api", "streams", stream, "handlers", handler] => {
-                let handler = Some(HandlerId(handler.parse().ok()?));
-                Some(Place { stream: stream.to_owned(), handler })
+            ["api", "streams", stream, ref rest @ ..] => {
+                let target = match *rest {
+                    ["handlers"] => Target::Handlers,
+                    ["handlers", handler] => Target::Handler(HandlerId(handler.parse().ok()?)),
+                    ["outputs", output, "handlers"] => Target::OutputHandlers(output.parse().ok()?),
+                    ["outputs", output, "trust"] => Target::Trust(output.parse().ok()?),
+                    _ => return None,
+                };
+                Some(Place { stream: stream.to_owned(), target })
             }
             _ => None,
         }
@@ -114,24 +130,26 @@ impl ControlSite {
         body: Vec<u8>,
         peer: SocketAddr,
         reply: Reply,
-    ) -> Result<(usize, Call), (StatusCode, String)> {
+    ) -> Result<(usize, Call), Refusal> {
         if !self.from_anywhere && !peer.ip().to_canonical().is_loopback() {
-            let words = "handlers are controlled from this machine only; allow others by --remote-control";
+            let words = "streams are controlled from this machine only; allow others by --remote-control";
             return Err((StatusCode::FORBIDDEN, words.to_owned()));
         }
         if request.is_of_page {
-            let words = "handlers are not controlled by pages in browsers (Origin)";
+            let words = "streams are not controlled by pages in browsers (Origin)";
             return Err((StatusCode::FORBIDDEN, words.to_owned()));
         }
         let stream = self.place_of(&place.stream).ok_or_else(|| {
             let words = format!("no stream {}; /api/status has the names", place.stream);
             (StatusCode::NOT_FOUND, words)
         })?;
-        let call = match (&request.method, place.handler) {
-            (&Method::POST, Some(id)) => control(id, body, reply),
-            (&Method::PUT, Some(id)) => replace(id, parse(&body)?, reply),
-            (&Method::DELETE, Some(id)) => remove(id, reply),
-            _ => add(parse(&body)?, reply),
+        let call = match (place.target, &request.method) {
+            (Target::Handler(id), &Method::PUT) => replace(id, parse(&body)?, reply),
+            (Target::Handler(id), &Method::DELETE) => remove(id, reply),
+            (Target::Handler(id), _) => control(id, body, reply),
+            (Target::Handlers, _) => add(parse(&body)?, reply),
+            (Target::OutputHandlers(output), _) => add_to_output(output, &body, reply)?,
+            (Target::Trust(output), _) => set_trust(output, parse_trust(&body)?, reply),
         };
         Ok((stream, call))
     }
@@ -143,9 +161,9 @@ impl Site for ControlSite {
     }
 
     fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {
-        let is_change = match Place::of(path)?.handler {
-            Some(_) => matches!(*method, Method::POST | Method::PUT | Method::DELETE),
-            None => *method == Method::POST,
+        let is_change = match Place::of(path)?.target {
+            Target::Handler(_) => matches!(*method, Method::POST | Method::PUT | Method::DELETE),
+            Target::Handlers | Target::OutputHandlers(_) | Target::Trust(_) => *method == Method::POST,
         };
         is_change.then_some(MAX_BODY_BYTES)
     }
@@ -187,68 +205,14 @@ fn answer(outcome: Outcome) -> Response {
             Response::with_body(StatusCode::OK, "application/octet-stream", body)
         }
         Outcome::Added(id) => text(StatusCode::CREATED, format!("{id}\n")),
-        Outcome::Removed(_) => Response::empty(StatusCode::NO_CONTENT),
+        Outcome::Set | Outcome::Removed(_) => Response::empty(StatusCode::NO_CONTENT),
         Outcome::Refused(status, words) => Response::error(status, &words),
     };
     response.header(header::CACHE_CONTROL, "no-store")
 }
 
-/// The handler that a body describes as `--handler` does.
-fn parse(body: &[u8]) -> Result<Handler, (StatusCode, String)> {
-    let refused = |words: String| (StatusCode::BAD_REQUEST, words);
-    let text = std::str::from_utf8(body).map_err(|error| refused(error.to_string()))?;
-    let spec = HandlerSpec::from_str(text.trim_end_matches(['\r', '\n']));
-    let spec = spec.map_err(|error| refused(error.to_string()))?;
-    if spec.key_file().is_some() {
-        let words = "handlers with keys are not set by HTTP; start the relay with them";
-        return Err((StatusCode::FORBIDDEN, words.to_owned()));
-    }
-    spec.handler().map_err(|error| refused(error.to_string()))
-}
-
-fn control(id: HandlerId, message: Vec<u8>, reply: Reply) -> Call {
-    Box::new(move |running| {
-        running.with(move |stream| {
-            let on_answer = reply.clone();
-            reply.check(stream.control_handler(id, message, move |answer| {
-                on_answer.give(match answer {
-                    Ok(bytes) => Outcome::Answered(bytes),
-                    Err(HandlerError::Refused(words)) => {
-                        Outcome::Refused(StatusCode::UNPROCESSABLE_ENTITY, words)
-                    }
-                    Err(HandlerError::Failed(words)) => {
-                        Outcome::Refused(StatusCode::INTERNAL_SERVER_ERROR, words)
-                    }
-                });
-            }));
-        });
-    })
-}
-
-fn replace(id: HandlerId, handler: Handler, reply: Reply) -> Call {
-    Box::new(move |running| {
-        running.with(move |stream| {
-            let removed = reply.clone();
-            let on_removed = move |handler| removed.give(Outcome::Removed(handler));
-            reply.check(stream.replace_handler(id, handler, on_removed));
-        });
-    })
-}
-
-fn remove(id: HandlerId, reply: Reply) -> Call {
-    Box::new(move |running| {
-        running.with(move |stream| {
-            let removed = reply.clone();
-            reply.check(stream.remove_handler(id, move |handler| removed.give(Outcome::Removed(handler))));
-        });
-    })
-}
-
-fn add(handler: Handler, reply: Reply) -> Call {
-    Box::new(move |running| {
-        running.with(move |stream| reply.give(Outcome::Added(stream.add_handler(handler))));
-    })
-}
+/// Status and reason of a refused request.
+type Refusal = (StatusCode, String);
 
 #[cfg(test)]
 mod tests {
@@ -267,7 +231,7 @@ mod tests {
         let mut reader = HeadReader::default();
         reader.feed(b"DELETE /api/streams/one/handlers/0 HTTP/1.1\r\nHost: relay\r\n\r\n");
         let request = reader.next().unwrap().unwrap();
-        let place = Place { stream: "one".to_owned(), handler: Some(HandlerId(0)) };
+        let place = Place { stream: "one".to_owned(), target: Target::Handler(HandlerId(0)) };
         let reply = Reply(Arc::default());
         let prepared = site.prepare(&place, &request, Vec::new(), peer.parse().unwrap(), reply);
         prepared.err().map(|(status, _)| status)

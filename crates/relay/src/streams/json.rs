@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wirepath_streams::{HandlerStatus, OutputStatus};
+use wirepath_streams::{HandlerStatus, OutputStatus, Port, Trust};
 
 use super::snapshot::StreamSnapshot;
 
@@ -84,7 +84,9 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
 
 fn output_report(output: &OutputStatus) -> Value {
     json!({
+        "number": output_number(output.port),
         "name": output.name,
+        "trust": output.trust.value(),
         "bytes": output.bytes,
         "dropped_records": output.dropped.records,
         "dropped_bytes": output.dropped.bytes,
@@ -105,9 +107,17 @@ fn handlers(handlers: &[HandlerStatus]) -> Value {
             "name": handler.name,
             "state_bytes": handler.state_bytes,
             "state_limit": handler.state_limit,
+            "trust_below": handler.trust_below.map(Trust::value),
+            "in_force": handler.is_in_force,
         })
     };
     handlers.iter().map(handler).collect()
+}
+
+/// Number of an output of a relay, from 1, in the order in which outputs are given: a stream counts those that it
+/// is built with first, from 0.
+pub(super) fn output_number(port: Port) -> u64 {
+    port.number() + 1
 }
 
 /// Seconds, to the microsecond.

@@ -136,7 +136,7 @@ impl FromStr for DeadlineSpec {
 
 #[cfg(test)]
 mod tests {
-    use wirepath_streams::InputOrder;
+    use wirepath_streams::{InputOrder, Trust};
 
     use super::order::{WAITING_BYTES, WINDOW};
     use super::*;
@@ -169,7 +169,9 @@ mod tests {
         assert_eq!("begins:GET ".parse(), Ok(HandlerSpec::Begins("GET ".to_owned())));
         assert!("begins:".parse::<HandlerSpec>().is_err());
         let handler = HandlerSpec::Begins("a:b".to_owned());
-        assert_eq!("2:begins:a:b".parse(), Ok(OutputHandlerSpec { output: 2, handler }));
+        let spec = |below| Ok(OutputHandlerSpec { output: 2, below, handler: handler.clone() });
+        assert_eq!("2:begins:a:b".parse(), spec(None));
+        assert_eq!("2:trust<50:begins:a:b".parse(), spec(Trust::new(50)));
     }
 
     #[test]
@@ -190,6 +192,9 @@ mod tests {
             "ts:pids=9000".parse::<HandlerSpec>().unwrap_err(),
             "match:".parse::<HandlerSpec>().unwrap_err(),
             "0:meter".parse::<OutputHandlerSpec>().unwrap_err(),
+            "1:trust<0:meter".parse::<OutputHandlerSpec>().unwrap_err(),
+            "1:trust<101:meter".parse::<OutputHandlerSpec>().unwrap_err(),
+            "1:trust<50".parse::<OutputHandlerSpec>().unwrap_err(),
             HandlerSpec::Seal("/nowhere/key".into()).handler().unwrap_err(),
         ];
         let expected = [
@@ -208,6 +213,9 @@ mod tests {
             "invalid value 9000: expected 0 to 8191",
             "unknown handler \"match:\"",
             "invalid handler of an output 0:meter: expected NUMBER:HANDLER",
+            "invalid value 0: expected 1 to 100",
+            "invalid value 101: expected 1 to 100",
+            "invalid handler of an output 1:trust<50: expected NUMBER:trust<VALUE:HANDLER",
             "cannot read the key /nowhere/key: No such file",
         ];
         for (said, expected) in said.iter().zip(expected) {

@@ -2,7 +2,7 @@
 
 use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
 use wirepath_streams::{
-    InputOrder, MOST_SHARES, Object, OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder,
+    InputOrder, MOST_SHARES, Object, OutputOptions, OutputPattern, Port, SHARE_HEADER, Stream, StreamBuilder,
     StreamEvent, WhenFull,
 };
 
@@ -210,13 +210,26 @@ impl StreamConfig {
         for input in objects.into_iter().flatten() {
             builder = builder.input(input, self.framing.framing());
         }
-        for (place, (output, object)) in self.outputs.iter().zip(outputs.into_iter().flatten()).enumerate() {
-            let handlers = self.output_handlers.iter().filter(|handler| handler.output == place + 1);
-            let handlers = handlers.map(|output| output.handler.handler()).collect::<Result<_, _>>()?;
-            let options = OutputOptions { handlers, ..self.output_options(output) };
-            builder = builder.output_with(object, options);
+        for (output, object) in self.outputs.iter().zip(outputs.into_iter().flatten()) {
+            builder = builder.output_with(object, self.output_options(output));
         }
-        Ok(builder.finish_outputs().build())
+        let mut stream = builder.finish_outputs().build();
+        self.add_output_handlers(&mut stream)?;
+        Ok(stream)
+    }
+
+    /// Adds the handlers of single outputs to a stream that has not begun.
+    fn add_output_handlers(&self, stream: &mut Stream) -> Result<(), SpecError> {
+        let ports: Vec<Port> = stream.status().outputs.iter().map(|output| output.port).collect();
+        for OutputHandlerSpec { output, below, handler } in &self.output_handlers {
+            let handler = handler.handler()?;
+            let Some(port) = output.checked_sub(1).and_then(|place| ports.get(place)) else { continue };
+            match below {
+                Some(below) => stream.add_output_handler_below(*port, *below, handler),
+                None => stream.add_output_handler(*port, handler),
+            };
+        }
+        Ok(())
     }
 
     /// A file accepts nothing while the pool writes to it, so more must be able to wait.

@@ -24,6 +24,8 @@ pub(crate) enum What {
     Control(Bytes, OnAnswer),
     Remove(OnRemoved),
     Replace(Box<Handler>, OnRemoved),
+    /// The handler is not in force any more.
+    Suspend,
 }
 
 impl std::fmt::Debug for Change {
@@ -57,7 +59,7 @@ impl Chain {
         while let Some(change) = self.changes.front() {
             let place = self.links.iter().position(|link| link.id == change.id);
             let may_change = match place {
-                _ if !self.within_record => true,
+                _ if !self.within_record || self.is_empty() => true,
                 Some(place) => is_endless && self.links[place].is_between(),
                 None => true,
             };
@@ -86,13 +88,15 @@ impl Chain {
             }
             (Some(place), What::Remove(on_removed)) => on_removed(self.links.remove(place).handler),
             (Some(place), What::Replace(handler, on_removed)) => {
-                let link = Link::new(self.links[place].id, *handler, self.drops_refused);
+                let Link { id, force, .. } = self.links[place];
+                let link = Link { force, ..Link::new(id, *handler, self.drops_refused) };
                 on_removed(std::mem::replace(&mut self.links[place], link).handler);
             }
+            (Some(place), What::Suspend) => self.links[place].force.is_suspended = true,
             (None, What::Control(_, on_answer)) => {
                 on_answer(Err(HandlerError::Refused("the handler was removed".to_owned())));
             }
-            (None, What::Remove(_) | What::Replace(..)) => {} // an earlier change removed it
+            (None, What::Remove(_) | What::Replace(..) | What::Suspend) => {} // an earlier change removed it
         }
         Ok(())
     }

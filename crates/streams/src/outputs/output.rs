@@ -14,6 +14,7 @@ use crate::record::Run;
 use crate::shared::{OnDetached, Shared, WRITING};
 use crate::storage::{Job, StorageJob};
 use crate::throughput::Throughput;
+use crate::trust::Trust;
 
 /// Default of [`OutputOptions::waiting_bytes`].
 const WAITING: usize = 256 * 1024;
@@ -85,6 +86,8 @@ pub struct OutputStatus {
     pub reports: Vec<(&'static str, &'static str, u64)>,
     /// Its own handlers.
     pub handlers: Vec<HandlerStatus>,
+    /// Trust in its peer.
+    pub trust: Trust,
     /// Reason why it is gone; None while it is not. What waited for it then was dropped.
     pub why_gone: Option<String>,
 }
@@ -101,6 +104,7 @@ impl OutputStatus {
             icmp_errors: object.icmp_errors(),
             reports: Vec::new(),
             handlers: Vec::new(),
+            trust: Trust::FULL,
             why_gone: None,
         }
     }
@@ -145,6 +149,7 @@ impl Output {
             lost_bytes: self.lost_bytes,
             reports: self.chain.reports(),
             handlers: self.chain.statuses(),
+            trust: self.chain.trust,
             ..OutputStatus::new(self.port, &self.object)
         }
     }
@@ -155,6 +160,7 @@ impl Output {
             bytes: self.bytes,
             dropped: self.undelivered(),
             lost_bytes: self.lost_bytes,
+            trust: self.chain.trust,
             why_gone: Some(why_gone),
             ..OutputStatus::new(self.port, &self.object)
         }

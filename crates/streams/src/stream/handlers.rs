@@ -7,6 +7,7 @@ use crate::chain::{Chain, Change, MAX_WAITING_CHANGES, What};
 use crate::handler::{Handler, HandlerError, HandlerId};
 use crate::outputs::Output;
 use crate::port::Port;
+use crate::trust::Trust;
 
 /// Most bytes of a control message.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
@@ -55,15 +56,56 @@ impl Stream {
         self.outputs.get_mut(port)?;
         self.meet_handler(&handler);
         let id = self.next_handler();
-        let is_divided = self.spread.divides_bytes() || !self.intake.is_within_unframed();
+        let has_records = self.outputs_have_records();
         let output = self.outputs.get_mut(port)?;
-        if is_divided {
+        if has_records {
             output.chain.push_for_next(id, handler);
         } else {
             output.chain.push(id, handler);
         }
         self.note_handler();
         Some(id)
+    }
+
+    /// Adds a handler of an output as [`Stream::add_output_handler`] does, in force only while the trust in
+    /// the output's peer is below a value. While it is not, records pass it, also without a copy.
+    pub fn add_output_handler_below(
+        &mut self,
+        port: Port,
+        below: Trust,
+        handler: Handler,
+    ) -> Option<HandlerId> {
+        let id = self.add_output_handler(port, handler)?;
+        self.chain_of(id)?.limit_last(below);
+        Some(id)
+    }
+
+    /// Sets the trust in the peer of an output, which other outputs do not notice. Handlers that
+    /// [depend on it](Stream::add_output_handler_below) come into force with the next record, all at once:
+    /// neither it nor any behind it passes them by. What waits for the output already leaves as it is. Handlers
+    /// that are not wanted any more are suspended when the current record has ended. A stream of bytes without
+    /// framing has no records: there both happen at once. Returns false if there is no such output.
+    pub fn set_trust(&mut self, port: Port, trust: Trust) -> bool {
+        if let Some((_, chain)) = self.listening.output(port) {
+            chain.set_trust(trust, false);
+        } else if let Some(output) = self.outputs.get_mut(port) {
+            let come = output.chain.reaches_wanted(trust);
+            self.settle_seen();
+            come.into_iter().for_each(|reach| self.intake.meet(reach));
+            let has_records = self.outputs_have_records();
+            let output = self.outputs.get_mut(port);
+            output.into_iter().for_each(|output| output.chain.set_trust(trust, has_records));
+        } else {
+            return false;
+        }
+        self.has_changes = true;
+        self.make_changes();
+        true
+    }
+
+    /// Returns whether outputs get records: not the rest of the one without end.
+    fn outputs_have_records(&self) -> bool {
+        self.spread.divides_bytes() || !self.intake.is_within_unframed()
     }
 
     /// Sends a control message to a handler (`handlercontrol`), which gets it between two records; of a

@@ -113,7 +113,8 @@ impl Listening {
     pub(super) fn output_statuses(&self) -> impl Iterator<Item = OutputStatus> {
         self.expected.iter().filter_map(|Expected { port, object, role, .. }| match role {
             Role::Output(_, chain) => {
-                Some(OutputStatus { handlers: chain.statuses(), ..OutputStatus::new(*port, object) })
+                let (handlers, trust) = (chain.statuses(), chain.trust);
+                Some(OutputStatus { handlers, trust, ..OutputStatus::new(*port, object) })
             }
             Role::Input(_) => None,
         })

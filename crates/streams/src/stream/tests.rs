@@ -15,6 +15,7 @@ mod peeking;
 mod shares;
 mod slices;
 mod storage;
+mod trust;
 mod turns;
 mod urgent;
 mod winding_up;

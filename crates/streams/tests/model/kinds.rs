@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 67] = [
+const KINDS: [&str; 69] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -41,6 +41,8 @@ const KINDS: [&str; 67] = [
     "operation: add a handler",
     "operation: control a handler",
     "operation: add a handler of an output",
+    "operation: add a handler that depends on trust",
+    "operation: set the trust in an output",
     "order: a join of portions",
     "order: a custom one that takes turns",
     "order: a custom one of what is ready",

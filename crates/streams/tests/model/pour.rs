@@ -13,6 +13,7 @@ use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
 use crate::engines::Engines;
 use crate::observer::{self, Heads, Seen};
+use crate::web::any_trust;
 
 /// Operations of a round.
 const STEPS: usize = 200;
@@ -115,7 +116,7 @@ impl<'a> Pour<'a> {
     /// Plays the round to its end, and checks what came.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(26) {
+            match self.dice.below(27) {
                 0..6 => self.write_some(),
                 6..12 => self.read_some(),
                 12 => self.read_byte_by_byte(),
@@ -128,6 +129,7 @@ impl<'a> Pour<'a> {
                 22 if self.is_changed => self.change_options(),
                 23 if self.is_changed => self.add_handler(),
                 24 if self.is_changed => self.add_output_handler(),
+                25 if self.is_changed => self.set_trust(),
                 _ => self.audit(),
             }
         }
@@ -246,6 +248,21 @@ impl<'a> Pour<'a> {
         if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler).is_some()) {
             self.watchers.push(Watcher { place: Some(place), seen, before: self.written });
             self.tally.note("operation: add a handler of an output");
+        }
+    }
+
+    /// Has an output more or less trust, or gives it a handler that depends on that.
+    fn set_trust(&mut self) {
+        let (place, trust) = (self.dice.below(OUTLETS), any_trust(&mut self.dice));
+        if self.dice.one_in(3) {
+            let (handler, _) = observer::any(&mut self.dice, &mut self.tally);
+            self.change_output(place, move |stream, port| {
+                stream.add_output_handler_below(port, trust, handler).is_some()
+            });
+            self.tally.note("operation: add a handler that depends on trust");
+        } else {
+            self.change_output(place, move |stream, port| stream.set_trust(port, trust));
+            self.tally.note("operation: set the trust in an output");
         }
     }
 

@@ -16,8 +16,10 @@ use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
 use crate::engines::Engines;
+use crate::observer::Seen;
 use crate::record::{any_large, record, that_follow};
 use change::Watcher;
+pub(crate) use change::any_trust;
 use ending::Ending;
 
 /// Operations of a round.
@@ -67,6 +69,8 @@ pub(crate) struct Web<'a> {
     /// Handlers come while it runs.
     is_watched: bool,
     pub(crate) watchers: Vec<Watcher>,
+    /// Handlers that are in force while an output has little trust.
+    pub(crate) guards: Vec<Seen>,
     /// Bytes of each record, if all have as many.
     record_bytes: Option<usize>,
     pub(crate) feeds: Vec<Feed>,
@@ -96,6 +100,7 @@ impl<'a> Web<'a> {
             survives_inputs,
             is_watched,
             watchers: Vec::new(),
+            guards: Vec::new(),
             record_bytes,
             feeds: Vec::new(),
             outlets: Vec::new(),
@@ -127,6 +132,7 @@ impl<'a> Web<'a> {
                 34 => self.carrier.change_rate(&mut self.dice, &mut self.tally),
                 35 if self.is_watched => self.add_handler(),
                 36 if self.is_watched => self.add_output_handler(),
+                39 if self.is_watched => self.set_trust(),
                 37 if self.mirror => self.kill_one(),
                 38 if self.survives_inputs => drop(self.reset_one()),
                 _ => {}

@@ -9,7 +9,7 @@ use wirepath_media::ts::PACKET_LENGTH;
 use wirepath_streams::handlers::{
     Checksum, Filter, Key, Meter, Open, Prefix, PrefixFilter, Seal, Touch, TransportStreamFilter, Unprefix,
 };
-use wirepath_streams::{Handler, MAX_PEEK_BYTES};
+use wirepath_streams::{Handler, MAX_PEEK_BYTES, Trust};
 
 use super::parse::{number, split, unknown};
 use super::{FramingSpec, MAX_RECORD, SpecError};
@@ -151,11 +151,13 @@ impl FromStr for HandlerSpec {
     }
 }
 
-/// Handler of one output: `NUMBER:HANDLER`.
+/// Handler of one output: `NUMBER:HANDLER`, or `NUMBER:trust<VALUE:HANDLER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputHandlerSpec {
     /// Number of the output, from 1, in the order in which outputs are given.
     pub output: usize,
+    /// Trust in the output's peer below which the handler is in force; None if it always is.
+    pub below: Option<Trust>,
     /// Its handler, behind those of the stream.
     pub handler: HandlerSpec,
 }
@@ -178,7 +180,14 @@ impl FromStr for OutputHandlerSpec {
             let words = "expected NUMBER:HANDLER, such as 2:begins:ERROR; outputs are counted from 1";
             SpecError(format!("invalid handler of an output {text}: {words}"))
         })?;
-        Ok(OutputHandlerSpec { output, handler: handler.parse()? })
+        let Some(guarded) = handler.strip_prefix("trust<") else {
+            return Ok(OutputHandlerSpec { output, below: None, handler: handler.parse()? });
+        };
+        let (below, handler) = guarded.split_once(':').ok_or_else(|| {
+            SpecError(format!("invalid handler of an output {text}: expected NUMBER:trust<VALUE:HANDLER"))
+        })?;
+        let below = number(below, 1, Trust::FULL.value().into())? as u8;
+        Ok(OutputHandlerSpec { output, below: Trust::new(below), handler: handler.parse()? })
     }
 }
 

@@ -74,7 +74,7 @@ fn framing() -> Framing {
 }
 
 /// Input over a TCP connection, which is written in parts of these lengths, again and again.
-fn tcp(bytes: Vec<u8>, parts: Vec<usize>) -> Object {
+pub(super) fn tcp(bytes: Vec<u8>, parts: Vec<usize>) -> Object {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     thread::spawn(move || {

@@ -1,6 +1,6 @@
 //! Changes of a running stream: more handlers, and other options of its outputs.
 
-use wirepath_streams::{Port, WhenFull};
+use wirepath_streams::{Port, Trust, WhenFull};
 
 use super::{OUTLETS, Web};
 use crate::observer::{self, Seen};
@@ -37,6 +37,22 @@ impl Web<'_> {
         }
     }
 
+    /// Has an output more or less trust, or gives it a handler that depends on that.
+    pub(super) fn set_trust(&mut self) {
+        let (place, trust) = (self.dice.below(OUTLETS), any_trust(&mut self.dice));
+        let Some(port) = self.port_of(place) else { return };
+        let is_there = if self.dice.one_in(3) {
+            let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
+            self.guards.push(seen);
+            self.tally.note("operation: add a handler that depends on trust");
+            self.carrier.ask(move |stream| stream.add_output_handler_below(port, trust, handler).is_some())
+        } else {
+            self.tally.note("operation: set the trust in an output");
+            self.carrier.ask(move |stream| stream.set_trust(port, trust))
+        };
+        self.outlets[place].is_gone |= is_there == Some(false);
+    }
+
     fn watch(&mut self, port: Option<Port>, seen: Seen) {
         let before = self.feeds.iter().map(|feed| feed.records).collect();
         self.watchers.push(Watcher { port, seen, before });
@@ -64,6 +80,10 @@ impl Web<'_> {
         let outlet = self.outlets.get(place)?;
         (self.carrier.listens() && !outlet.has_left).then_some(outlet.port)
     }
+}
+
+pub(crate) fn any_trust(dice: &mut crate::dice::Dice) -> Trust {
+    Trust::new(dice.below(101) as u8).unwrap()
 }
 
 pub(super) fn any_rule(dice: &mut crate::dice::Dice) -> WhenFull {

@@ -11,6 +11,10 @@ use crate::record::{Found, assert_in_order, records};
 
 impl Web<'_> {
     pub(crate) fn check_watchers(&self, lists: &[Vec<Found>], end: &StreamEnd) {
+        for seen in &self.guards {
+            assert!(seen.is_from_beginning(), "a handler that came into force saw the rest of a record");
+            records("a handler that depends on trust", &seen.bytes());
+        }
         for watcher in &self.watchers {
             let is_it = |outlet: &&Outlet| watcher.port == Some(outlet.port);
             let of = self.outlets.iter().find(is_it).map(|outlet| &outlet.sink);

@@ -1,0 +1,119 @@
+//! Changes that requests ask for, as calls to the stream.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::StatusCode;
+use wirepath_streams::{Handler, HandlerError, HandlerId, Port, Stream, Trust};
+
+use super::{Call, Outcome, Refusal, Reply};
+use crate::streams::json::output_number;
+use crate::streams::spec::{HandlerSpec, OutputHandlerSpec};
+
+fn bad_request(error: &dyn fmt::Display) -> Refusal {
+    (StatusCode::BAD_REQUEST, error.to_string())
+}
+
+/// The text of a body, without the end of its line.
+fn text_of(body: &[u8]) -> Result<&str, Refusal> {
+    let text = std::str::from_utf8(body).map_err(|error| bad_request(&error))?;
+    Ok(text.trim_end_matches(['\r', '\n']))
+}
+
+/// The handler that a body describes as `--handler` does.
+pub(super) fn parse(body: &[u8]) -> Result<Handler, Refusal> {
+    build(&HandlerSpec::from_str(text_of(body)?).map_err(|error| bad_request(&error))?)
+}
+
+fn build(spec: &HandlerSpec) -> Result<Handler, Refusal> {
+    if spec.key_file().is_some() {
+        let words = "handlers with keys are not set by HTTP; start the relay with them";
+        return Err((StatusCode::FORBIDDEN, words.to_owned()));
+    }
+    spec.handler().map_err(|error| bad_request(&error))
+}
+
+pub(super) fn parse_trust(body: &[u8]) -> Result<Trust, Refusal> {
+    let text = text_of(body)?;
+    let words = || format!("invalid trust {text}: expected 0 to {}", Trust::FULL);
+    text.parse().ok().and_then(Trust::new).ok_or_else(|| bad_request(&words()))
+}
+
+pub(super) fn control(id: HandlerId, message: Vec<u8>, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let on_answer = reply.clone();
+            reply.check(stream.control_handler(id, message, move |answer| {
+                on_answer.give(match answer {
+                    Ok(bytes) => Outcome::Answered(bytes),
+                    Err(HandlerError::Refused(words)) => {
+                        Outcome::Refused(StatusCode::UNPROCESSABLE_ENTITY, words)
+                    }
+                    Err(HandlerError::Failed(words)) => {
+                        Outcome::Refused(StatusCode::INTERNAL_SERVER_ERROR, words)
+                    }
+                });
+            }));
+        });
+    })
+}
+
+pub(super) fn replace(id: HandlerId, handler: Handler, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let removed = reply.clone();
+            let on_removed = move |handler| removed.give(Outcome::Removed(handler));
+            reply.check(stream.replace_handler(id, handler, on_removed));
+        });
+    })
+}
+
+pub(super) fn remove(id: HandlerId, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let removed = reply.clone();
+            reply.check(stream.remove_handler(id, move |handler| removed.give(Outcome::Removed(handler))));
+        });
+    })
+}
+
+pub(super) fn add(handler: Handler, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| reply.give(Outcome::Added(stream.add_handler(handler))));
+    })
+}
+
+/// Adds the handler that a body describes as `--output-handler` does behind the number.
+pub(super) fn add_to_output(output: u64, body: &[u8], reply: Reply) -> Result<Call, Refusal> {
+    let spec = OutputHandlerSpec::from_str(&format!("{output}:{}", text_of(body)?));
+    let OutputHandlerSpec { below, handler, .. } = spec.map_err(|error| bad_request(&error))?;
+    let handler = build(&handler)?;
+    Ok(Box::new(move |running| {
+        running.with(move |stream| {
+            let added = port_of(stream, output).and_then(|port| match below {
+                Some(below) => stream.add_output_handler_below(port, below, handler),
+                None => stream.add_output_handler(port, handler),
+            });
+            reply.give(added.map_or_else(|| no_output(output), Outcome::Added));
+        });
+    }))
+}
+
+pub(super) fn set_trust(output: u64, trust: Trust, reply: Reply) -> Call {
+    Box::new(move |running| {
+        running.with(move |stream| {
+            let is_set = port_of(stream, output).is_some_and(|port| stream.set_trust(port, trust));
+            reply.give(if is_set { Outcome::Set } else { no_output(output) });
+        });
+    })
+}
+
+fn port_of(stream: &Stream, output: u64) -> Option<Port> {
+    let outputs = stream.status().outputs;
+    outputs.iter().map(|status| status.port).find(|port| output_number(*port) == output)
+}
+
+fn no_output(output: u64) -> Outcome {
+    let words = format!("no output {output}: it is gone, or never was; /api/status has the numbers");
+    Outcome::Refused(StatusCode::NOT_FOUND, words)
+}
