@@ -17,8 +17,8 @@ const MOST: usize = 1024;
 /// Descriptor of a stream that polls readable, and the events behind it: for an event loop of the caller's,
 /// with `poll`, `epoll` or tokio's `AsyncFd`.
 ///
-/// Readable (`POLLIN`) means that an event waits or that the stream has ended, or was dropped. It is cleared by
-/// [taking](StreamEvents::take) events until there is none; that of a stream that has ended stays readable.
+/// Readable (`POLLIN`) means that an event waits or that the stream has ended, or was dropped. It is cleared
+/// by [taking](StreamEvents::take) events until there is none; that of a stream that has ended stays readable.
 /// Level-triggered and edge-triggered loops work: each event, and the end, is an edge. Nothing is to be read
 /// from the descriptor or written to it.
 ///

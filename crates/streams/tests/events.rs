@@ -130,6 +130,10 @@ fn tokio_waits_for_the_end_of_a_stream() {
     let running = stream.start(&engine, StreamOptions::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let wait = async {
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; this descriptor stays open as long as the events"
+        )]
         let events = AsyncFd::with_interest(events, Interest::READABLE).unwrap();
         let mut gone = 0;
         while !events.get_ref().has_ended() {
