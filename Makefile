@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm build install bench assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm build install bench bench-images assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -44,17 +44,22 @@ vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- shell $(ARGS)
 
-build: ## the release binary, target/release/wirepath
+build: ## the release binaries, target/release/wirepath and wirepath-images
 	@scripts/install.sh
-	cargo build --release --locked -p wirepath
+	cargo build --release --locked -p wirepath -p wirepath-images
 
-install: build ## copy it to PREFIX/bin (PREFIX=/usr/local)
-	install -D -m 755 target/release/wirepath $(DESTDIR)$(PREFIX)/bin/wirepath
+install: build ## copy them to PREFIX/bin (PREFIX=/usr/local)
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images
 
 bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json …"; needs root
 	@scripts/install.sh bench
 	cargo build --release --locked -p wirepath -p wirepath-bench
 	target/release/wirepath-bench $(ARGS)
+
+bench-images: ## measure wirepath-images beside servers of the user level, as figure 11 of the paper; ARGS="--json …"
+	@scripts/install.sh
+	cargo build --release --locked -p wirepath-images -p wirepath-bench-images
+	target/release/wirepath-bench-images $(ARGS)
 
 assess: ## measure every data path of this machine, beside bare C; ARGS="--quick …"; needs root
 	@scripts/install.sh bench

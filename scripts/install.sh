@@ -51,6 +51,7 @@ for purpose in "$@"; do
       need gst-launch-1.0 gstreamer1.0-tools
       for set in base good bad; do need_package gstreamer1.0-plugins-$set; done
       need cvlc vlc-bin; need_package vlc-plugin-base
+      need pamcut netpbm
       need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium

@@ -3,6 +3,7 @@
 pub mod http;
 pub mod http_client;
 pub mod image;
+pub mod picture;
 pub mod rtcp;
 pub mod rtsp;
 pub mod rtsp_client;
@@ -17,6 +18,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),
+    ("picture", picture::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),
     ("rtsp_client", rtsp_client::fuzz),

@@ -92,8 +92,8 @@ pub use wirepath_sys::datagrams;
 pub use wirepath_sys::errno_of;
 /// Most datagrams of a train.
 pub use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
-/// Mappings of files and memory that only the kernel reads.
-pub use wirepath_sys::mapping::Mapping;
+/// Mappings of files and memory that only the kernel reads, and how many ranges of them a call sends.
+pub use wirepath_sys::mapping::{MAXIMUM_RANGES, Mapping};
 /// Error of opening the kernel module's device.
 pub use wirepath_sys::module::OpenError;
 /// Pages of the caller that can be lent.

@@ -14,6 +14,8 @@ pub struct Request {
     pub method: Method,
     /// Target.
     pub target: Target,
+    /// Query of the target as it was sent, without the question mark; empty where there is none.
+    pub query: String,
     /// Version of the client.
     pub version: Version,
     /// The connection outlives the response. Never so when a body follows that is not going to be read.
@@ -59,6 +61,7 @@ impl Request {
         Ok(Self {
             method: head.method.clone(),
             target,
+            query: query(head.path()).to_owned(),
             version: head.version,
             keep_alive: head.keeps_alive() && skipped.is_some(),
             host,
@@ -74,6 +77,12 @@ impl Request {
     }
 }
 
+/// The query of a path (RFC 3986 section 3.4).
+fn query(path: &str) -> &str {
+    let path = path.split_once('#').map_or(path, |(path, _)| path);
+    path.split_once('?').map_or("", |(_, query)| query)
+}
+
 impl Target {
     fn of(head: &RequestHead) -> Result<Self, HeadError> {
         match (&head.method, head.target.as_str()) {
@@ -85,6 +94,20 @@ impl Target {
                 let path = if is_absolute && !path.starts_with('/') { "/" } else { path };
                 Ok(Self::Path(AssetPath::decode(path)?))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::query;
+
+    #[test]
+    fn a_query_is_between_question_mark_and_fragment() {
+        for (path, expected) in
+            [("/a", ""), ("/a?", ""), ("/a?b=c&d", "b=c&d"), ("/a?b?c#d?e", "b?c"), ("/a#b?c", "")]
+        {
+            assert_eq!(query(path), expected, "{path}");
         }
     }
 }

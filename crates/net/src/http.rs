@@ -10,6 +10,7 @@ mod exchange;
 mod lazy_timer;
 mod listener;
 mod options;
+mod parts;
 mod unsent_parts;
 
 pub use crate::http_threads::HttpThreads;
@@ -20,6 +21,7 @@ pub use events::{MOST_LISTENERS, Subscription};
 pub use exchange::{Answer, Site};
 pub use listener::Listener;
 pub use options::HttpOptions;
+pub use parts::Parts;
 
 /// Returns whether a file has no name any more, or that is unknown: then closing it may free it.
 fn is_deleted(file: &std::fs::File) -> bool {

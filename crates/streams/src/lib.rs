@@ -43,7 +43,7 @@ pub use handler::{
 pub use intake::{
     InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,
 };
-pub use object::{Collected, Object, ObjectError, ObjectPart, SendOutcome};
+pub use object::{Collected, Extents, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
 pub use port::Port;

@@ -10,6 +10,7 @@
 //! | `spaceready`, `statechange` | which an engine waits for |
 
 mod collected;
+mod extents;
 mod listener;
 mod mapped;
 mod parts;
@@ -36,6 +37,7 @@ use wirepath_datapath::{datagrams, errno_of, socket};
 use crate::write_progress::WriteProgress;
 
 pub use collected::Collected;
+pub use extents::Extents;
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
 pub use parts::{ObjectPart, SendOutcome};

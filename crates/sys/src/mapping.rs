@@ -16,7 +16,10 @@ use rustix::param::page_size;
 
 use crate::checked;
 use crate::memory::Memory;
-use crate::send::{self, Mode};
+use crate::send::{self, FLAGS, Mode};
+
+/// Most ranges of one call: `UIO_MAXIOV` of the kernel.
+pub const MAXIMUM_RANGES: usize = 1024;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
@@ -72,6 +75,22 @@ impl Mapping {
     /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Copy)
+    }
+
+    /// Sends a copy of the ranges, one behind the other, by one call; answers how many bytes were taken. Never
+    /// blocks for room. With `is_followed` a segment that is not full is held back for what follows.
+    ///
+    /// # Errors
+    /// As [`Mapping::copy`]; `EMSGSIZE` for more than [`MAXIMUM_RANGES`].
+    pub fn copy_all(
+        &self,
+        socket: BorrowedFd<'_>,
+        ranges: impl Iterator<Item = Range<usize>>,
+        is_followed: bool,
+    ) -> io::Result<usize> {
+        let mut vectors = ranges.map(|range| self.vector(range)).collect::<io::Result<Vec<_>>>()?;
+        let flags = if is_followed { FLAGS | libc::MSG_MORE } else { FLAGS };
+        send::send_all(socket, &mut vectors, flags)
     }
 
     /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken.
@@ -253,6 +272,21 @@ mod tests {
         let mut read = BytesMut::new();
         to.read(10..8102, &mut read).unwrap();
         assert_eq!(read, &bytes[100..]);
+    }
+
+    #[test]
+    fn ranges_are_sent_by_one_call_in_their_order() {
+        let mapping = Mapping::new(of_bytes(b"0123456789"), 10).unwrap();
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ranges = [8..10, 0..1, 3..3, 2..4];
+        assert_eq!(mapping.copy_all(near.as_fd(), ranges.into_iter(), false).unwrap(), 5);
+        let mut received = [0; 5];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"89023");
+        let too_many = std::iter::repeat_n(0..1, MAXIMUM_RANGES + 1);
+        let error = mapping.copy_all(near.as_fd(), too_many, false).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+        assert!(mapping.copy_all(near.as_fd(), std::iter::once(9..11), false).is_err());
     }
 
     /// Promise: A file that is cut under its mapping ends the stream, not the process.

@@ -1,9 +1,10 @@
-//! One range of memory, sent by one `send`.
+//! Ranges of memory, sent by one call.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::checked;
+use crate::control::empty_message;
 
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -32,4 +33,18 @@ pub(crate) fn send(socket: BorrowedFd<'_>, vector: libc::iovec, mode: Mode) -> i
     // SAFETY: the kernel only reads the range and answers `EFAULT` for what is not mapped. What a loan goes
     // on reading after the call are pages that it holds itself.
     checked(unsafe { libc::send(socket.as_raw_fd(), vector.iov_base, vector.iov_len, mode.flags()) })
+}
+
+/// Sends what the vectors point to, one behind the other, with these flags; answers how many bytes were taken.
+pub(crate) fn send_all(
+    socket: BorrowedFd<'_>,
+    vectors: &mut [libc::iovec],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let mut message = empty_message();
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len();
+    // SAFETY: the vectors outlive the call; the kernel only reads what they point to, and answers `EFAULT` for
+    // what is not mapped.
+    checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
 }

@@ -88,6 +88,12 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
+    // An application, of what any user of the libraries has; its tests need those of the whole server.
+    Rule {
+        package: "wirepath-images",
+        ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
+        others: None,
+    },
     Rule { package: "wirepath", ours: LIBRARIES, others: None },
     Rule { package: TESTKIT, ours: &[], others: None },
     Rule { package: "wirepath-tests", ours: LIBRARIES, others: None },
@@ -96,6 +102,8 @@ const RULES: &[Rule] = &[
         ours: &["wirepath-assess", "wirepath-load", "wirepath-tests"],
         others: None,
     },
+    // Servers of the user level compute with the same functions.
+    Rule { package: "wirepath-bench-images", ours: &["wirepath-images", "wirepath-streams"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { package: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
     Rule {

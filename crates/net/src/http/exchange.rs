@@ -20,6 +20,7 @@ use super::connection::{Connection, End, now_s};
 use super::counters::Counters;
 use super::events::{self, Subscription};
 use super::options::HttpOptions;
+use super::parts::Parts;
 use crate::descriptors::{DescriptorBudget, DescriptorPermit};
 use crate::limits::Permit;
 
@@ -70,6 +71,8 @@ pub struct Answer {
     pub response: Response,
     /// File of the body's extents.
     pub file: Option<Arc<File>>,
+    /// Parts of files that follow the body's bytes.
+    pub parts: Option<Parts>,
     /// Events that are the body instead.
     pub events: Option<Subscription>,
 }
@@ -103,6 +106,17 @@ impl Answer {
         }
     }
 
+    /// A response with parts of files behind its body, to whose length theirs is added.
+    pub fn of_parts(response: Response, parts: Parts) -> Self {
+        let content_length = Some(response.content_length.unwrap_or(0) + parts.bytes);
+        Self { parts: Some(parts), ..Response { content_length, ..response }.into() }
+    }
+
+    /// Length in bytes of the body that is sent.
+    fn body_length(&self) -> u64 {
+        self.response.body_length() + self.parts.as_ref().map_or(0, |parts| parts.bytes)
+    }
+
     /// A response whose body are events, until the client leaves or the listener drains.
     pub(super) fn of_events(subscription: Subscription) -> Self {
         Self { events: Some(subscription), ..events::response().into() }
@@ -126,7 +140,7 @@ fn read_small(
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Self { response, file: None, events: None }
+        Self { response, file: None, parts: None, events: None }
     }
 }
 
@@ -213,7 +227,7 @@ impl<S: Site> Exchanges<S> {
         let (answer, descriptors) = self.answer(request, body, local).await;
         // Only the end of the connection ends a stream of events.
         let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
-        let (status, bytes) = (answer.response.status, answer.response.body_length());
+        let (status, bytes) = (answer.response.status, answer.body_length());
         let sent = self.send(answer, version, keep_alive).await;
         drop(descriptors);
         if let Some((form, access)) = access {
@@ -272,7 +286,7 @@ impl<S: Site> Exchanges<S> {
         };
         let answer = site.answer(path, request, local).await;
         let answer = match is_head {
-            true => Answer { response: answer.response.without_body(), events: None, ..answer },
+            true => Answer { response: answer.response.without_body(), parts: None, events: None, ..answer },
             false => answer,
         };
         (answer, Some(permit))
@@ -280,8 +294,9 @@ impl<S: Site> Exchanges<S> {
 
     /// Sends an answer; returns the number of bytes of its body.
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<u64> {
-        let Answer { response, file, events } = answer;
-        let (status, length) = (response.status, response.body_length());
+        let length = answer.body_length();
+        let Answer { response, file, parts, events } = answer;
+        let status = response.status;
         tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
@@ -293,14 +308,22 @@ impl<S: Site> Exchanges<S> {
         let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
         let sending = Counted::begin(&counters.responses_sending);
-        let sent = match file {
+        let sent = match (file, parts) {
+            (_, Some(parts)) => {
+                let mut head = response.head(client, keep_alive, now_s());
+                response.body.iter().for_each(|part| match part {
+                    BodyPart::Bytes(bytes) => head.extend_from_slice(bytes),
+                    BodyPart::Extent(_) => debug_assert!(false, "parts follow bytes only"),
+                });
+                self.client.send_parts(engine, head, parts).await.map(drop)
+            }
             // Only the parts hold the file from here on; their owner discards them.
-            Some(file) if of_file => {
+            (Some(file), None) if of_file => {
                 let head = response.head(client, keep_alive, now_s());
                 let parts = body_parts(head, response.body, file);
                 self.client.send(engine, parts).await.map(drop)
             }
-            file => {
+            (file, None) => {
                 close(file, engine);
                 self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }

@@ -38,7 +38,7 @@ impl<'a> UnsentParts<'a> {
         }
         let is_followed = self.sent + 1 < self.parts.len();
         let Some(part) = self.parts.get_mut(self.sent) else { return Ok(None) };
-        if self.in_memory.is_none_or(|found| found.elapsed() > TRUST) {
+        if part.goes_in_windows() || self.in_memory.is_none_or(|found| found.elapsed() > TRUST) {
             if !part.is_in_memory() {
                 return Ok(None);
             }
@@ -61,10 +61,7 @@ impl<'a> UnsentParts<'a> {
 impl Drop for UnsentParts<'_> {
     /// Freeing a file that was deleted meanwhile may take long: the pool closes its last descriptor.
     fn drop(&mut self) {
-        let may_take_long = |part: &ObjectPart| match part {
-            ObjectPart::Bytes(_) => false,
-            ObjectPart::Extent { file, .. } | ObjectPart::Following { file, .. } => super::is_deleted(file),
-        };
+        let may_take_long = |part: &ObjectPart| part.file().is_some_and(|file| super::is_deleted(file));
         if self.parts.iter().any(may_take_long) {
             self.pool.discard(std::mem::take(&mut self.parts));
         }

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
@@ -49,6 +50,12 @@ impl Collected {
             }
         }
         records
+    }
+
+    /// Takes the bytes so far, as they came, without copying them.
+    pub fn take_slices(&self) -> Vec<Bytes> {
+        let kept = std::mem::take(&mut *self.lock());
+        kept.runs.into_iter().map(|run| run.bytes).collect()
     }
 
     /// The bytes so far.

@@ -13,7 +13,7 @@ use rustix::net::{SendFlags, send};
 use wirepath_datapath::{PageCache, SendError, sendfile};
 
 use super::read::{ReadOutcome, ReadResult, Unread};
-use super::{Connection, Kind, Object, StoredFile};
+use super::{Connection, Extents, Kind, Object, StoredFile};
 use crate::write_progress::WriteProgress;
 
 /// Failure of a file that ends before its part does.
@@ -31,6 +31,8 @@ pub enum ObjectPart {
         /// First byte and the one after the last.
         range: Range<u64>,
     },
+    /// Many extents of a file.
+    Extents(Extents),
     /// An extent of a file that is still being written, read as far as it is written.
     Following {
         /// The file.
@@ -57,17 +59,42 @@ impl ObjectPart {
         match self {
             ObjectPart::Bytes(bytes) => bytes.len() as u64,
             ObjectPart::Extent { range, .. } | ObjectPart::Following { range, .. } => range.end - range.start,
+            ObjectPart::Extents(extents) => extents.bytes(),
         }
     }
 
-    /// Returns whether all of it is in memory now. Pages that are being read count, so [`ObjectPart::send`] may
-    /// wait for a read that is under way, but begins none. What a writer has yet to write does not count.
+    /// The file that it is of.
+    pub fn file(&self) -> Option<&Arc<File>> {
+        match self {
+            ObjectPart::Bytes(_) => None,
+            ObjectPart::Extent { file, .. } | ObjectPart::Following { file, .. } => Some(file),
+            ObjectPart::Extents(extents) => Some(extents.file()),
+        }
+    }
+
+    /// Returns whether all of it is in memory now; of many extents, those that the next call can send. Pages that
+    /// are being read count, so [`ObjectPart::send`] may wait for a read that is under way, but begins none. What
+    /// a writer has yet to write does not count.
     pub fn is_in_memory(&self) -> bool {
         match self {
             ObjectPart::Bytes(_) => true,
             ObjectPart::Extent { file, range } => PageCache::of(file, range.clone()) != PageCache::Cold,
+            ObjectPart::Extents(extents) => extents.is_trusted() || extents.is_in_memory(),
             ObjectPart::Following { .. } => false,
         }
+    }
+
+    /// As [`ObjectPart::is_in_memory`], of all extents. Those of more than a mebibyte, or more than 1024 of them,
+    /// count as not in memory.
+    pub fn is_all_in_memory(&self) -> bool {
+        let has_more = matches!(self, ObjectPart::Extents(extents) if extents.has_more());
+        !has_more && self.is_in_memory()
+    }
+
+    /// Returns whether [`ObjectPart::is_in_memory`] has to be asked before each call that sends, because it was
+    /// said of other extents.
+    pub fn goes_in_windows(&self) -> bool {
+        matches!(self, ObjectPart::Extents(_))
     }
 
     /// Sends the front of the part, of a file at most `most` bytes, to a TCP connection that does not block,
@@ -89,6 +116,10 @@ impl ObjectPart {
                 range.start += sent as u64;
                 // A short one may be due to a truncated file, too: only the next call tells.
                 Ok(SendOutcome { bytes: sent, fills_socket: false })
+            }
+            ObjectPart::Extents(extents) => {
+                extents.note_warm();
+                extents.send(socket.as_fd(), true, most, is_followed).map_err(io_error)
             }
             ObjectPart::Following { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -117,6 +148,7 @@ pub(crate) struct ObjectParts {
 pub(crate) enum Source {
     Bytes(Bytes),
     File(StoredFile),
+    Extents(Extents),
 }
 
 impl Object {
@@ -138,6 +170,7 @@ impl From<ObjectPart> for Source {
             ObjectPart::Bytes(bytes) => Source::Bytes(bytes),
             ObjectPart::Extent { file: of, range } => file(of, range, None),
             ObjectPart::Following { file: of, range, progress } => file(of, range, Some(progress)),
+            ObjectPart::Extents(extents) => Source::Extents(extents),
         }
     }
 }
@@ -147,6 +180,7 @@ impl Source {
         match self {
             Source::Bytes(bytes) => bytes.is_empty(),
             Source::File(file) => file.offset >= file.end,
+            Source::Extents(extents) => extents.is_read(),
         }
     }
 
@@ -178,14 +212,7 @@ impl ObjectParts {
                 ReadOutcome::End => Err(Unread::Failed(TRUNCATED, Errno::NODATA)),
                 outcome => Ok(outcome),
             },
-        }
-    }
-
-    /// The file in front, if that is the next part.
-    pub(crate) fn next_file(&mut self) -> Option<&mut StoredFile> {
-        match self.next() {
-            Some((Source::File(file), _)) => Some(file),
-            _ => None,
+            Some((Source::Extents(extents), _)) => extents.read_into(buffer, room),
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
 use wirepath_datapath::{Mapping, PageCache, datagrams, errno_of};
 
-use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
+use super::{Connection, Datagrams, Kind, Object, ObjectError, Source, StoredFile};
 use crate::write_progress::WriteProgress;
 
 /// Result of a read.
@@ -63,6 +63,8 @@ impl From<(&'static str, Errno)> for Unread {
 #[derive(Debug)]
 pub(crate) enum Cold {
     File(Arc<File>, Range<u64>),
+    /// Parts of a file that are read one after the other.
+    Spans(Arc<File>, Vec<Range<u64>>),
     Mapping(Arc<Mapping>, Range<usize>),
 }
 
@@ -71,6 +73,7 @@ impl Cold {
     pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
         match self {
             Cold::File(file, range) => (range.end, warm(&file, range)),
+            Cold::Spans(file, spans) => (0, spans.into_iter().try_for_each(|span| warm(&file, span))),
             Cold::Mapping(mapping, range) => (range.end as u64, mapping.prefault(range)),
         }
     }
@@ -95,7 +98,7 @@ pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
 
 /// Time for which pages that were in memory are taken to be there still, unless they were read. Other programs
 /// may need the memory while a slow peer takes a window.
-const TRUST: Duration = Duration::from_secs(1);
+pub(super) const TRUST: Duration = Duration::from_secs(1);
 
 impl Object {
     /// Appends up to `room` bytes (of datagrams: those that came together) to `buffer`.
@@ -134,11 +137,11 @@ impl Object {
     pub(crate) fn warmed(&mut self, until: u64) {
         match &mut self.kind {
             Kind::File(file) => file.note_warm(until),
-            Kind::Parts(parts) => {
-                if let Some(file) = parts.next_file() {
-                    file.note_warm(until);
-                }
-            }
+            Kind::Parts(parts) => match parts.next() {
+                Some((Source::File(file), _)) => file.note_warm(until),
+                Some((Source::Extents(extents), _)) => extents.note_warm(),
+                _ => {}
+            },
             Kind::Mapping(mapped) => mapped.warm_until = until as usize,
             _ => {}
         }

@@ -9,7 +9,7 @@ use wirepath_datapath::{Pipe, SendError, sendfile};
 use super::Fault;
 use crate::intake::Input;
 use crate::object::{
-    Awaited, Connection, Kind, Mapped, Object, ObjectError, Source, StoredFile, TRUNCATED, Unread,
+    Awaited, Connection, Extents, Kind, Mapped, Object, ObjectError, Source, StoredFile, TRUNCATED, Unread,
 };
 
 /// Result of moving bytes.
@@ -63,6 +63,9 @@ impl Input {
                     Ok(Moved::End) => Err(Side::Input(TRUNCATED, Errno::NODATA)),
                     moved => moved,
                 },
+                Some((Source::Extents(extents), is_followed)) => {
+                    extents.send_to(connection, room, is_followed)
+                }
                 Some((Source::Bytes(bytes), is_followed)) => {
                     match connection.send_bytes(bytes, is_followed) {
                         Ok(bytes) => Ok(Moved::Bytes(bytes)),
@@ -110,16 +113,35 @@ impl StoredFile {
                 self.offset += bytes as u64;
                 Ok(Moved::Bytes(bytes))
             }
-            Err(SendError::Full { .. }) => Ok(Moved::Full),
             Err(SendError::Storage { errno: Errno::NODATA, .. }) => Ok(Moved::End),
-            Err(SendError::Storage { call, errno }) => Err(Side::Input(call, errno)),
-            Err(
-                SendError::Unsupported { call, errno }
-                | SendError::NetworkDown { call, errno }
-                | SendError::Other { call, errno },
-            ) => Err(Side::Output(call, errno)),
-            Err(SendError::Refused { call }) => Err(Side::Output(call, Errno::CONNREFUSED)),
+            Err(error) => not_sent(error),
         }
+    }
+}
+
+impl Extents {
+    /// Sends up to about `room` bytes straight to a connection.
+    fn send_to(&mut self, connection: &Connection, room: usize, is_followed: bool) -> Result<Moved, Side> {
+        let socket = connection.descriptor.as_fd();
+        match self.send_warm(socket, connection.is_socket, room as u64, is_followed) {
+            Err(awaited) => Ok(Moved::Blocked(awaited)),
+            Ok(Ok(outcome)) => Ok(Moved::Bytes(outcome.bytes)),
+            Ok(Err(SendError::Storage { errno: Errno::NODATA, .. })) => {
+                Err(Side::Input(TRUNCATED, Errno::NODATA))
+            }
+            Ok(Err(error)) => not_sent(error),
+        }
+    }
+}
+
+fn not_sent(error: SendError) -> Result<Moved, Side> {
+    match error {
+        SendError::Full { .. } => Ok(Moved::Full),
+        SendError::Storage { call, errno } => Err(Side::Input(call, errno)),
+        SendError::Unsupported { call, errno }
+        | SendError::NetworkDown { call, errno }
+        | SendError::Other { call, errno } => Err(Side::Output(call, errno)),
+        SendError::Refused { call } => Err(Side::Output(call, Errno::CONNREFUSED)),
     }
 }
 

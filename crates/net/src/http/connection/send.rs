@@ -6,9 +6,12 @@ use std::task::{Poll, ready};
 use tokio::io::Interest;
 use tokio::sync::oneshot;
 use wirepath_engine::Engine;
-use wirepath_streams::{Framing, Object, ObjectPart, SendOutcome, StreamBuilder, StreamEnd, StreamOptions};
+use wirepath_streams::{
+    Framing, Handler, Object, ObjectPart, SendOutcome, StreamBuilder, StreamEnd, StreamOptions,
+};
 
 use super::{Connection, cut};
+use crate::http::parts::Parts;
 use crate::http::unsent_parts::UnsentParts;
 
 /// Longest response that the connection's own thread sends. Handing one to the engine costs as much as sending
@@ -22,6 +25,24 @@ const TURN_BYTES: u64 = 512 * 1024;
 /// Bytes that are sent without a turn for other connections.
 const UNNOTICED_BYTES: u64 = 64 * 1024;
 
+/// Longest body that handlers make on the connection's own thread, which holds it until the client has taken it.
+const SHORT_HANDLED_BYTES: u64 = 512 * 1024;
+
+/// Returns whether parts are in memory, and so short that handlers see them on the connection's own thread.
+fn are_short(parts: &[ObjectPart]) -> bool {
+    let bytes: u64 = parts.iter().map(ObjectPart::length).sum();
+    bytes <= SHORT_BYTES && parts.iter().all(ObjectPart::is_all_in_memory)
+}
+
+/// Has handlers make a body of these parts on this thread.
+fn make_here(parts: Vec<ObjectPart>, handlers: Vec<Handler>, bytes: usize) -> io::Result<Vec<ObjectPart>> {
+    let (output, made) = Object::collect("answer", bytes);
+    let stream = handlers.into_iter().fold(StreamBuilder::default(), StreamBuilder::handler);
+    let mut stream = stream.input(Object::parts("parts", parts), Framing::Whole).output(output).build();
+    stream.run().map_err(|error| io::Error::other(format!("making the body failed: {error}")))?;
+    Ok(made.take_slices().into_iter().map(ObjectPart::Bytes).collect())
+}
+
 impl Connection {
     /// Sends these parts; returns the number of bytes. This thread sends a short body that is in memory, and
     /// the engine all else. A connection on which bytes are missing is reset: an orderly end could be taken
@@ -32,8 +53,33 @@ impl Connection {
         let sent = if is_short { self.send_here(&mut parts).await? } else { 0 };
         match parts.take() {
             rest if rest.is_empty() => Ok(sent),
-            rest => self.send_by_engine(engine, rest).await.map(|bytes| sent + bytes),
+            rest => self.send_by_engine(engine, rest, Vec::new()).await.map(|bytes| sent + bytes),
         }
+    }
+
+    /// Sends a head, and parts as they are or what handlers make of them; returns the number of bytes.
+    pub(in crate::http) async fn send_parts(
+        &mut self,
+        engine: &Engine,
+        head: Vec<u8>,
+        Parts { mut parts, handlers, bytes }: Parts,
+    ) -> io::Result<u64> {
+        let expected = head.len() as u64 + bytes;
+        let sent = if handlers.is_empty() {
+            parts.insert(0, ObjectPart::Bytes(head.into()));
+            self.send(engine, parts).await?
+        } else if bytes <= SHORT_HANDLED_BYTES && are_short(&parts) {
+            let mut made = make_here(parts, handlers, bytes as usize)?;
+            made.insert(0, ObjectPart::Bytes(head.into()));
+            self.send(engine, made).await?
+        } else {
+            self.write(&head).await?;
+            head.len() as u64 + self.send_by_engine(engine, parts, handlers).await?
+        };
+        if sent != expected {
+            return Err(self.cut(format!("sending the body ended after {sent} of {expected} bytes")));
+        }
+        Ok(sent)
     }
 
     /// Sends the front of the parts on this thread; returns the number of bytes.
@@ -80,8 +126,13 @@ impl Connection {
         .await
     }
 
-    /// Has the engine send these parts; returns the number of bytes.
-    async fn send_by_engine(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
+    /// Has the engine send what the handlers make of these parts; returns the number of bytes.
+    async fn send_by_engine(
+        &mut self,
+        engine: &Engine,
+        parts: Vec<ObjectPart>,
+        handlers: Vec<Handler>,
+    ) -> io::Result<u64> {
         let (stream, socket) = match self.lend() {
             Ok(lent) => lent,
             Err(error) => {
@@ -91,7 +142,8 @@ impl Connection {
             }
         };
         let (on_end, end) = oneshot::channel();
-        let body = StreamBuilder::default()
+        let body = handlers.into_iter().fold(StreamBuilder::default(), StreamBuilder::handler);
+        let body = body
             .input(Object::parts("answer", parts), Framing::Whole)
             .output(Object::stream("client", socket)?)
             .output_timeout(self.timeouts.write)

@@ -1,0 +1,179 @@
+//! The folder that is served: files by their paths, which the kernel keeps within it (`openat2`, Linux 5.6).
+//!
+//! Names that begin with a dot are neither listed nor served.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use http::StatusCode;
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::io::Errno;
+use wirepath_http::{AssetPath, EntityTag};
+
+/// Most tries of a look-up that met a rename elsewhere in the tree (openat2(2), EAGAIN).
+const TRIES: usize = 16;
+
+/// Most names of a listing.
+const MOST_NAMES: usize = 10_000;
+
+/// No symbolic link leads out of the folder.
+const CONFINED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+/// A folder, held open.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+/// A folder that cannot be served. The operator's fault.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve {path}: {1}; name a folder that this user may read (Linux 5.6 or later)", path = .0.display())]
+pub struct FolderError(PathBuf, Errno);
+
+/// A path that names nothing that can be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FindError {
+    #[error("no such file")]
+    NotFound,
+    #[error("the server may not read this file: check its permissions")]
+    Forbidden,
+    #[error("the server has too many files open: try again later")]
+    Exhausted,
+    #[error("the file cannot be read: {0}")]
+    Failed(Errno),
+}
+
+/// Target of a path.
+pub(crate) enum Found {
+    File(StoredFile),
+    Folder,
+}
+
+/// A file, and the metadata that it was opened with.
+#[derive(Debug)]
+pub(crate) struct StoredFile {
+    pub(crate) file: File,
+    pub(crate) size: u64,
+    /// When it was modified, in seconds since 1970.
+    pub(crate) modified_s: u64,
+    version: String,
+}
+
+/// An entry of a listing.
+pub(crate) struct Entry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) is_folder: bool,
+}
+
+impl Folder {
+    /// Opens a folder.
+    ///
+    /// # Errors
+    /// [`FolderError`] if it cannot be read, or the kernel cannot confine paths to it.
+    pub fn open(path: &Path) -> Result<Folder, FolderError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty()).and_then(|folder| {
+            openat2(&folder, ".", READ, Mode::empty(), CONFINED)?;
+            Ok(Folder(folder))
+        });
+        opened.map_err(|errno| FolderError(path.to_owned(), errno))
+    }
+
+    /// A file whose name is in the kernel's cache (`RESOLVE_CACHED`, Linux 5.12).
+    pub(crate) fn find_cached(&self, path: &AssetPath) -> Option<StoredFile> {
+        if is_hidden(path) || path.is_root() {
+            return None;
+        }
+        let flags = CONFINED | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let opened = openat2(&self.0, path.as_bytes(), READ, Mode::empty(), flags).ok()?;
+        match found(opened) {
+            Ok(Found::File(file)) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Opens the target of a path. May block.
+    pub(crate) fn find(&self, path: &AssetPath) -> Result<Found, FindError> {
+        found(self.resolve(path)?)
+    }
+
+    /// Lists a folder, sorted by name; of a large one, the names that the file system has first. May block.
+    pub(crate) fn list(&self, path: &AssetPath) -> Result<Vec<Entry>, FindError> {
+        let folder = Dir::new(self.resolve(path)?).map_err(FindError::of)?;
+        let mut entries = Vec::new();
+        for entry in folder.take(MOST_NAMES) {
+            let entry = entry.map_err(FindError::of)?;
+            let name = entry.file_name().to_bytes();
+            let kind = entry.file_type();
+            if !name.starts_with(b".") && matches!(kind, FileType::RegularFile | FileType::Directory) {
+                entries.push(Entry { name: name.to_owned(), is_folder: kind == FileType::Directory });
+            }
+        }
+        entries.sort_by(|a, b| (!a.is_folder, &a.name).cmp(&(!b.is_folder, &b.name)));
+        Ok(entries)
+    }
+
+    fn resolve(&self, path: &AssetPath) -> Result<OwnedFd, FindError> {
+        if is_hidden(path) {
+            return Err(FindError::NotFound);
+        }
+        let path = if path.is_root() { b"." } else { path.as_bytes() };
+        for _ in 0..TRIES {
+            match openat2(&self.0, path, READ, Mode::empty(), CONFINED) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                opened => return opened.map_err(FindError::of),
+            }
+        }
+        Err(FindError::of(Errno::AGAIN))
+    }
+}
+
+fn found(opened: OwnedFd) -> Result<Found, FindError> {
+    let stat = fstat(&opened).map_err(FindError::of)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(Found::File(StoredFile::new(opened.into(), &stat))),
+        FileType::Directory => Ok(Found::Folder),
+        _ => Err(FindError::NotFound),
+    }
+}
+
+fn is_hidden(path: &AssetPath) -> bool {
+    path.segments().any(|name| name.starts_with(b"."))
+}
+
+impl StoredFile {
+    fn new(file: File, stat: &Stat) -> StoredFile {
+        let version =
+            format!("{:x}-{:x}.{:x}-{:x}", stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ino);
+        let modified_s = u64::try_from(stat.st_mtime).unwrap_or(0);
+        StoredFile { file, size: stat.st_size.unsigned_abs(), modified_s, version }
+    }
+
+    /// Tag of what is made of this version of the file by these steps.
+    pub(crate) fn tag(&self, steps: &str) -> EntityTag {
+        EntityTag::strong(&format!("{}{steps}", self.version))
+    }
+}
+
+impl FindError {
+    fn of(errno: Errno) -> FindError {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => FindError::NotFound,
+            // A link that leaves the folder, links in a circle, a socket, a device without a driver.
+            Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => FindError::NotFound,
+            Errno::ACCESS | Errno::PERM => FindError::Forbidden,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => FindError::Exhausted,
+            errno => FindError::Failed(errno),
+        }
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            FindError::NotFound => StatusCode::NOT_FOUND,
+            FindError::Forbidden => StatusCode::FORBIDDEN,
+            FindError::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
+            FindError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}

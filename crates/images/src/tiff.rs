@@ -1,0 +1,233 @@
+//! TIFF 6.0 and BigTIFF, of which COG is a form: uncompressed pictures of 8-bit samples in strips or tiles, whose
+//! rows are extents of the file. Only the first picture of a file is read: in a COG the one of full size.
+
+use std::io;
+
+use crate::picture::{Blocks, Format, Layout, MOST_PIXELS, Picture, PictureError, Samples};
+
+/// Most fields of a directory.
+const MOST_FIELDS: u64 = 1024;
+
+/// Most strips or tiles: their places take 8 bytes each.
+const MOST_BLOCKS: u64 = 1 << 18;
+
+/// Tags of the fields that are read (TIFF 6.0, sections 3 to 6 and 15).
+mod tag {
+    pub(super) const WIDTH: u16 = 256;
+    pub(super) const HEIGHT: u16 = 257;
+    pub(super) const BITS: u16 = 258;
+    pub(super) const COMPRESSION: u16 = 259;
+    pub(super) const PHOTOMETRIC: u16 = 262;
+    pub(super) const STRIP_OFFSETS: u16 = 273;
+    pub(super) const SAMPLES: u16 = 277;
+    pub(super) const ROWS_PER_STRIP: u16 = 278;
+    pub(super) const PLANAR: u16 = 284;
+    pub(super) const TILE_WIDTH: u16 = 322;
+    pub(super) const TILE_HEIGHT: u16 = 323;
+    pub(super) const TILE_OFFSETS: u16 = 324;
+}
+
+/// Returns whether a file that begins so is a TIFF.
+pub(crate) fn is_tiff(head: &[u8]) -> bool {
+    matches!(head, [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..])
+}
+
+/// Reads what a file of `size` bytes says of its first picture. `read` fills a buffer from a place in the file.
+///
+/// # Errors
+/// See [`PictureError`].
+pub(crate) fn read(
+    size: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> Result<Picture, PictureError> {
+    let file = File { size, read: &read, is_little: true, is_big: false };
+    let [order, _, first, second] = file.bytes(0)?;
+    let is_little = order == b'I';
+    let is_big = if is_little { first } else { second } == 43;
+    let file = File { is_little, is_big, ..file };
+    let directory = if is_big { file.number(8, 8)? } else { file.number(4, 4)? };
+    Directory::read(&file, directory)?.picture(&file)
+}
+
+/// The file, and how its numbers are written.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    size: u64,
+    read: &'a dyn Fn(&mut [u8], u64) -> io::Result<()>,
+    is_little: bool,
+    /// BigTIFF: places have 8 bytes.
+    is_big: bool,
+}
+
+impl File<'_> {
+    fn invalid(&self, at: u64, why: impl Into<String>) -> PictureError {
+        PictureError::Invalid { format: "TIFF", at, why: why.into() }
+    }
+
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), PictureError> {
+        match at.checked_add(bytes.len() as u64) {
+            Some(end) if end <= self.size => Ok((self.read)(bytes, at)?),
+            end => Err(PictureError::Truncated { file: self.size, needed: end.unwrap_or(u64::MAX) }),
+        }
+    }
+
+    fn bytes<const LENGTH: usize>(&self, at: u64) -> Result<[u8; LENGTH], PictureError> {
+        let mut bytes = [0; LENGTH];
+        self.read(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    /// The number of these bytes, at most 8.
+    fn value(&self, bytes: &[u8]) -> u64 {
+        let join = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        if self.is_little { bytes.iter().rev().fold(0, join) } else { bytes.iter().fold(0, join) }
+    }
+
+    /// A number of `width` bytes.
+    fn number(&self, at: u64, width: usize) -> Result<u64, PictureError> {
+        let mut bytes = [0; 8];
+        self.read(&mut bytes[..width], at)?;
+        Ok(self.value(&bytes[..width]))
+    }
+}
+
+/// A field of a directory.
+#[derive(Clone, Copy)]
+struct Field {
+    tag: u16,
+    /// Bytes of a value: of SHORT, LONG or LONG8; 0 of other types.
+    width: usize,
+    count: u64,
+    /// Place of the values.
+    at: u64,
+}
+
+/// The fields of a picture.
+struct Directory(Vec<Field>);
+
+impl Directory {
+    fn read(file: &File<'_>, at: u64) -> Result<Directory, PictureError> {
+        let (count_bytes, places) = if file.is_big { (8, 8) } else { (2, 4) };
+        let count = file.number(at, count_bytes)?;
+        if count == 0 || count > MOST_FIELDS {
+            return Err(file.invalid(at, format!("{count} fields: expected 1 to {MOST_FIELDS}")));
+        }
+        let field_bytes = 4 + 2 * places;
+        let mut bytes = vec![0; count as usize * field_bytes];
+        let first = at.saturating_add(count_bytes as u64);
+        file.read(&mut bytes, first)?;
+        let fields = bytes.chunks_exact(field_bytes).enumerate().map(|(index, field)| {
+            let width = match file.value(&field[2..4]) {
+                3 => 2,
+                4 => 4,
+                16 => 8,
+                _ => 0,
+            };
+            let count = file.value(&field[4..4 + places]);
+            let is_inside = count.saturating_mul(width as u64) <= places as u64;
+            let inside = first + (index * field_bytes + 4 + places) as u64;
+            let at = if is_inside { inside } else { file.value(&field[4 + places..]) };
+            Field { tag: file.value(&field[..2]) as u16, width, count, at }
+        });
+        Ok(Directory(fields.collect()))
+    }
+
+    fn find(&self, tag: u16) -> Option<Field> {
+        self.0.iter().copied().find(|field| field.tag == tag && field.width > 0)
+    }
+
+    /// All values of a field, of which there must be `count`.
+    fn values(&self, file: &File<'_>, tag: u16, count: u64) -> Result<Vec<u64>, PictureError> {
+        let field = self.find(tag).ok_or_else(|| file.invalid(0, format!("tag {tag} is missing")))?;
+        if field.count != count {
+            let why = format!("tag {tag} has {} values: expected {count}", field.count);
+            return Err(file.invalid(field.at, why));
+        }
+        let mut bytes = vec![0; count as usize * field.width];
+        file.read(&mut bytes, field.at)?;
+        Ok(bytes.chunks_exact(field.width).map(|bytes| file.value(bytes)).collect())
+    }
+
+    /// The one value of a field.
+    fn value(&self, file: &File<'_>, tag: u16) -> Result<u64, PictureError> {
+        Ok(self.values(file, tag, 1)?[0])
+    }
+
+    fn value_or(&self, file: &File<'_>, tag: u16, default: u64) -> Result<u64, PictureError> {
+        if self.find(tag).is_some() { self.value(file, tag) } else { Ok(default) }
+    }
+
+    /// A number of pixels.
+    fn pixels(&self, file: &File<'_>, tag: u16) -> Result<u32, PictureError> {
+        let value = self.value(file, tag)?;
+        u32::try_from(value)
+            .ok()
+            .filter(|pixels| (1..=MOST_PIXELS).contains(pixels))
+            .ok_or_else(|| file.invalid(0, format!("tag {tag} is {value}: expected 1 to {MOST_PIXELS}")))
+    }
+
+    fn picture(&self, file: &File<'_>) -> Result<Picture, PictureError> {
+        let samples = self.samples(file)?;
+        let (width, height) = (self.pixels(file, tag::WIDTH)?, self.pixels(file, tag::HEIGHT)?);
+        let blocks = self.blocks(file, width, height, samples)?;
+        Ok(Picture { format: Format::Tiff, width, height, samples, layout: Layout::Blocks(blocks) })
+    }
+
+    /// Samples, if they are such as this server reads.
+    fn samples(&self, file: &File<'_>) -> Result<Samples, PictureError> {
+        let channels = self.value_or(file, tag::SAMPLES, 1)?;
+        let colours = self.value(file, tag::PHOTOMETRIC)?;
+        let named = [
+            ("compression", self.value_or(file, tag::COMPRESSION, 1)?, 1),
+            ("planar configuration", if channels == 1 { 1 } else { self.value_or(file, tag::PLANAR, 1)? }, 1),
+            ("colour space", colours, if channels == 1 { 1 } else { 2 }),
+        ];
+        for (name, value, expected) in named {
+            if value != expected {
+                let why = format!("its TIFF {name} is {value}; this server reads {expected}");
+                return Err(PictureError::Unsupported(why));
+            }
+        }
+        if !matches!(channels, 1 | 3) {
+            let why = format!("its TIFF has {channels} samples for each pixel; this server reads 1 or 3");
+            return Err(PictureError::Unsupported(why));
+        }
+        if self.values(file, tag::BITS, channels)?.iter().any(|&bits| bits != 8) {
+            let why = "its TIFF samples do not have 8 bits; this server reads such of 8 bits".to_owned();
+            return Err(PictureError::Unsupported(why));
+        }
+        Ok(Samples { channels: channels as usize, maximum: 255 })
+    }
+
+    /// Places of strips or tiles, all of which lie in the file.
+    fn blocks(
+        &self,
+        file: &File<'_>,
+        width: u32,
+        height: u32,
+        samples: Samples,
+    ) -> Result<Blocks, PictureError> {
+        let is_tiled = self.find(tag::TILE_OFFSETS).is_some();
+        let (across, down, offsets) = if is_tiled {
+            let size = (self.pixels(file, tag::TILE_WIDTH)?, self.pixels(file, tag::TILE_HEIGHT)?);
+            (size.0, size.1, tag::TILE_OFFSETS)
+        } else {
+            // The default is one strip.
+            let rows = self.value_or(file, tag::ROWS_PER_STRIP, u64::from(height))?;
+            (width, rows.clamp(1, u64::from(height)) as u32, tag::STRIP_OFFSETS)
+        };
+        let columns = width.div_ceil(across);
+        let count = u64::from(columns) * u64::from(height.div_ceil(down));
+        if count > MOST_BLOCKS {
+            let why = format!("its TIFF has {count} strips or tiles; this server reads up to {MOST_BLOCKS}");
+            return Err(PictureError::Unsupported(why));
+        }
+        let offsets = self.values(file, offsets, count)?;
+        let blocks = Blocks { width: across, height: down, columns, offsets: offsets.into() };
+        blocks.check(is_tiled, height, samples.pixel_bytes() as u64, file.size)?;
+        Ok(blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests;
