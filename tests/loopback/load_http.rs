@@ -150,6 +150,14 @@ fn nginx_is_judged_as_well() -> Result<()> {
     Ok(())
 }
 
+/// Writes bytes, and returns when `time` has passed since the call: the pace of a slow server.
+fn write_paced(stream: &mut TcpStream, bytes: &[u8], time: Duration) -> std::io::Result<()> {
+    let due = Instant::now() + time;
+    stream.write_all(bytes)?;
+    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    Ok(())
+}
+
 /// Promise: Over HTTP a session is timely if a player with the buffer asked for never ran dry.
 fn a_slow_server_is_not_timely() -> Result<()> {
     // 40 ms of media at 1 Mb/s in 100 ms; of segments, one second in 2.5.
@@ -162,9 +170,7 @@ fn a_slow_server_is_not_timely() -> Result<()> {
         let pieces = 25;
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", pieces * 5_000)?;
         for _ in 0..pieces {
-            let due = Instant::now() + Duration::from_millis(100);
-            stream.write_all(&[7; 5_000])?;
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            write_paced(stream, &[7; 5_000], Duration::from_millis(100))?;
         }
         Ok(true)
     })?;
@@ -188,9 +194,7 @@ fn bytes_that_trickle_do_not_stall() -> Result<()> {
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n")?;
         loop {
             let written = Instant::now();
-            stream.write_all(&[7; 1_000])?;
-            // Pace of the trickle.
-            std::thread::sleep(Duration::from_millis(50));
+            write_paced(stream, &[7; 1_000], Duration::from_millis(50))?;
             LONGEST_PAUSE_MS.fetch_max(written.elapsed().as_millis() as u64, Relaxed);
         }
     })?;

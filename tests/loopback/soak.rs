@@ -215,6 +215,7 @@ impl Bed {
             "witnesses": {
                 "timely": witness["sessions"]["timely"], "judged": witness["sessions"]["judged"],
                 "lost": witness["media"]["lost"], "underruns": witness["media"]["underruns"],
+                "underruns_at_s": underruns_at(&witness["timeline"]),
                 "lateness_ms": witness["media"]["lateness_ms"], "failures": witness["failures"],
             },
             "done": {
@@ -267,6 +268,13 @@ impl Bed {
     fn clip(&self) -> std::path::PathBuf {
         self.folder.path().join(Path::new("clip.ts"))
     }
+}
+
+/// Seconds of a run in which players ran dry.
+fn underruns_at(timeline: &Value) -> Vec<f64> {
+    let seconds = timeline.as_array().map_or(&[][..], Vec::as_slice).windows(2);
+    let ran_dry = seconds.filter(|pair| pair[0]["underruns"].as_u64() < pair[1]["underruns"].as_u64());
+    ran_dry.filter_map(|pair| pair[1]["at_s"].as_f64()).collect()
 }
 
 fn film_name(film: usize) -> String {

@@ -16,7 +16,12 @@ use wirepath_tests::process::{self, Process, is_root};
 use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![a_few_clients_are_found_timely, a_peer_is_measured_in_turns, a_peer_that_does_not_start_is_named]
+    trials![
+        a_few_clients_are_found_timely,
+        a_peer_is_measured_in_turns,
+        nginx_is_measured_over_http,
+        a_peer_that_does_not_start_is_named
+    ]
 }
 
 /// A search that ends within seconds.
@@ -112,6 +117,32 @@ fn a_peer_is_measured_in_turns() -> Result<()> {
     };
     let order: Vec<&str> = told.lines().filter_map(name).take(4).collect();
     ensure!(order == ["wirepath", "other", "wirepath", "other"], "{order:?}: {told}");
+    Ok(())
+}
+
+/// Promise: HTTP players of `wirepath serve` and of nginx are counted in turns, and what one costs.
+fn nginx_is_measured_over_http() -> Result<()> {
+    require!(process::find("nginx").is_some(), "nginx is not installed");
+    let script = std::fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers/nginx"))?;
+    let peer = format!("nginx={}", script.display());
+    let (result, code, told) = assessed(&["--transport", "http", "--peer", &peer])?;
+    for name in ["wirepath", "nginx"] {
+        let mut searches = result["searches"].as_array().context("no searches")?.iter();
+        let search = searches.find(|search| search["server"] == name);
+        let search = search.with_context(|| format!("no search of {name}: {told}"))?;
+        ensure!(search["case"]["transport"] == "http", "{search:#}");
+        let Some(largest) = search["largest"].as_u64() else {
+            require!(false, "this machine is too busy for four timely clients: {told}");
+            continue;
+        };
+        ensure!(code == 0 && (1..=8).contains(&largest), "{code}: {told}");
+        let steps = search["steps"].as_array().context("no steps")?;
+        let best = steps.iter().find(|step| step["clients"] == largest && step["limit"].is_null());
+        let figures = &best.context("no step with the largest number")?["figures"];
+        let number = |name: &str| figures[name].as_f64().with_context(|| format!("no {name}: {figures:#}"));
+        ensure!(number("first_packet_p99_ms")? > 0.0 && figures["lateness_p99_ms"].is_null(), "{figures:#}");
+        ensure!(number("sent_share").is_err() || number("sent_share")? >= 0.9, "{figures:#}");
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The experiment `clients`: the largest number of timely clients of `wirepath serve` on this machine, and of
 //! other servers beside it.
 //!
-//! A step is a number of clients that play for some seconds: real RTSP sessions of the load client
+//! A step is a number of clients that play for some seconds: real RTSP or HTTP sessions of the load client
 //! (`wirepath-load`), a sample of which is received and judged. The largest number is searched for by
 //! doubling, then bisection; steps of several servers take turns, so that a machine that changes changes for
 //! all. Each step has a server of its own, which ends with it.
@@ -23,7 +23,7 @@ use crate::relay::allow_descriptors;
 use crate::result::LeftOut;
 use crate::test_bed::{ClientBed, MOST_CLIENTS, with_client_bed};
 
-pub use case::{ClientCase, Dimensions, Processors, Storage, UnknownWord};
+pub use case::{ClientCase, Dimensions, MediaTransport, Processors, Storage, UnknownWord};
 pub use options::{ClientOptions, Peer};
 pub use report::{document, steps};
 pub use result::{ClientSearch, Clients, Conditions, Figures, Limit, SCHEMA, Step};

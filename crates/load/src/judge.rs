@@ -113,6 +113,9 @@ pub(crate) struct Judge {
     pub(crate) pace: Pace,
     pub(crate) player: Player,
     burst: Option<Burst>,
+    /// Arrival of the first packet since PLAY, from which transits are told: a distribution tells small times
+    /// apart better than great ones.
+    origin_us: Option<i64>,
     /// Arrival less media time of the first packets of bursts, since PLAY; and of those of them that count.
     transits: Distribution,
     counted_transits: Distribution,
@@ -149,6 +152,7 @@ impl Judge {
             pace: Pace::default(),
             player: Player::new(buffer_us),
             burst: None,
+            origin_us: None,
             transits: Distribution::default(),
             counted_transits: Distribution::default(),
             on_time_us: None,
@@ -200,7 +204,7 @@ impl Judge {
         if let Some(on_time) = self.on_time_us() {
             self.lateness.add_later_than(&std::mem::take(&mut self.counted_transits), on_time);
         }
-        (self.transits, self.on_time_us) = (Distribution::default(), None);
+        (self.transits, self.on_time_us, self.origin_us) = (Distribution::default(), None, None);
         self.player.rewind();
         self.pace.rewind();
         (self.sequence, self.clock) = (Sequence::default(), MediaClock::new(self.hz));
@@ -338,7 +342,7 @@ impl Judge {
         if let Some(reference) = packet.reference.filter(|_| in_order) {
             self.pace.observe(reference, arrival_us, counts);
         }
-        let transit_us = arrival_us - media_us;
+        let transit_us = arrival_us - *self.origin_us.get_or_insert(arrival_us) - media_us;
         if let Some(last) = self.last_transit_us.replace(transit_us) {
             // RFC 3550 section 6.4.1.
             self.jitter_us += ((transit_us - last).abs() as f64 - self.jitter_us) / 16.0;

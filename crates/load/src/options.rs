@@ -114,22 +114,19 @@ impl Options {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sessions_with_addresses_of_their_own_take_few_descriptors() {
-        let target = Target::parse("rtsp://127.0.0.1/a").unwrap();
-        let alone = Options {
-            targets: vec![target],
+impl Options {
+    /// One session for one second, over UDP and judged, for tests.
+    pub(crate) fn one_second_of(url: &str) -> Options {
+        Options {
+            targets: vec![Target::parse(url).unwrap()],
             mix: Mix::Even,
-            sessions: 10_000,
+            sessions: 1,
             ramp: 1.0,
             duration: Duration::from_secs(1),
             settle: Duration::ZERO,
             transport: Transport::Udp,
             rate: None,
-            sample: 0.01,
+            sample: 1.0,
             seek_every: None,
             churn: None,
             vanish: 0.0,
@@ -137,8 +134,19 @@ mod tests {
             from: Vec::new(),
             sample_from: Vec::new(),
             threads: 1,
-            timeout: Duration::from_secs(10),
-        };
+            timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_with_addresses_of_their_own_take_few_descriptors() {
+        let one = Options::one_second_of("rtsp://127.0.0.1/a");
+        let alone = Options { sessions: 10_000, sample: 0.01, ..one };
         assert_eq!(alone.descriptors(), 30_000);
         let from = (0..100).map(|last| IpAddr::from([127, 1, 0, last])).collect();
         assert_eq!(Options { from, ..alone.clone() }.descriptors(), 10_000 + 2 * (100 + 99));

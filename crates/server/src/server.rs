@@ -242,7 +242,7 @@ async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
 fn hot_options(options: &ServerOptions, support: &Support) -> Option<HotOptions> {
     match options.hot_memory {
         HotMemorySize::Off => None,
-        // Who names a path wants that path.
+        // An operator who names a path wants that path.
         HotMemorySize::Automatic if options.path.is_some() => None,
         HotMemorySize::Automatic if support.is_dearer(DataPath::WireUring) => None,
         HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {

@@ -1,6 +1,7 @@
 //! A stream as a task of the engine, and the handle to it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use wirepath_engine::{
 };
 
 use crate::error::StreamError;
+use crate::events::{EventSlot, StreamEvents};
 use crate::port::Port;
 use crate::progress::StreamProgress;
 use crate::storage::Stored;
@@ -47,6 +49,7 @@ pub struct RunningStream {
     task: Handle<StreamTask>,
     ending: Arc<Ending>,
     progress: Arc<StreamProgress>,
+    events: EventSlot,
 }
 
 /// The end of a stream, for threads that wait for it.
@@ -75,6 +78,7 @@ impl Stream {
         let StreamOptions { placement, deadline_us, on_end } = options;
         self.pace = Pace { rate: placement.rate, deadline_us };
         let (ending, progress) = (Arc::<Ending>::default(), Arc::new(StreamProgress::new()));
+        let events = self.event_slot().clone();
         let task = StreamTask {
             stream: Box::new(self),
             jobs: VecDeque::new(),
@@ -84,7 +88,7 @@ impl Stream {
             ending: Arc::clone(&ending),
             progress: Arc::clone(&progress),
         };
-        RunningStream { task: engine.spawn(Box::new(task), placement), ending, progress }
+        RunningStream { task: engine.spawn(Box::new(task), placement), ending, progress, events }
     }
 }
 
@@ -128,6 +132,20 @@ impl RunningStream {
     /// Returns whether the stream has ended.
     pub fn has_ended(&self) -> bool {
         self.ending.end.lock().is_some()
+    }
+
+    /// Descriptor that is readable when the stream has an event to report or has ended (KStreams' poll): for an
+    /// event loop of the caller's. Events are those that come from now on; to have all, ask for it before the
+    /// [start](Stream::events).
+    ///
+    /// # Errors
+    /// Failure of `eventfd`.
+    pub fn events(&self) -> io::Result<StreamEvents> {
+        let events = self.events.open()?;
+        if self.has_ended() {
+            self.events.end(); // its thread may have looked for a descriptor before
+        }
+        Ok(events)
     }
 
     /// Progress of the stream: reading it costs the engine thread nothing. Outlives the handle.
@@ -334,6 +352,7 @@ impl StreamTask {
         let end = StreamEnd { result, status };
         *self.ending.end.lock() = Some(end.clone());
         self.ending.has_ended.notify_all();
+        self.stream.event_slot().end();
         if let Some(on_end) = self.on_end.take()
             && let Err(message) = catch_panic(|| on_end(end))
         {

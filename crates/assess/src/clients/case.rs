@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::Transport;
-
 /// Longest burst of `--burst auto`, unless `--burst-max` says otherwise.
 const LONGEST_AUTO: Duration = Duration::from_millis(100);
 
@@ -25,8 +23,8 @@ pub struct Dimensions {
     pub assets: Vec<usize>,
     /// Processors of the server.
     pub processors: Vec<Processors>,
-    /// Transports of media; TCP is the RTSP connection.
-    pub transports: Vec<Transport>,
+    /// Transports of media.
+    pub transports: Vec<MediaTransport>,
     /// Values of `wirepath serve --path`.
     pub paths: Vec<String>,
     /// Bursts of `wirepath serve`; none for `--burst auto`.
@@ -48,11 +46,23 @@ pub struct ClientCase {
     /// Processors of the server.
     pub processors: Processors,
     /// Transport of media.
-    pub transport: Transport,
+    pub transport: MediaTransport,
     /// `--path` of `wirepath serve`.
     pub path: String,
     /// Milliseconds of a burst of `wirepath serve`; none for `--burst auto`.
     pub burst_ms: Option<f64>,
+}
+
+/// Transport of media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MediaTransport {
+    /// RTP over UDP, by RTSP.
+    Udp,
+    /// RTP over the RTSP connection.
+    Tcp,
+    /// A download that a progressive player reads at the rate of its media.
+    Http,
 }
 
 /// Where assets are before a step.
@@ -88,7 +98,7 @@ impl Dimensions {
             storages: vec![Storage::Memory, Storage::Disk],
             assets: vec![1, 32],
             processors: vec![Processors::One, Processors::All],
-            transports: vec![Transport::Udp, Transport::Tcp],
+            transports: vec![MediaTransport::Udp, MediaTransport::Tcp, MediaTransport::Http],
             paths: ["auto", "wire_sendfile", "gso_writev", "sendmmsg"].map(str::to_owned).to_vec(),
             bursts: vec![None, Some(Duration::from_millis(10))],
         };
@@ -167,6 +177,16 @@ impl ClientCase {
     }
 }
 
+impl fmt::Display for MediaTransport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            MediaTransport::Udp => "UDP",
+            MediaTransport::Tcp => "TCP",
+            MediaTransport::Http => "HTTP",
+        })
+    }
+}
+
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
@@ -227,9 +247,9 @@ mod tests {
     fn one_dimension_is_varied_at_a_time() {
         let usual = Dimensions::usual(false);
         let cases = usual.cases();
-        assert_eq!(cases.len(), 1 + 4 + 1 + 1 + 1 + 1 + 3 + 1);
+        assert_eq!(cases.len(), 1 + 2 + 4 + 1 + 1 + 1 + 3 + 1);
         let names: Vec<String> = cases.iter().map(ToString::to_string).collect();
-        assert_eq!(names[..3], ["4 Mb/s UDP", "4 Mb/s TCP", "0.5 Mb/s UDP"]);
+        assert_eq!(names[..4], ["4 Mb/s UDP", "4 Mb/s TCP", "4 Mb/s HTTP", "0.5 Mb/s UDP"]);
         assert!(names.contains(&"4 Mb/s UDP, wire_sendfile".to_owned()), "{names:?}");
         assert!(names.contains(&"4 Mb/s UDP, 32 assets, cold".to_owned()), "{names:?}");
         assert_eq!((cases[0].burst_option(), cases[0].longest_burst()), ("auto".to_owned(), LONGEST_AUTO));

@@ -4,6 +4,7 @@ use wirepath_load::LEAST_PACE;
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, number};
 
+use super::case::MediaTransport;
 use super::result::{ClientSearch, Clients, Conditions, Figures, Limit, Step};
 
 /// Name of our own server.
@@ -71,8 +72,11 @@ fn warnings(result: &Clients) -> Vec<String> {
         );
     }
     let timely = || every_step(result).filter(|(_, step)| step.limit.is_none());
-    let has_no_rate = |step: &Step| step.figures.as_ref().is_none_or(|figures| figures.least_pace.is_none());
-    let unjudged = timely().filter(|(_, step)| has_no_rate(step)).count();
+    let has_no_rate = |search: &ClientSearch, step: &Step| {
+        search.case.transport != MediaTransport::Http
+            && step.figures.as_ref().is_none_or(|figures| figures.least_pace.is_none())
+    };
+    let unjudged = timely().filter(|(search, step)| has_no_rate(search, step)).count();
     if unjudged > 0 {
         warnings.push(format!(
             "The rate of the media was not judged in {} of {} timely steps: no session had 3 s of a \
@@ -140,14 +144,14 @@ fn times(result: &Clients) -> Table {
             Cell::figure(figures.lateness_p50_ms, number::significant),
             Cell::figure(figures.lateness_max_ms, number::significant),
             Cell::figure(figures.burst_p50_ms, number::significant),
-            Cell::plain(number::significant(figures.setups_per_second)),
+            Cell::figure(Some(figures.setups_per_second).filter(|number| *number > 0.0), number::significant),
             Cell::figure(figures.setup_p99_ms, number::significant),
             Cell::figure(figures.first_packet_p99_ms, number::significant),
         ]);
     }
     table.notes.push(
         "Burst: media that come together. Set-ups a second are bounded by those asked for. First: from PLAY to \
-         the first packet."
+         the first packet, over HTTP from a request to the first byte."
             .to_owned(),
     );
     table
@@ -209,12 +213,13 @@ fn method(conditions: &Conditions) -> Section {
          All judged ones must play without an underrun of a buffer of {buffer_ms} ms, lose no packet, receive \
          {LEAST_PACE} of their rate at least (where that was judged), and 99 % of their bursts \
          may be late by a burst and 5 ms, all by a burst and 30 ms; the burst is what the case asks of `wirepath serve`, \
-         100 ms for `auto`, and the same is allowed to every server. No session may fail or be refused."
+         100 ms for `auto`, and the same is allowed to every server. Over HTTP there are no bursts: players that read up to 10 s \
+         ahead must have no underrun. No session may fail or be refused."
     ));
     section.paragraph(format!(
         "The server has processor {processor}, the load client the others ({client_processors}), unless the case says \
          all. Media over UDP of clients that are not judged go to a device that drops; the others cross a veth pair. Media \
-         over TCP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
+         over TCP and HTTP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
          says otherwise; refused sessions count as a limit. A step that may have failed by chance is repeated once."
     ));
     if !conditions.server_arguments.is_empty() {

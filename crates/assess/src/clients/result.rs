@@ -159,13 +159,13 @@ pub struct Figures {
     pub refused: u64,
     /// Most frequent reason of failures.
     pub failure: Option<String>,
-    /// Sessions set up each second while they were started.
+    /// Sessions set up each second while they were started; 0 over HTTP, which has none.
     pub setups_per_second: f64,
     /// Milliseconds of a set-up: median.
     pub setup_p50_ms: Option<f64>,
     /// 99th percentile.
     pub setup_p99_ms: Option<f64>,
-    /// Milliseconds from PLAY to the first packet: 99th percentile.
+    /// Milliseconds from PLAY to the first packet, over HTTP from a request to the first byte: 99th percentile.
     pub first_packet_p99_ms: Option<f64>,
     /// Share of the window in which some task waited for storage.
     pub storage_waits: Option<f64>,

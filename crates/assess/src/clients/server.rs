@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::case::{ClientCase, Processors};
+use super::case::{ClientCase, MediaTransport, Processors};
 use super::media::Media;
 use super::options::{ClientOptions, Peer};
 use crate::error::{Doing, Error};
 use crate::relay::{MeasuredProcess, own_program};
 use crate::test_bed::ClientBed;
 
-/// RTSP port of every server.
+/// Port of every server, for RTSP or HTTP.
 const PORT: u16 = 8554;
 
-/// Time for a server to answer DESCRIBE.
+/// Time for a server to answer DESCRIBE or HEAD.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time for the server to measure its data paths.
@@ -59,7 +59,7 @@ impl Contestant {
         }
     }
 
-    /// Starts it for so many clients, and waits until it describes its first asset.
+    /// Starts it for so many clients, and waits until it answers for its first asset.
     ///
     /// # Errors
     /// [`Error::Unable`] if it does not start, with the end of its log.
@@ -89,10 +89,11 @@ impl Contestant {
             wait_until_free(PORT)?;
             MeasuredProcess::program(self.name(), &command, PORT)
         });
-        let urls: Vec<String> =
-            media.names.iter().map(|name| format!("rtsp://{address}:{PORT}/{name}")).collect();
+        let protocol = Protocol::of(case.transport);
+        let url = |name: &String| format!("{}://{address}:{PORT}/{name}", protocol.scheme());
+        let urls: Vec<String> = media.names.iter().map(url).collect();
         let ready = started.and_then(|process| {
-            bed.at_clients(|| wait_until_described(SocketAddr::new(address, PORT), &urls[0]))?;
+            bed.at_clients(|| protocol.wait_until_ready(SocketAddr::new(address, PORT), &urls[0]))?;
             Ok(process)
         });
         match ready {
@@ -161,7 +162,11 @@ fn wirepath(
 ) -> Command {
     let mut command = own_program();
     command.arg("serve").arg(&media.folder);
-    command.args(["--rtsp", &format!("{address}:{PORT}"), "--http", &format!("{address}:0")]);
+    let (rtsp, http) = match Protocol::of(case.transport) {
+        Protocol::Rtsp => (PORT, 0),
+        Protocol::Http => (0, PORT),
+    };
+    command.args(["--rtsp", &format!("{address}:{rtsp}"), "--http", &format!("{address}:{http}")]);
     command.arg("--cache").arg(&media.images).arg("--calibration").arg(&options.calibration);
     command.args(["--burst", &case.burst_option(), "--path", &case.path]);
     // Admission refuses sessions before the limit that is searched for.
@@ -245,27 +250,63 @@ fn is_bound(table: &str, port: u16) -> bool {
     table.lines().any(address)
 }
 
-fn wait_until_described(server: SocketAddr, url: &str) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let answer = match describe(server, url) {
-            Ok(answer) if answer.starts_with("RTSP/1.0 200") => return Ok(()),
-            Ok(answer) => answer.lines().next().unwrap_or("nothing").to_owned(),
-            Err(error) => error.to_string(),
-        };
-        if Instant::now() > deadline {
-            let seconds = PATIENCE.as_secs();
-            return Err(Error::Unable(format!("DESCRIBE {url} got no 200 within {seconds} s: {answer}")));
+/// Protocol that clients speak.
+#[derive(Clone, Copy)]
+enum Protocol {
+    Rtsp,
+    Http,
+}
+
+impl Protocol {
+    fn of(transport: MediaTransport) -> Protocol {
+        match transport {
+            MediaTransport::Udp | MediaTransport::Tcp => Protocol::Rtsp,
+            MediaTransport::Http => Protocol::Http,
         }
-        std::thread::sleep(AGAIN);
+    }
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Protocol::Rtsp => "rtsp",
+            Protocol::Http => "http",
+        }
+    }
+
+    /// Waits until an asset is there.
+    fn wait_until_ready(self, server: SocketAddr, url: &str) -> Result<(), Error> {
+        let (method, request, status) = match self {
+            Protocol::Rtsp => (
+                "DESCRIBE",
+                format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n"),
+                "RTSP/1.0 200",
+            ),
+            Protocol::Http => {
+                let path = url.splitn(4, '/').nth(3).unwrap_or_default();
+                let head = format!("HEAD /{path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+                ("HEAD", head, "HTTP/1.1 200")
+            }
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = match ask(server, &request) {
+                Ok(answer) if answer.starts_with(status) => return Ok(()),
+                Ok(answer) => answer.lines().next().unwrap_or("nothing").to_owned(),
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() > deadline {
+                let seconds = PATIENCE.as_secs();
+                return Err(Error::Unable(format!("{method} {url} got no 200 within {seconds} s: {answer}")));
+            }
+            std::thread::sleep(AGAIN);
+        }
     }
 }
 
-/// The beginning of the answer to DESCRIBE.
-fn describe(server: SocketAddr, url: &str) -> std::io::Result<String> {
+/// The beginning of the answer to a request.
+fn ask(server: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = [0; 256];
     let length = stream.read(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer[..length]).into_owned())

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use wirepath_load::{Mix, Observer, Options, Outcome, Snapshot, Target};
+use wirepath_load::{Mix, Observer, Options, Outcome, SessionRecord, Snapshot, Target};
 
-use super::case::{ClientCase, Processors, Storage};
+use super::case::{ClientCase, MediaTransport, Processors, Storage};
 use super::media::Media;
 use super::options::ClientOptions;
 use super::result::{Figures, Limit, Step};
@@ -14,7 +14,6 @@ use super::verdict::{Terms, judge};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::relay::{MeasuredProcess, ProcessorTime};
-use crate::result::Transport;
 use crate::test_bed::{ClientBed, Traffic, client_addresses};
 
 /// Share of the clients that is judged, and bounds of their number.
@@ -159,10 +158,10 @@ impl Trial<'_> {
             duration: self.options.settle + self.options.window,
             settle: self.options.settle,
             transport: match self.case.transport {
-                Transport::Udp => wirepath_load::Transport::Udp,
-                Transport::Tcp => wirepath_load::Transport::Tcp,
+                MediaTransport::Udp => wirepath_load::Transport::Udp,
+                MediaTransport::Tcp | MediaTransport::Http => wirepath_load::Transport::Tcp,
             },
-            rate: None,
+            rate: (self.case.transport == MediaTransport::Http).then_some(self.case.bits_per_second as u64),
             sample: (judged / clients as f64).min(1.0),
             seek_every: None,
             churn: None,
@@ -223,9 +222,11 @@ fn of_outcome(outcome: &Outcome) -> Figures {
     let lateness = media.lateness_ms;
     let refused = |reason: &&String| reason.contains(" 453 ") || reason.contains(" 503 ");
     let failures = || outcome.failures.iter();
-    let ready = |record: &wirepath_load::SessionRecord| Some(record.started_s + record.setup_ms? / 1000.0);
+    let ready = |record: &SessionRecord| Some(record.started_s + record.setup_ms? / 1000.0);
     let last_ready = outcome.records.iter().filter_map(ready).fold(0.0, f64::max);
     let set_up = outcome.records.iter().filter(|record| record.setup_ms.is_some()).count();
+    let http = outcome.http.as_ref();
+    let first_ms = outcome.first_packet_ms.or(http.and_then(|http| http.first_byte_ms));
     Figures {
         judged: outcome.sessions.judged,
         timely: outcome.sessions.timely,
@@ -241,7 +242,7 @@ fn of_outcome(outcome: &Outcome) -> Figures {
         setups_per_second: if last_ready > 0.0 { set_up as f64 / last_ready } else { 0.0 },
         setup_p50_ms: outcome.setup_ms.map(|times| times.p50),
         setup_p99_ms: outcome.setup_ms.map(|times| times.p99),
-        first_packet_p99_ms: outcome.first_packet_ms.map(|times| times.p99),
+        first_packet_p99_ms: first_ms.map(|times| times.p99),
         client_processors: outcome.client.processors,
         client_late_p99_ms: outcome.client.event_loop_ms.map(|times| times.p99),
         client_late_max_ms: outcome.client.event_loop_ms.map(|times| times.max),
@@ -269,7 +270,7 @@ impl Figures {
 
 /// Share of the media that sessions outside the sample were sent, by what judged ones were.
 fn sent_share(
-    transport: Transport,
+    transport: MediaTransport,
     outcome: &Outcome,
     clients: usize,
     begin: &Mark,
@@ -279,16 +280,21 @@ fn sent_share(
     let others = clients as f64 - judged;
     let ratio = |sent: f64, expected: f64| (expected > 0.0 && others > 0.0).then(|| sent / expected);
     match transport {
-        Transport::Udp => {
+        MediaTransport::Udp => {
             let sent = end.traffic.since(begin.traffic);
             ratio(sent.dropped.bytes as f64 / others, sent.carried.bytes as f64 / judged)
         }
-        Transport::Tcp => {
+        MediaTransport::Tcp => {
             let rates =
                 outcome.records.iter().filter_map(|record| Some(record.media.as_ref()?.bits_per_second));
             let rate = rates.sum::<f64>() / judged;
             let seconds = (end.at - begin.at).as_secs_f64();
             ratio((end.received - begin.received) as f64 * 8.0 / seconds, rate * clients as f64)
+        }
+        // Players read a second of media at a time, so a window may have fewer bytes than its time says.
+        MediaTransport::Http => {
+            let bytes = outcome.records.iter().filter_map(|record| Some(record.http.as_ref()?.bytes));
+            ratio(end.received as f64 / clients as f64, bytes.sum::<u64>() as f64 / judged)
         }
     }
 }

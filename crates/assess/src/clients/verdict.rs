@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use wirepath_load::LEAST_PACE;
 
-use super::case::{Processors, Storage};
+use super::case::{MediaTransport, Processors, Storage};
 use super::result::{Figures, Limit};
-use crate::result::Transport;
 
 /// Lateness beyond a burst that 99 % of the bursts may have, and that all may have.
 const P99_BEYOND_MS: f64 = 5.0;
@@ -39,7 +38,7 @@ pub(crate) struct Terms {
     pub(crate) kind: Processors,
     pub(crate) client_processors: usize,
     pub(crate) storage: Storage,
-    pub(crate) transport: Transport,
+    pub(crate) transport: MediaTransport,
 }
 
 /// Says what failed, and where the limit was; `None` if all clients were timely.
@@ -116,7 +115,7 @@ fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     if let Some(late) = figures.client_late_p99_ms.filter(|late| *late > CLIENT_LATE_MS) {
         return (Limit::Client, format!("the client's event loops were {late:.0} ms late"));
     }
-    if terms.transport == Transport::Tcp
+    if terms.transport == MediaTransport::Tcp
         && symptom == Limit::Lateness
         && let Some(late) = client_delay(figures, terms)
     {
@@ -158,7 +157,7 @@ mod tests {
         kind: Processors::One,
         client_processors: 1,
         storage: Storage::Memory,
-        transport: Transport::Udp,
+        transport: MediaTransport::Udp,
     };
 
     fn timely() -> Figures {
@@ -224,11 +223,15 @@ mod tests {
         let burst = Figures { lateness_max_ms: Some(150.0), client_late_max_ms: Some(40.0), ..timely() };
         let bursts = Figures { lateness_p99_ms: Some(110.0), client_late_p99_ms: Some(8.0), ..timely() };
         for late in [&burst, &bursts] {
-            assert_eq!(limit(late, Transport::Tcp), Limit::Client);
-            assert_eq!(limit(late, Transport::Udp), Limit::Lateness, "times of arrival are the kernel's");
+            assert_eq!(limit(late, MediaTransport::Tcp), Limit::Client);
+            assert_eq!(
+                limit(late, MediaTransport::Udp),
+                Limit::Lateness,
+                "times of arrival are the kernel's"
+            );
         }
         let other = Figures { client_late_max_ms: Some(29.0), client_late_p99_ms: Some(4.0), ..burst };
-        assert_eq!(limit(&other, Transport::Tcp), Limit::Lateness);
+        assert_eq!(limit(&other, MediaTransport::Tcp), Limit::Lateness);
     }
 
     #[test]

@@ -64,6 +64,25 @@ fn what_was_late_before_judging_began_does_not_count() {
     assert_eq!(judge.counts.packets, 800, "packets count from the start");
 }
 
+/// Promise: `wirepath load` tells the lateness of a session to 0.1 ms, also of one that begins an hour after the run.
+#[test]
+fn lateness_does_not_depend_on_when_a_session_begins() {
+    for start_us in [0, 5_000_000, 3_600_000_000] {
+        let mut judge = playing();
+        let mut arrival_us = 0;
+        for index in 0..1600 {
+            let burst = index / 8;
+            let late_us = if burst % 10 == 3 { 3_000 } else { 0 };
+            arrival_us = arrival_us.max(start_us + i64::from(burst) * 8 * STEP_US + late_us);
+            judge.packet(&packet(index, arrival_us));
+        }
+        judge.stop(arrival_us, true);
+        let lateness = judge.lateness();
+        assert_eq!((lateness.quantile(0.85), lateness.quantile(0.99)), (Some(0), Some(3_000)), "{start_us}");
+        assert_eq!(lateness.greatest(), Some(3_000));
+    }
+}
+
 #[test]
 fn lateness_is_measured_from_bursts_on_time() {
     let mut judge = playing();

@@ -67,6 +67,12 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         "merge": status.merge.map(|merge| {
             json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})
         }),
+        "join": status.join.map(|join| json!({
+            "incomplete": join.incomplete,
+            "spare": join.spare,
+            "unkeyed": join.unkeyed,
+            "too_long": join.too_long,
+        })),
         "shares": status.shares.map(|shares| json!({
             "lost": shares.lost,
             "spare": shares.spare,

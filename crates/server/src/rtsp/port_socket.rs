@@ -145,7 +145,7 @@ impl Drop for PortSocket {
 impl PortUse {
     pub(super) fn new(socket: &Arc<PortSocket>, peer: SocketAddr) -> PortUse {
         if socket.clients.uses.fetch_add(1, Relaxed) == 0 {
-            // What came while there was no session is nobody's.
+            // Reports that came while there was no session are nobody's.
             socket.clients.discard(&socket.rtcp, &mut socket.batch.lock());
         }
         socket.clients.session_added.notify_one();

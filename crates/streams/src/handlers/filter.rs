@@ -3,19 +3,42 @@
 use crate::handler::{Common, HandlerError, Reach, Read, Verdict};
 use crate::record::Piece;
 
+/// Counts of a filter's decisions.
+#[derive(Debug, Default)]
+pub(super) struct FilterCounts {
+    passed: u64,
+    dropped: u64,
+}
+
+impl FilterCounts {
+    /// Counts the decision on a record.
+    pub(super) fn verdict(&mut self, passes: bool) -> Verdict {
+        if passes {
+            self.passed += 1;
+            Verdict::Pass
+        } else {
+            self.dropped += 1;
+            Verdict::Drop
+        }
+    }
+
+    pub(super) fn report(&self) -> Vec<(&'static str, u64)> {
+        vec![("passed", self.passed), ("dropped", self.dropped)]
+    }
+}
+
 /// Passes whole records that pass a test. Reports `passed` and `dropped` records.
 pub struct Filter<T> {
     name: &'static str,
     test: T,
     limit: usize,
-    passed: u64,
-    dropped: u64,
+    counts: FilterCounts,
 }
 
 impl<T: FnMut(&[u8]) -> bool + Send> Filter<T> {
     /// Records of at most `limit` bytes; a longer one is refused.
     pub fn new(limit: usize, test: T) -> Filter<T> {
-        Filter { name: "filter", test, limit, passed: 0, dropped: 0 }
+        Filter { name: "filter", test, limit, counts: FilterCounts::default() }
     }
 
     /// Sets the name for reports; `filter` by default.
@@ -35,18 +58,13 @@ impl<T: Send> Common for Filter<T> {
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
-        vec![("passed", self.passed), ("dropped", self.dropped)]
+        self.counts.report()
     }
 }
 
 impl<T: FnMut(&[u8]) -> bool + Send> Read for Filter<T> {
     fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
-        if (self.test)(piece.bytes) {
-            self.passed += 1;
-            return Ok(Verdict::Pass);
-        }
-        self.dropped += 1;
-        Ok(Verdict::Drop)
+        Ok(self.counts.verdict((self.test)(piece.bytes)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Filter by the first bytes of records.
 
+use super::filter::FilterCounts;
 use crate::handler::{Common, HandlerError, MAX_PEEK_BYTES, Peek, Verdict};
 
 /// Passes records that begin with certain bytes; the others need not be read. Reports `passed` and `dropped`
@@ -8,15 +9,14 @@ use crate::handler::{Common, HandlerError, MAX_PEEK_BYTES, Peek, Verdict};
 #[derive(Debug)]
 pub struct PrefixFilter {
     prefix: Vec<u8>,
-    passed: u64,
-    dropped: u64,
+    counts: FilterCounts,
 }
 
 impl PrefixFilter {
     /// Filter for records that begin with these bytes, of which there are at most
     /// [`MAX_PEEK_BYTES`].
     pub fn new(prefix: impl Into<Vec<u8>>) -> PrefixFilter {
-        PrefixFilter { prefix: prefix.into(), passed: 0, dropped: 0 }
+        PrefixFilter { prefix: prefix.into(), counts: FilterCounts::default() }
     }
 }
 
@@ -26,7 +26,7 @@ impl Common for PrefixFilter {
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
-        vec![("passed", self.passed), ("dropped", self.dropped)]
+        self.counts.report()
     }
 
     fn control(&mut self, message: &[u8]) -> Result<Vec<u8>, HandlerError> {
@@ -44,12 +44,7 @@ impl Peek for PrefixFilter {
     }
 
     fn peek(&mut self, head: &[u8]) -> Result<Verdict, HandlerError> {
-        if head.starts_with(&self.prefix) {
-            self.passed += 1;
-            return Ok(Verdict::Pass);
-        }
-        self.dropped += 1;
-        Ok(Verdict::Drop)
+        Ok(self.counts.verdict(head.starts_with(&self.prefix)))
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use wirepath_assess::clients::{ClientOptions, Dimensions, Peer, Processors, Storage};
-use wirepath_assess::result::Transport;
+use wirepath_assess::clients::{ClientOptions, Dimensions, MediaTransport, Peer, Processors, Storage};
 
 use crate::image_options::{CALIBRATION, default_cache_folder};
 use crate::serve_options::PathChoice;
@@ -33,10 +32,10 @@ Examples, as root:
   wirepath assess clients --rates 4,8,25 --transport udp,tcp --report clients.html
   wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
 
-A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve RTSP \
+A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve \
 at, the folder MEDIA with as many assets as ASSETS says, of which the first is ASSET, which clients play as \
-rtsp://ADDRESS:PORT/ASSET, their mean BIT_RATE in bits a second, TRANSPORT \
-(udp or tcp), and a folder SCRATCH that is kept. When a step is over its process group is killed.
+rtsp://ADDRESS:PORT/ASSET (http: for TRANSPORT http), their mean BIT_RATE in bits a second, TRANSPORT \
+(udp, tcp or http), and a folder SCRATCH that is kept. When a step is over its process group is killed.
 
 Exit code: 0 if every case has a number, also where that is not the server's limit (the result says so); 3 if a server had \
 no timely client in a case, or did not start; 1 if it could not begin or ended early; 2 for invalid arguments; 130 or 143 \
@@ -62,7 +61,7 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = rate)]
     rates: Vec<f64>,
 
-    /// Transports of media [default: udp,tcp; with --quick udp]
+    /// Transports of media [default: udp,tcp,http; with --quick udp]
     #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
     transport: Vec<TransportName>,
 
@@ -146,6 +145,8 @@ enum TransportName {
     Udp,
     /// RTP over the RTSP connection
     Tcp,
+    /// Downloads that players read at the rate of the media, up to 10 s ahead
+    Http,
 }
 
 impl Clients {
@@ -203,18 +204,22 @@ impl Clients {
                 false => or(self.assets.iter().map(|number| number.get()).collect(), usual.assets),
             },
             processors: or(self.processors.clone(), usual.processors),
-            transports: or(self.transport.iter().copied().map(Transport::from).collect(), usual.transports),
+            transports: or(
+                self.transport.iter().copied().map(MediaTransport::from).collect(),
+                usual.transports,
+            ),
             paths: or(self.path.clone(), usual.paths),
             bursts: or(self.burst.iter().copied().map(time_of).collect(), usual.bursts),
         }
     }
 }
 
-impl From<TransportName> for Transport {
-    fn from(name: TransportName) -> Transport {
+impl From<TransportName> for MediaTransport {
+    fn from(name: TransportName) -> MediaTransport {
         match name {
-            TransportName::Udp => Transport::Udp,
-            TransportName::Tcp => Transport::Tcp,
+            TransportName::Udp => MediaTransport::Udp,
+            TransportName::Tcp => MediaTransport::Tcp,
+            TransportName::Http => MediaTransport::Http,
         }
     }
 }

@@ -59,35 +59,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::*;
-    use crate::mix::Mix;
-    use crate::options::{Options, Transport};
+    use crate::options::Options;
     use crate::session::{Plan, Shared};
-    use crate::target::Target;
 
     /// A session that plays at 1 Mb/s, or downloads.
     fn session(rate: Option<u64>) -> Session {
-        let options = Options {
-            targets: vec![Target::parse("http://127.0.0.1/a").unwrap()],
-            mix: Mix::Even,
-            sessions: 1,
-            ramp: 1.0,
-            duration: Duration::from_secs(1),
-            settle: Duration::ZERO,
-            transport: Transport::Udp,
-            rate,
-            sample: 1.0,
-            seek_every: None,
-            churn: None,
-            vanish: 0.0,
-            buffer: Duration::from_millis(200),
-            from: Vec::new(),
-            sample_from: Vec::new(),
-            threads: 1,
-            timeout: Duration::from_secs(1),
-        };
+        let options = Options { rate, ..Options::one_second_of("http://127.0.0.1/a") };
         let plan = Plan { number: 0, target: 0, judged: true, seed: 1 };
         Session::new(Arc::new(Shared::new(options)), plan)
     }
