@@ -2,6 +2,7 @@
 
 mod connections;
 mod files;
+mod joining;
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -16,7 +17,7 @@ use wirepath_tests::process::{Process, find};
 use wirepath_tests::{Deadline, clips, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [moving(), files::trials(), connections::trials()].into_iter().flatten().collect()
+    [moving(), files::trials(), connections::trials(), joining::trials()].into_iter().flatten().collect()
 }
 
 fn moving() -> Vec<Trial> {
@@ -440,6 +441,11 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
             &["--in", "-", "--out", "-", "--order", "shares:2"],
             1,
             "-: shares over a stream of bytes need --framing fixed:BYTES",
+        ),
+        (
+            &["--in", "udp://@:9", "--out", "-", "--order", "join"],
+            1,
+            "datagrams may be lost, so portions cannot be",
         ),
         (&["--in", "-", "--out", "udp://@127.0.0.1:9"], 2, "udp://@ receives datagrams"),
         (&["--in", "-", "--out", "-", "--metrics", "foo"], 2, "expected ADDRESS:PORT"),

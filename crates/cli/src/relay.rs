@@ -69,7 +69,7 @@ SIGTERM, SIGINT or SIGHUP drains within --drain; a second signal ends at once. T
 sets its level (default: info).
 
 Exit code: 0 if all inputs ended and all was delivered (TCP peers have acknowledged it) except what --when-full drops; \
-1 after a failure; 3 if all inputs ended, but a mirror lost an output or records lacked shares; 128 plus the signal's \
+1 after a failure; 3 if all inputs ended, but a mirror lost an output or records lacked shares or portions; 128 plus the signal's \
 number if a signal stopped it. Proxy and cache: 0 if all connections ended in time, 3 if some were reset.")]
 pub(crate) struct Relay {
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) struct Relay {
     #[arg(long, requires = "config")]
     check: bool,
 
-    /// Let other machines control handlers and trust at the address of --metrics, and not only this one
+    /// Let other machines control handlers, trust and options at the address of --metrics, and not only this one
     #[arg(long, requires = "metrics")]
     remote_control: bool,
 

@@ -6,7 +6,10 @@
 
 mod arrival;
 mod detach;
+mod gather;
 mod input;
+mod join;
+mod joining;
 mod merge;
 mod next;
 mod order;
@@ -32,13 +35,17 @@ use crate::shared::Shared;
 pub use input::InputStatus;
 use input::Supply;
 pub(crate) use input::{Input, Pulled};
+pub use join::JoinCounts;
 pub use merge::{Late, MergeCounts};
+pub use order::InputOrder;
 pub(crate) use order::Order;
-pub use order::{InputOrder, Tag};
 pub(crate) use peek::Peeked;
 pub use polling::{InputState, PollingOrder, ReadyInputs};
 use zero_copy::ZeroCopyCheck;
 pub(crate) use zero_copy::{GoingBy, LARGE};
+
+/// Reads the tag of a record, or the key of a portion.
+pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
 
 /// Takes a run.
 pub(crate) type HandOn<'a> = dyn FnMut(Run<BytesMut>, &mut Shared) + 'a;
@@ -120,6 +127,7 @@ impl Intake {
         match &mut self.order {
             Order::Tags { merge, .. } => merge.add_input(place),
             Order::Turns(turns) => turns.inserted(place),
+            Order::Join(join) => join.add(port),
             Order::Arrival(_) | Order::Shares(_) => {}
         }
         let supply = if self.is_cut { Supply::Cut } else { Supply::Open };
@@ -262,6 +270,7 @@ impl Intake {
         match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
             Order::Shares(collector) => collector.is_empty(),
+            Order::Join(join) => join.is_empty(),
             Order::Turns(_) | Order::Arrival(_) => true,
         }
     }
@@ -283,16 +292,21 @@ impl Intake {
         self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed)
     }
 
-    /// Bytes that were dropped, malformed datagrams and shares of lost records too.
+    /// Bytes that were dropped, malformed datagrams and parts of lost records too.
     pub(crate) fn dropped_bytes(&self) -> u64 {
-        let lost_shares = self.collector().map_or(0, |collector| collector.lost_bytes);
-        self.counts.dropped_bytes + self.malformed().bytes + lost_shares
+        let lost_parts = match &self.order {
+            Order::Shares(collector) => collector.lost_bytes,
+            Order::Join(join) => join.lost_bytes,
+            Order::Turns(_) | Order::Arrival(_) | Order::Tags { .. } => 0,
+        };
+        self.counts.dropped_bytes + self.malformed().bytes + lost_parts
     }
 
     pub(crate) fn pending_bytes(&self) -> usize {
         let ordered = match &self.order {
             Order::Tags { merge, .. } => merge.bytes,
             Order::Shares(collector) => collector.bytes,
+            Order::Join(join) => join.bytes,
             Order::Turns(_) | Order::Arrival(_) => 0,
         };
         self.inputs.iter().map(Input::kept).sum::<usize>() + ordered
@@ -300,6 +314,10 @@ impl Intake {
 
     pub(crate) fn merge_counts(&self) -> Option<MergeCounts> {
         if let Order::Tags { merge, .. } = &self.order { Some(merge.counts) } else { None }
+    }
+
+    pub(crate) fn join_counts(&self) -> Option<JoinCounts> {
+        if let Order::Join(join) = &self.order { Some(join.counts) } else { None }
     }
 
     pub(crate) fn collector(&self) -> Option<&Collector> {

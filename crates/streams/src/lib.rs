@@ -9,6 +9,7 @@
 mod chain;
 mod error;
 mod event;
+mod events;
 mod framing;
 mod handler;
 pub mod handlers;
@@ -33,12 +34,15 @@ mod zero_copy;
 
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
+pub use events::StreamEvents;
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{
     Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
     Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
 };
-pub use intake::{InputOrder, InputState, InputStatus, Late, MergeCounts, PollingOrder, ReadyInputs, Tag};
+pub use intake::{
+    InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,
+};
 pub use object::{Collected, Extents, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
@@ -47,7 +51,9 @@ pub use progress::StreamProgress;
 pub use record::{Piece, PieceMut, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use spread::{OutputChoice, OutputPattern, OutputState, Push, PushingOrder};
-pub use stream::{HandlerChangeError, Stream, StreamBuilder, StreamStatus, TooLate};
+pub use stream::{
+    HandlerChangeError, OptionError, Stream, StreamBuilder, StreamOption, StreamStatus, TooLate,
+};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use trust::Trust;
 pub use write_progress::WriteProgress;

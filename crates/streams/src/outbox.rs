@@ -23,6 +23,20 @@ pub enum WhenFull {
 }
 
 impl WhenFull {
+    /// All rules.
+    pub const ALL: [WhenFull; 4] =
+        [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect];
+
+    /// Its name, as for `--when-full`.
+    pub fn name(self) -> &'static str {
+        match self {
+            WhenFull::Block => "block",
+            WhenFull::DropNewest => "drop-newest",
+            WhenFull::DropOldest => "drop-oldest",
+            WhenFull::Disconnect => "disconnect",
+        }
+    }
+
     pub(crate) fn drops_records(self) -> bool {
         matches!(self, WhenFull::DropNewest | WhenFull::DropOldest)
     }
@@ -81,6 +95,11 @@ impl Outbox {
             dropping: false,
             dropped: Dropped::default(),
         }
+    }
+
+    /// Limits from the next record on: most bytes that wait, and the rule.
+    pub(crate) fn limits(&self) -> (usize, WhenFull) {
+        self.later.unwrap_or((self.limit, self.when_full))
     }
 
     /// Changes the limits from the next record on; decisions on the current one and what waits stay.

@@ -6,6 +6,7 @@ use wirepath_engine::{TURN_BYTES, Watcher};
 use crate::chain::ChainError;
 use crate::error::StreamError;
 use crate::event::{OnEvent, StreamEvent};
+use crate::events::EventSlot;
 use crate::object::{Object, ObjectError};
 use crate::port::Port;
 use crate::storage::StorageJob;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     /// before has left.
     pub(crate) failing: Option<StreamError>,
     pub(crate) on_event: Option<Box<OnEvent>>,
+    /// Events for whoever has the stream's descriptor.
+    pub(crate) events: EventSlot,
 }
 
 impl Shared {
@@ -66,6 +69,7 @@ impl Shared {
             failed: None,
             failing: None,
             on_event,
+            events: EventSlot::default(),
         }
     }
 
@@ -78,6 +82,7 @@ impl Shared {
     }
 
     pub(crate) fn tell(&mut self, event: StreamEvent) {
+        self.events.push(&event);
         if let Some(on_event) = &mut self.on_event {
             on_event(event);
         }

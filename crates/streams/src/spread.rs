@@ -5,6 +5,7 @@
 
 mod custom;
 mod pattern;
+mod pushing;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,9 +19,9 @@ use crate::secret::{LONGEST_SHARED, SecretSplitter};
 use crate::shared::Shared;
 use crate::turns::Turns;
 use custom::Custom;
-pub use custom::{OutputChoice, OutputState, Push, PushingOrder};
 pub use pattern::OutputPattern;
 pub(crate) use pattern::Pattern;
+pub use pushing::{OutputChoice, OutputState, Push, PushingOrder};
 
 pub(crate) struct Spread {
     state: State,

@@ -17,9 +17,12 @@ mod detach;
 mod finish;
 mod handlers;
 mod listening;
+mod options;
 mod run;
 mod status;
 mod turn;
+
+use std::io;
 
 use bytes::BytesMut;
 use wirepath_engine::{Watcher, catch_panic};
@@ -28,10 +31,13 @@ pub use attach::TooLate;
 pub use build::StreamBuilder;
 pub use handlers::HandlerChangeError;
 use listening::Listening;
+pub(crate) use options::Pace;
+pub use options::{OptionError, StreamOption};
 pub use status::StreamStatus;
 
 use crate::chain::Chain;
 use crate::error::StreamError;
+use crate::events::{EventSlot, StreamEvents};
 use crate::intake::Intake;
 use crate::object::Object;
 use crate::outputs::Outputs;
@@ -64,6 +70,7 @@ pub struct Stream {
     /// Handlers and outputs were told the end.
     is_finishing: bool,
     processor_ns: Option<u64>,
+    pub(crate) pace: Pace,
     /// Output of handlers for a run; empty otherwise.
     made: Vec<Run>,
 }
@@ -111,6 +118,19 @@ impl Stream {
         if let Some(run) = self.intake.take_seen(&mut self.shared) {
             self.spread.pending.push_back(run.map(BytesMut::freeze));
         }
+    }
+
+    /// Descriptor that is readable when the stream has an event to report or has ended, for an event loop of
+    /// the caller's. Events are those that come from now on.
+    ///
+    /// # Errors
+    /// Failure of `eventfd`.
+    pub fn events(&self) -> io::Result<StreamEvents> {
+        self.shared.events.open()
+    }
+
+    pub(crate) fn event_slot(&self) -> &EventSlot {
+        &self.shared.events
     }
 
     fn next_port(&mut self) -> Port {
@@ -229,6 +249,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.give_back();
+        self.shared.events.end(); // of one that was never run, too
         // A duplicated descriptor would stay in epoll after it is closed here.
         self.unwatch_all();
     }

@@ -1,6 +1,7 @@
 //! A stream as a task of the engine, and the handle to it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -12,10 +13,11 @@ use wirepath_engine::{
 };
 
 use crate::error::StreamError;
+use crate::events::{EventSlot, StreamEvents};
 use crate::port::Port;
 use crate::progress::StreamProgress;
 use crate::storage::Stored;
-use crate::stream::{Acted, Stream, StreamStatus};
+use crate::stream::{Acted, Pace, Stream, StreamStatus};
 
 /// Time until storage jobs are offered again that the pool had no room for, in microseconds.
 const RETRY_US: u64 = 1000;
@@ -47,6 +49,7 @@ pub struct RunningStream {
     task: Handle<StreamTask>,
     ending: Arc<Ending>,
     progress: Arc<StreamProgress>,
+    events: EventSlot,
 }
 
 /// The end of a stream, for threads that wait for it.
@@ -58,7 +61,6 @@ struct Ending {
 
 struct StreamTask {
     stream: Box<Stream>,
-    deadline_us: Option<u64>,
     /// Storage jobs that the pool had no room for yet.
     jobs: VecDeque<Job>,
     /// Receiver of the stream that is taken back, when no storage job of it runs any more.
@@ -72,12 +74,13 @@ struct StreamTask {
 
 impl Stream {
     /// Starts the stream on an engine (KStreams' `startstream`).
-    pub fn start(self, engine: &Engine, options: StreamOptions) -> RunningStream {
+    pub fn start(mut self, engine: &Engine, options: StreamOptions) -> RunningStream {
         let StreamOptions { placement, deadline_us, on_end } = options;
+        self.pace = Pace { rate: placement.rate, deadline_us };
         let (ending, progress) = (Arc::<Ending>::default(), Arc::new(StreamProgress::new()));
+        let events = self.event_slot().clone();
         let task = StreamTask {
             stream: Box::new(self),
-            deadline_us,
             jobs: VecDeque::new(),
             taker: None,
             result: None,
@@ -85,7 +88,7 @@ impl Stream {
             ending: Arc::clone(&ending),
             progress: Arc::clone(&progress),
         };
-        RunningStream { task: engine.spawn(Box::new(task), placement), ending, progress }
+        RunningStream { task: engine.spawn(Box::new(task), placement), ending, progress, events }
     }
 }
 
@@ -131,6 +134,20 @@ impl RunningStream {
         self.ending.end.lock().is_some()
     }
 
+    /// Descriptor that is readable when the stream has an event to report or has ended (KStreams' poll): for an
+    /// event loop of the caller's. Events are those that come from now on; to have all, ask for it before the
+    /// [start](Stream::events).
+    ///
+    /// # Errors
+    /// Failure of `eventfd`.
+    pub fn events(&self) -> io::Result<StreamEvents> {
+        let events = self.events.open()?;
+        if self.has_ended() {
+            self.events.end(); // its thread may have looked for a descriptor before
+        }
+        Ok(events)
+    }
+
     /// Progress of the stream: reading it costs the engine thread nothing. Outlives the handle.
     pub fn progress(&self) -> &Arc<StreamProgress> {
         &self.progress
@@ -147,16 +164,25 @@ impl RunningStream {
     /// Runs `act` on the engine thread between two turns of the stream, to attach an input for instance.
     /// `act` must not block. It is not called if the stream is over.
     pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
-        self.task.with(move |task, context| match catch_panic(|| act(&mut task.stream)) {
-            Ok(()) => task.request_turn(context),
-            Err(message) => task.end_with(Err(StreamError::Panicked(message)), context),
+        self.task.with(move |task, context| {
+            let before = task.stream.pace.rate;
+            match catch_panic(|| act(&mut task.stream)) {
+                Ok(()) => {
+                    let rate = task.stream.pace.rate;
+                    if rate != before {
+                        context.set_rate(rate, now_us());
+                    }
+                    task.request_turn(context);
+                }
+                Err(message) => task.end_with(Err(StreamError::Panicked(message)), context),
+            }
         });
     }
 
     /// Limits what the stream may read, from now on (`setstreamoption`). Of what it has read, no more than
     /// the new burst counts against the new rate.
     pub fn set_rate(&self, rate: Option<Rate>) {
-        self.task.with(move |_, context| context.set_rate(rate, now_us()));
+        self.with(move |stream| stream.pace.rate = rate);
     }
 }
 
@@ -260,7 +286,7 @@ impl StreamTask {
     /// Requests a turn. The rest after a turn is due as if it had come then: a stream with much to do does
     /// not delay others.
     fn request_turn(&self, context: &mut Context<'_>) {
-        match self.deadline_us {
+        match self.stream.pace.deadline_us {
             Some(deadline_us) => context.request_turn_by(now_us().saturating_add(deadline_us)),
             None => context.request_turn(),
         }
@@ -326,6 +352,7 @@ impl StreamTask {
         let end = StreamEnd { result, status };
         *self.ending.end.lock() = Some(end.clone());
         self.ending.has_ended.notify_all();
+        self.stream.event_slot().end();
         if let Some(on_end) = self.on_end.take()
             && let Err(message) = catch_panic(|| on_end(end))
         {

@@ -18,6 +18,7 @@ pub(super) fn trials() -> Vec<Trial> {
         handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs,
         what_cannot_be_changed_is_refused_and_changes_nothing,
         an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on,
+        options_are_listed_and_set_by_key_while_the_stream_runs,
     ]
 }
 
@@ -127,6 +128,11 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
         ("POST", "/api/streams/lines/outputs/2/handlers", "trust<0:meter", &[], 400, "expected 1 to 100"),
         ("POST", "/api/streams/lines/outputs/2/handlers", "seal:key", &[], 403, "handlers with keys"),
         ("PUT", "/api/streams/lines/outputs/2/trust", "5", &[], 405, "read-only"),
+        ("PUT", "/api/streams/lines/options/colour", "5", &[], 404, "expected one of rate, burst, deadline"),
+        ("PUT", "/api/streams/lines/options/rate", "fast", &[], 400, "expected a number from 1, or none"),
+        ("PUT", "/api/streams/lines/options/finish-outputs", "false", &[], 409, "is fixed"),
+        ("PUT", "/api/streams/lines/outputs/3/options/trust", "5", &[], 404, "no output 3"),
+        ("GET", "/api/streams/lines/options", "", &["-H", "Origin: http://elsewhere"], 403, "by pages"),
         ("PATCH", handler, "b", &[], 405, "read-only"),
         ("POST", "/api/status", "b", &[], 405, "read-only"),
     ] {
@@ -188,4 +194,38 @@ fn an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on() -> Re
     ensure!(handler(0)["trust_below"] == 50 && handler(0)["in_force"] == false, "{shown}");
     ensure!(handler(1)["trust_below"] == 20 && handler(1)["in_force"] == false, "{shown}");
     Ok(())
+}
+
+/// Promise: Options of a stream and its outputs are listed and set over HTTP.
+fn options_are_listed_and_set_by_key_while_the_stream_runs() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let mut lines = Lines::start()?;
+    lines.send("ab1\n", "ab1\n", "ab1\n")?;
+    let listed = |lines: &Lines, path: &str, key: &str| {
+        let (status, body) = lines.request("GET", path, "", &[])?;
+        let options: Value = serde_json::from_str(&body)?;
+        let find = |options: &Vec<Value>| options.iter().find(|option| option["key"] == key).cloned();
+        let option = options.as_array().and_then(find);
+        ensure!(status == 200 && option.is_some(), "{status} {body}");
+        Ok(option.unwrap_or_default())
+    };
+    for (part, key, unit, before, after) in [
+        ("", "rate", "bytes/s", "none", "1000000"),
+        ("", "stall", "us", "60000000", "5000000"),
+        ("/outputs/2", "waiting-bytes", "bytes", "262144", "1000"),
+        ("/outputs/2", "when-full", "", "block", "drop-newest"),
+        ("/outputs/2", "trust", "", "100", "3"),
+    ] {
+        let path = format!("/api/streams/lines{part}/options");
+        for (value, set) in [(before, Some(after)), (after, None)] {
+            let option = listed(&lines, &path, key)?;
+            let shown = option["value"] == value && option["unit"] == unit && option["may_change"] == true;
+            ensure!(shown, "{path}: {option}, not {value}");
+            if let Some(value) = set {
+                let answer = lines.request("PUT", &format!("{path}/{key}"), value, &[])?;
+                ensure!(answer.0 == 204, "{path}/{key}: {answer:?}");
+            }
+        }
+    }
+    lines.send("ab2\n", "ab1\nab2\n", "ab1\nab2\n")
 }

@@ -123,6 +123,7 @@ fn counts(status: &StreamStatus) -> String {
     let ended = status.ended_outputs.iter().map(|ended| ended.icmp_errors);
     let merge = status.merge.unwrap_or_default();
     let shares = status.shares.unwrap_or_default();
+    let join = status.join.unwrap_or_default();
     let counts = [
         (
             open.chain(ended).sum(),
@@ -130,6 +131,13 @@ fn counts(status: &StreamStatus) -> String {
             "ICMP errors (destination unreachable)",
         ),
         (status.malformed.records, "malformed datagram dropped", "malformed datagrams dropped"),
+        (
+            join.incomplete,
+            "record without all its portions dropped",
+            "records without all their portions dropped",
+        ),
+        (join.unkeyed, "portion without a key dropped", "portions without a key dropped"),
+        (join.too_long, "joined record too long and dropped", "joined records too long and dropped"),
         (shares.lost, "record lost for want of shares", "records lost for want of shares"),
         (shares.damaged, "damaged share dropped", "damaged shares dropped"),
         (shares.foreign, "share of another threshold refused", "shares of another threshold refused"),
@@ -142,7 +150,7 @@ fn counts(status: &StreamStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use wirepath_streams::{MergeCounts, ShareCounts};
+    use wirepath_streams::{JoinCounts, MergeCounts, ShareCounts};
 
     use super::*;
 
@@ -162,6 +170,9 @@ mod tests {
         let lost = StreamStatus { shares, ..StreamStatus::default() };
         let text = summary(&lost, Duration::ZERO);
         assert!(text.ends_with(", 110 records lost for want of shares, 1 damaged share dropped, 2 shares of another threshold refused"), "{text}");
+        let join = Some(JoinCounts { incomplete: 2, spare: 4, unkeyed: 1, too_long: 1 });
+        let text = summary(&StreamStatus { join, ..StreamStatus::default() }, Duration::ZERO);
+        assert!(text.ends_with(", 2 records without all their portions dropped, 1 portion without a key dropped, 1 joined record too long and dropped"), "{text}");
         let merge = Some(MergeCounts { late: 1, untagged: 1000, unawaited: 5 });
         let text = summary(&StreamStatus { merge, ..StreamStatus::default() }, Duration::ZERO);
         assert!(text.ends_with(", 1 late record dropped, 1,000 records without a tag"), "{text}");

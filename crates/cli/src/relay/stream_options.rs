@@ -29,6 +29,7 @@ pub(super) struct StreamOptions {
     framing: FramingSpec,
 
     /// Order of inputs: arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]],
+    /// join[:WINDOW[:SIZE]], join-key:OFFSET:BYTES[:WINDOW[:SIZE]],
     /// shares:THRESHOLD[:WINDOW[:SIZE]]
     #[arg(long, value_name = "ORDER", default_value = "arrival", requires = "inputs")]
     order: OrderSpec,

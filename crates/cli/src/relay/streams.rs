@@ -58,7 +58,7 @@ fn exit_code(streams: &[StreamSnapshot], signal: Option<u8>) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use wirepath_streams::{GoneOutputs, ShareCounts, StreamStatus};
+    use wirepath_streams::{GoneOutputs, JoinCounts, ShareCounts, StreamStatus};
 
     use super::*;
 
@@ -99,6 +99,11 @@ mod tests {
             shares: Some(ShareCounts { lost, ..ShareCounts::default() }),
             ..StreamStatus::default()
         };
+        let join = |counts| StreamStatus { join: Some(counts), ..StreamStatus::default() };
+        let incomplete = join(JoinCounts { incomplete: 1, ..JoinCounts::default() });
+        let spare = join(JoinCounts { spare: 1, unkeyed: 1, ..JoinCounts::default() });
+        assert_eq!(code(&[Ended], &incomplete, None), expected(3));
+        assert_eq!(code(&[Ended], &spare, None), expected(0));
         assert_eq!(code(&[Ended], &failed, None), expected(3));
         assert_eq!(code(&[Ended], &shares(1), None), expected(3));
         assert_eq!(code(&[Ended], &shares(0), None), expected(0));

@@ -1,7 +1,8 @@
 //! HTTP interface that controls running streams: their handlers (`/api/streams/STREAM/handlers/NUMBER`) and
-//! outputs (`/api/streams/STREAM/outputs/NUMBER/trust`).
+//! outputs (`/api/streams/STREAM/outputs/NUMBER/trust`), and options of both (`…/options/KEY`).
 
 mod change;
+mod options;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,9 +14,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 use wirepath_net::http::{Answer, Endpoint, Site};
-use wirepath_streams::{Handler, HandlerChangeError, HandlerId, RunningStream};
+use wirepath_streams::{Handler, HandlerChangeError, HandlerId, RunningStream, StreamOption};
 
+use super::json::options_report;
 use change::{add, add_to_output, control, parse, parse_trust, remove, replace, set_trust};
+use options::{options, set_option};
 
 /// Most bytes of a body: a control message, or a handler.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -43,7 +46,7 @@ struct Place {
 }
 
 /// Part of a stream.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Target {
     Handlers,
     Handler(HandlerId),
@@ -51,6 +54,10 @@ enum Target {
     OutputHandlers(u64),
     /// Trust in the peer of the output with this number.
     Trust(u64),
+    /// Options of the stream, or of an output.
+    Options(Option<u64>),
+    /// The option with this key.
+    Option(Option<u64>, String),
 }
 
 /// Outcome of a request.
@@ -58,6 +65,7 @@ enum Outcome {
     Answered(Vec<u8>),
     Added(HandlerId),
     Set,
+    Options(Vec<StreamOption>),
     /// Dropped by the thread that answers, and not by the engine's.
     Removed(#[expect(dead_code, reason = "held to be dropped elsewhere")] Handler),
     Refused(StatusCode, String),
@@ -97,6 +105,12 @@ impl Place {
                     ["handlers", handler] => Target::Handler(HandlerId(handler.parse().ok()?)),
                     ["outputs", output, "handlers"] => Target::OutputHandlers(output.parse().ok()?),
                     ["outputs", output, "trust"] => Target::Trust(output.parse().ok()?),
+                    ["options"] => Target::Options(None),
+                    ["options", key] => Target::Option(None, key.to_owned()),
+                    ["outputs", output, "options"] => Target::Options(Some(output.parse().ok()?)),
+                    ["outputs", output, "options", key] => {
+                        Target::Option(Some(output.parse().ok()?), key.to_owned())
+                    }
                     _ => return None,
                 };
                 Some(Place { stream: stream.to_owned(), target })
@@ -143,13 +157,15 @@ impl ControlSite {
             let words = format!("no stream {}; /api/status has the names", place.stream);
             (StatusCode::NOT_FOUND, words)
         })?;
-        let call = match (place.target, &request.method) {
+        let call = match (place.target.clone(), &request.method) {
             (Target::Handler(id), &Method::PUT) => replace(id, parse(&body)?, reply),
             (Target::Handler(id), &Method::DELETE) => remove(id, reply),
             (Target::Handler(id), _) => control(id, body, reply),
             (Target::Handlers, _) => add(parse(&body)?, reply),
             (Target::OutputHandlers(output), _) => add_to_output(output, &body, reply)?,
             (Target::Trust(output), _) => set_trust(output, parse_trust(&body)?, reply),
+            (Target::Options(output), _) => options(output, reply),
+            (Target::Option(output, key), _) => set_option(output, key, &body, reply)?,
         };
         Ok((stream, call))
     }
@@ -164,6 +180,8 @@ impl Site for ControlSite {
         let is_change = match Place::of(path)?.target {
             Target::Handler(_) => matches!(*method, Method::POST | Method::PUT | Method::DELETE),
             Target::Handlers | Target::OutputHandlers(_) | Target::Trust(_) => *method == Method::POST,
+            Target::Options(_) => *method == Method::GET,
+            Target::Option(..) => *method == Method::PUT,
         };
         is_change.then_some(MAX_BODY_BYTES)
     }
@@ -205,6 +223,10 @@ fn answer(outcome: Outcome) -> Response {
             Response::with_body(StatusCode::OK, "application/octet-stream", body)
         }
         Outcome::Added(id) => text(StatusCode::CREATED, format!("{id}\n")),
+        Outcome::Options(options) => {
+            let body = vec![BodyPart::Bytes(options_report(&options).to_string().into_bytes())];
+            Response::with_body(StatusCode::OK, "application/json", body)
+        }
         Outcome::Set | Outcome::Removed(_) => Response::empty(StatusCode::NO_CONTENT),
         Outcome::Refused(status, words) => Response::error(status, &words),
     };

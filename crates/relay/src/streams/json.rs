@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wirepath_streams::{HandlerStatus, OutputStatus, Port, Trust};
+use wirepath_streams::{HandlerStatus, OutputStatus, Port, StreamOption, Trust};
 
 use super::snapshot::StreamSnapshot;
 
@@ -67,6 +67,12 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         "merge": status.merge.map(|merge| {
             json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})
         }),
+        "join": status.join.map(|join| json!({
+            "incomplete": join.incomplete,
+            "spare": join.spare,
+            "unkeyed": join.unkeyed,
+            "too_long": join.too_long,
+        })),
         "shares": status.shares.map(|shares| json!({
             "lost": shares.lost,
             "spare": shares.spare,
@@ -106,6 +112,15 @@ fn handlers(handlers: &[HandlerStatus]) -> Value {
         })
     };
     handlers.iter().map(handler).collect()
+}
+
+/// Options of a stream or of an output.
+pub(super) fn options_report(options: &[StreamOption]) -> Value {
+    let option = |option: &StreamOption| {
+        let StreamOption { key, value, unit, may_change } = option;
+        json!({"key": key, "value": value, "unit": unit, "may_change": may_change})
+    };
+    options.iter().map(option).collect()
 }
 
 /// Number of an output of a relay, from 1, in the order in which outputs are given: a stream counts those that it

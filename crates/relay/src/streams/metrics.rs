@@ -161,6 +161,15 @@ fn reports(stream: &StreamSnapshot) -> Vec<(Labels, u64)> {
         [("late", merge.late), ("untagged", merge.untagged), ("unawaited", merge.unawaited)]
             .map(|(what, value)| ("merge", what, value))
     });
+    let join = status.join.iter().flat_map(|join| {
+        let counts = [
+            ("incomplete", join.incomplete),
+            ("spare", join.spare),
+            ("unkeyed", join.unkeyed),
+            ("too_long", join.too_long),
+        ];
+        counts.map(|(what, value)| ("join", what, value))
+    });
     let shares = status.shares.iter().flat_map(|shares| {
         let counts = [
             ("lost", shares.lost),
@@ -170,7 +179,7 @@ fn reports(stream: &StreamSnapshot) -> Vec<(Labels, u64)> {
         ];
         counts.map(|(what, value)| ("shares", what, value))
     });
-    let of_stream = status.reports.iter().copied().chain(merge).chain(shares);
+    let of_stream = status.reports.iter().copied().chain(merge).chain(join).chain(shares);
     let of_outputs = status
         .outputs
         .iter()

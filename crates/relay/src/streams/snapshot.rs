@@ -124,7 +124,10 @@ impl StreamSnapshot {
     /// Says whether all that was read was delivered, but for what was to be dropped: by `--when-full`, an
     /// order or a handler.
     pub fn is_complete(&self) -> bool {
-        self.status.gone_outputs.failed == 0 && self.status.shares.is_none_or(|shares| shares.lost == 0)
+        let StreamStatus { gone_outputs, shares, join, .. } = &self.status;
+        gone_outputs.failed == 0
+            && shares.is_none_or(|shares| shares.lost == 0)
+            && join.is_none_or(|join| join.incomplete == 0 && join.too_long == 0)
     }
 }
 

@@ -109,13 +109,9 @@ impl FromStr for WhenFullSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<WhenFullSpec, SpecError> {
-        Ok(WhenFullSpec(match text {
-            "block" => WhenFull::Block,
-            "drop-newest" => WhenFull::DropNewest,
-            "drop-oldest" => WhenFull::DropOldest,
-            "disconnect" => WhenFull::Disconnect,
-            _ => return unknown(text, "reaction", "block, drop-newest, drop-oldest, disconnect"),
-        }))
+        let rule = WhenFull::ALL.into_iter().find(|rule| rule.name() == text);
+        let unknown = || unknown(text, "reaction", "block, drop-newest, drop-oldest, disconnect");
+        rule.map_or_else(unknown, |rule| Ok(WhenFullSpec(rule)))
     }
 }
 
@@ -150,6 +146,11 @@ mod tests {
         assert_eq!("tag:4:8".parse(), tag(WINDOW, WAITING_BYTES));
         assert_eq!("tag:4:8:16".parse(), tag(16, WAITING_BYTES));
         assert_eq!("tag:4:8:16:4MiB".parse(), tag(16, 4 << 20));
+        let join = |key, window, waiting_bytes| Ok(OrderSpec::Join { key, window, waiting_bytes });
+        assert_eq!("join".parse(), join(None, WINDOW, WAITING_BYTES));
+        assert_eq!("join:16:4MiB".parse(), join(None, 16, 4 << 20));
+        assert_eq!("join-key:4:8".parse(), join(Some((4, 8)), WINDOW, WAITING_BYTES));
+        assert_eq!("join-key:4:8:16".parse(), join(Some((4, 8)), 16, WAITING_BYTES));
         let shares = |window, waiting_bytes| Ok(OrderSpec::Shares { threshold: 2, window, waiting_bytes });
         assert_eq!("shares:2".parse(), shares(WINDOW, WAITING_BYTES));
         assert_eq!("shares:2:8".parse(), shares(8, WAITING_BYTES));
@@ -177,6 +178,8 @@ mod tests {
             "tag:1".parse::<OrderSpec>().unwrap_err(),
             "tag:1:9".parse::<OrderSpec>().unwrap_err(),
             "tag:1:8:16:0".parse::<OrderSpec>().unwrap_err(),
+            "join:16:4MiB:2".parse::<OrderSpec>().unwrap_err(),
+            "join-key:4".parse::<OrderSpec>().unwrap_err(),
             "shares".parse::<PatternSpec>().unwrap_err(),
             "shares:2:8:0".parse::<OrderSpec>().unwrap_err(),
             "shares".parse::<OrderSpec>().unwrap_err(),
@@ -196,6 +199,8 @@ mod tests {
             "expected tag:OFFSET:BYTES",
             "invalid value 9: expected 1 to 8",
             "invalid size 0",
+            "expected join[:WINDOW[:SIZE]] or join-key:OFFSET:BYTES[:WINDOW[:SIZE]]",
+            "invalid order join-key:4: expected join-key:OFFSET:BYTES",
             "unknown pattern \"shares\": expected mirror",
             "invalid size 0",
             "shares needs the threshold with which they were made: shares:THRESHOLD[:WINDOW[:SIZE]]",

@@ -93,6 +93,11 @@ pub enum StreamConfigError {
          size plus {SHARE_HEADER}: fixed:65548 for fixed:64KiB"
     )]
     SharesWithoutBounds(Box<Address>),
+    /// Portions that are joined by position must all come.
+    #[error(
+        "{0}: datagrams may be lost, so portions cannot be joined by position; use --order join-key:OFFSET:BYTES"
+    )]
+    JoinOfDatagrams(Box<Address>),
     /// A handler needs records that the framing does not give.
     #[error("handler {0} needs records of its own format; add --framing {1}")]
     Framing(&'static str, &'static str),
@@ -119,6 +124,11 @@ impl StreamConfig {
             && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
         {
             return Err(StreamConfigError::SharesWithoutBounds(Box::new(input.clone())));
+        }
+        if let OrderSpec::Join { key: None, .. } = &self.order
+            && let Some(input) = self.inputs.iter().find(|input| input.has_datagrams())
+        {
+            return Err(StreamConfigError::JoinOfDatagrams(Box::new(input.clone())));
         }
         if let Some(bytes) = self.sent_bytes()
             && bytes > MAXIMUM_PAYLOAD
@@ -162,6 +172,8 @@ impl StreamConfig {
         let FramingSpec::Fixed(bytes) = self.framing else { return None };
         let is_share = matches!(self.pattern.0, OutputPattern::Shares { .. });
         let has_streams = self.inputs.iter().any(|input| !input.has_datagrams());
+        let portions = if matches!(self.order, OrderSpec::Join { .. }) { self.inputs.len() } else { 1 };
+        let bytes = bytes.saturating_mul(portions);
         has_streams.then_some(bytes.saturating_add(if is_share { SHARE_HEADER } else { 0 }))
     }
 

@@ -100,6 +100,7 @@ impl Intake {
             Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),
             Order::Arrival(arrivals) => arrivals.removed(input.port),
             Order::Shares(_) => {}
+            Order::Join(join) => join.remove(input.port, input.detach.is_some()),
         }
         input.ready.iter().for_each(keep);
         shared.unwatch(&input.object);

@@ -30,7 +30,7 @@ impl Intake {
                     self.place_of(port)
                 }
             },
-            Order::Tags { .. } | Order::Shares(_) => None,
+            Order::Tags { .. } | Order::Shares(_) | Order::Join(_) => None,
         }
     }
 
@@ -73,7 +73,7 @@ impl Intake {
         let place = match &self.order {
             Order::Turns(turns) => turns.drawn(),
             Order::Arrival(arrivals) => arrivals.within.and_then(|port| self.place_of(port)),
-            Order::Tags { .. } | Order::Shares(_) => None,
+            Order::Tags { .. } | Order::Shares(_) | Order::Join(_) => None,
         };
         place.filter(|place| !self.inputs[*place].splitter.at_boundary())
     }

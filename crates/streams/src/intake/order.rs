@@ -2,7 +2,9 @@
 
 use bytes::BytesMut;
 
+use super::Tag;
 use super::arrival::Arrivals;
+use super::join::Join;
 use super::merge::{Late, Merge};
 use super::polling::PollingOrder;
 use crate::record::Run;
@@ -23,9 +25,6 @@ pub enum InputOrder {
     Arrival,
 }
 
-/// Reads the tag of a record.
-pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
-
 pub(crate) enum Order {
     Turns(Turns),
     /// Or by a custom order, of inputs that are ready.
@@ -35,6 +34,7 @@ pub(crate) enum Order {
         merge: Merge<Run<BytesMut>>,
     },
     Shares(Collector),
+    Join(Join),
 }
 
 impl Order {
@@ -58,8 +58,13 @@ impl Order {
         Order::Shares(Collector::new(threshold, window, waiting_bytes))
     }
 
+    /// By position without a key.
+    pub(crate) fn joined(key: Option<Box<Tag>>, window: usize, waiting_bytes: usize) -> Order {
+        Order::Join(Join::new(key, window, waiting_bytes))
+    }
+
     /// Returns whether parts of records are of no use.
     pub(crate) fn needs_whole_records(&self) -> bool {
-        matches!(self, Order::Tags { .. } | Order::Shares(_))
+        matches!(self, Order::Tags { .. } | Order::Shares(_) | Order::Join(_))
     }
 }

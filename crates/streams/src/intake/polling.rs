@@ -45,7 +45,9 @@ impl<'a> ReadyInputs<'a> {
 
     /// An input, if it is ready.
     pub fn get(&self, port: Port) -> Option<InputState<'a>> {
-        self.iter().find(|input| input.port() == port)
+        let place = self.inputs.binary_search_by_key(&port, |input| input.port).ok()?;
+        let input = &self.inputs[place];
+        input.is_queued.then_some(InputState(input))
     }
 }
 

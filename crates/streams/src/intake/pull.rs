@@ -15,7 +15,7 @@ impl Intake {
         match &self.order {
             Order::Turns(_) | Order::Arrival(_) => self.pull_next(shared, hand_on),
             Order::Tags { .. } => self.pull_by_tag(shared, hand_on),
-            Order::Shares(_) => self.pull_shares(shared, hand_on),
+            Order::Shares(_) | Order::Join(_) => self.pull_gathered(shared, hand_on),
         }
     }
 

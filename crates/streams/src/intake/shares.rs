@@ -7,60 +7,14 @@
 
 use bytes::BytesMut;
 
-use super::{HandOn, Intake, Order, Pulled};
+use super::{Intake, Order};
 use crate::record::Run;
 use crate::secret::ShareError;
 use crate::shared::Shared;
 
-/// Most shares of an input that are read before records are handed on.
-const ROUNDS: usize = 64;
-
 impl Intake {
-    pub(super) fn pull_shares(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
-        let mut progressed = false;
-        for _ in 0..ROUNDS {
-            if shared.turn.is_over()
-                || !(self.pull_share_of_each(shared) | self.hand_on_recovered(shared, hand_on))
-            {
-                break;
-            }
-            progressed = true;
-        }
-        progressed
-    }
-
-    /// Takes one share from each input that is to be read.
-    fn pull_share_of_each(&mut self, shared: &mut Shared) -> bool {
-        let (mut progressed, mut place) = (false, 0);
-        while place < self.inputs.len() {
-            if !self.wants_share_of(place) {
-                place += 1;
-                continue;
-            }
-            match self.read(place, shared) {
-                Pulled::Run(run) => {
-                    let share = self.take_first(place, run);
-                    self.collect_share(place, &share, shared);
-                }
-                Pulled::Dropped => {}
-                Pulled::Nothing => {
-                    place += 1;
-                    continue;
-                }
-                Pulled::Gone => {
-                    self.remove(place, shared);
-                    progressed = true;
-                    continue;
-                }
-            }
-            progressed = true;
-            place += 1;
-        }
-        progressed
-    }
-
     /// Returns whether another share of the input at `place` may wait, or is what others wait for.
-    fn wants_share_of(&self, place: usize) -> bool {
+    pub(super) fn wants_share_of(&self, place: usize) -> bool {
         let Order::Shares(collector) = &self.order else { return false };
         let input = &self.inputs[place];
         if input.object.has_records() {
@@ -71,7 +25,7 @@ impl Intake {
 
     /// Adds a share. An invalid one, or one of another threshold, ends its input, or is dropped if it came as
     /// a datagram. One that its input ends within counts for nothing.
-    fn collect_share(&mut self, place: usize, share: &Run<BytesMut>, shared: &mut Shared) {
+    pub(super) fn collect_share(&mut self, place: usize, share: &Run<BytesMut>, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
         let is_datagram = input.object.has_records();
@@ -101,17 +55,13 @@ impl Intake {
         true
     }
 
-    /// Hands on the records that are complete and whose turn it is.
-    fn hand_on_recovered(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
-        let mut progressed = false;
+    /// The next record that is complete and whose turn it is.
+    pub(super) fn take_recovered(&mut self) -> Option<Run<BytesMut>> {
         let has_datagrams = self.inputs.iter().any(|input| input.object.has_records());
-        loop {
-            let streams = self.inputs.iter().filter(|input| !input.object.has_records());
-            let behind = |number| streams.clone().filter(|input| input.next_share <= number).count();
-            let Order::Shares(collector) = &mut self.order else { return progressed };
-            let Some(record) = collector.take(has_datagrams, behind) else { return progressed };
-            progressed = true;
-            self.hand_on(Run::single(record.into(), true, true), shared, hand_on);
-        }
+        let streams = self.inputs.iter().filter(|input| !input.object.has_records());
+        let behind = |number| streams.clone().filter(|input| input.next_share <= number).count();
+        let Order::Shares(collector) = &mut self.order else { return None };
+        let record = collector.take(has_datagrams, behind)?;
+        Some(Run::single(record.into(), true, true))
     }
 }

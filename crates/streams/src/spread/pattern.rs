@@ -1,6 +1,6 @@
 //! Output pattern: the KStreams paper's pushing order (section 3.1).
 
-use super::custom::PushingOrder;
+use super::pushing::PushingOrder;
 use crate::framing::LONGEST;
 use crate::secret::LONGEST_SHARED;
 

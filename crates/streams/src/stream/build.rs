@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Stream;
 use super::listening::Listening;
+use super::{Pace, Stream};
 use crate::chain::Chain;
 use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
@@ -67,6 +67,40 @@ impl StreamBuilder {
         tag: impl FnMut(&[u8]) -> Option<u64> + Send + 'static,
     ) -> StreamBuilder {
         self.order = Order::by_tag(Box::new(tag), window, waiting_bytes, late);
+        self
+    }
+
+    /// Joins the n-th records of all inputs, in the order of inputs, to one: their portions (KStreams: "a single
+    /// record is constructed from portions arriving on multiple links"). For inputs that lose nothing.
+    ///
+    /// At most `window` records wait for portions, and portions of about `waiting_bytes` of memory, which is
+    /// 256 bytes for each beside its own; one for each input may exceed it. When the window is full, inputs
+    /// that are ahead are not read until the others have come as far.
+    ///
+    /// A record is given up, and counted ([`JoinCounts`](crate::JoinCounts)), when one of its portions is of
+    /// an input that has ended, and the other inputs have brought theirs. An input that is attached takes the
+    /// place of one that has ended, or the last, from the next record on. An input that is detached is not
+    /// missed. A record longer than handlers allow, or than 16 MiB, is dropped and counted.
+    pub fn join(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
+        self.order = Order::joined(None, window, waiting_bytes);
+        self
+    }
+
+    /// Joins records with one key, one of each input, to one, in the order of inputs. `key` reads the key of
+    /// a portion; portions without one are dropped and counted. Records leave in the order in which they are
+    /// complete.
+    ///
+    /// The bounds are those of [`StreamBuilder::join`], and so are the rules for records that are given up and
+    /// for inputs that come and go. If the window is full, streams of bytes that have brought their portion of
+    /// the record that waits longest are not read; when another brings a further key, that record is given up,
+    /// and counted. For datagrams, the same, but for the wait.
+    pub fn join_by_key(
+        mut self,
+        window: usize,
+        waiting_bytes: usize,
+        key: impl FnMut(&[u8]) -> Option<u64> + Send + 'static,
+    ) -> StreamBuilder {
+        self.order = Order::joined(Some(Box::new(key)), window, waiting_bytes);
         self
     }
 
@@ -184,6 +218,7 @@ impl StreamBuilder {
             broken: None,
             is_finishing: false,
             processor_ns: None,
+            pace: Pace::default(),
             made: Vec::new(),
         };
         stream.chain = stream.new_chain(self.handlers);

@@ -28,6 +28,7 @@ impl Stream {
         let ended = ended.and(self.do_storage());
         self.give_back();
         drop(self.take_deferred_drops());
+        self.shared.events.end();
         ended
     }
 

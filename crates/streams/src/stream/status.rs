@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Stream;
 use crate::handler::HandlerStatus;
-use crate::intake::{Input, InputStatus, MergeCounts};
+use crate::intake::{Input, InputStatus, JoinCounts, MergeCounts};
 use crate::outbox::Dropped;
 use crate::outputs::{GoneOutputs, Output, OutputStatus};
 use crate::secret::ShareCounts;
@@ -25,7 +25,7 @@ pub struct StreamStatus {
     /// without room.
     pub bytes_pending: u64,
     /// Bytes that were read and lost: late records, the rest of a record whose output is gone, the part that
-    /// an input had when it failed, malformed datagrams, shares of records that were given up.
+    /// an input had when it failed, malformed datagrams, shares and portions of records that were given up.
     pub bytes_dropped: u64,
     /// Bytes that went back with a detached input.
     pub bytes_returned: u64,
@@ -50,6 +50,8 @@ pub struct StreamStatus {
     pub handlers: Vec<HandlerStatus>,
     /// Counts of a merge by tag, if there is one.
     pub merge: Option<MergeCounts>,
+    /// Counts of a join, if there is one.
+    pub join: Option<JoinCounts>,
     /// Counts of combining shares, if that is done.
     pub shares: Option<ShareCounts>,
 }
@@ -97,6 +99,7 @@ impl Stream {
             reports: chain.reports(),
             handlers: chain.statuses(),
             merge: intake.merge_counts(),
+            join: intake.join_counts(),
             shares: intake.collector().map(|collector| collector.counts),
         }
     }

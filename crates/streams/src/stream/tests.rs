@@ -10,6 +10,7 @@ mod leaving;
 mod listening;
 mod mappings;
 mod objects;
+mod options;
 mod patterns;
 mod peeking;
 mod shares;

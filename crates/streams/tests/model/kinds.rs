@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 68] = [
+const KINDS: [&str; 69] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -43,6 +43,7 @@ const KINDS: [&str; 68] = [
     "operation: add a handler of an output",
     "operation: add a handler that depends on trust",
     "operation: set the trust in an output",
+    "order: a join of portions",
     "order: a custom one that takes turns",
     "order: a custom one of what is ready",
     "pattern: a custom one that gives to one output",

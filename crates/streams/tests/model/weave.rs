@@ -40,6 +40,8 @@ pub(crate) struct Weave<'a> {
     records: u32,
     /// Bytes of each, if all have as many.
     record_bytes: Option<usize>,
+    /// Number of the links, if their records are joined: so many make one.
+    joined: Option<u32>,
     is_watched: bool,
     /// Handlers that came while the streams went on, each with all that had been made before it.
     watchers: Vec<(Seen, usize)>,
@@ -72,6 +74,13 @@ impl<'a> Weave<'a> {
         };
         let by_turns = pattern == OutputPattern::Stripe;
         let builder = if by_turns && custom[0] { builder.order_by(InTurn::default()) } else { builder };
+        let joins = by_turns && record_bytes.is_some() && dice.one_in(2);
+        let builder = if joins {
+            tally.note("order: a join of portions");
+            builder.join(1 + dice.below(20), 1 + dice.below(200_000))
+        } else {
+            builder
+        };
         let (source, inlet) = Source::any(&mut dice, &mut tally);
         let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
         let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, records());
@@ -80,11 +89,12 @@ impl<'a> Weave<'a> {
             spread = spread.pattern_by(ToOne { dice: Dice(seed), head_bytes, turns: Some(0) });
             tally.note("pattern: a custom one that gives to one output");
         }
-        if by_turns && custom[0] {
+        if by_turns && custom[0] && !joins {
             tally.note("order: a custom one that takes turns");
         }
         let mut merge = builder.output(outlet);
-        for _ in 0..=dice.below(LINKS - 1) {
+        let links = 1 + dice.below(LINKS - 1);
+        for _ in 0..links {
             let (from, into) = link(&mut dice, &mut tally);
             let waiting_bytes = 1 + dice.below(5000);
             spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
@@ -107,6 +117,7 @@ impl<'a> Weave<'a> {
             written: 0,
             records: 0,
             record_bytes,
+            joined: joins.then_some(links as u32),
             is_watched,
             watchers: Vec::new(),
             added: Vec::new(),
@@ -130,6 +141,10 @@ impl<'a> Weave<'a> {
                 24 => self.control_handler(),
                 _ => {}
             }
+        }
+        // The last portions make a whole record.
+        while self.joined.is_some_and(|links| !self.records.is_multiple_of(links)) {
+            self.add_record();
         }
         let (dice, tally) = (&mut self.dice, &mut self.tally);
         self.carriers.iter_mut().for_each(|carrier| carrier.start(self.engines, dice, tally));
@@ -217,7 +232,8 @@ impl<'a> Weave<'a> {
         let carrier = &mut self.carriers[place];
         let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
         if let Some(id) = carrier.ask(move |stream| stream.add_handler(handler)) {
-            self.watchers.push((seen, self.sent.len() + LONGEST));
+            let longest = self.joined.map_or(LONGEST, |links| LONGEST * links as usize);
+            self.watchers.push((seen, self.sent.len() + longest));
             self.added.push((place, id));
             self.tally.note("operation: add a handler");
         }

@@ -15,7 +15,7 @@ fn bad_request(error: &dyn fmt::Display) -> Refusal {
 }
 
 /// The text of a body, without the end of its line.
-fn text_of(body: &[u8]) -> Result<&str, Refusal> {
+pub(super) fn text_of(body: &[u8]) -> Result<&str, Refusal> {
     let text = std::str::from_utf8(body).map_err(|error| bad_request(&error))?;
     Ok(text.trim_end_matches(['\r', '\n']))
 }
@@ -108,12 +108,12 @@ pub(super) fn set_trust(output: u64, trust: Trust, reply: Reply) -> Call {
     })
 }
 
-fn port_of(stream: &Stream, output: u64) -> Option<Port> {
+pub(super) fn port_of(stream: &Stream, output: u64) -> Option<Port> {
     let outputs = stream.status().outputs;
     outputs.iter().map(|status| status.port).find(|port| output_number(*port) == output)
 }
 
-fn no_output(output: u64) -> Outcome {
+pub(super) fn no_output(output: u64) -> Outcome {
     let words = format!("no output {output}: it is gone, or never was; /api/status has the numbers");
     Outcome::Refused(StatusCode::NOT_FOUND, words)
 }

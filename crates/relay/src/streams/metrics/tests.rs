@@ -2,7 +2,9 @@ use std::time::Instant;
 
 use wirepath_engine::{Class, Policy, Round};
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, StreamBuilder, StreamStatus};
+use wirepath_streams::{
+    Dropped, Framing, GoneOutputs, Handler, JoinCounts, Object, StreamBuilder, StreamStatus,
+};
 
 use super::*;
 
@@ -29,6 +31,7 @@ fn snapshot() -> LatestSnapshots {
     let why_gone = Some("it failed".to_owned());
     cut.status.ended_outputs.push(OutputStatus { bytes: 10, dropped, icmp_errors: 7, why_gone, ..output });
     cut.status.gone_outputs = GoneOutputs { failed: 1, disconnected: 2, detached: 3 };
+    cut.status.join = Some(JoinCounts { incomplete: 3, ..JoinCounts::default() });
     cut.status.malformed = Dropped { records: 5, bytes: 50 };
     let waiting = StreamSnapshot { name: "waiting".to_owned(), class, ..StreamSnapshot::default() };
     let snapshot = LatestSnapshots::default();
@@ -105,6 +108,8 @@ fn every_count_is_shown_with_whose_it_is() {
     }
     let report = "wirepath_stream_report_value{stream=\"copy\",class=\"live\",port=\"\",handler=\"meter\",what=\"bytes\"";
     assert!(text.contains(report), "{text}");
+    let joined = "wirepath_stream_report_value{stream=\"cut\",class=\"live\",port=\"\",handler=\"join\",what=\"incomplete\"";
+    assert!(text.lines().any(|line| line.starts_with(joined) && line.ends_with(" 3")), "{text}");
     let mut lines: Vec<&str> =
         text.lines().map(|line| line.rsplit_once(' ').map_or(line, |(name, _)| name)).collect();
     let all = lines.len();

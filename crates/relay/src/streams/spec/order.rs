@@ -13,6 +13,9 @@ pub(super) const WINDOW: usize = 1024;
 /// Default bytes of records or shares that wait for others.
 pub(super) const WAITING_BYTES: usize = 64 << 20;
 
+/// Form of the order by a key that portions have.
+const JOIN_KEY: &str = "join-key:OFFSET:BYTES[:WINDOW[:SIZE]]";
+
 /// Form of the order by shares.
 const SHARES: &str = "shares:THRESHOLD[:WINDOW[:SIZE]]";
 
@@ -32,6 +35,16 @@ pub enum OrderSpec {
         /// Maximum bytes of records that wait.
         waiting_bytes: usize,
     },
+    /// `join[:WINDOW[:SIZE]]`: the n-th portion of each input makes the n-th record.
+    /// `join-key:OFFSET:BYTES[:WINDOW[:SIZE]]`: portions with one number make a record.
+    Join {
+        /// Offset and bytes, 1 to 8, of the number; by position without.
+        key: Option<(usize, usize)>,
+        /// Maximum number of records that wait for portions.
+        window: usize,
+        /// Maximum bytes of portions that wait.
+        waiting_bytes: usize,
+    },
     /// `shares:THRESHOLD[:WINDOW[:SIZE]]`: records are put together from shares.
     Shares {
         /// Shares that restore a record, 1 to 255; others are refused.
@@ -48,16 +61,25 @@ impl OrderSpec {
         match *self {
             OrderSpec::Plain(order) => builder.order(order),
             OrderSpec::Tag { offset, bytes, window, waiting_bytes } => {
-                builder.order_by_tag(window, waiting_bytes, Late::Drop, move |record| {
-                    let tag = record.get(offset..offset.checked_add(bytes)?)?;
-                    Some(tag.iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte)))
-                })
+                builder.order_by_tag(window, waiting_bytes, Late::Drop, number_at(offset, bytes))
+            }
+            OrderSpec::Join { key: None, window, waiting_bytes } => builder.join(window, waiting_bytes),
+            OrderSpec::Join { key: Some((offset, bytes)), window, waiting_bytes } => {
+                builder.join_by_key(window, waiting_bytes, number_at(offset, bytes))
             }
             // A threshold of shares suffices, so an input may fail; lost records are counted.
             OrderSpec::Shares { threshold, window, waiting_bytes } => {
                 builder.collect_shares(threshold, window, waiting_bytes).survive_inputs()
             }
         }
+    }
+}
+
+/// Reader of a big-endian number in a record.
+fn number_at(offset: usize, bytes: usize) -> impl FnMut(&[u8]) -> Option<u64> {
+    move |record| {
+        let number = record.get(offset..offset.checked_add(bytes)?)?;
+        Some(number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -82,6 +104,26 @@ impl FromStr for OrderSpec {
                     Err(SpecError(format!("invalid order {text}: expected tag:OFFSET:BYTES[:WINDOW[:SIZE]]")))
                 }
             },
+            ("join", bounds) => match &bounds.unwrap_or("").split(':').collect::<Vec<_>>()[..] {
+                [""] => Ok(OrderSpec::Join { key: None, window: WINDOW, waiting_bytes: WAITING_BYTES }),
+                bounds if bounds.len() <= 2 => {
+                    let (window, waiting_bytes) =
+                        (window(bounds.first())?, waiting_bytes(bounds.get(1).copied())?);
+                    Ok(OrderSpec::Join { key: None, window, waiting_bytes })
+                }
+                _ => Err(SpecError(format!(
+                    "invalid order {text}: expected join[:WINDOW[:SIZE]] or {JOIN_KEY}"
+                ))),
+            },
+            ("join-key", Some(place)) => match &place.split(':').collect::<Vec<_>>()[..] {
+                [offset, bytes, bounds @ ..] if bounds.len() <= 2 => {
+                    let key = Some((number(offset, 0, MAX_RECORD)?, number(bytes, 1, 8)?));
+                    let (window, waiting_bytes) =
+                        (window(bounds.first())?, waiting_bytes(bounds.get(1).copied())?);
+                    Ok(OrderSpec::Join { key, window, waiting_bytes })
+                }
+                _ => Err(SpecError(format!("invalid order {text}: expected {JOIN_KEY}"))),
+            },
             ("shares", Some(bounds)) => match &bounds.splitn(3, ':').collect::<Vec<_>>()[..] {
                 [threshold, bounds @ ..] => {
                     let threshold = number(threshold, 1, 255)? as u8;
@@ -98,7 +140,7 @@ impl FromStr for OrderSpec {
                 text,
                 "order",
                 "arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]], \
-                 shares:THRESHOLD[:WINDOW[:SIZE]]",
+                 join[:WINDOW[:SIZE]], join-key:OFFSET:BYTES[:WINDOW[:SIZE]], shares:THRESHOLD[:WINDOW[:SIZE]]",
             ),
         }
     }

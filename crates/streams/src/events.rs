@@ -1,0 +1,149 @@
+//! Events of a stream behind a descriptor, for event loops of others.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::event::StreamEvent;
+
+/// Most events that wait. Later ones are counted, and not kept.
+const MOST: usize = 1024;
+
+/// Descriptor of a stream that polls readable, and the events behind it: for an event loop of the caller's,
+/// with `poll`, `epoll` or tokio's `AsyncFd`.
+///
+/// Readable (`POLLIN`) means that an event waits or that the stream has ended, or was dropped. It is cleared
+/// by [taking](StreamEvents::take) events until there is none; that of a stream that has ended stays readable.
+/// Level-triggered and edge-triggered loops work: each event, and the end, is an edge. Nothing is to be read
+/// from the descriptor or written to it.
+///
+/// Clones have the same descriptor and the same events: each event is taken once. It stays usable when the
+/// stream is gone.
+#[derive(Clone)]
+pub struct StreamEvents(Arc<EventQueue>);
+
+/// Events that wait, if somebody asked for them.
+#[derive(Clone, Default)]
+pub(crate) struct EventSlot(Arc<OnceLock<Arc<EventQueue>>>);
+
+struct EventQueue {
+    eventfd: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<StreamEvent>,
+    missed: u64,
+    has_ended: bool,
+}
+
+impl StreamEvents {
+    /// Takes the event that waits longest. With the last one the descriptor is readable no more, unless the
+    /// stream has ended.
+    pub fn take(&self) -> Option<StreamEvent> {
+        let mut state = self.0.state.lock();
+        let event = state.events.pop_front()?;
+        if state.events.is_empty() && !state.has_ended {
+            self.0.clear();
+        }
+        Some(event)
+    }
+
+    /// Number of events that were not kept, because 1,024 waited already.
+    pub fn missed(&self) -> u64 {
+        self.0.state.lock().missed
+    }
+
+    /// Returns whether the stream has ended. [`RunningStream::wait`](crate::RunningStream::wait) has its end
+    /// then, and does not block.
+    pub fn has_ended(&self) -> bool {
+        self.0.state.lock().has_ended
+    }
+}
+
+impl AsFd for StreamEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.eventfd.as_fd()
+    }
+}
+
+impl AsRawFd for StreamEvents {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.eventfd.as_raw_fd()
+    }
+}
+
+impl EventSlot {
+    /// The events from now on; those before, too, if they were asked for before.
+    pub(crate) fn open(&self) -> io::Result<StreamEvents> {
+        if let Some(queue) = self.0.get() {
+            return Ok(StreamEvents(Arc::clone(queue)));
+        }
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let queue = Arc::new(EventQueue { eventfd, state: Mutex::default() });
+        Ok(StreamEvents(Arc::clone(self.0.get_or_init(|| queue))))
+    }
+
+    /// Adds an event, if events were asked for.
+    pub(crate) fn push(&self, event: &StreamEvent) {
+        let Some(queue) = self.0.get() else { return };
+        let mut state = queue.state.lock();
+        if state.events.len() < MOST {
+            state.events.push_back(event.clone());
+            queue.signal();
+        } else {
+            state.missed += 1;
+        }
+    }
+
+    /// Notes the end of the stream, which is noted once.
+    pub(crate) fn end(&self) {
+        let Some(queue) = self.0.get() else { return };
+        let mut state = queue.state.lock();
+        if !std::mem::replace(&mut state.has_ended, true) {
+            queue.signal();
+        }
+    }
+}
+
+impl EventQueue {
+    /// Makes the descriptor readable, each time with an edge.
+    fn signal(&self) {
+        // A write fails only if the counter is at its limit, and then the descriptor is readable anyway.
+        let written = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
+        debug_assert!(written.is_ok());
+    }
+
+    fn clear(&self) {
+        let read = rustix::io::read(&self.eventfd, &mut [0; 8]);
+        // Somebody else may have read it, against what is said above.
+        debug_assert!(matches!(read, Ok(8) | Err(Errno::AGAIN)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::Port;
+
+    /// Promise: The descriptor of a stream is readable while an event waits, and when the stream has ended.
+    #[test]
+    fn events_that_nobody_takes_are_bounded_and_counted() {
+        let slot = EventSlot::default();
+        let event = StreamEvent::InputGone { port: Port(7), name: "input".to_owned() };
+        slot.push(&event);
+        let events = slot.open().unwrap();
+        (0..MOST + 3).for_each(|_| slot.push(&event));
+        assert_eq!(events.missed(), 3);
+        let other = slot.open().unwrap();
+        assert_eq!(std::iter::from_fn(|| other.take()).count(), MOST, "without that before it was opened");
+        slot.push(&event);
+        assert_eq!((events.take(), other.take()), (Some(event), None));
+    }
+}
