@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wirepath_bpf::{BpfHandler, HandlerObject, Mirror, Place, Receiver};
+use wirepath_bpf::{HandlerObject, Mirror, Place, Receiver};
 use wirepath_streams::{Handler, Object, OutputPattern, RunningStream};
 
-use super::spec::handler::read_object;
+use super::spec::handler::{bpf_handler, read_object};
 use super::spec::{FramingSpec, HandlerSpec, SpecError};
 use super::stream_config::StreamConfig;
 
@@ -26,12 +26,6 @@ pub struct KernelHandler {
     left_since: Mutex<Option<Instant>>,
 }
 
-/// Handler of an object, in a place.
-pub(super) fn handler_of(object: &HandlerObject, place: Arc<Place>) -> Result<Handler, SpecError> {
-    let handler = BpfHandler::new(object, place).map_err(|error| SpecError(error.to_string()))?;
-    Ok(Handler::Peek(Box::new(handler)))
-}
-
 impl KernelHandler {
     /// The first `bpf` handler of a stream.
     pub(super) fn of(config: &StreamConfig) -> Result<Option<KernelHandler>, SpecError> {
@@ -43,7 +37,7 @@ impl KernelHandler {
 
     /// The same handler for the stream, which reports the counts of both places.
     pub(super) fn handler(&self) -> Result<Handler, SpecError> {
-        handler_of(&self.object, Arc::clone(&self.place))
+        bpf_handler(&self.object, Arc::clone(&self.place))
     }
 
     /// Has the kernel run it, where it can, for a stream with these objects.

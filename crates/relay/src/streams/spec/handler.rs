@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use wirepath_bpf::HandlerObject;
+use wirepath_bpf::{BpfHandler, HandlerObject, Place};
 use wirepath_media::ts::PACKET_LENGTH;
 use wirepath_streams::handlers::{
     Checksum, Filter, Key, Meter, Open, Prefix, PrefixFilter, Seal, Touch, TransportStreamFilter, Unprefix,
@@ -15,7 +15,6 @@ use wirepath_streams::{Handler, MAX_PEEK_BYTES, Trust};
 
 use super::parse::{number, split, unknown};
 use super::{FramingSpec, MAX_RECORD, SpecError};
-use crate::streams::kernel;
 
 /// Handler of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl HandlerSpec {
             HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(MAX_RECORD))),
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
             HandlerSpec::Touch(mask) => Handler::Modify(Box::new(Touch::new(*mask))),
-            HandlerSpec::Bpf(file) => kernel::handler_of(&read_object(file)?, Arc::default())?,
+            HandlerSpec::Bpf(file) => bpf_handler(&read_object(file)?, Arc::default())?,
         })
     }
 
@@ -210,6 +209,15 @@ impl FromStr for OutputHandlerSpec {
 /// Reads the object file of a `bpf` handler.
 pub(in crate::streams) fn read_object(file: &Path) -> Result<HandlerObject, SpecError> {
     HandlerObject::from_file(file).map_err(|error| SpecError(error.to_string()))
+}
+
+/// `bpf` handler of an object, in a place.
+pub(in crate::streams) fn bpf_handler(
+    object: &HandlerObject,
+    place: Arc<Place>,
+) -> Result<Handler, SpecError> {
+    let handler = BpfHandler::new(object, place).map_err(|error| SpecError(error.to_string()))?;
+    Ok(Handler::Peek(Box::new(handler)))
 }
 
 const KEY_BYTES: usize = 32;
