@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_bpf::{HandlerObject, Mirror, Place, Receiver};
-use wirepath_streams::{Handler, Object, OutputPattern, RunningStream};
+use wirepath_streams::{Handler, Object, RunningStream};
 
 use super::spec::handler::{bpf_handler, read_object};
-use super::spec::{FramingSpec, HandlerSpec, SpecError};
-use super::stream_config::StreamConfig;
+use super::spec::{HandlerSpec, SpecError};
 
 /// Time after which the kernel takes over from a stream that never has nothing to do: records may overtake
 /// others then.
@@ -28,8 +27,8 @@ pub struct KernelHandler {
 
 impl KernelHandler {
     /// The first `bpf` handler of a stream.
-    pub(super) fn of(config: &StreamConfig) -> Result<Option<KernelHandler>, SpecError> {
-        let Some(file) = config.handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
+    pub(super) fn of(handlers: &[HandlerSpec]) -> Result<Option<KernelHandler>, SpecError> {
+        let Some(file) = handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
         let object = read_object(file)?;
         let why_not = Some("it was not placed".to_owned());
         Ok(Some(KernelHandler { object, place: Arc::default(), why_not, left_since: Mutex::default() }))
@@ -40,18 +39,19 @@ impl KernelHandler {
         bpf_handler(&self.object, Arc::clone(&self.place))
     }
 
-    /// Has the kernel run it, where it can, for a stream with these objects.
+    /// Has the kernel run it for a stream with these objects, where it can and there is no `obstacle`.
     pub(super) fn place(
         &mut self,
-        config: &StreamConfig,
+        obstacle: Option<&'static str>,
         inputs: &[Option<Object>],
         outputs: &[Option<Object>],
     ) {
-        let placed =
-            ends(config, inputs, outputs).map_err(str::to_owned).and_then(|(object, input, receivers)| {
+        let placed = obstacle.map_or_else(|| ends(inputs, outputs), Err).map_err(str::to_owned).and_then(
+            |(object, input, receivers)| {
                 object.take_single_datagrams().map_err(|error| error.to_string())?;
                 Mirror::attach(&self.object, input, &receivers).map_err(|error| error.to_string())
-            });
+            },
+        );
         match placed {
             Ok(mirror) => {
                 self.place.enter_kernel(mirror);
@@ -100,19 +100,9 @@ impl KernelHandler {
 
 /// Input and receivers of a stream that the kernel can carry, or the reason why it cannot.
 fn ends<'a>(
-    config: &StreamConfig,
     inputs: &'a [Option<Object>],
     outputs: &[Option<Object>],
 ) -> Result<(&'a Object, SocketAddrV4, Vec<Receiver>), &'static str> {
-    if config.handlers.len() > 1 || !config.output_handlers.is_empty() {
-        return Err("there are other handlers beside it");
-    }
-    if config.pattern.0 != OutputPattern::Mirror {
-        return Err("only mirrors run in the kernel (--pattern mirror)");
-    }
-    if config.framing != FramingSpec::Whole {
-        return Err("only datagrams as they came run in the kernel (--framing whole)");
-    }
     let [Some(input)] = inputs else { return Err("only streams with one UDP input run in the kernel") };
     let address = match input.addresses() {
         Some((SocketAddr::V4(address), _)) if address.ip().is_unspecified() => {

@@ -182,6 +182,18 @@ impl StreamConfig {
         self.handlers.iter().chain(self.output_handlers.iter().map(|output| &output.handler))
     }
 
+    /// Reason why the kernel cannot run a handler of the stream, whatever its addresses.
+    fn kernel_obstacle(&self) -> Option<&'static str> {
+        if self.handlers.len() > 1 || !self.output_handlers.is_empty() {
+            return Some("there are other handlers beside it");
+        }
+        if self.pattern.0 != OutputPattern::Mirror {
+            return Some("only mirrors run in the kernel (--pattern mirror)");
+        }
+        let is_whole = self.framing == FramingSpec::Whole;
+        (!is_whole).then_some("only datagrams as they came run in the kernel (--framing whole)")
+    }
+
     /// Resources that no other stream may use.
     pub(super) fn exclusive_uses(&self) -> impl Iterator<Item = ExclusiveUse> {
         let inputs = self.inputs.iter().filter_map(|input| input.exclusive_use(false));
@@ -203,7 +215,7 @@ impl StreamConfig {
         self.check()?;
         let mut builder =
             self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
-        let mut kernel = KernelHandler::of(self)?;
+        let mut kernel = KernelHandler::of(&self.handlers)?;
         let mut placeable = kernel.as_ref();
         for handler in &self.handlers {
             let of_kernel = handler.object_file().and_then(|_| placeable.take());
@@ -220,7 +232,7 @@ impl StreamConfig {
         }
         let outputs = objects.split_off(self.inputs.len());
         if let Some(kernel) = &mut kernel {
-            kernel.place(self, &objects, &outputs);
+            kernel.place(self.kernel_obstacle(), &objects, &outputs);
         }
         for input in objects.into_iter().flatten() {
             builder = builder.input(input, self.framing.framing());
