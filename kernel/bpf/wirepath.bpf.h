@@ -22,6 +22,7 @@
 #include <linux/types.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/pkt_cls.h>
@@ -143,7 +144,7 @@ struct wp_headers {
 	struct udphdr udp;
 };
 
-/* Fragments cannot be told from each other by ports. */
+/* Bits of all but whole datagrams. */
 #define WP_FRAGMENT_BITS 0x3fff
 
 /* A record on its way to the receivers. */
@@ -164,13 +165,18 @@ static __always_inline void wp_count(__u32 which, __u64 number)
 		*count += number;
 }
 
-/* Reads the headers; true if this is a whole datagram over IPv4. */
+/* Reads the headers; true if this is UDP over IPv4. */
 static __always_inline int wp_read_headers(struct __sk_buff *packet, struct wp_headers *headers)
 {
 	return packet->protocol == bpf_htons(ETH_P_IP) &&
-	       !bpf_skb_load_bytes(packet, ETH_HLEN, headers, sizeof(*headers)) && headers->ip.ihl == 5 &&
-	       headers->ip.protocol == IPPROTO_UDP &&
-	       !(headers->ip.frag_off & bpf_htons(WP_FRAGMENT_BITS));
+	       !bpf_skb_load_bytes(packet, ETH_HLEN, headers, sizeof(*headers)) &&
+	       headers->ip.protocol == IPPROTO_UDP;
+}
+
+/* True if the header of UDP is where it was read. */
+static __always_inline int wp_is_whole(const struct wp_headers *headers)
+{
+	return headers->ip.ihl == 5 && !(headers->ip.frag_off & bpf_htons(WP_FRAGMENT_BITS));
 }
 
 /* Says whether the way to a receiver is known, and takes a datagram of this size. */
@@ -203,7 +209,11 @@ static long wp_send(__u32 place, struct wp_mirroring *mirroring)
 
 	/* Of the pseudo-header first, then of the ports: a checksum left to the device has the former alone. */
 	difference = bpf_csum_diff(&headers->ip.saddr, 8, addresses, 8, 0);
-	bpf_l4_csum_replace(packet, checksum, 0, difference, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0);
+	/* The first change makes the headers the packet's own, which takes memory; the others do not fail. */
+	if (bpf_l4_csum_replace(packet, checksum, 0, difference, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0)) {
+		mirroring->unsent++;
+		return 0;
+	}
 	difference = bpf_csum_diff((__be32 *)&headers->udp, 4, &ports, 4, 0);
 	bpf_l4_csum_replace(packet, checksum, 0, difference, BPF_F_MARK_MANGLED_0);
 
@@ -238,9 +248,18 @@ int wp_mirror(struct __sk_buff *packet)
 	struct wirepath_record record = {};
 	__u32 length, receivers;
 
-	if (!input || !left || !sent_on || !wp_read_headers(packet, &mirroring.headers))
+	/* Of a tagged frame the VLAN's own device gets the packet next. Others' frames are not for this machine. */
+	if (packet->vlan_present || packet->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
-	if (mirroring.headers.ip.daddr != input->address || mirroring.headers.udp.dest != input->port)
+	if (!input || !left || !sent_on || !wp_read_headers(packet, &mirroring.headers) ||
+	    mirroring.headers.ip.daddr != input->address)
+		return TC_ACT_UNSPEC;
+	if (!wp_is_whole(&mirroring.headers)) {
+		/* It may become a record, which the next ones must not overtake. */
+		__sync_fetch_and_add(left, 1);
+		return TC_ACT_UNSPEC;
+	}
+	if (mirroring.headers.udp.dest != input->port)
 		return TC_ACT_UNSPEC;
 
 	receivers = input->receivers;
@@ -250,8 +269,8 @@ int wp_mirror(struct __sk_buff *packet)
 	bpf_loop(receivers, wp_check, &mirroring, 0);
 	length = bpf_ntohs(mirroring.headers.udp.len);
 	/* Trains that a device has joined are left to user space, which takes them apart. */
-	if (!mirroring.is_ready || (*left != *sent_on && *sent_on != WIREPATH_AT_ONCE) || packet->gso_segs > 1 || length < sizeof(struct udphdr) ||
-	    ETH_HLEN + sizeof(struct iphdr) + length > packet->len) {
+	if (!mirroring.is_ready || (*left != *sent_on && *sent_on != WIREPATH_AT_ONCE) || packet->gso_segs > 1 ||
+	    length < sizeof(struct udphdr) || ETH_HLEN + sizeof(struct iphdr) + length > packet->len) {
 		__sync_fetch_and_add(left, 1);
 		return TC_ACT_UNSPEC;
 	}
@@ -287,7 +306,7 @@ int wp_learn(struct __sk_buff *packet)
 	__u64 now_ns;
 	__u32 *place;
 
-	if (!wp_read_headers(packet, &headers))
+	if (packet->vlan_present || !wp_read_headers(packet, &headers) || !wp_is_whole(&headers))
 		return TC_ACT_UNSPEC;
 	destination.address = headers.ip.daddr;
 	destination.port = headers.udp.dest;

@@ -180,7 +180,8 @@ fn a_mirror_in_the_kernel_ends_with_its_stream() -> Result<()> {
     mirror.relay.signal(Signal::KILL)?;
     mirror.relay.wait(Deadline::seconds(20.0))?;
     // The port is nobody's: an ICMP error comes back, which the program would have kept from the kernel.
-    let refused = Deadline::seconds(20.0).wait_for("a port that nobody has", || {
+    // It would have been in vain for five seconds: so long the mirror knows its receivers.
+    let refused = Deadline::seconds(1.0).wait_for("a port that nobody has", || {
         let sent = mirror.sender.send(&rtp(1, 1));
         Ok(sent.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused).then_some(()))
     });
@@ -208,6 +209,10 @@ fn control_of_handlers_leaves_the_kernel() -> Result<()> {
     Deadline::seconds(20.0).wait_for("the count of the record", || {
         Ok(mirror.reports()?.filter(|reports| reports[0] > sent).map(drop))
     })?;
+    for receiver in &mirror.receivers {
+        receiver.set_nonblocking(true)?;
+        ensure!(receiver.recv(&mut [0; 100]).is_err(), "the other handler did not see a record");
+    }
     let beside = Mirror::start(&["--handler", "meter"])?;
     ensure!(beside.relay.log().contains("there are other handlers beside it"), "{}", beside.relay.log());
     beside.send(&rtp(3, 10), true)?;

@@ -3,8 +3,8 @@
 //! kernel, safely).
 //!
 //! In the kernel a handler is part of a mirror of UDP datagrams ([`Mirror`]): a program at the ingress of
-//! network devices takes datagrams of the input, asks the handler, and sends a clone that shares the payload
-//! to each receiver. What it cannot do is left to user space, record by record and in order.
+//! network devices takes datagrams of the input, asks the handler, and sends a clone to each
+//! receiver. What it cannot do is left to user space, record by record and in order.
 
 mod error;
 mod handler;

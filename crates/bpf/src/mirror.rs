@@ -78,7 +78,7 @@ pub struct Mirror {
     left: Array<MapData, u64>,
     counts: PerCpuArray<MapData, u64>,
     /// The programs, which are detached with it.
-    _programs: Ebpf,
+    programs: Ebpf,
 }
 
 impl Mirror {
@@ -105,22 +105,27 @@ impl Mirror {
             loaded.map_err(|error| BpfError::kernel(&format!("loading the program {name}"), error))?;
         }
         describe(&mut programs, input, receivers)?;
-        let left = Array::try_from(map(&mut programs, "wp_left")?)
-            .map_err(|error| BpfError::kernel("opening the map wp_left", error))?;
+        let mut left: Array<_, u64> = array(&mut programs, "wp_left")?;
+        // Datagrams may wait in the socket already: user space has to say that they are gone.
+        left.set(LEFT, 1, 0).map_err(|error| BpfError::kernel("writing the map wp_left", error))?;
         let counts = PerCpuArray::try_from(map(&mut programs, "wp_counts")?)
             .map_err(|error| BpfError::kernel("opening the map wp_counts", error))?;
         attach(&mut programs, LEARN, TcAttachType::Egress)?;
         attach(&mut programs, MIRROR, TcAttachType::Ingress)?;
-        Ok(Mirror { left, counts, _programs: programs })
+        Ok(Mirror { left, counts, programs })
     }
 
     /// Counts so far; zero where they cannot be read.
     pub fn counts(&self) -> MirrorCounts {
-        let sum = |place| {
-            let of_processors = self.counts.get(&place, 0);
-            of_processors.map(|counts| counts.iter().sum()).unwrap_or_default()
-        };
-        MirrorCounts { passed: sum(PASSED), dropped: sum(DROPPED), sent: sum(SENT), unsent: sum(UNSENT) }
+        sums(&self.counts)
+    }
+
+    /// Ends it; returns its final counts.
+    pub(crate) fn end(self) -> MirrorCounts {
+        let Mirror { counts, programs, .. } = self;
+        // What comes before they are detached counts.
+        drop(programs);
+        sums(&counts)
     }
 
     /// Number of records left to user space so far, if there are some that it is not known to have sent on.
@@ -145,6 +150,11 @@ impl Mirror {
         let set = self.left.set(SENT_ON, records, 0);
         set.map_err(|error| BpfError::kernel("writing the map wp_left", error))
     }
+}
+
+fn sums(counts: &PerCpuArray<MapData, u64>) -> MirrorCounts {
+    let sum = |place| counts.get(&place, 0).map(|counts| counts.iter().sum()).unwrap_or_default();
+    MirrorCounts { passed: sum(PASSED), dropped: sum(DROPPED), sent: sum(SENT), unsent: sum(UNSENT) }
 }
 
 fn map(programs: &mut Ebpf, name: &str) -> Result<aya::maps::Map, BpfError> {
@@ -189,11 +199,12 @@ fn program<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassi
 fn attach(programs: &mut Ebpf, name: &str, place: TcAttachType) -> Result<(), BpfError> {
     let program = program(programs, name)?;
     for device in devices().map_err(|error| BpfError::kernel("listing network devices", error))? {
-        // Before Linux 6.6 programs are attached to a queueing discipline, which may be there already.
-        drop(tc::qdisc_add_clsact(&device));
-        program
-            .attach(&device, place)
-            .map_err(|error| BpfError::kernel(&format!("attaching {name} to {device}"), error))?;
+        let attached = program.attach(&device, place).or_else(|_| {
+            // Before Linux 6.6 programs are attached to a queueing discipline, which may be there already.
+            drop(tc::qdisc_add_clsact(&device));
+            program.attach(&device, place)
+        });
+        attached.map_err(|error| BpfError::kernel(&format!("attaching {name} to {device}"), error))?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ impl Place {
     pub fn leave_kernel(&self) {
         let mut state = self.0.lock();
         if let Some(mirror) = state.mirror.take() {
-            state.before += mirror.counts();
+            state.before += mirror.end();
         }
     }
 

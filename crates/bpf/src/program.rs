@@ -22,6 +22,8 @@ const MOST_INSTRUCTIONS: usize = 4096;
 
 /// Classes of instructions that jump, and operations that are no jumps (RFC 9669, section 4.3).
 const CLASS: u8 = 0x07;
+const ALU: u8 = 0x04;
+const ALU64: u8 = 0x07;
 const JUMP: u8 = 0x05;
 const JUMP32: u8 = 0x06;
 const OPERATION: u8 = 0xf0;
@@ -94,6 +96,11 @@ fn check(program: &[u8]) -> Result<(), String> {
     }
     let mut place = 0;
     while let Some([opcode, _, low, high, immediate @ ..]) = instructions.get(place) {
+        let offset = i16::from_le_bytes([*low, *high]);
+        // Instructions of version 4 differ from those before by their offset, which the interpreter does not know.
+        if [ALU, ALU64].contains(&(opcode & CLASS)) && offset != 0 {
+            return Err("the handler has instructions of version 4 (build it with -mcpu=v3)".to_owned());
+        }
         let is_jump = [JUMP, JUMP32].contains(&(opcode & CLASS));
         match opcode & OPERATION {
             CALL if is_jump => return Err("the handler calls a function".to_owned()),
@@ -102,7 +109,7 @@ fn check(program: &[u8]) -> Result<(), String> {
             ALWAYS if opcode & CLASS == JUMP32 && i32::from_le_bytes(*immediate) < 0 => {
                 return Err(LOOP.to_owned());
             }
-            _ if is_jump && i16::from_le_bytes([*low, *high]) < 0 => return Err(LOOP.to_owned()),
+            _ if is_jump && offset < 0 => return Err(LOOP.to_owned()),
             _ => {}
         }
         place += if *opcode == LOAD_CONSTANT { 2 } else { 1 };
@@ -139,6 +146,7 @@ mod tests {
         // The second half of a constant is no instruction.
         let constant = [instruction(LOAD_CONSTANT, 0, 5), instruction(0x05, -1, 0), exit].concat();
         assert_eq!(check(&constant), Ok(()));
+        assert!(check(&instruction(0xbf, 8, 0)).unwrap_err().contains("version 4"));
         assert!(check(&[]).is_err() && check(&[0x95; 7]).is_err());
         assert!(check(&[0; INSTRUCTION * (MOST_INSTRUCTIONS + 1)]).is_err());
     }

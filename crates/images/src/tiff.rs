@@ -18,6 +18,7 @@ mod tag {
     pub(super) const BITS: u16 = 258;
     pub(super) const COMPRESSION: u16 = 259;
     pub(super) const PHOTOMETRIC: u16 = 262;
+    pub(super) const FILL_ORDER: u16 = 266;
     pub(super) const STRIP_OFFSETS: u16 = 273;
     pub(super) const SAMPLES: u16 = 277;
     pub(super) const ROWS_PER_STRIP: u16 = 278;
@@ -25,6 +26,7 @@ mod tag {
     pub(super) const TILE_WIDTH: u16 = 322;
     pub(super) const TILE_HEIGHT: u16 = 323;
     pub(super) const TILE_OFFSETS: u16 = 324;
+    pub(super) const SAMPLE_FORMAT: u16 = 339;
 }
 
 /// Returns whether a file that begins so is a TIFF.
@@ -181,6 +183,7 @@ impl Directory {
             ("compression", self.value_or(file, tag::COMPRESSION, 1)?, 1),
             ("planar configuration", if channels == 1 { 1 } else { self.value_or(file, tag::PLANAR, 1)? }, 1),
             ("colour space", colours, if channels == 1 { 1 } else { 2 }),
+            ("order of bits", self.value_or(file, tag::FILL_ORDER, 1)?, 1),
         ];
         for (name, value, expected) in named {
             if value != expected {
@@ -193,7 +196,15 @@ impl Directory {
             return Err(PictureError::Unsupported(why));
         }
         if self.values(file, tag::BITS, channels)?.iter().any(|&bits| bits != 8) {
-            let why = "its TIFF samples do not have 8 bits; this server reads such of 8 bits".to_owned();
+            let why =
+                "its TIFF samples have other than 8 bits; this server reads samples of 8 bits".to_owned();
+            return Err(PictureError::Unsupported(why));
+        }
+        let is_unsigned = |formats: Vec<u64>| formats.iter().all(|format| *format == 1);
+        if self.find(tag::SAMPLE_FORMAT).is_some()
+            && !is_unsigned(self.values(file, tag::SAMPLE_FORMAT, channels)?)
+        {
+            let why = "its TIFF samples are no unsigned integers; this server reads those".to_owned();
             return Err(PictureError::Unsupported(why));
         }
         Ok(Samples { channels: channels as usize, maximum: 255 })

@@ -276,14 +276,14 @@ impl Object {
         Some((own, peer))
     }
 
-    /// Has a UDP socket take each datagram as it came. The kernel joins none for it then, also not before they
-    /// come to eBPF programs.
+    /// Has a UDP socket take datagrams that the kernel has joined, as it does from the start, or each as it came:
+    /// then the kernel joins none for it, also not before they come to eBPF programs.
     ///
     /// # Errors
     /// Failure of `setsockopt`.
-    pub fn take_single_datagrams(&self) -> io::Result<()> {
+    pub fn take_joined_datagrams(&self, joined: bool) -> io::Result<()> {
         match &self.kind {
-            Kind::Datagrams(datagrams) => datagrams::set_receive_offload(datagrams.socket.as_fd(), false),
+            Kind::Datagrams(datagrams) => datagrams::set_receive_offload(datagrams.socket.as_fd(), joined),
             _ => Ok(()),
         }
     }

@@ -112,6 +112,7 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
         ("POST", "/api/streams/none/handlers/0", "b", &[], 404, "no stream none"),
         ("PUT", handler, "rot13", &[], 400, "unknown handler \"rot13\""),
         ("PUT", handler, "seal:key", &[], 403, "handlers with keys are not set by HTTP"),
+        ("PUT", handler, "bpf:/dev/zero", &[], 403, "handlers of files are not set by HTTP"),
         ("POST", handler, "", &[], 422, "expected 1 to 16384"),
         ("POST", handler, "b", &["-H", "Origin: http://elsewhere"], 403, "not controlled by pages"),
         ("POST", handler, &long, &[], 413, "at most 65536 bytes"),

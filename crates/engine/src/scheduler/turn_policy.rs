@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{Cost, Queue};
 
 /// Division of turns between classes: KStreams' replaceable stream scheduler. The engine's own policies are
-/// of this trait, and [`Policy::custom`] takes those of others.
+/// of this trait, and [`Policy::custom`](crate::Policy::custom) takes those of others.
 ///
 /// An engine thread asks its policy before each turn. Within a class, the task with the earliest deadline has
 /// the turn, and among tasks without one the first that came. Rates hold whatever the policy answers. No
@@ -34,7 +34,7 @@ pub struct ReadyClasses<'a> {
 pub struct ReadyClass {
     /// Its number: its place in [`Sharing::classes`](crate::Sharing::classes).
     pub class: usize,
-    /// Its [`Class::priority`].
+    /// Its [priority](crate::Class::priority).
     pub priority: u8,
     /// Earliest deadline of its ready tasks, in microseconds of CLOCK_MONOTONIC; `u64::MAX` without one.
     pub deadline_us: u64,

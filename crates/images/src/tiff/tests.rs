@@ -161,16 +161,18 @@ fn parts_of_strips_and_tiles_are_extents() {
 /// Promise: A TIFF that cannot be served is refused with the reason.
 #[test]
 fn what_cannot_be_served_is_refused() {
-    let cases: [(Change, &str); 9] = [
+    let cases: [(Change, &str); 11] = [
         (|fields| fields[3].2 = vec![5], "its TIFF compression is 5; this server reads 1"),
         (|fields| fields[4].2 = vec![6], "its TIFF colour space is 6; this server reads 2"),
         (|fields| fields[5].2 = vec![4], "its TIFF has 4 samples for each pixel"),
-        (|fields| fields[2].2 = vec![16; 3], "its TIFF samples do not have 8 bits"),
+        (|fields| fields[2].2 = vec![16; 3], "its TIFF samples have other than 8 bits"),
         (|fields| fields[2].2 = vec![8; 2], "tag 258 has 2 values: expected 3"),
         (|fields| fields[0].2 = vec![0], "tag 256 is 0: expected 1 to"),
         (|fields| fields[8].2[1] = 0, "strip or tile 1 of its TIFF is not stored"),
         (|fields| fields[8].2[1] = 1 << 40, "truncated picture"),
         (|fields| drop(fields.remove(6)), "tag 322 is missing"),
+        (|fields| fields.push((tag::SAMPLE_FORMAT, 3, vec![2; 3])), "no unsigned integers"),
+        (|fields| fields.push((tag::FILL_ORDER, 3, vec![2])), "order of bits is 2"),
     ];
     for (changed, words) in cases {
         let error = open(&Written { changed, ..Written::default() }.write()).expect_err(words).to_string();

@@ -26,6 +26,15 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Time limit of an answer, which waits for the end of a record.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Purpose of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It changes nothing.
+    Read,
+    /// It may change the stream.
+    Change,
+}
+
 /// Calls something with a stream that runs.
 pub(super) type Call = Box<dyn FnOnce(&RunningStream) + Send>;
 
@@ -35,7 +44,7 @@ pub(super) struct ControlSite {
     /// Names of the streams.
     names: Vec<String>,
     /// Hands a call to the stream at a place.
-    call: Box<dyn Fn(usize, Call) + Send + Sync>,
+    call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
     from_anywhere: bool,
 }
 
@@ -124,7 +133,7 @@ impl ControlSite {
     pub(super) fn new(
         endpoint: Endpoint,
         names: Vec<String>,
-        call: Box<dyn Fn(usize, Call) + Send + Sync>,
+        call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
         from_anywhere: bool,
     ) -> ControlSite {
         ControlSite { endpoint, names, call, from_anywhere }
@@ -192,8 +201,12 @@ impl Site for ControlSite {
         };
         let (sender, receiver) = oneshot::channel();
         let reply = Reply(Arc::new(Mutex::new(Some(sender))));
+        let is_read = request.method == Method::GET;
         match self.prepare(&place, &request, body, peer, reply) {
-            Ok((stream, call)) => (self.call)(stream, call),
+            Ok((stream, call)) => {
+                let access = if is_read { Access::Read } else { Access::Change };
+                (self.call)(stream, call, access);
+            }
             Err((status, words)) => return Response::error(status, &words).into(),
         }
         let mut receiver = receiver;
@@ -249,7 +262,7 @@ mod tests {
     /// Answer to a request of a peer before its stream is asked.
     fn refused(peer: &str, from_anywhere: bool) -> Option<StatusCode> {
         let endpoint = Endpoint::new(Metrics::of_process(), Status::new(Instant::now()));
-        let site = ControlSite::new(endpoint, vec!["one".to_owned()], Box::new(|_, _| {}), from_anywhere);
+        let site = ControlSite::new(endpoint, vec!["one".to_owned()], Box::new(|_, _, _| {}), from_anywhere);
         let mut reader = HeadReader::default();
         reader.feed(b"DELETE /api/streams/one/handlers/0 HTTP/1.1\r\nHost: relay\r\n\r\n");
         let request = reader.next().unwrap().unwrap();

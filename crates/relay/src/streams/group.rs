@@ -14,7 +14,7 @@ use wirepath_net::status::Status;
 use wirepath_streams::{Port, RunningStream, StreamEnd, StreamError, StreamEvent, StreamOptions};
 
 use super::configuration::{Configuration, StreamPlan};
-use super::control::{Call, ControlSite};
+use super::control::{Access, Call, ControlSite};
 use super::kernel::KernelHandler;
 use super::metrics;
 use super::open_handle::OpenHandle;
@@ -134,11 +134,12 @@ struct Message {
 enum Content {
     WaitingFor(String),
     Opened(Box<Result<OpenedStream, String>>),
-    Placed(Result<(), String>),
+    /// The stream has begun, with a handler that may be in the kernel.
+    Placed,
     Event(StreamEvent),
     Ended(Box<StreamEnd>),
     /// Dropped if the stream does not run.
-    Call(Call),
+    Call(Call, Access),
     Stop,
 }
 
@@ -261,7 +262,7 @@ impl StreamGroup {
         };
         let names = self.members.iter().map(|member| member.snapshot.name.clone()).collect();
         let sender = self.sender.clone();
-        let call = move |stream, call| send(&sender, stream, Content::Call(call));
+        let call = move |stream, call, access| send(&sender, stream, Content::Call(call, access));
         MetricsEndpoint::open_site(address, Arc::clone(&self.engine), register, |endpoint| {
             ControlSite::new(endpoint, names, Box::new(call), from_anywhere)
         })
@@ -292,14 +293,18 @@ impl StreamGroup {
                 Err(error) => Some(member.end(StreamState::Failed, Some(error), GroupEvent::OpenFailed)),
             },
             (Content::Opened(_), Stage::Running(_)) => None,
-            (Content::Placed(placed), _) => Some(GroupEvent::HandlerPlaced(placed)),
+            (Content::Placed, _) => {
+                member.kernel.as_ref().map(|kernel| GroupEvent::HandlerPlaced(kernel.placed()))
+            }
             (Content::Event(event), _) => {
                 member.note(&event);
                 Some(GroupEvent::Running(event))
             }
             (Content::Ended(end), _) => Some(member.end_with(*end)),
-            (Content::Call(call), Stage::Running(running)) => {
-                let kernel = member.kernel.as_mut().filter(|kernel| kernel.placed().is_ok());
+            (Content::Call(call, access), Stage::Running(running)) => {
+                let is_in_kernel =
+                    |kernel: &&mut KernelHandler| access == Access::Change && kernel.placed().is_ok();
+                let kernel = member.kernel.as_mut().filter(is_in_kernel);
                 let placed = kernel.map(|kernel| {
                     kernel.take_out("its handlers are controlled");
                     GroupEvent::HandlerPlaced(kernel.placed())
@@ -307,7 +312,7 @@ impl StreamGroup {
                 call(running);
                 placed
             }
-            (Content::Call(_), Stage::Opening(_)) => None,
+            (Content::Call(..), Stage::Opening(_)) => None,
             // The thread that opens it may be in a system call until the process ends.
             (Content::Stop, Stage::Opening(handle)) => {
                 handle.cancel();
@@ -342,7 +347,7 @@ impl StreamGroup {
             if member.rate.is_some() || class.is_some_and(|class| class.rate.is_some()) {
                 kernel.take_out("a rate limits the stream");
             }
-            send(&self.sender, index, Content::Placed(kernel.placed()));
+            send(&self.sender, index, Content::Placed);
             member.kernel = Some(kernel);
         }
         member.update_awaited();

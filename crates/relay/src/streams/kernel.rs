@@ -1,6 +1,6 @@
 //! Streams whose handler runs in the kernel: mirrors of UDP datagrams with a `bpf` handler.
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub struct KernelHandler {
     /// Reason why user space runs it.
     why_not: Option<String>,
     /// Time from which on records were left to user space.
-    left_since: Mutex<Option<Instant>>,
+    left_since: Arc<Mutex<Option<Instant>>>,
 }
 
 impl KernelHandler {
@@ -31,7 +31,7 @@ impl KernelHandler {
         let Some(file) = handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
         let object = read_object(file)?;
         let why_not = Some("it was not placed".to_owned());
-        Ok(Some(KernelHandler { object, place: Arc::default(), why_not, left_since: Mutex::default() }))
+        Ok(Some(KernelHandler { object, place: Arc::default(), why_not, left_since: Arc::default() }))
     }
 
     /// The same handler for the stream, which reports the counts of both places.
@@ -47,8 +47,7 @@ impl KernelHandler {
         outputs: &[Option<Object>],
     ) {
         let placed = obstacle.map_or_else(|| ends(inputs, outputs), Err).map_err(str::to_owned).and_then(
-            |(object, input, receivers)| {
-                object.take_single_datagrams().map_err(|error| error.to_string())?;
+            |(input, receivers)| {
                 Mirror::attach(&self.object, input, &receivers).map_err(|error| error.to_string())
             },
         );
@@ -57,7 +56,11 @@ impl KernelHandler {
                 self.place.enter_kernel(mirror);
                 self.why_not = None;
             }
-            Err(why) => self.why_not = Some(why),
+            Err(why) => {
+                // Only the kernel needs datagrams one by one. Joined ones are cheaper, and not needed.
+                inputs.iter().flatten().for_each(|input| drop(input.take_joined_datagrams(true)));
+                self.why_not = Some(why);
+            }
         }
     }
 
@@ -76,21 +79,21 @@ impl KernelHandler {
     /// is in the kernel.
     pub(super) fn hand_over(&self, running: &RunningStream) -> bool {
         let Some(is_left) = self.place.with(|mirror| mirror.left().is_some()) else { return false };
-        let mut since = self.left_since.lock();
         if !is_left {
-            *since = None;
             return true;
         }
-        let is_forced = since.get_or_insert_with(Instant::now).elapsed() > LONGEST_HAND_OVER;
-        let place = Arc::clone(&self.place);
+        let (place, left_since) = (Arc::clone(&self.place), Arc::clone(&self.left_since));
         running.with(move |stream| {
+            let mut since = left_since.lock();
             place.with(|mirror| {
                 let Some(left) = mirror.left() else { return };
                 // A failed write is tried again.
                 if stream.is_drained() && mirror.left() == Some(left) && stream.is_drained() {
                     mirror.set_sent_on(left).ok();
-                } else if is_forced {
+                    *since = None;
+                } else if since.get_or_insert_with(Instant::now).elapsed() > LONGEST_HAND_OVER {
                     mirror.take_over().ok();
+                    *since = None;
                 }
             });
         });
@@ -98,11 +101,15 @@ impl KernelHandler {
     }
 }
 
+fn is_group(address: SocketAddrV4) -> bool {
+    address.ip().is_multicast() || address.ip().is_broadcast()
+}
+
 /// Input and receivers of a stream that the kernel can carry, or the reason why it cannot.
-fn ends<'a>(
-    inputs: &'a [Option<Object>],
+fn ends(
+    inputs: &[Option<Object>],
     outputs: &[Option<Object>],
-) -> Result<(&'a Object, SocketAddrV4, Vec<Receiver>), &'static str> {
+) -> Result<(SocketAddrV4, Vec<Receiver>), &'static str> {
     let [Some(input)] = inputs else { return Err("only streams with one UDP input run in the kernel") };
     let address = match input.addresses() {
         Some((SocketAddr::V4(address), _)) if address.ip().is_unspecified() => {
@@ -110,17 +117,23 @@ fn ends<'a>(
                 "the input has no address: give the one to which datagrams come, udp://@ADDRESS:PORT",
             );
         }
+        Some((SocketAddr::V4(address), _)) if address.ip().is_loopback() => {
+            return Err("the input is of this machine alone (127.0.0.0/8)");
+        }
+        Some((SocketAddr::V4(address), _)) if is_group(address) => {
+            return Err("only inputs that are no groups run in the kernel");
+        }
         Some((SocketAddr::V4(address), _)) => address,
         _ => return Err("only UDP over IPv4 runs in the kernel: give udp://@ADDRESS:PORT as input"),
     };
     let receiver = |output: &Option<Object>| match output.as_ref().and_then(Object::addresses) {
         Some((SocketAddr::V4(source), Some(SocketAddr::V4(destination))))
-            if !IpAddr::from(*destination.ip()).is_multicast() && !destination.ip().is_broadcast() =>
+            if !is_group(destination) && destination != address =>
         {
             Ok(Receiver { source, destination })
         }
-        _ => Err("only receivers of UDP over IPv4 that are no groups are sent to by the kernel"),
+        _ => Err("the kernel sends to hosts over IPv4 only, and not to the input itself"),
     };
     let receivers = outputs.iter().map(receiver).collect::<Result<_, _>>()?;
-    Ok((input, address, receivers))
+    Ok((address, receivers))
 }

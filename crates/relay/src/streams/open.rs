@@ -105,7 +105,12 @@ impl Address {
         })
     }
 
-    fn opened(&self, attempt: Attempt<Object>) -> Result<Object, OpenError> {
+    /// Has an opened input take datagrams one by one, as eBPF programs need them.
+    pub(crate) fn take_single_datagrams(&self, input: &Object) -> Result<(), OpenError> {
+        self.opened(input.take_joined_datagrams(false).doing("setting up a socket"))
+    }
+
+    fn opened<T>(&self, attempt: Attempt<T>) -> Result<T, OpenError> {
         attempt.map_err(|(doing, source)| OpenError { address: Box::new(self.clone()), doing, source })
     }
 

@@ -190,6 +190,9 @@ impl StreamConfig {
         if self.pattern.0 != OutputPattern::Mirror {
             return Some("only mirrors run in the kernel (--pattern mirror)");
         }
+        if !matches!(self.order, OrderSpec::Plain(_)) {
+            return Some("the order looks at records (--order)");
+        }
         let is_whole = self.framing == FramingSpec::Whole;
         (!is_whole).then_some("only datagrams as they came run in the kernel (--framing whole)")
     }
@@ -281,7 +284,12 @@ impl StreamConfig {
             if input.is_fifo() {
                 on_wait(format!("a writer of {input}"));
             }
-            Ok(Some(input.open_input()?))
+            let object = input.open_input()?;
+            if self.handlers.iter().any(|handler| handler.object_file().is_some()) {
+                // Before any can wait: the kernel needs datagrams one by one.
+                input.take_single_datagrams(&object)?;
+            }
+            Ok(Some(object))
         };
         self.inputs.iter().map(open).collect()
     }

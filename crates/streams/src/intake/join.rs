@@ -19,8 +19,8 @@ use crate::port::Port;
 pub struct JoinCounts {
     /// Records given up, because a portion of them did not come.
     pub incomplete: u64,
-    /// Portions dropped: of a record that their input has brought a portion of already, that was given up, or
-    /// that began before their input came.
+    /// Portions dropped: of a record that their input has brought a portion of already, or that began before their
+    /// input came; by position also of a record that was given up. By key such a portion begins a record anew.
     pub spare: u64,
     /// Portions without a key, which are dropped.
     pub unkeyed: u64,
@@ -151,9 +151,9 @@ impl Join {
         }
     }
 
-    /// Adds a portion of an input. Records have at most `longest` bytes. Datagrams cannot wait outside: for
-    /// them the oldest records are given up while more than may waits.
-    pub(crate) fn offer(&mut self, input: Port, portion: &[u8], longest: usize, is_datagram: bool) {
+    /// Adds a portion of an input. Records have at most `longest` bytes. By key, the oldest records are
+    /// given up while more than may waits.
+    pub(crate) fn offer(&mut self, input: Port, portion: &[u8], longest: usize) {
         let Some(at) = self.member(input) else { return self.drop_portion(portion) };
         let Some(number) = self.number(at, portion) else { return };
         let place = self.members[at].place;
@@ -175,7 +175,7 @@ impl Join {
         if open.awaited == 0 {
             self.conclude(number);
         }
-        while is_datagram && self.key.is_some() && self.open.len() > 1 && self.memory() > self.max_bytes {
+        while self.key.is_some() && self.open.len() > 1 && self.memory() > self.max_bytes {
             self.give_up_oldest();
         }
     }

@@ -21,7 +21,7 @@ impl Intake {
         let Order::Join(join) = &mut self.order else { return };
         let (input, longest) = (&self.inputs[place], self.needs.whole.unwrap_or(LONGEST));
         let too_long = join.counts.too_long;
-        join.offer(input.port, &portion.bytes, longest, input.object.has_records());
+        join.offer(input.port, &portion.bytes, longest);
         if too_long == 0 && join.counts.too_long > 0 {
             let error = format!("a joined record is longer than {longest} bytes and was dropped");
             shared.tell(StreamEvent::RecordRefused { by: "join".to_owned(), error });

@@ -188,18 +188,18 @@ impl Extents {
             return Ok(SendOutcome { bytes: 0, fills_socket: false });
         };
         let length = front.end - front.start;
-        let (sent, fills_socket) = if length >= LONG || !is_socket {
-            let sent = sendfile::to_stream(socket, &self.file, front.start, length.min(most) as usize)?;
-            (sent, false)
+        let sent = if length >= LONG || !is_socket {
+            sendfile::to_stream(socket, &self.file, front.start, length.min(most) as usize)?
         } else {
             self.send_short(socket, is_followed)?
         };
         self.advance(sent as u64);
-        Ok(SendOutcome { bytes: sent, fills_socket })
+        // Fewer bytes may be due to a truncated file, too: only the next call tells.
+        Ok(SendOutcome { bytes: sent, fills_socket: false })
     }
 
-    /// Sends the short extents in front by one call; returns how many bytes, and whether that were not all.
-    fn send_short(&mut self, socket: BorrowedFd<'_>, is_followed: bool) -> Result<(usize, bool), SendError> {
+    /// Sends the short extents in front by one call; returns how many bytes.
+    fn send_short(&mut self, socket: BorrowedFd<'_>, is_followed: bool) -> Result<usize, SendError> {
         let is_short = |extent: &&Range<u64>| extent.end - extent.start < LONG;
         let short = self.window.iter().take_while(is_short);
         let (count, bytes) =
@@ -213,7 +213,13 @@ impl Extents {
         let sent = mapping.copy_all(socket, ranges, is_followed);
         self.mapping = Some(mapping);
         let sent = sent.map_err(|error| send_error("sendmsg", errno_of(&error)))?;
-        Ok((sent, (sent as u64) < bytes))
+        // Behind the end of a file that became shorter, its last page has zeros, and copying them is no error.
+        let length = self.file.metadata().map_err(|error| send_error("fstat", errno_of(&error)))?.len();
+        let end = self.window.iter().take(count).map(|extent| extent.end).max();
+        if end.is_some_and(|end| end > length) {
+            return Err(SendError::Storage { call: "sendmsg", errno: Errno::NODATA });
+        }
+        Ok(sent)
     }
 
     /// Puts the bytes of the next extents behind what is in `buffer`.

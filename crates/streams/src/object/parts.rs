@@ -118,7 +118,10 @@ impl ObjectPart {
                 Ok(SendOutcome { bytes: sent, fills_socket: false })
             }
             ObjectPart::Extents(extents) => {
-                extents.note_warm();
+                // What was found in memory is trusted for a time from then on, and no longer.
+                if !extents.is_trusted() {
+                    extents.note_warm();
+                }
                 extents.send(socket.as_fd(), true, most, is_followed).map_err(io_error)
             }
             ObjectPart::Following { .. } => Err(io::ErrorKind::Unsupported.into()),

@@ -30,6 +30,10 @@ fn build(spec: &HandlerSpec) -> Result<Handler, Refusal> {
         let words = "handlers with keys are not set by HTTP; start the relay with them";
         return Err((StatusCode::FORBIDDEN, words.to_owned()));
     }
+    if spec.object_file().is_some() {
+        let words = "handlers of files are not set by HTTP; start the relay with them";
+        return Err((StatusCode::FORBIDDEN, words.to_owned()));
+    }
     spec.handler().map_err(|error| bad_request(&error))
 }
 

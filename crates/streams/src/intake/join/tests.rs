@@ -27,10 +27,10 @@ fn by_position_the_nth_portions_make_the_nth_record_whatever_comes_first() {
     let mut join = join(3, None, 2, 1 << 20);
     for (input, portion) in [(2, "C"), (0, "A"), (0, "a"), (1, "B"), (1, "b")] {
         assert!(join.wants(Port(input), false));
-        join.offer(Port(input), portion.as_bytes(), LONGEST, false);
+        join.offer(Port(input), portion.as_bytes(), LONGEST);
     }
     assert_eq!(taken(&mut join), [b"ABC"]);
-    join.offer(Port(0), b"1", LONGEST, false);
+    join.offer(Port(0), b"1", LONGEST);
     assert_eq!(
         [0, 1, 2].map(|input| join.wants(Port(input), false)),
         [false, false, true],
@@ -38,13 +38,13 @@ fn by_position_the_nth_portions_make_the_nth_record_whatever_comes_first() {
     );
     join.remove(Port(1), false);
     assert!(taken(&mut join).is_empty());
-    join.offer(Port(2), b"c", LONGEST, false);
+    join.offer(Port(2), b"c", LONGEST);
     assert_eq!(taken(&mut join), [b"abc"]);
-    join.offer(Port(2), b"3", LONGEST, false);
+    join.offer(Port(2), b"3", LONGEST);
     assert_eq!((taken(&mut join).len(), join.counts.incomplete, join.lost_bytes), (0, 1, 2), "1 has ended");
     join.add(Port(7));
     for (input, portion) in [(7, "y"), (2, "z"), (0, "x")] {
-        join.offer(Port(input), portion.as_bytes(), LONGEST, false);
+        join.offer(Port(input), portion.as_bytes(), LONGEST);
     }
     assert_eq!(taken(&mut join), [b"xyz"], "another has its place");
 }
@@ -54,15 +54,15 @@ fn by_position_the_nth_portions_make_the_nth_record_whatever_comes_first() {
 fn by_key_portions_of_one_key_make_a_record_and_the_oldest_is_given_up_when_too_many_wait() {
     let mut join = join(2, first_byte(), 2, 1 << 20);
     for (input, portion) in [(1, "2b"), (0, "1a"), (0, ""), (0, "2a"), (0, "1A")] {
-        join.offer(Port(input), portion.as_bytes(), LONGEST, false);
+        join.offer(Port(input), portion.as_bytes(), LONGEST);
     }
     assert_eq!(taken(&mut join), [b"2a2b"]);
     assert_eq!(join.counts, JoinCounts { spare: 1, unkeyed: 1, ..JoinCounts::default() });
-    join.offer(Port(0), b"3a", LONGEST, false);
+    join.offer(Port(0), b"3a", LONGEST);
     assert_eq!([0, 1].map(|input| join.wants(Port(input), false)), [false, true], "1 has not brought key 1");
     assert!(join.wants(Port(0), true), "datagrams cannot wait");
-    join.offer(Port(1), b"4b", LONGEST, false);
-    join.offer(Port(1), b"3b", LONGEST, false);
+    join.offer(Port(1), b"4b", LONGEST);
+    join.offer(Port(1), b"3b", LONGEST);
     assert_eq!((taken(&mut join), join.counts.incomplete), (vec![b"3a3b".to_vec()], 1));
     join.remove(Port(0), true);
     assert_eq!((taken(&mut join), join.is_empty()), (vec![b"4b".to_vec()], true), "it was detached");
@@ -73,7 +73,7 @@ fn by_key_portions_of_one_key_make_a_record_and_the_oldest_is_given_up_when_too_
 fn a_record_that_would_be_too_long_is_dropped_and_counted() {
     let mut join = join(2, None, 9, 1 << 20);
     for input in [0, 1, 0, 1] {
-        join.offer(Port(input), b"1234", if join.next_number < 2 && input == 1 { 7 } else { 8 }, false);
+        join.offer(Port(input), b"1234", if join.next_number < 2 && input == 1 { 7 } else { 8 });
     }
     assert_eq!((taken(&mut join), join.counts.too_long), (vec![b"12341234".to_vec()], 1));
     assert_eq!((join.bytes, join.lost_bytes, join.is_empty()), (0, 8, true));
@@ -89,6 +89,22 @@ fn portion(key: u8, input: u64, length: usize) -> Vec<u8> {
 /// The record of a key.
 fn record(key: u8, inputs: u64, length: usize) -> Vec<u8> {
     (0..inputs).flat_map(|input| portion(key, input, length)).collect()
+}
+
+/// Promise: A join by key keeps no more bytes than its window may have, whatever an input does not send.
+#[test]
+fn records_by_key_are_bounded_in_bytes() {
+    const MOST: usize = 5_000;
+    let mut join = join(3, first_byte(), 100, MOST);
+    for key in 0..50_u8 {
+        join.offer(Port(0), &[key], LONGEST);
+    }
+    // The third input is silent: no record is ever complete.
+    for key in 0..50_u8 {
+        join.offer(Port(1), &[key; 300], LONGEST);
+        assert!(join.memory() <= MOST, "{} bytes", join.memory());
+    }
+    assert!(join.counts.incomplete > 20, "{}", join.counts.incomplete);
 }
 
 proptest! {
@@ -119,7 +135,7 @@ proptest! {
                 let number = given[input];
                 let portion = portion(number as u8, port.0, lengths[number]);
                 offered += portion.len() as u64;
-                join.offer(port, &portion, LONGEST, false);
+                join.offer(port, &portion, LONGEST);
                 given[input] += 1;
             }
             prop_assert!(join.open.len() <= window);
@@ -151,7 +167,7 @@ proptest! {
             }
             let portion = portion(*key, *input, usize::from(*key));
             offered += portion.len() as u64;
-            join.offer(Port(*input), &portion, LONGEST, datagrams);
+            join.offer(Port(*input), &portion, LONGEST);
             prop_assert!(join.open.len() <= window && join.numbers.len() == join.open.len());
             output.extend(taken(&mut join));
         }
