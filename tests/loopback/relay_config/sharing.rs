@@ -35,9 +35,10 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
     ];
     let folder = Folder::new(&format!("{classes}{}", streams.concat()))?;
     let relay = Watched::start(&folder, &[])?;
-    ensure!(relay.engine_threads()? == ["engine-0"], "classes are weighed on more than one thread");
     let all = |streams: &Value| [0, 1, 2].map(|place| moved(&streams[place]));
     let before = all(&relay.wait_for("all that run", |streams| all(streams).iter().all(|moved| *moved > 0))?);
+    // Threads name themselves when they first run, which may be later than the listener.
+    ensure!(relay.engine_threads()? == ["engine-0"], "classes are weighed on more than one thread");
     let now = relay.wait_for("enough volume", |streams| {
         all(streams).iter().sum::<u64>() > before.iter().sum::<u64>() + ENOUGH
     })?;
@@ -142,13 +143,14 @@ fn rates_of_classes_and_streams_hold() -> Result<()> {
     let folder = Folder::new(&format!("{classes}{}", streams.concat()))?;
     // As many threads as streams, and the class is on one nevertheless.
     let mut relay = Watched::start(&folder, &["--threads", "8"])?;
-    let threads = relay.engine_threads()?;
-    ensure!(threads.len() == 4, "a thread has nothing to do: {threads:?}");
     // Streams without a limit get ahead of the others, however busy the machine is.
     relay.wait_for("some volume", |streams| {
         let volumes: Vec<u64> = (0..4).map(|place| moved(&streams[place])).collect();
         volumes.iter().all(|volume| *volume > ENOUGH) && volumes[3] > volumes[..3].iter().sum()
     })?;
+    // Threads name themselves when they first run, which may be later than the listener.
+    let threads = relay.engine_threads()?;
+    ensure!(threads.len() == 4, "a thread has nothing to do: {threads:?}");
     relay.process.signal(Signal::INT)?;
     let ended = relay.process.wait(Deadline::seconds(20.0))?;
     ensure!(ended.code() == Some(130), "{ended}: {}", relay.process.log());
