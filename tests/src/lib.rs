@@ -42,3 +42,8 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> 
         }
     }
 }
+
+/// Compiles and runs the examples of the document.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/streams.md")]
+pub struct Documents;

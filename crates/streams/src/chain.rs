@@ -323,7 +323,7 @@ fn select(
     let mut kept: Range<usize> = 0..0;
     for index in 0..run.records() {
         let (range, piece) = run.piece(index);
-        let mut frame = Frame::new(piece.bytes.len(), parts);
+        let mut frame = Frame::new(piece.bytes.len(), parts, std::slice::from_ref(&run.bytes));
         let is_shown = gate.lets_in(piece.begins);
         let judged = if is_shown { gate.judge(piece, handler.select(piece, &mut frame)) } else { Ok(None) };
         if judged.is_err() {

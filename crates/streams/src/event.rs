@@ -80,5 +80,52 @@ pub enum StreamEvent {
     },
 }
 
+impl StreamEvent {
+    /// Its kind, for logs and other languages: `input-gone`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            StreamEvent::Listening { .. } => "listening",
+            StreamEvent::ListeningFailed { .. } => "listening-failed",
+            StreamEvent::Connected { .. } => "connected",
+            StreamEvent::InputGone { .. } => "input-gone",
+            StreamEvent::InputFailed { .. } => "input-failed",
+            StreamEvent::OutputGone { .. } => "output-gone",
+            StreamEvent::OutputFailed { .. } => "output-failed",
+            StreamEvent::RecordRefused { .. } => "record-refused",
+            StreamEvent::OutputDisconnected { .. } => "output-disconnected",
+        }
+    }
+
+    /// The input or output, if it is of one.
+    pub fn port(&self) -> Option<Port> {
+        match self {
+            StreamEvent::Listening { port, .. }
+            | StreamEvent::ListeningFailed { port, .. }
+            | StreamEvent::Connected { port, .. }
+            | StreamEvent::InputGone { port, .. }
+            | StreamEvent::InputFailed { port, .. }
+            | StreamEvent::OutputGone { port, .. }
+            | StreamEvent::OutputFailed { port, .. }
+            | StreamEvent::OutputDisconnected { port, .. } => Some(*port),
+            StreamEvent::RecordRefused { .. } => None,
+        }
+    }
+
+    /// The name of the input, output or handler, and what failed.
+    pub fn text(&self) -> String {
+        match self {
+            StreamEvent::Listening { name, address, .. } => format!("{name}: {address}"),
+            StreamEvent::RecordRefused { by, error } => format!("{by}: {error}"),
+            StreamEvent::ListeningFailed { error, .. }
+            | StreamEvent::InputFailed { error, .. }
+            | StreamEvent::OutputFailed { error, .. } => error.clone(),
+            StreamEvent::Connected { name, .. }
+            | StreamEvent::InputGone { name, .. }
+            | StreamEvent::OutputGone { name, .. }
+            | StreamEvent::OutputDisconnected { name, .. } => name.clone(),
+        }
+    }
+}
+
 /// Receives events, on the thread that runs the stream; must not block.
 pub type OnEvent = dyn FnMut(StreamEvent) + Send;

@@ -9,6 +9,9 @@
 //! piece of memory or in slices. What a stream gathers for a handler is bounded by its [`Reach`]. The state of a
 //! handler is its own; it declares a bound, beyond which it has failed ([`Common::state_limit`]).
 
+mod name;
+mod passing;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -16,6 +19,7 @@ use bytes::Bytes;
 
 use crate::record::{Piece, PieceMut};
 use crate::trust::Trust;
+pub use name::{HandlerNameError, handler_name};
 
 /// A handler of one of five kinds.
 pub enum Handler {
@@ -244,6 +248,8 @@ pub trait Rewrite: Common {
 pub struct Frame<'a> {
     length: usize,
     parts: &'a mut Vec<FramePart>,
+    /// Memory in which the slices of the piece lie.
+    memory: &'a [Bytes],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,9 +270,20 @@ impl FramePart {
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(length: usize, parts: &'a mut Vec<FramePart>) -> Frame<'a> {
+    pub(crate) fn new(length: usize, parts: &'a mut Vec<FramePart>, memory: &'a [Bytes]) -> Frame<'a> {
         parts.clear();
-        Frame { length, parts }
+        Frame { length, parts, memory }
+    }
+
+    /// The bytes of a slice of the piece, or of a part of one, for longer than the call, without a copy. None
+    /// if `part` is not of the piece. While they are kept, so is the block of memory in which they lie.
+    pub fn share(&self, part: &[u8]) -> Option<Bytes> {
+        let wanted = part.as_ptr_range();
+        let has = |memory: &&Bytes| {
+            let range = memory.as_ptr_range();
+            range.start <= wanted.start && wanted.end <= range.end
+        };
+        self.memory.iter().find(has).map(|memory| memory.slice_ref(part))
     }
 
     /// Keeps these bytes of the piece, as far as it has them.
@@ -342,7 +359,7 @@ mod tests {
     #[test]
     fn a_frame_joins_what_lies_together_and_keeps_nothing_beyond_the_end() {
         let mut parts = vec![FramePart::Kept(0..1)];
-        let mut frame = Frame::new(10, &mut parts);
+        let mut frame = Frame::new(10, &mut parts, &[]);
         frame.keep(0..2);
         frame.keep(2..4);
         frame.add(Bytes::from_static(b"x"));
@@ -352,5 +369,15 @@ mod tests {
         let expected =
             [FramePart::Kept(0..4), FramePart::Made(Bytes::from_static(b"x")), FramePart::Kept(8..10)];
         assert_eq!(parts, expected);
+    }
+    /// Promise: A selecting handler keeps bytes of a record for longer than its call, without a copy.
+    #[test]
+    fn a_frame_shares_the_slices_of_its_piece_and_nothing_else() {
+        let memory = [Bytes::from(vec![1, 2, 3]), Bytes::from(vec![4, 5])];
+        let (mut parts, foreign) = (Vec::new(), [1, 2, 3]);
+        let frame = Frame::new(5, &mut parts, &memory);
+        let shared = frame.share(&memory[1][1..]).unwrap();
+        assert_eq!((&shared[..], shared.as_ptr()), (&[5][..], memory[1][1..].as_ptr()));
+        assert_eq!(frame.share(&foreign), None);
     }
 }

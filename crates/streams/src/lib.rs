@@ -1,9 +1,187 @@
-//! Streams: data on its way from sources through handlers to sinks (KStreams).
+//! Streams: records on their way from sources through handlers to sinks (KStreams).
 //!
-//! A [`Stream`] reads records from inputs in an [`InputOrder`], has a chain of [`Handler`]s see them, and
-//! spreads them over outputs by an [`OutputPattern`]. Large or undivided records may move between
-//! descriptors without being copied to the program, if no handler sees them or one that only peeks at them.
-//! It runs on the caller's thread ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
+//! A [`Stream`] reads [records](Framing) from its inputs, which are [objects](Object), in an
+//! [order](InputOrder); has [handlers](Handler) see them; and spreads them over its outputs by a
+//! [pattern](OutputPattern). It moves on its caller's thread, or on a thread of an [engine], which a
+//! [scheduler](engine::Policy) divides among streams. Bytes that no handler looks at stay in the kernel where
+//! they can. The following introduces these seven, each with an example.
+//!
+//! # Objects
+//!
+//! An [`Object`] is a source or a sink: a [connection, pipe or terminal](Object::stream), a
+//! [file](Object::file), a [UDP socket](Object::datagrams), a [socket that listens](Object::listening),
+//! memory to [read](Object::memory) or to [fill](Object::collect). A stream takes any of them at either end:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::os::unix::net::UnixStream;
+//! use wirepath_streams::{Framing, Object, StreamBuilder};
+//!
+//! let (mut sender, input) = UnixStream::pair()?;
+//! let (output, mut receiver) = UnixStream::pair()?;
+//! let mut stream = StreamBuilder::default()
+//!     .input(Object::stream("input", input.into())?, Framing::Whole)
+//!     .output(Object::stream("output", output.into())?)
+//!     .build();
+//! sender.write_all(b"moved by splice")?;
+//! drop(sender); // the end of the input
+//! stream.run()?;
+//! assert_eq!(stream.status().zero_copy_bytes, 15);
+//! drop(stream); // closes the output
+//! let mut text = String::new();
+//! receiver.read_to_string(&mut text)?;
+//! assert_eq!(text, "moved by splice");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Framing
+//!
+//! [`Framing`] divides the bytes of an input into records: lines, packets behind their length, a fixed size,
+//! or by a function of the caller's. Order, handlers and pattern act on records. Without framing, a stream of
+//! bytes is one record; each datagram is one.
+//!
+//! ```
+//! use wirepath_streams::{Framing, Object, StreamBuilder};
+//!
+//! let (output, records) = Object::collect("records", 100);
+//! let mut stream = StreamBuilder::default()
+//!     .input(Object::memory("text", "one\ntwo\n".into()), Framing::lines(100))
+//!     .output(output)
+//!     .build();
+//! stream.run()?;
+//! assert_eq!(records.records(), [b"one\n", b"two\n"]);
+//! # Ok::<(), wirepath_streams::StreamError>(())
+//! ```
+//!
+//! # Order
+//!
+//! [`InputOrder`] says which input gives the next record: each in turn, one at random, or whichever has one.
+//! By the builder's methods, records are [ordered by a tag](StreamBuilder::order_by_tag),
+//! [joined](StreamBuilder::join) from portions of several inputs, or taken in an [order of the
+//! caller's](PollingOrder).
+//!
+//! ```
+//! use wirepath_streams::{Framing, Late, Object, StreamBuilder};
+//!
+//! let (output, copy) = Object::collect("copy", 100);
+//! let mut stream = StreamBuilder::default()
+//!     .order_by_tag(16, 1000, Late::Drop, |line| Some(line[0].into()))
+//!     .input(Object::memory("odd", "1\n3\n".into()), Framing::lines(100))
+//!     .input(Object::memory("even", "2\n4\n".into()), Framing::lines(100))
+//!     .output(output)
+//!     .build();
+//! stream.run()?;
+//! assert_eq!(copy.bytes(), b"1\n2\n3\n4\n");
+//! # Ok::<(), wirepath_streams::StreamError>(())
+//! ```
+//!
+//! # Handlers
+//!
+//! A [`Handler`] is code that records pass. Its kind says what it may do, so the stream knows which bytes can
+//! stay where they are: [`Read`] sees, [`Peek`] sees the beginning, [`Select`] answers with parts and bytes
+//! of its own, [`Modify`] changes in place, [`Rewrite`] fills a buffer. [`Handler::passing`] is one closure;
+//! [`handlers`] has checksums, filters, encryption. Handlers are chained, per stream or [per
+//! output](OutputOptions::handlers), and are added, removed and controlled [while the stream
+//! runs](Stream::add_handler).
+//!
+//! ```
+//! use wirepath_streams::{
+//!     Common, Framing, Handler, HandlerError, Modify, Object, PieceMut, StreamBuilder, Verdict,
+//! };
+//!
+//! struct Upper;
+//!
+//! impl Common for Upper {
+//!     fn name(&self) -> &'static str {
+//!         "upper"
+//!     }
+//! }
+//!
+//! impl Modify for Upper {
+//!     fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError> {
+//!         piece.bytes.make_ascii_uppercase();
+//!         Ok(Verdict::Pass)
+//!     }
+//! }
+//!
+//! let (output, copy) = Object::collect("copy", 100);
+//! let mut stream = StreamBuilder::default()
+//!     .handler(Handler::Modify(Box::new(Upper)))
+//!     .input(Object::memory("text", "quiet".into()), Framing::Whole)
+//!     .output(output)
+//!     .build();
+//! stream.run()?;
+//! assert_eq!(copy.bytes(), b"QUIET");
+//! # Ok::<(), wirepath_streams::StreamError>(())
+//! ```
+//!
+//! # Pattern
+//!
+//! [`OutputPattern`] says which output gets a record: all of them, each in turn, the one with the shortest
+//! wait; or a [pattern of the caller's](PushingOrder). [`OutputOptions`] says what happens when an output
+//! does not keep up.
+//!
+//! ```
+//! use wirepath_streams::{Framing, Object, OutputPattern, StreamBuilder};
+//!
+//! let ((first, odd), (second, even)) = (Object::collect("odd", 100), Object::collect("even", 100));
+//! let mut stream = StreamBuilder::default()
+//!     .pattern(OutputPattern::Stripe)
+//!     .input(Object::memory("lines", "1\n2\n3\n4\n".into()), Framing::lines(100))
+//!     .output(first)
+//!     .output(second)
+//!     .build();
+//! stream.run()?;
+//! assert_eq!((odd.bytes(), even.bytes()), (b"1\n3\n".to_vec(), b"2\n4\n".to_vec()));
+//! # Ok::<(), wirepath_streams::StreamError>(())
+//! ```
+//!
+//! # Engine
+//!
+//! [`Stream::run`] moves everything on the caller's thread. [`Stream::start`] gives the stream to an
+//! [`Engine`](engine::Engine), a thread of which has thousands of streams; the [`RunningStream`] is changed,
+//! asked, stopped and waited for. [`Stream::events`] is a descriptor for the caller's own event loop.
+//!
+//! ```
+//! use wirepath_streams::engine::{Engine, EngineOptions};
+//! use wirepath_streams::{Framing, Object, StreamBuilder, StreamOptions};
+//!
+//! let engine = Engine::start(EngineOptions::default())?;
+//! let (output, copy) = Object::collect("copy", 100);
+//! let running = StreamBuilder::default()
+//!     .input(Object::memory("text", "hello".into()), Framing::Whole)
+//!     .output(output)
+//!     .build()
+//!     .start(&engine, StreamOptions::default());
+//! running.wait().result?;
+//! assert_eq!(copy.bytes(), b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Scheduler
+//!
+//! A [`Policy`](engine::Policy) divides a thread of the engine among the classes of its streams: by priority,
+//! by shares of bytes or of processor time, by deadline, or as a [policy of the caller's](engine::TurnPolicy)
+//! says. A [rate](engine::Rate) limits a stream or a class.
+//!
+//! ```
+//! use wirepath_streams::engine::{Class, Engine, EngineOptions, Placement, Policy, Round, Sharing};
+//! use wirepath_streams::{Framing, Object, StreamBuilder, StreamOptions};
+//!
+//! let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };
+//! let policy = Policy::FairShare { round: Round::Volume(1_000_000), carry_percent: 50 };
+//! let sharing = Sharing { policy, classes: vec![class("live", 3), class("archive", 1)] };
+//! let engine = Engine::start(EngineOptions { sharing, ..EngineOptions::default() })?;
+//! let (output, copy) = Object::collect("copy", 100);
+//! let stream = StreamBuilder::default()
+//!     .input(Object::memory("text", "hello".into()), Framing::Whole)
+//!     .output(output)
+//!     .build();
+//! let placement = Placement { class: 1, ..Placement::default() };
+//! stream.start(&engine, StreamOptions { placement, ..StreamOptions::default() }).wait().result?;
+//! assert_eq!(copy.bytes(), b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // In the order of their dependencies; the four parts of a stream are intake, chain, spread and outputs.
 mod chain;
@@ -37,8 +215,8 @@ pub use event::{OnEvent, StreamEvent};
 pub use events::StreamEvents;
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{
-    Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerStatus, MAX_PEEK_BYTES,
-    Modify, Peek, Reach, Read, Rewrite, Select, Verdict,
+    Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerNameError, HandlerStatus,
+    MAX_PEEK_BYTES, Modify, Peek, Reach, Read, Rewrite, Select, Verdict, handler_name,
 };
 pub use intake::{
     InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,
@@ -61,7 +239,7 @@ pub use write_progress::WriteProgress;
 /// The engine, for its types in this crate's interface.
 pub use wirepath_engine as engine;
 
-/// Compiles and runs the examples of the documentation.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/streams.md")]
-pub struct Documentation;
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -196,6 +196,19 @@ impl Object {
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
+    /// Any descriptor: a connected socket of datagrams as [`Object::datagrams`], all others as
+    /// [`Object::stream`].
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn from_fd(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
+        let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
+        if kind == FileType::Socket && sockopt::socket_type(&descriptor)? == SocketType::DGRAM {
+            return Object::datagrams(name, descriptor, None, None);
+        }
+        Object::stream(name, descriptor)
+    }
+
     /// Ends a connection after this many bytes, those that [precede](Object::preceded_by) it not counted: for
     /// messages of known length that others follow. No effect on other objects.
     #[must_use]

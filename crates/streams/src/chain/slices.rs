@@ -110,14 +110,14 @@ pub(super) fn select(
     slices: Vec<Memory>,
     out: &mut Vec<Run<Memory>>,
 ) -> Result<(), HandlerError> {
+    let slices: Vec<Bytes> = slices.into_iter().map(Memory::freeze).collect();
     let selected = {
-        let views = views(&slices);
+        let views: Vec<&[u8]> = slices.iter().map(|slice| &slice[..]).collect();
         let piece = Piece::in_slices(&views);
-        let mut frame = Frame::new(piece.length(), parts);
+        let mut frame = Frame::new(piece.length(), parts, &slices);
         gate.judge(piece, handler.select(piece, &mut frame))?
     };
     if selected.is_some() {
-        let slices: Vec<Bytes> = slices.into_iter().map(Memory::freeze).collect();
         put_parts((true, true), parts, |range, put| each_in(&slices, range, put), out);
     }
     Ok(())

@@ -98,7 +98,7 @@ mod tests {
     fn a_record_without_a_length_is_an_error() {
         let mut parts = Vec::new();
         let error =
-            Unprefix::default().select(Piece::whole(b"ab"), &mut Frame::new(2, &mut parts)).unwrap_err();
+            Unprefix::default().select(Piece::whole(b"ab"), &mut Frame::new(2, &mut parts, &[])).unwrap_err();
         assert_eq!(error.to_string(), "a record of 2 bytes has no length in front of it");
     }
 }

@@ -85,7 +85,7 @@ fn a_programme_comes_out_as_a_stream_of_its_own() {
 fn what_is_no_transport_stream_is_an_error_that_says_so() {
     let select = |bytes: &[u8]| {
         let mut parts = Vec::new();
-        let mut frame = Frame::new(bytes.len(), &mut parts);
+        let mut frame = Frame::new(bytes.len(), &mut parts, &[]);
         TransportStreamFilter::pids([1]).select(Piece::whole(bytes), &mut frame).unwrap_err().to_string()
     };
     assert!(select(&[0x47; 100]).contains("100 bytes"));
