@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install bench bench-images assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install install-library python bench bench-images assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -48,12 +48,28 @@ bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
 	@scripts/install.sh bpf
 	$(MAKE) -C kernel/bpf
 
-build: ## the release binaries, target/release/wirepath and wirepath-images
+build: ## the release binaries, target/release/wirepath and wirepath-images, and the library for C
 	@scripts/install.sh
-	cargo build --release --locked -p wirepath -p wirepath-images
+	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-capi
 
-install: build ## copy them to PREFIX/bin (PREFIX=/usr/local)
+install: build install-library ## copy them to PREFIX/bin, lib and include (PREFIX=/usr/local)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images
+
+# The library for C alone, from the folder LIBRARIES, where it was built.
+LIBRARIES ?= target/release
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+install-library:
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/wirepath.h
+	install -D -m 755 $(LIBRARIES)/libwirepath.so $(DESTDIR)$(PREFIX)/lib/libwirepath.so.$(VERSION)
+	ln -sf libwirepath.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libwirepath.so.0
+	ln -sf libwirepath.so.0 $(DESTDIR)$(PREFIX)/lib/libwirepath.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(LIBRARIES)/libwirepath.a
+	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/wirepath.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/wirepath.pc
+
+python: ## build the Python package, target/wheels/wirepath-….whl, for Python 3.11 and newer
+	@scripts/install.sh
+	scripts/python.sh wheel
 
 bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json …"; needs root
 	@scripts/install.sh bench

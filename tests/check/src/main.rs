@@ -170,6 +170,8 @@ impl Suite {
                 cargo("examples", &examples, Count::TestResults, 20).when_idle(),
                 cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20)
                     .when_idle(),
+                cargo("packages", &packages(), Count::ExitCode, 5).when_idle(),
+                command("python", &["scripts/python.sh", "test"], Count::TestResults, 20).when_idle(),
             ],
             boots.map(|program| program.whole(self.length).behind_others()).collect(),
         ];
@@ -179,6 +181,23 @@ impl Suite {
         lanes
     }
 }
+
+/// Packs all crates that are published, as `cargo publish` does: none needs one that is not.
+fn packages() -> Vec<&'static str> {
+    let published = PUBLISHED.iter().flat_map(|name| ["--package", name]);
+    ["package", "--no-verify", "--allow-dirty", "--locked", "--quiet"].into_iter().chain(published).collect()
+}
+
+/// `wirepath-streams` and what it uses.
+const PUBLISHED: [&str; 7] = [
+    "wirepath-sys",
+    "wirepath-counters",
+    "wirepath-http",
+    "wirepath-media",
+    "wirepath-datapath",
+    "wirepath-engine",
+    "wirepath-streams",
+];
 
 /// Returns whether guests run on this machine's processors, by its clock. Emulated ones count instructions:
 /// for them it does not matter when they have a processor.

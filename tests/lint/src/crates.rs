@@ -37,6 +37,9 @@ const RULES: &[Rule] = &[
         ours: &["wirepath-engine", "wirepath-datapath", "wirepath-media"],
         others: None,
     },
+    // Bindings have what any user of the library has.
+    Rule { package: "wirepath-capi", ours: &["wirepath-streams"], others: None },
+    Rule { package: "wirepath-python", ours: &["wirepath-streams"], others: None },
     Rule { package: "wirepath-bpf", ours: &["wirepath-streams"], others: None },
     Rule {
         package: "wirepath-net",

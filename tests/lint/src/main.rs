@@ -11,6 +11,7 @@ mod licences;
 mod links;
 mod machine_paths;
 mod modules;
+mod publishing;
 mod reasons;
 mod rust;
 mod specification;
@@ -49,6 +50,7 @@ fn check() -> anyhow::Result<usize> {
     let metadata = metadata(&root)?;
     let results = [
         ("crates", crates::check(&crates::members(&metadata))),
+        ("publishing", publishing::check(&publishing::published(&metadata))),
         ("modules", modules::check(&tree)),
         ("unsafe_code", unsafe_code::check(&tree)),
         ("reasons", reasons::check(&tree)),

@@ -1,0 +1,172 @@
+//! A call from C: its arguments, its result, and the reason of its failure.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Display;
+
+use wirepath_streams::engine::catch_panic;
+
+pub(crate) const OK: c_int = 0;
+pub(crate) const INVALID: c_int = -1;
+pub(crate) const FAILED: c_int = -2;
+pub(crate) const STOPPED: c_int = -3;
+pub(crate) const TIMEOUT: c_int = -4;
+pub(crate) const STATE: c_int = -5;
+pub(crate) const BUG: c_int = -6;
+
+/// Decision of a handler that fails.
+pub(crate) const FAIL: c_int = -2;
+
+/// Failure of a call: its code, and its reason.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) c_int, pub(crate) String);
+
+impl Failure {
+    pub(crate) fn invalid(reason: impl Display) -> Failure {
+        Failure(INVALID, reason.to_string())
+    }
+
+    pub(crate) fn failed(reason: impl Display) -> Failure {
+        Failure(FAILED, reason.to_string())
+    }
+}
+
+/// Result of a function of the header.
+pub(crate) trait Answer {
+    /// The result of a failure.
+    fn failure(code: c_int) -> Self;
+}
+
+impl Answer for c_int {
+    fn failure(code: c_int) -> c_int {
+        code
+    }
+}
+
+impl Answer for i64 {
+    fn failure(code: c_int) -> i64 {
+        code.into()
+    }
+}
+
+impl<T> Answer for *mut T {
+    fn failure(_: c_int) -> *mut T {
+        std::ptr::null_mut()
+    }
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+    static FAIL_REASON: RefCell<Option<String>> = const { RefCell::new(None) };
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does the work of a function of the header, and keeps the reason if it fails. What panics has failed.
+pub(crate) fn call<T: Answer>(work: impl FnOnce() -> Result<T, Failure>) -> T {
+    if IN_HANDLER.get() {
+        let reason =
+            "called from a handler: call it from another thread; wp_fail and wp_stream_stop may be called";
+        return answer(Err(Failure(STATE, reason.to_owned())));
+    }
+    call_from_anywhere(work)
+}
+
+/// As [`call`], of a function that handlers may call, too: it waits for nothing.
+pub(crate) fn call_from_anywhere<T: Answer>(work: impl FnOnce() -> Result<T, Failure>) -> T {
+    answer(
+        catch_panic(work)
+            .unwrap_or_else(|message| Err(Failure(BUG, format!("the library panicked: {message}")))),
+    )
+}
+
+fn answer<T: Answer>(result: Result<T, Failure>) -> T {
+    result.unwrap_or_else(|Failure(code, reason)| {
+        LAST_ERROR.set(without_zeros(&reason));
+        T::failure(code)
+    })
+}
+
+/// Calls a function of a handler, from which the library is not called again, but for [`wp_fail`]. Returns
+/// its answer, and the reason for which it fails, if it gave one.
+pub(crate) fn call_handler<T>(function: impl FnOnce() -> T) -> (T, Option<String>) {
+    FAIL_REASON.set(None);
+    IN_HANDLER.set(true);
+    let answer = function();
+    IN_HANDLER.set(false);
+    (answer, FAIL_REASON.take())
+}
+
+/// Reason of this thread's last failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn wp_last_error() -> *const c_char {
+    // At the end of a thread, what is its own may be gone.
+    LAST_ERROR.try_with(|error| error.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// Sets the reason for which a handler fails.
+///
+/// # Safety
+/// `reason` is NULL or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_fail(reason: *const c_char) -> c_int {
+    // SAFETY: the header asks for a string.
+    let reason = unsafe { text(reason, "reason") };
+    FAIL_REASON.set(reason.ok().map(str::to_owned));
+    FAIL
+}
+
+fn without_zeros(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// A string argument.
+///
+/// # Safety
+/// `pointer` is NULL, or points to bytes that end with a zero and do not change during the call.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    if pointer.is_null() {
+        return Err(Failure::invalid(format!("{name} is NULL: a string is needed")));
+    }
+    // SAFETY: it is not NULL, and the caller vouches for the rest.
+    let bytes = unsafe { CStr::from_ptr(pointer) };
+    bytes.to_str().map_err(|error| Failure::invalid(format!("{name} is not UTF-8: {error}")))
+}
+
+/// What a pointer argument points to.
+///
+/// # Safety
+/// `pointer` is NULL, or points to a `T` that lives and does not change during the call.
+pub(crate) unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
+    // SAFETY: the caller vouches for what is not NULL.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{name} is NULL")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last_error() -> String {
+        // SAFETY: what it returns is a string until the next failure of this thread.
+        unsafe { CStr::from_ptr(wp_last_error()) }.to_str().unwrap_or_default().to_owned()
+    }
+
+    /// Promise: No panic of the library crosses the boundary to C: the call fails.
+    #[test]
+    fn a_panic_is_a_failure() {
+        let code: c_int = call(|| panic!("no {}", "more"));
+        assert_eq!((code, last_error().as_str()), (BUG, "the library panicked: no more"));
+        let pointer: *mut u8 = call(|| Err(Failure::invalid("a\0b")));
+        assert_eq!((pointer, last_error().as_str()), (std::ptr::null_mut(), "a b"));
+    }
+
+    #[test]
+    fn a_handler_cannot_call_the_library() {
+        let (code, reason) = call_handler(|| {
+            // SAFETY: it is a string.
+            unsafe { wp_fail(c"no header".as_ptr()) };
+            call(|| Ok(OK))
+        });
+        assert_eq!((code, reason.as_deref()), (STATE, Some("no header")));
+        assert_eq!(call(|| Ok(OK)), OK);
+    }
+}

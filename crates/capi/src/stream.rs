@@ -1,0 +1,383 @@
+//! A stream: built, started, waited for.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use wirepath_streams::{
+    Object, OutputOptions, RunningStream, Stream, StreamBuilder, StreamError, StreamEvents, StreamOptions,
+};
+
+use crate::call::{FAILED, Failure, OK, STATE, STOPPED, TIMEOUT, call, call_from_anywhere, reference, text};
+use crate::engine::SharedEngine;
+use crate::handler::{self, RawHandler};
+use crate::values::{self, RawEvent, RawFraming, RawStatus, port_number};
+
+/// Time for which a change of a running stream waits for its thread.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// `wp_stream`.
+pub struct SharedStream(Mutex<State>);
+
+enum State {
+    /// Order and pattern may be set.
+    New(Box<StreamBuilder>),
+    Built(Box<Stream>),
+    Runs(Running),
+}
+
+#[derive(Clone)]
+struct Running {
+    stream: Arc<RunningStream>,
+    events: StreamEvents,
+    _engine: SharedEngine,
+}
+
+impl SharedStream {
+    fn set(&self, set: impl FnOnce(StreamBuilder) -> StreamBuilder) -> Result<c_int, Failure> {
+        match &mut *self.0.lock() {
+            State::New(builder) => {
+                **builder = set(mem::take(builder));
+                Ok(OK)
+            }
+            _ => Err(Failure(
+                STATE,
+                "order and pattern are set before inputs, outputs and handlers".to_owned(),
+            )),
+        }
+    }
+
+    /// Changes the stream, on its thread if it runs.
+    fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Stream) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let running = match &mut *self.0.lock() {
+            State::Runs(running) => running.clone(),
+            built => return change(built.stream()?),
+        };
+        ask(&running, ANSWER, change)?
+    }
+
+    fn start(&self, engine: Option<&SharedEngine>) -> Result<c_int, Failure> {
+        let mut state = self.0.lock();
+        let events =
+            state.stream()?.events().map_err(|error| Failure::failed(format!("eventfd: {error}")))?;
+        let engine = engine.map_or_else(|| SharedEngine::start(1), |engine| Ok(engine.clone()))?;
+        let threads = engine.engine()?;
+        if let State::Built(stream) = mem::replace(&mut *state, State::New(Box::default())) {
+            let stream = Arc::new(stream.start(threads, StreamOptions::default()));
+            *state = State::Runs(Running { stream, events, _engine: engine });
+        }
+        Ok(OK)
+    }
+
+    fn running(&self) -> Result<Running, Failure> {
+        match &*self.0.lock() {
+            State::Runs(running) => Ok(running.clone()),
+            _ => Err(Failure(STATE, "the stream has not been started: call wp_stream_start".to_owned())),
+        }
+    }
+}
+
+impl State {
+    /// The stream, which is built now if it was not.
+    fn stream(&mut self) -> Result<&mut Stream, Failure> {
+        if let State::New(builder) = self {
+            *self = State::Built(Box::new(mem::take(&mut **builder).build()));
+        }
+        match self {
+            State::Built(stream) => Ok(stream),
+            _ => Err(Failure(STATE, "the stream was started already".to_owned())),
+        }
+    }
+}
+
+/// Has the stream's thread answer.
+fn ask<T: Send + 'static>(
+    running: &Running,
+    limit: Duration,
+    question: impl FnOnce(&mut Stream) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let (sender, receiver) = channel();
+    // Nobody may wait for it any more.
+    running.stream.with(move |stream| drop(sender.send(question(stream))));
+    receiver.recv_timeout(limit).map_err(|error| match error {
+        RecvTimeoutError::Timeout => {
+            Failure(TIMEOUT, "the stream's thread does not answer: a handler may hold it".to_owned())
+        }
+        RecvTimeoutError::Disconnected => Failure(STATE, "the stream has ended".to_owned()),
+    })
+}
+
+/// An object for a duplicate of a descriptor.
+fn object(name: &str, descriptor: c_int) -> Result<Object, Failure> {
+    if descriptor < 0 {
+        return Err(Failure::invalid(format!("{name}: invalid descriptor {descriptor}")));
+    }
+    // SAFETY: it is not -1. If nothing is open by this number, duplicating fails, and nothing else is done.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let object = descriptor.try_clone_to_owned().and_then(|descriptor| Object::from_fd(name, descriptor));
+    object.map_err(|error| Failure::failed(format!("{name}: {error}")))
+}
+
+fn attach_input(stream: &SharedStream, object: Object, framing: RawFraming) -> Result<i64, Failure> {
+    let framing = framing.framing()?;
+    stream.change(move |stream| match stream.attach_input(object, framing) {
+        Ok(port) => Ok(port_number(port)),
+        Err(error) => Err(Failure(STATE, error.to_string())),
+    })
+}
+
+/// A stream without inputs and outputs.
+#[unsafe(no_mangle)]
+pub extern "C" fn wp_stream_new() -> *mut SharedStream {
+    call(|| Ok(Box::into_raw(Box::new(SharedStream(Mutex::new(State::New(Box::default())))))))
+}
+
+/// Stops the stream if it runs, and gives back its memory.
+///
+/// # Safety
+/// `stream` is NULL or of [`wp_stream_new`], and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_free(stream: *mut SharedStream) {
+    if !stream.is_null() {
+        // SAFETY: it is a box of `wp_stream_new`, and the caller has no other use of it.
+        drop(unsafe { Box::from_raw(stream) });
+    }
+}
+
+/// Sets the order of inputs.
+///
+/// # Safety
+/// `stream` is NULL or of [`wp_stream_new`], and was not freed. So of all functions that follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_order(stream: *const SharedStream, order: c_int) -> c_int {
+    call(|| {
+        let order = values::order(order)?;
+        // SAFETY: the caller vouches for it.
+        unsafe { reference(stream, "stream") }?.set(|builder| builder.order(order))
+    })
+}
+
+/// Sets the pattern of outputs.
+///
+/// # Safety
+/// See [`wp_stream_order`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_pattern(stream: *const SharedStream, pattern: c_int) -> c_int {
+    call(|| {
+        let pattern = values::pattern(pattern)?;
+        // SAFETY: the caller vouches for it.
+        unsafe { reference(stream, "stream") }?.set(|builder| builder.pattern(pattern))
+    })
+}
+
+/// Attaches an input.
+///
+/// # Safety
+/// See [`wp_stream_order`]; `name` is NULL or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_input(
+    stream: *const SharedStream,
+    name: *const c_char,
+    descriptor: c_int,
+    framing: RawFraming,
+) -> i64 {
+    call(|| {
+        // SAFETY: the caller vouches for both.
+        let (stream, name) = unsafe { (reference(stream, "stream")?, text(name, "name")?) };
+        attach_input(stream, object(name, descriptor)?, framing)
+    })
+}
+
+/// Attaches bytes in memory as an input.
+///
+/// # Safety
+/// As [`wp_stream_input`]; `bytes` is NULL or points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_input_memory(
+    stream: *const SharedStream,
+    name: *const c_char,
+    bytes: *const c_void,
+    length: usize,
+    framing: RawFraming,
+) -> i64 {
+    call(|| {
+        // SAFETY: the caller vouches for both.
+        let (stream, name) = unsafe { (reference(stream, "stream")?, text(name, "name")?) };
+        let bytes = match length {
+            0 => &[],
+            1.. if bytes.is_null() => return Err(Failure::invalid("bytes is NULL")),
+            // SAFETY: it is not NULL, and the caller vouches for the length, which no memory exceeds.
+            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length.min(isize::MAX as usize)) },
+        };
+        attach_input(stream, Object::memory(name, Bytes::copy_from_slice(bytes)), framing)
+    })
+}
+
+/// Attaches an output.
+///
+/// # Safety
+/// See [`wp_stream_input`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_output(
+    stream: *const SharedStream,
+    name: *const c_char,
+    descriptor: c_int,
+) -> i64 {
+    call(|| {
+        // SAFETY: the caller vouches for both.
+        let (stream, name) = unsafe { (reference(stream, "stream")?, text(name, "name")?) };
+        let object = object(name, descriptor)?;
+        stream.change(|stream| Ok(port_number(stream.attach_output(object, OutputOptions::default()))))
+    })
+}
+
+/// Adds a handler behind the others.
+///
+/// # Safety
+/// See [`wp_stream_order`]; `handler` is NULL, or what it points to is such as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_handler(stream: *const SharedStream, handler: *const RawHandler) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for it.
+        let handler = unsafe { handler::handler(reference(handler, "handler")?) }?;
+        // SAFETY: the caller vouches for it.
+        let stream = unsafe { reference(stream, "stream") }?;
+        stream.change(|stream| {
+            stream.add_handler(handler);
+            Ok(OK)
+        })
+    })
+}
+
+/// Starts the stream.
+///
+/// # Safety
+/// See [`wp_stream_order`]; `engine` is NULL, or of `wp_engine_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_start(stream: *const SharedStream, engine: *const SharedEngine) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for both.
+        let (stream, engine) = unsafe { (reference(stream, "stream")?, engine.as_ref()) };
+        stream.start(engine)
+    })
+}
+
+/// Stops the stream.
+///
+/// # Safety
+/// See [`wp_stream_order`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_stop(stream: *const SharedStream) -> c_int {
+    call_from_anywhere(|| {
+        // SAFETY: the caller vouches for it.
+        unsafe { reference(stream, "stream") }?.running()?.stream.stop();
+        Ok(OK)
+    })
+}
+
+/// Waits for the end of the stream.
+///
+/// # Safety
+/// See [`wp_stream_order`]; `status` is NULL or has room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_wait(
+    stream: *const SharedStream,
+    timeout_ms: i64,
+    status: *mut RawStatus,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for it.
+        let running = unsafe { reference(stream, "stream") }?.running()?;
+        let end = match u64::try_from(timeout_ms) {
+            Ok(limit) => running.stream.wait_for(Duration::from_millis(limit)),
+            Err(_) => Some(running.stream.wait()),
+        };
+        let end = end.ok_or_else(|| Failure(TIMEOUT, "the stream goes on".to_owned()))?;
+        // SAFETY: the caller vouches for it.
+        unsafe { write(status, RawStatus::from(&end.status)) };
+        match end.result {
+            Ok(()) => Ok(OK),
+            Err(StreamError::Stopped) => Err(Failure(STOPPED, StreamError::Stopped.to_string())),
+            Err(error) => Err(Failure(FAILED, error.to_string())),
+        }
+    })
+}
+
+/// Status so far.
+///
+/// # Safety
+/// As [`wp_stream_wait`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_status(
+    stream: *const SharedStream,
+    timeout_ms: i64,
+    status: *mut RawStatus,
+) -> c_int {
+    call(|| {
+        if status.is_null() {
+            return Err(Failure::invalid("status is NULL"));
+        }
+        // SAFETY: the caller vouches for it.
+        let running = unsafe { reference(stream, "stream") }?.running()?;
+        let limit = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
+        let found = match ask(&running, limit, |stream| RawStatus::from(&stream.status())) {
+            Err(Failure(STATE, _)) => RawStatus::from(&running.stream.wait().status),
+            answer => answer?,
+        };
+        // SAFETY: the caller vouches for it.
+        unsafe { write(status, found) };
+        Ok(OK)
+    })
+}
+
+/// Descriptor for an event loop.
+///
+/// # Safety
+/// See [`wp_stream_order`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_descriptor(stream: *const SharedStream) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for it.
+        Ok(unsafe { reference(stream, "stream") }?.running()?.events.as_raw_fd())
+    })
+}
+
+/// Takes the event that waits longest.
+///
+/// # Safety
+/// See [`wp_stream_order`]; `event` is NULL or has room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_stream_event(stream: *const SharedStream, event: *mut RawEvent) -> c_int {
+    call(|| {
+        if event.is_null() {
+            return Err(Failure::invalid("event is NULL"));
+        }
+        // SAFETY: the caller vouches for it.
+        let events = unsafe { reference(stream, "stream") }?.running()?.events;
+        // Asked first: events that came before the end are taken before it is told.
+        let has_ended = events.has_ended();
+        let taken = events.take().map_or_else(|| RawEvent::none(has_ended), RawEvent::from);
+        // SAFETY: the caller vouches for it.
+        unsafe { write(event, taken) };
+        Ok(OK)
+    })
+}
+
+/// Writes a value for C.
+///
+/// # Safety
+/// `to` is NULL, and nothing is written, or has room for a `T`.
+unsafe fn write<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller vouches for it.
+        unsafe { to.write(value) };
+    }
+}

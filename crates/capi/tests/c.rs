@@ -1,0 +1,183 @@
+//! The library as a program in C has it: compiled by the host's compiler with all its warnings.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+use anyhow::{Context, Result, ensure};
+use wirepath_testkit::{trial, trials};
+
+/// This package's folder.
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+fn main() -> ExitCode {
+    let compiler = Command::new("cc").arg("--version").output();
+    let missing = compiler.err().map(|_| "there is no C compiler (cc)".to_owned());
+    trial::run_needing(
+        missing,
+        trials![
+            the_example_merges_and_mirrors,
+            the_installed_library_is_found_by_pkg_config,
+            wrong_arguments_and_handlers_are_answered,
+            the_static_library_does_the_same,
+            the_header_is_c_plus_plus,
+            functions_are_those_of_the_header
+        ],
+    )
+}
+
+/// Promise: A program in C merges two inputs, sees each record in a function, and mirrors it to two outputs.
+fn the_example_merges_and_mirrors() -> Result<()> {
+    let folder = Folder::new()?;
+    let program = folder.compile("examples/merge.c", &Folder::SHARED)?;
+    let line =
+        |name: &str, number: u32| format!("{}{name} {number}\n", if number % 7 == 3 { "#" } else { "" });
+    let text = |name: &str| (0..20_000).map(|number| line(name, number)).collect::<String>();
+    let names = ["first", "second", "copy", "other-copy"].map(|name| folder.path(name));
+    for name in &names[..2] {
+        let stem = name.file_name().context("a file has a name")?.to_string_lossy();
+        std::fs::write(name, text(&stem))?;
+    }
+    let output = run(Command::new(program).args(&names).env("LD_LIBRARY_PATH", folder.path("")))?;
+    // A line from each in turn, and comments do not take part.
+    let merged: String =
+        (0..20_000).flat_map(|number| [line("first", number), line("second", number)]).collect();
+    let expected: String = merged.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect();
+    for name in &names[2..] {
+        ensure!(std::fs::read_to_string(name)? == expected, "{} has other bytes", name.display());
+    }
+    let dropped = merged.lines().filter(|line| line.starts_with('#')).count();
+    let said = format!("{} lines passed, {dropped} dropped; {} bytes in\n", 40_000 - dropped, merged.len());
+    ensure!(output.stdout == said.as_bytes(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// Promise: `make install` installs the header and the library such that pkg-config finds them.
+fn the_installed_library_is_found_by_pkg_config() -> Result<()> {
+    let finder = Command::new("pkg-config").arg("--version").output();
+    wirepath_testkit::require!(finder.is_ok(), "there is no pkg-config");
+    wirepath_testkit::require!(Command::new("make").arg("--version").output().is_ok(), "there is no make");
+    let folder = Folder::new()?;
+    let prefix = folder.path("usr");
+    let library = built("libwirepath.so")?;
+    let mut make = Command::new("make");
+    make.args(["-C", "../..", "--no-print-directory", "install-library"]).current_dir(HERE);
+    make.arg(format!("LIBRARIES={}", library.parent().context("a library is in a folder")?.display()));
+    run(make.arg(format!("PREFIX={}", prefix.display())))?;
+    let mut finder = Command::new("pkg-config");
+    finder.args(["--cflags", "--libs", "wirepath"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = String::from_utf8(run(&mut finder)?.stdout)?;
+    let program = folder.path("installed");
+    let mut compiler = Command::new("cc");
+    compiler
+        .arg("-o")
+        .arg(&program)
+        .arg(Path::new(HERE).join("examples/merge.c"))
+        .args(flags.split_whitespace());
+    run(&mut compiler)?;
+    let output = Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")).output()?;
+    ensure!(output.status.code() == Some(64) && output.stderr.starts_with(b"usage"), "{output:?}");
+    Ok(())
+}
+
+/// Promise: Wrong arguments and failing handlers in C are answered with a code and a reason.
+///
+/// Promise: A handler in C that does not return holds only its own stream, if that has a thread of its own.
+fn wrong_arguments_and_handlers_are_answered() -> Result<()> {
+    let folder = Folder::new()?;
+    let program = folder.compile("tests/interface.c", &Folder::SHARED)?;
+    run(Command::new(program).env("LD_LIBRARY_PATH", folder.path("")))?;
+    Ok(())
+}
+
+fn the_static_library_does_the_same() -> Result<()> {
+    let folder = Folder::new()?;
+    let program = folder.compile("tests/interface.c", &Folder::STATIC)?;
+    run(&mut Command::new(program))?;
+    Ok(())
+}
+
+fn the_header_is_c_plus_plus() -> Result<()> {
+    let folder = Folder::new()?;
+    let source = folder.path("header.cc");
+    std::fs::write(&source, "#include <wirepath.h>\nint main() { return wp_version() == nullptr; }\n")?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-x", "c++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I"]);
+    let compiled = compiler.arg(Path::new(HERE).join("include")).arg(source).output()?;
+    let without = String::from_utf8_lossy(&compiled.stderr).contains("cc1plus");
+    wirepath_testkit::require!(!without, "there is no C++ compiler");
+    succeeded(compiled)?;
+    Ok(())
+}
+
+/// The library defines what the header declares, and neither has anything else.
+fn functions_are_those_of_the_header() -> Result<()> {
+    let header = std::fs::read_to_string(Path::new(HERE).join("include/wirepath.h"))?;
+    let words =
+        header.split(|character: char| !character.is_ascii_alphanumeric() && !"_(".contains(character));
+    let mut declared = BTreeSet::new();
+    for word in words {
+        if let Some((name, _)) = word.split_once('(').filter(|(name, _)| name.starts_with("wp_")) {
+            declared.insert(name.to_owned());
+        }
+    }
+    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(built("libwirepath.so")?))?;
+    let symbols = String::from_utf8(symbols.stdout)?;
+    let defined = symbols.lines().filter_map(|line| line.split(' ').next_back());
+    let defined: BTreeSet<String> =
+        defined.filter(|name| name.starts_with("wp_")).map(str::to_owned).collect();
+    ensure!(declared == defined, "declared {declared:?}, defined {defined:?}");
+    Ok(())
+}
+
+/// A folder with a compiled program, and the library as it is installed.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    const SHARED: [&'static str; 1] = ["-lwirepath"];
+    /// What the static library needs of the system: `pkg-config --static` says the same.
+    const STATIC: [&'static str; 6] = ["-l:libwirepath.a", "-lgcc_s", "-lutil", "-lpthread", "-lm", "-ldl"];
+
+    fn new() -> Result<Folder> {
+        let folder = Folder(tempfile::tempdir()?);
+        for name in ["libwirepath.so", "libwirepath.so.0"] {
+            symlink(built("libwirepath.so")?, folder.path(name))?;
+        }
+        symlink(built("libwirepath.a")?, folder.path("libwirepath.a"))?;
+        Ok(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn compile(&self, source: &str, libraries: &[&str]) -> Result<PathBuf> {
+        let program = self.path("program");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"]);
+        compiler.arg(format!("-DVERSION=\"{}\"", env!("CARGO_PKG_VERSION")));
+        compiler.arg("-I").arg(Path::new(HERE).join("include")).arg("-o").arg(&program);
+        compiler.arg(Path::new(HERE).join(source)).arg("-L").arg(self.path("")).args(libraries);
+        run(&mut compiler)?;
+        Ok(program)
+    }
+}
+
+/// A library that cargo built for this test: beside its folder.
+fn built(name: &str) -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let folder = program.parent().context("a program is in a folder")?;
+    let places = [folder.join(name), folder.with_file_name(name)];
+    places.into_iter().find(|path| path.exists()).with_context(|| format!("{name} was not built"))
+}
+
+fn run(command: &mut Command) -> Result<Output> {
+    let output = command.output().with_context(|| format!("{:?}", command.get_program()))?;
+    succeeded(output).with_context(|| format!("{:?}", command.get_program()))
+}
+
+fn succeeded(output: Output) -> Result<Output> {
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    Ok(output)
+}
