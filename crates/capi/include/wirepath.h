@@ -7,11 +7,11 @@
  * (wp_stream_start), wait for its end (wp_stream_wait) and free it (wp_stream_free).
  *
  * Every function may be called from every thread, but from a handler only wp_fail, wp_last_error and
- * wp_stream_stop. A function that fails answers with a negative number, or NULL, and wp_last_error says what
- * failed: why; what to do. NULL and wrong numbers are errors (WP_INVALID); a pointer to memory that is not
- * what it is declared to be cannot be noticed. Strings are UTF-8, end with a zero byte and are copied. The
- * interface may change before version 1.0; then so does the library's soname. Do not unload the library
- * (dlclose) while it may still have threads.
+ * wp_stream_stop; nothing is freed while another thread uses it. A function that fails answers with a
+ * negative number, or NULL, and wp_last_error says what failed: why; what to do. NULL and wrong numbers are
+ * errors (WP_INVALID); a pointer to memory that is not what it is declared to be cannot be noticed. Strings
+ * are UTF-8, end with a zero byte and are copied. The interface may change before version 1.0; then so does
+ * the library's soname. Do not unload the library (dlclose) while it may still have threads.
  */
 #ifndef WIREPATH_H
 #define WIREPATH_H

@@ -1,6 +1,7 @@
 //! Threads for streams.
 
 use std::ffi::c_uint;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::thread;
 
@@ -17,7 +18,7 @@ struct Threads(Option<Engine>);
 impl SharedEngine {
     pub(crate) fn start(threads: usize) -> Result<SharedEngine, Failure> {
         let options = EngineOptions { threads, pool_threads: 1, ..EngineOptions::default() };
-        let engine = Engine::start(options)
+        let engine = without_sigpipe(|| Engine::start(options))
             .map_err(|error| Failure::failed(format!("engine threads cannot be started: {error}")))?;
         Ok(SharedEngine(Arc::new(Threads(Some(engine)))))
     }
@@ -35,6 +36,25 @@ impl Drop for Threads {
         // If there is no thread to be had, the closure is dropped here, and this waits.
         drop(thread::Builder::new().name("engine-end".to_owned()).spawn(move || drop(engine)));
     }
+}
+
+/// Runs `start`, whose threads are not ended by SIGPIPE: a program in C, unlike one in Rust, is, when a stream
+/// writes to a pipe or connection whose reader is gone. They get EPIPE. Threads inherit the mask of signals.
+fn without_sigpipe<T>(start: impl FnOnce() -> T) -> T {
+    let mut pipe = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both have room for a set; the first is made before it is read, and the calls keep no pointer.
+    let blocked = unsafe {
+        libc::sigemptyset(pipe.as_mut_ptr());
+        libc::sigaddset(pipe.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, pipe.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let started = start();
+    if blocked {
+        // SAFETY: the mask from before was filled in, since that call succeeded.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    started
 }
 
 /// Starts threads for many streams.

@@ -24,6 +24,13 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// `wp_stream`.
 pub struct SharedStream(Mutex<State>);
 
+/// Threads of C share it.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<SharedStream>();
+    is_shared::<SharedEngine>();
+};
+
 enum State {
     /// Order and pattern may be set.
     New(Box<StreamBuilder>),

@@ -280,6 +280,35 @@ static void held(void)
     close(receiver);
 }
 
+/* A reader that is gone is an error of the stream, and no SIGPIPE for the program. */
+static void reader_gone(void)
+{
+    const wp_handler passes = { .name = "pass", .whole = 100, .read = pass };
+
+    for (int is_pipe = 0; is_pipe <= 1; is_pipe++) {
+        for (int is_seen = 0; is_seen <= 1; is_seen++) {
+            int pair[2], input[2];
+            wp_stream *stream = wp_stream_new();
+
+            CHECK(!(is_pipe ? pipe(pair) : socketpair(AF_UNIX, SOCK_STREAM, 0, pair)));
+            CHECK(!pipe(input));
+            close(pair[0]);
+            if (is_seen)
+                CHECK(wp_stream_handler(stream, &passes) == WP_OK);
+            CHECK(wp_stream_input(stream, "input", input[0], is_seen ? lines : whole) >= 0);
+            CHECK(wp_stream_output(stream, "output", pair[1]) >= 0);
+            close(pair[1]);
+            close(input[0]);
+            CHECK(write(input[1], "one\n", 4) == 4);
+            close(input[1]);
+            CHECK(wp_stream_start(stream, NULL) == WP_OK);
+            CHECK(wp_stream_wait(stream, -1, NULL) == WP_FAILED);
+            SAYS("Broken pipe");
+            wp_stream_free(stream);
+        }
+    }
+}
+
 /* The descriptor is readable when there is an event, and at the end. */
 static void events(void)
 {
@@ -322,6 +351,7 @@ int main(void)
     kinds();
     failures();
     held();
+    reader_gone();
     events();
     return 0;
 }
