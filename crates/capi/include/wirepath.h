@@ -85,7 +85,7 @@ enum {
     WP_WHOLE = 0,           /* none: all bytes are one record; each datagram is one */
     WP_FIXED = 1,           /* records of `bytes` bytes */
     WP_LINES = 2,           /* lines of at most `bytes` bytes, with the line feed */
-    WP_LENGTH32 = 3,        /* records behind their length in four bytes (big-endian), of at most `bytes` bytes */
+    WP_LENGTH32 = 3,        /* records behind their length in four bytes (big-endian), at most `bytes` long */
     WP_RTP = 4,             /* packets behind their length in two bytes (RFC 4571) */
     WP_TRANSPORT_STREAM = 5 /* packets of an MPEG transport stream */
 };
@@ -142,7 +142,8 @@ typedef struct wp_handler {
      * or WP_FAIL. */
     int64_t (*rewrite)(void *context, const wp_piece *piece, uint8_t *out, size_t room);
     size_t grows_by;
-    /* Called once when the context is needed no more, on any thread, also if wp_stream_handler fails. Or NULL. */
+    /* Called once when the context is not needed any more, on any thread, also if wp_stream_handler fails; or
+     * NULL. */
     void (*release)(void *context);
 } wp_handler;
 
@@ -156,7 +157,7 @@ int wp_fail(const char *reason);
 
 typedef struct wp_engine wp_engine;
 
-/* Threads for many streams; NULL if they cannot be started. Streams of one thread wait for each other's handlers. */
+/* Threads for many streams, which wait for the handlers of others on the same thread. NULL if that fails. */
 wp_engine *wp_engine_new(unsigned threads);
 
 /* Ends the engine when its last stream is freed. Never blocks. */

@@ -38,8 +38,9 @@ impl Drop for Threads {
     }
 }
 
-/// Runs `start`, whose threads are not ended by SIGPIPE: a program in C, unlike one in Rust, is, when a stream
-/// writes to a pipe or connection whose reader is gone. They get EPIPE. Threads inherit the mask of signals.
+/// Runs `start`, whose threads are not ended by SIGPIPE: a program in C, unlike one in Rust, is, when a
+/// stream writes to a pipe or connection whose reader is gone. They get EPIPE. Threads inherit the mask of
+/// signals.
 fn without_sigpipe<T>(start: impl FnOnce() -> T) -> T {
     let mut pipe = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

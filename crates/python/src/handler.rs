@@ -76,9 +76,9 @@ impl PythonHandler {
         if answer.is_none() {
             return Ok(Answer::Pass);
         }
+        // Truth values of NumPy, which have a buffer, too.
         if !answer.is_instance_of::<PyBytes>()
             && let Ok(passes) = answer.extract::<bool>()
-        // NumPy's, too, which has a buffer
         {
             return Ok(if passes { Answer::Pass } else { Answer::Drop });
         }

@@ -92,8 +92,8 @@ class Stream:
     def input(
         self, source: int | HasFileno | Buffer, framing: Framing = ..., *, name: str | None = None
     ) -> int:
-        """Attaches an input, and returns its port: a descriptor (connected socket, pipe, terminal, or file from
-        its offset on), or bytes in memory.
+        """Attaches an input, and returns its port: a descriptor (connected socket, pipe, terminal, or file
+        from its offset on), or bytes in memory.
 
         The stream has a duplicate of the descriptor; close your own, or the end of a pipe or connection may
         never be seen. A socket is put into non-blocking mode.
@@ -137,8 +137,8 @@ class Stream:
         """Status so far. The stream's thread answers; `TimeoutError` if a handler holds it for so long."""
 
     def fileno(self) -> int:
-        """Descriptor for `selectors`, `asyncio` or `select.poll`: readable while an event waits, and from the end
-        of the stream on. Nothing is to be read from it. From the start on."""
+        """Descriptor for `selectors`, `asyncio` or `select.poll`, from the start of the stream on: readable
+        while an event waits, and from the end of the stream on. Nothing is to be read from it."""
 
     def events(self) -> list[Event]:
         """Takes the events that wait, at most 1,024; later ones are lost."""
