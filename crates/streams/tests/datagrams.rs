@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use wirepath_datapath::datagrams;
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_streams::{Framing, Object, OutputPattern, Stream, StreamBuilder, StreamOptions};
+use wirepath_streams::{Framing, Handler, Object, OutputPattern, Stream, StreamBuilder, StreamOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -92,4 +92,23 @@ fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {
     }
     let wakeups = engine.counters().wakeups - before;
     assert!(wakeups <= DATAGRAMS + 5, "{wakeups} wakeups for {DATAGRAMS} datagrams");
+}
+
+/// Promise: A descriptor becomes the object of its kind: each datagram of a UDP socket is a record.
+#[test]
+fn descriptors_of_datagrams_take_and_give_records() {
+    let (inlet, receiver, engine) = (socket(), socket(), engine());
+    let sender = connected(&inlet);
+    let stream = StreamBuilder::default()
+        .handler(Handler::passing("second", 100, |record| record == b"second"))
+        .input(Object::from_fd("in", inlet.into()).unwrap(), Framing::Whole)
+        .output(Object::from_fd("out", connected(&receiver).into()).unwrap())
+        .build();
+    let _running = stream.start(&engine, StreamOptions::default());
+    for datagram in [&b"first"[..], b"second"] {
+        sender.send(datagram).unwrap();
+    }
+    let mut datagram = [0; 100];
+    let length = receiver.recv(&mut datagram).unwrap();
+    assert_eq!(&datagram[..length], b"second");
 }
