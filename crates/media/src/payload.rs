@@ -9,6 +9,7 @@ pub mod ac3;
 mod aggregate;
 pub mod cases;
 pub mod depacketize;
+mod description;
 pub mod h264;
 pub mod h265;
 pub mod mpeg_audio;
@@ -16,6 +17,7 @@ pub mod nal;
 pub mod opus;
 mod packetizer;
 
+pub use description::TrackDescription;
 pub use packetizer::Packetizer;
 
 use crate::mp4::{Codec, Extent, Track};
