@@ -6,12 +6,11 @@
 //! Tables stay the bytes that they are in the file: memory is that of the `moov` box, or of a few `moof`
 //! boxes. What a hostile file can cost is bounded by the bytes of its tables and by its length.
 //! ```
-//! use bytes::Bytes;
 //! use wirepath_media::mp4::{Extent, MovieReader, Next, synthetic};
 //!
 //! # fn main() -> Result<(), wirepath_media::mp4::Error> {
 //! let file = synthetic::File::default().bytes();
-//! let read = |wanted: Extent| Bytes::copy_from_slice(&file[wanted.offset as usize..wanted.end() as usize]);
+//! let read = |wanted: Extent| file[wanted.offset as usize..wanted.end() as usize].to_vec();
 //!
 //! let mut reader = MovieReader::new(file.len() as u64);
 //! while let Some(wanted) = reader.wanted() {

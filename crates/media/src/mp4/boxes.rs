@@ -17,8 +17,8 @@ pub(super) struct BoxHeader {
 }
 
 impl BoxHeader {
-    /// Reads a header from the beginning of `bytes`, which are [`MAX_HEADER_LENGTH`] long or to the end of what
-    /// the box is in; `offset` is that of the box in the file.
+    /// Reads a header from the beginning of `bytes`, which are [`MAX_HEADER_LENGTH`] long or to the end of
+    /// what the box is in; `offset` is that of the box in the file.
     pub(super) fn read(bytes: &[u8], offset: u64) -> Result<Self, Error> {
         let mut fields = Fields(bytes);
         let (size, kind) = (fields.u32(), fields.four_cc());

@@ -253,7 +253,8 @@ fn mpeg_audio(entry: &MemoryBox, boxes: Children) -> Result<Codec, Error> {
     let descriptor = found.fields(|fields| {
         fields.version()?;
         descriptor(*fields)
-    })?;
+    });
+    let Ok(descriptor) = descriptor else { return Ok(Codec::Other(entry.kind)) };
     Ok(match descriptor.object_type {
         0x69 | 0x6b => Codec::MpegAudio,
         0xa5 => Codec::Ac3,

@@ -68,7 +68,8 @@ impl MovieReader {
     ///
     /// # Panics
     /// If they are fewer.
-    pub fn take(&mut self, bytes: Bytes) -> Result<(), Error> {
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
         let wanted = self.wanted().map_or(0, |wanted| wanted.length);
         assert_eq!(bytes.len() as u64, wanted, "the bytes that were wanted");
         match self.state {

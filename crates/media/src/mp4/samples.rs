@@ -107,7 +107,8 @@ impl Samples {
     ///
     /// # Panics
     /// If they are fewer.
-    pub fn take(&mut self, bytes: Bytes) -> Result<(), Error> {
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
         match self.wanted.take() {
             Some(Wanted::Header(extent)) => {
                 assert_eq!(bytes.len() as u64, extent.length, "the bytes that were wanted");

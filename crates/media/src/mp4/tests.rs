@@ -172,7 +172,8 @@ fn sizes_may_be_compact() {
     }
 }
 
-/// The file with another body of the first box of this name, and no padding to the end of the boxes around it.
+/// The file with another body of the first box of this name, and no padding to the end of the boxes around
+/// it.
 fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     fn rebuilt(bytes: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();

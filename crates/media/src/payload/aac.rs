@@ -5,23 +5,28 @@ use super::{Payloads, TooLong, cut};
 use crate::mp4::Extent;
 
 /// Longest access unit that a size of 13 bits can state (section 3.3.6).
-pub const MAX_ACCESS_UNIT: u64 = 8191;
+pub(super) const MAX_ACCESS_UNIT: u64 = 8191;
 
 /// Access units of AAC, packed into packets.
 #[derive(Clone, Debug)]
-pub struct Packetizer {
+pub(super) struct Packetizer {
     limit: usize,
     waiting: Waiting,
 }
 
 impl Packetizer {
     /// Packets of at most `limit` bytes with at most `most` access units.
-    pub fn new(limit: usize, most: usize) -> Self {
+    pub(super) fn new(limit: usize, most: usize) -> Self {
         Self { limit, waiting: Waiting::new(most, limit - 2, 2) }
     }
 
     /// Adds an access unit. Those that may share a packet with the next one wait.
-    pub fn push(&mut self, unit: Extent, timestamp: u64, payloads: &mut Payloads) -> Result<(), TooLong> {
+    pub(super) fn push(
+        &mut self,
+        unit: Extent,
+        timestamp: u64,
+        payloads: &mut Payloads,
+    ) -> Result<(), TooLong> {
         TooLong::check("AAC", unit, MAX_ACCESS_UNIT)?;
         if !self.waiting.has_room_for(unit) {
             self.flush(payloads);
@@ -40,7 +45,7 @@ impl Packetizer {
     }
 
     /// Sends what waits.
-    pub fn flush(&mut self, payloads: &mut Payloads) {
+    pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         let frames = &self.waiting.frames;
         if frames.is_empty() {
             return;

@@ -4,8 +4,8 @@ use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
 use crate::mp4::Extent;
 
-/// Frame types (section 4.1.1): whole frames; a first fragment with five eighths of its frame or more, or with
-/// less; another fragment.
+/// Frame types (section 4.1.1): whole frames; a first fragment with five eighths of its frame or more, or
+/// with less; another fragment.
 const WHOLE: u8 = 0;
 const FIRST_WITH_MOST: u8 = 1;
 const FIRST: u8 = 2;
@@ -13,19 +13,24 @@ const FURTHER: u8 = 3;
 
 /// Frames of AC-3, packed into packets.
 #[derive(Clone, Debug)]
-pub struct Packetizer {
+pub(super) struct Packetizer {
     limit: usize,
     waiting: Waiting,
 }
 
 impl Packetizer {
     /// Packets of at most `limit` bytes with at most `most` frames, and no more than 255.
-    pub fn new(limit: usize, most: usize) -> Self {
+    pub(super) fn new(limit: usize, most: usize) -> Self {
         Self { limit, waiting: Waiting::new(most.min(255), limit - 2, 0) }
     }
 
     /// Adds a frame. Those that may share a packet with the next one wait. An empty one is left out.
-    pub fn push(&mut self, frame: Extent, timestamp: u64, payloads: &mut Payloads) -> Result<(), TooLong> {
+    pub(super) fn push(
+        &mut self,
+        frame: Extent,
+        timestamp: u64,
+        payloads: &mut Payloads,
+    ) -> Result<(), TooLong> {
         TooLong::check("AC-3", frame, u64::from(u8::MAX) * (self.limit - 2) as u64)?;
         if frame.length == 0 {
             return Ok(());
@@ -53,7 +58,7 @@ impl Packetizer {
     }
 
     /// Sends what waits.
-    pub fn flush(&mut self, payloads: &mut Payloads) {
+    pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         if self.waiting.frames.is_empty() {
             return;
         }

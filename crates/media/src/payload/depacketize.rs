@@ -1,13 +1,14 @@
-//! Depacketizers for tests: they read payloads as the specifications say, know nothing of the packetizers, and
-//! refuse what a receiver may refuse.
+//! Depacketizers for tests: they read payloads as the specifications say, know nothing of the packetizers,
+//! and refuse what a receiver may refuse.
 
 use super::Format;
 
 /// A packet: payload and marker.
 pub type Packet = (Vec<u8>, bool);
 
-/// Samples in packets of which none was lost: NAL units after lengths of four bytes, or frames of audio. Frames of
-/// MPEG audio and AC-3 that share a packet are one sample, since only their own headers divide them.
+/// Samples in packets of which none was lost: NAL units after lengths of four bytes, or frames of audio.
+/// Frames of MPEG audio and AC-3 that share a packet are one sample, since only their own headers divide
+/// them.
 pub fn depacketize(format: Format, packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
     match format {
         Format::H264 => access_units(packets, 1, h264),

@@ -24,8 +24,8 @@ pub struct TrackDescription {
 }
 
 impl TrackDescription {
-    /// Description of a track, with a payload type of 96 to 127 for formats that have no other, and with frames
-    /// per second where they are known.
+    /// Description of a track, with a payload type of 96 to 127 for formats that have no other, and with
+    /// frames per second where they are known.
     pub fn of(track: &Track, payload_type: u8, frame_rate: Option<f64>) -> Result<Self, Unplayable> {
         let format = Format::of(track)?;
         let payload_type = if format == Format::MpegAudio { MPEG_AUDIO } else { payload_type };

@@ -13,7 +13,7 @@ const START: u8 = 0x80;
 const END: u8 = 0x40;
 
 /// Adds the packets of an access unit, of at most `limit` bytes each.
-pub fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
+pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {
         let last_of = |count: usize| count == rest.len();

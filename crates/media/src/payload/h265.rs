@@ -12,9 +12,9 @@ const FRAGMENTATION: u8 = 49;
 const START: u8 = 0x80;
 const END: u8 = 0x40;
 
-/// Adds the packets of an access unit, of at most `limit` bytes each. A NAL unit of one byte has no whole header
-/// and is left out.
-pub fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
+/// Adds the packets of an access unit, of at most `limit` bytes each. A NAL unit of one byte has no whole
+/// header and is left out.
+pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let whole = |unit: &NalUnit| unit.extent.length >= 2;
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {

@@ -9,19 +9,24 @@ const MAX_FRAME: u64 = 1 << 16;
 
 /// Frames of MPEG audio, packed into packets.
 #[derive(Clone, Debug)]
-pub struct Packetizer {
+pub(super) struct Packetizer {
     limit: usize,
     waiting: Waiting,
 }
 
 impl Packetizer {
     /// Packets of at most `limit` bytes with at most `most` frames.
-    pub fn new(limit: usize, most: usize) -> Self {
+    pub(super) fn new(limit: usize, most: usize) -> Self {
         Self { limit, waiting: Waiting::new(most, limit - 4, 0) }
     }
 
     /// Adds a frame. Those that may share a packet with the next one wait. An empty one is left out.
-    pub fn push(&mut self, frame: Extent, timestamp: u64, payloads: &mut Payloads) -> Result<(), TooLong> {
+    pub(super) fn push(
+        &mut self,
+        frame: Extent,
+        timestamp: u64,
+        payloads: &mut Payloads,
+    ) -> Result<(), TooLong> {
         TooLong::check("MPEG audio", frame, MAX_FRAME)?;
         if frame.length == 0 {
             return Ok(());
@@ -43,7 +48,7 @@ impl Packetizer {
     }
 
     /// Sends what waits.
-    pub fn flush(&mut self, payloads: &mut Payloads) {
+    pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         if self.waiting.frames.is_empty() {
             return;
         }

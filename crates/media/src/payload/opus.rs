@@ -4,7 +4,7 @@ use super::{Payloads, TooLong};
 use crate::mp4::Extent;
 
 /// Adds a packet of Opus, of at most `limit` bytes. An empty one is left out.
-pub fn packetize(
+pub(super) fn packetize(
     packet: Extent,
     timestamp: u64,
     limit: usize,

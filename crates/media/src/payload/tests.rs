@@ -144,7 +144,8 @@ proptest! {
         let expected: Vec<Vec<u8>> = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
         prop_assert_eq!(depacketize(format, &packets), Ok(expected));
         prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
-        let generated = payloads.iter().flat_map(|payload| payload.pieces).filter(|piece| matches!(piece, Piece::Generated(_)));
+        let pieces = payloads.iter().flat_map(|payload| payload.pieces);
+        let generated = pieces.filter(|piece| matches!(piece, Piece::Generated(_)));
         prop_assert!(generated.count() <= packets.len() + lengths.iter().flatten().count());
         prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
     }
@@ -155,7 +156,7 @@ proptest! {
         lengths in proptest::collection::vec(prop_oneof![1usize..40, 1usize..8000], 1..12),
         limit in 64usize..9000,
         most in 1usize..9,
-        format in prop_oneof![Just(Format::Aac), Just(Format::Opus), Just(Format::MpegAudio), Just(Format::Ac3)],
+        format in proptest::sample::select(vec![Format::Aac, Format::Opus, Format::MpegAudio, Format::Ac3]),
     ) {
         let lengths: Vec<Vec<usize>> = lengths.into_iter().map(|length| vec![length]).collect();
         let samples = samples(format, &lengths);

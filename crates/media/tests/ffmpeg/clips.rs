@@ -38,7 +38,8 @@ const CLIPS: [Clip; 16] = [
     },
     Clip {
         name: "h265.mp4",
-        arguments: "PICTURE SOUND -c:v libx265 -x265-params log-level=error -preset ultrafast -tag:v hvc1 -c:a libopus",
+        arguments: "PICTURE SOUND -c:v libx265 -x265-params log-level=error -preset ultrafast -tag:v hvc1 \
+                    -c:a libopus",
     },
     Clip { name: "av1.mp4", arguments: "PICTURE SOUND -c:v libaom-av1 -cpu-used 8 -c:a libmp3lame" },
     Clip { name: "ac-3.mp4", arguments: "SOUND -c:a ac3 -ac 6" },

@@ -47,7 +47,7 @@ fn plays(name: &str, index: usize, most: usize) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("rtsp://{}/clip", listener.local_addr()?);
     let server = thread::spawn(move || serve(&listener, &description, &stream));
-    let played = hashes(&["-rtsp_transport", "tcp", "-i", &url], "0:0");
+    let played = hashes(&["-analyzeduration", "200000", "-rtsp_transport", "tcp", "-i", &url], "0:0");
     let direct = hashes(&["-i", path(&clip)?], &format!("0:{index}"))?;
     let played = played?;
     server.join().ok().context("the server panicked")??;
@@ -66,7 +66,8 @@ fn path(path: &Path) -> Result<&str> {
     path.to_str().context("a name")
 }
 
-/// Hashes of samples: of decoded pictures, which are the same in every notation of NAL units, and of sound as it is.
+/// Hashes of samples: of decoded pictures, which are the same in every notation of NAL units, and of sound as
+/// it is.
 fn hashes(input: &[&str], map: &str) -> Result<Vec<String>> {
     let codecs = ["-map", map, "-c:a", "copy", "-fps_mode", "passthrough", "-f", "framemd5", "-"];
     let text = run("ffmpeg", &[&["-nostdin", "-v", "error"], input, &codecs].concat())?;

@@ -127,8 +127,8 @@ impl Probed {
 
 /// Promise: Places, times and random access points of MP4 samples are those that another demuxer finds.
 ///
-/// `shiguredo_mp4` does not read absolute offsets in fragments, and PCM is taken together here: such clips are not in
-/// the list.
+/// `shiguredo_mp4` does not read absolute offsets in fragments, and PCM is taken together here: such clips
+/// are not in the list.
 fn as_shiguredo(name: &str) -> Result<()> {
     let file = std::fs::read(clip(name)?)?;
     let (movie, samples) = read(&file)?;
