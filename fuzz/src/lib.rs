@@ -3,6 +3,7 @@
 pub mod http;
 pub mod http_client;
 pub mod image;
+pub mod mp4;
 pub mod picture;
 pub mod rtcp;
 pub mod rtsp;
@@ -18,6 +19,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),
+    ("mp4", mp4::fuzz),
     ("picture", picture::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),

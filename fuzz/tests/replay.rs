@@ -24,6 +24,12 @@ fn image_keeps_its_promises() {
     replay("image");
 }
 
+/// Promise: No file breaks the reader of MP4 files, the payload formats of its samples, or their description.
+#[test]
+fn mp4_keeps_its_promises() {
+    replay("mp4");
+}
+
 /// Promise: No file breaks the readers of pictures, and no part of a picture refers to bytes outside its file.
 #[test]
 fn picture_keeps_its_promises() {
@@ -71,7 +77,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["http", "http_client", "image", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }
