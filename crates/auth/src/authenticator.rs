@@ -14,7 +14,7 @@ use crate::credentials::{Credentials, CredentialsError};
 use crate::nonce::Nonces;
 use crate::replay::Replays;
 use crate::rules::{Access, Area, Rules};
-use crate::throttle::Throttle;
+use crate::throttle::{Throttle, UNREADABLE_DELAY};
 use crate::users::Users;
 
 /// Authenticates requests and applies rules. Nothing is kept of clients that have not authenticated, but their
@@ -178,6 +178,7 @@ impl Authenticator {
 
     fn denial(&self, reason: Reason, user: Option<String>, attempt: &Attempt<'_>) -> Denial {
         let delay = match reason {
+            Reason::Malformed(_) => UNREADABLE_DELAY,
             Reason::Wrong => self.throttle.lock().count(attempt.counted, attempt.now_ms),
             _ => Duration::ZERO,
         };

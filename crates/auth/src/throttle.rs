@@ -10,6 +10,10 @@ const PRICE_MS: u64 = 1000;
 /// Wrong tries that are answered at once, in time.
 const FREE_MS: u64 = 5 * PRICE_MS;
 
+/// Time that the answer to unreadable credentials is held back. VLC 3 answers any challenge with Basic, and does so
+/// again and again.
+pub(crate) const UNREADABLE_DELAY: Duration = Duration::from_secs(1);
+
 /// Longest time that the answer to a wrong try is held back. Tries beyond are not looked at.
 pub const MOST_DELAY: Duration = Duration::from_secs(5);
 

@@ -156,7 +156,7 @@ impl Hidden {
 impl Drop for Hidden {
     fn drop(&mut self) {
         // There is nothing better to do with an error.
-        drop(tcsetattr(io::stdin(), OptionalActions::Flush, &self.before));
+        _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }
 

@@ -62,7 +62,7 @@ const RULES: &[Rule] = &[
     Rule { package: "wirepath-report", ours: &[], others: None },
     Rule {
         package: "wirepath-load",
-        ours: &["wirepath-report", "wirepath-sys", "wirepath-http", "wirepath-auth", "wirepath-media"],
+        ours: &["wirepath-report", "wirepath-sys", "wirepath-http", "wirepath-media"],
         others: None,
     },
     Rule {

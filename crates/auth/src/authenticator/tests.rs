@@ -133,5 +133,7 @@ fn tries_of_a_guessing_address_are_not_looked_at() {
     let later = Attempt { now_ms: 1010, ..right };
     assert_eq!(reason(authenticator.check(&later)), Some(Reason::Stale), "it was used");
     let basic = attempt("a.ts", Some("Basic YTpi"));
-    assert_eq!(reason(authenticator.check(&basic)), Some(Reason::Malformed(CredentialsError::Scheme)));
+    let denial = authenticator.check(&basic).unwrap_err();
+    assert_eq!(denial.reason, Reason::Malformed(CredentialsError::Scheme));
+    assert_eq!((denial.challenges.len(), denial.delay), (2, UNREADABLE_DELAY), "VLC 3 would not stop asking");
 }
