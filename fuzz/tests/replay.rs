@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 
 use wirepath_fuzz::{TARGETS, Target, seeds};
 
+/// Promise: No bytes break the readers of credentials, challenges and users, and none are admitted.
+#[test]
+fn authorization_keeps_its_promises() {
+    replay("authorization");
+}
+
 /// Promise: No bytes break the HTTP reader or its answers, however they are cut.
 #[test]
 fn http_keeps_its_promises() {
@@ -77,7 +83,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["authorization", "http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }
