@@ -8,6 +8,8 @@
 
 mod error;
 mod handler;
+mod instructions;
+mod interpreter;
 mod mirror;
 mod place;
 mod program;

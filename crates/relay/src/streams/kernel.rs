@@ -35,7 +35,7 @@ impl KernelHandler {
     }
 
     /// The same handler for the stream, which reports the counts of both places.
-    pub(super) fn handler(&self) -> Result<Handler, SpecError> {
+    pub(super) fn handler(&self) -> Handler {
         bpf_handler(&self.object, Arc::clone(&self.place))
     }
 

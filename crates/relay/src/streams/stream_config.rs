@@ -222,7 +222,10 @@ impl StreamConfig {
         let mut placeable = kernel.as_ref();
         for handler in &self.handlers {
             let of_kernel = handler.object_file().and_then(|_| placeable.take());
-            builder = builder.handler(of_kernel.map_or_else(|| handler.handler(), KernelHandler::handler)?);
+            builder = builder.handler(match of_kernel {
+                Some(kernel) => kernel.handler(),
+                None => handler.handler()?,
+            });
         }
         let addresses = || self.inputs.iter().chain(&self.outputs);
         handle.keep(addresses().map(Address::listen).collect::<Result<_, _>>()?);
