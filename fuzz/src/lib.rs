@@ -1,5 +1,6 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics when a promise is broken.
 
+pub mod bpf;
 pub mod http;
 pub mod http_client;
 pub mod image;
@@ -15,6 +16,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target under the name of its binary and of its folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("bpf", bpf::fuzz),
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),

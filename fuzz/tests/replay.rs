@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 
 use wirepath_fuzz::{TARGETS, Target, seeds};
 
+/// Promise: No object file of a handler makes user space panic, run for ever, or see more than its record.
+#[test]
+fn bpf_keeps_its_promises() {
+    replay("bpf");
+}
+
 /// Promise: No bytes break the HTTP reader or its answers, however they are cut.
 #[test]
 fn http_keeps_its_promises() {
@@ -71,7 +77,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["http", "http_client", "image", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["bpf", "http", "http_client", "image", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }

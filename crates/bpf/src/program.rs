@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use aya::Ebpf;
 use object::{Object, ObjectSection};
 
 use crate::error::BpfError;
@@ -19,7 +20,7 @@ const SECTION: &str = "socket";
 /// Object file with a handler.
 #[derive(Clone, Debug)]
 pub struct HandlerObject {
-    pub(crate) bytes: Arc<[u8]>,
+    bytes: Arc<[u8]>,
     program: Program,
 }
 
@@ -60,6 +61,11 @@ impl HandlerObject {
     #[cfg(test)]
     pub(crate) fn of_program(program: &[u8]) -> Result<HandlerObject, String> {
         Ok(HandlerObject { bytes: Arc::default(), program: Program::read(program)? })
+    }
+
+    /// Has the kernel make its maps.
+    pub(crate) fn load(&self) -> Result<Ebpf, BpfError> {
+        Ebpf::load(&self.bytes).map_err(|error| BpfError::kernel("loading the object", error))
     }
 
     /// Instructions of the handler for user space.
