@@ -21,7 +21,9 @@ pub(super) fn event(stream: &StreamSnapshot, event: &GroupEvent, name: Option<&s
         }
         GroupEvent::HandlerPlaced(HandlerPlace::Kernel) => "the handler runs in the kernel".to_owned(),
         GroupEvent::HandlerPlaced(HandlerPlace::KernelDrops(why)) => {
-            format!("the handler runs in user space: {why}; the kernel drops records for it before that (XDP)")
+            format!(
+                "the handler runs in user space: {why}; the kernel drops records for it before that (XDP)"
+            )
         }
         GroupEvent::HandlerPlaced(HandlerPlace::UserSpace(why)) => {
             format!("the handler runs in user space: {why}")
