@@ -124,7 +124,7 @@ impl Instruction {
         }
         match self.class() {
             LD if self.is_wide_constant() && self.from == 0 => {}
-            LDX | ST | STX if self.mode() == MEM && self.class() != LDX => return Ok(()),
+            ST | STX if self.mode() == MEM => return Ok(()),
             LDX if self.mode() == MEM => {}
             LDX if self.mode() == MEMSX => return Err(VERSION_4),
             // Versions before 4 have no offset there.
