@@ -1,6 +1,7 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics when a promise is broken.
 
 pub mod authorization;
+pub mod bpf;
 pub mod http;
 pub mod http_client;
 pub mod image;
@@ -18,6 +19,7 @@ pub type Target = fn(&[u8]);
 /// Every target under the name of its binary and of its folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("authorization", authorization::fuzz),
+    ("bpf", bpf::fuzz),
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),

@@ -12,6 +12,12 @@ fn authorization_keeps_its_promises() {
     replay("authorization");
 }
 
+/// Promise: No object file of a handler makes user space panic, run for ever, or see more than its record.
+#[test]
+fn bpf_keeps_its_promises() {
+    replay("bpf");
+}
+
 /// Promise: No bytes break the HTTP reader or its answers, however they are cut.
 #[test]
 fn http_keeps_its_promises() {
@@ -83,7 +89,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["authorization", "http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["authorization", "bpf", "http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }
