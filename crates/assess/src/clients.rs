@@ -100,7 +100,7 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
 /// Most clients that the options and the limit of open files allow.
 fn most(options: &ClientOptions, descriptors: u64) -> usize {
     let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS);
-    let of_server = descriptors / SERVER_DESCRIPTORS;
+    let of_server = descriptors / SERVER_DESCRIPTORS * options.processes;
     let of_client = descriptors.saturating_sub(JUDGED_DESCRIPTORS);
     options.most.min(MOST_CLIENTS).min(of_server).min(of_client)
 }
@@ -115,6 +115,7 @@ fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: 
         client_processors: bed.client_processors(),
         descriptors,
         most,
+        processes: options.processes,
         server_arguments: options.server_arguments.clone(),
         peers: options.peers.iter().map(|peer| (peer.name.clone(), peer.command.clone())).collect(),
     }
@@ -361,6 +362,7 @@ mod tests {
             most: 65_000,
             buffer: Duration::from_millis(200),
             cpu: None,
+            processes: 1,
             server_arguments: Vec::new(),
             peers: Vec::new(),
             scratch: PathBuf::new(),

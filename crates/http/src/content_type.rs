@@ -1,61 +1,91 @@
 //! Content types by the ending of a name. A table of our own: general ones take `.ts` for TypeScript.
 
-/// Content types, each with the endings of names, separated by spaces.
+/// Endings of names in order, each with its content type.
 const TYPES: &[(&str, &str)] = &[
-    ("application/dash+xml", "mpd"),
-    ("application/json", "json"),
-    ("application/pdf", "pdf"),
-    ("application/vnd.apple.mpegurl", "m3u8"),
-    ("application/x-subrip", "srt"),
-    ("application/xml", "xml"),
-    ("application/zip", "zip"),
-    ("audio/aac", "aac"),
-    ("audio/flac", "flac"),
-    ("audio/mp4", "m4a"),
-    ("audio/mpeg", "mp3"),
-    ("audio/mpegurl", "m3u"),
-    ("audio/ogg", "oga ogg opus"),
-    ("audio/wav", "wav"),
-    ("audio/x-matroska", "mka"),
-    ("image/avif", "avif"),
-    ("image/gif", "gif"),
-    ("image/jpeg", "jpeg jpg"),
-    ("image/png", "png"),
-    ("image/svg+xml", "svg"),
-    ("image/vnd.microsoft.icon", "ico"),
-    ("image/webp", "webp"),
-    ("text/css; charset=utf-8", "css"),
-    ("text/csv; charset=utf-8", "csv"),
-    ("text/html; charset=utf-8", "htm html"),
-    ("text/javascript; charset=utf-8", "js"),
-    ("text/markdown; charset=utf-8", "md"),
-    ("text/plain; charset=utf-8", "txt"),
-    ("text/vtt; charset=utf-8", "vtt"),
-    ("video/3gpp", "3gp"),
-    ("video/iso.segment", "m4s"),
-    ("video/mp2t", "m2t m2ts mts ts"),
-    ("video/mp4", "m4v mp4"),
-    ("video/mpeg", "mpeg mpg"),
-    ("video/ogg", "ogv"),
-    ("video/quicktime", "mov"),
-    ("video/webm", "webm"),
-    ("video/x-flv", "flv"),
-    ("video/x-matroska", "mkv"),
-    ("video/x-msvideo", "avi"),
+    ("3gp", "video/3gpp"),
+    ("aac", "audio/aac"),
+    ("avi", "video/x-msvideo"),
+    ("avif", "image/avif"),
+    ("css", "text/css; charset=utf-8"),
+    ("csv", "text/csv; charset=utf-8"),
+    ("flac", "audio/flac"),
+    ("flv", "video/x-flv"),
+    ("gif", "image/gif"),
+    ("htm", "text/html; charset=utf-8"),
+    ("html", "text/html; charset=utf-8"),
+    ("ico", "image/vnd.microsoft.icon"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("js", "text/javascript; charset=utf-8"),
+    ("json", "application/json"),
+    ("m2t", "video/mp2t"),
+    ("m2ts", "video/mp2t"),
+    ("m3u", "audio/mpegurl"),
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("m4a", "audio/mp4"),
+    ("m4s", "video/iso.segment"),
+    ("m4v", "video/mp4"),
+    ("md", "text/markdown; charset=utf-8"),
+    ("mka", "audio/x-matroska"),
+    ("mkv", "video/x-matroska"),
+    ("mov", "video/quicktime"),
+    ("mp3", "audio/mpeg"),
+    ("mp4", "video/mp4"),
+    ("mpd", "application/dash+xml"),
+    ("mpeg", "video/mpeg"),
+    ("mpg", "video/mpeg"),
+    ("mts", "video/mp2t"),
+    ("oga", "audio/ogg"),
+    ("ogg", "audio/ogg"),
+    ("ogv", "video/ogg"),
+    ("opus", "audio/ogg"),
+    ("pdf", "application/pdf"),
+    ("png", "image/png"),
+    ("srt", "application/x-subrip"),
+    ("svg", "image/svg+xml"),
+    ("ts", "video/mp2t"),
+    ("txt", "text/plain; charset=utf-8"),
+    ("vtt", "text/vtt; charset=utf-8"),
+    ("wav", "audio/wav"),
+    ("webm", "video/webm"),
+    ("webp", "image/webp"),
+    ("xml", "application/xml"),
+    ("zip", "application/zip"),
 ];
+
+/// Bytes of the longest known ending.
+const LONGEST: usize = 4;
 
 /// The content type of a file of this name, `application/octet-stream` when the ending says nothing.
 pub fn content_type(name: &[u8]) -> &'static str {
-    let ending = name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..]);
-    let is_known = |known: &str| ending.is_some_and(|ending| known.as_bytes().eq_ignore_ascii_case(ending));
-    let types = if ending.is_some() { TYPES } else { &[] };
-    let known = types.iter().find(|(_, endings)| endings.split(' ').any(is_known)).map(|&(kind, _)| kind);
-    known.unwrap_or("application/octet-stream")
+    ending(name).and_then(of_ending).unwrap_or("application/octet-stream")
+}
+
+/// What follows the last dot.
+fn ending(name: &[u8]) -> Option<&[u8]> {
+    name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..])
+}
+
+/// The content type of an ending in whatever case.
+fn of_ending(ending: &[u8]) -> Option<&'static str> {
+    let mut lower = [0; LONGEST];
+    let lower = lower.get_mut(..ending.len())?;
+    lower.copy_from_slice(ending);
+    lower.make_ascii_lowercase();
+    let place = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower)).ok()?;
+    Some(TYPES[place].1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endings_can_be_searched() {
+        assert!(TYPES.is_sorted_by(|(before, _), (after, _)| before < after));
+        assert_eq!(TYPES.iter().map(|(ending, _)| ending.len()).max(), Some(LONGEST));
+        assert!(TYPES.iter().all(|(ending, _)| ending.bytes().all(|byte| !byte.is_ascii_uppercase())));
+    }
 
     #[test]
     fn knows_media() {

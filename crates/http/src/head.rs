@@ -145,7 +145,7 @@ fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
 
 /// Writes a request or status line and fields as they go on the wire.
 pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
-    let mut head = HeadWriter::new(first_line, 0);
+    let mut head = HeadWriter::new(first_line);
     for (name, value) in fields {
         head.field(name, value.as_bytes());
     }
@@ -156,10 +156,19 @@ pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
 pub(crate) struct HeadWriter(Vec<u8>);
 
 impl HeadWriter {
-    /// A head with this first line, in memory with room for so many bytes of a body.
-    pub(crate) fn new(first_line: &str, room: usize) -> Self {
+    /// A head with this first line.
+    fn new(first_line: &str) -> Self {
+        Self::with_parts([first_line], 0)
+    }
+
+    /// The head of a response with this status, in memory with room for so many bytes of a body.
+    pub(crate) fn of_response(status: StatusCode, room: usize) -> Self {
+        Self::with_parts(status_parts(&status), room)
+    }
+
+    fn with_parts<const N: usize>(first_line: [&str; N], room: usize) -> Self {
         let mut head = Vec::with_capacity(USUAL_HEAD_BYTES + room);
-        head.extend_from_slice(first_line.as_bytes());
+        first_line.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
         head.extend_from_slice(b"\r\n");
         Self(head)
     }
@@ -198,7 +207,11 @@ fn extend_with_name(head: &mut Vec<u8>, name: &HeaderName) {
 
 /// Writes the status line of a response. The version is always ours (RFC 9110 section 2.5).
 pub fn status_line(status: StatusCode) -> String {
-    format!("HTTP/1.1 {} {}", status.as_u16(), status.canonical_reason().unwrap_or("-"))
+    status_parts(&status).concat()
+}
+
+fn status_parts(status: &StatusCode) -> [&str; 4] {
+    ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or("-")]
 }
 
 fn read_fields(lines: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadError> {

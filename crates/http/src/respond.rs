@@ -96,7 +96,7 @@ pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary
         }
         Some(extents) => several_ranges(size, content_type, extents, boundary()),
     };
-    response.header(header::ACCEPT_RANGES, "bytes")
+    response.fixed_header(header::ACCEPT_RANGES, "bytes")
 }
 
 /// RFC 9110 section 14.6.

@@ -5,8 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
+use crate::Extent;
 use crate::head::HeadWriter;
-use crate::{Extent, status_line};
+
+/// Fields for which a response has room at first.
+const USUAL_FIELDS: usize = 8;
 
 /// The last second of the year 9999, the last one an HTTP date can tell.
 const LAST_DATE_S: u64 = 253_402_300_799;
@@ -48,14 +51,20 @@ impl BodyPart {
 impl Response {
     /// A response without a body, and without a length: for statuses that forbid one.
     pub fn empty(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Vec::new(), content_length: None }
+        Self {
+            status,
+            headers: HeaderMap::with_capacity(USUAL_FIELDS),
+            body: Vec::new(),
+            content_length: None,
+        }
     }
 
     /// A response with a body.
     pub fn with_body(status: StatusCode, content_type: &str, body: Vec<BodyPart>) -> Self {
         let content_length = Some(body.iter().map(BodyPart::length).sum());
-        let response = Self { status, headers: HeaderMap::new(), body, content_length };
-        response.header(header::CONTENT_TYPE, content_type).header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        Self { body, content_length, ..Self::empty(status) }
+            .header(header::CONTENT_TYPE, content_type)
+            .fixed_header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
     }
 
     /// A response that explains an error in one sentence.
@@ -67,7 +76,19 @@ impl Response {
     /// The response with one more field. A value with control characters is left out.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
-        self.headers.extend(HeaderValue::from_str(value).map(|value| (name, value)));
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.append(name, value);
+        }
+        self
+    }
+
+    /// The response with one more field, whose value needs no memory.
+    ///
+    /// # Panics
+    /// If the value has control characters.
+    #[must_use]
+    pub fn fixed_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.append(name, HeaderValue::from_static(value));
         self
     }
 
@@ -103,7 +124,7 @@ impl Response {
 
     /// The head, in memory with room for so many bytes behind it.
     fn head_with_room(&self, client: Version, keep_alive: bool, now_s: u64, room: usize) -> Vec<u8> {
-        let mut head = HeadWriter::new(&status_line(self.status), room);
+        let mut head = HeadWriter::of_response(self.status, room);
         head.field(&header::DATE, http_date(now_s).as_bytes());
         let is_stated = |name| self.content_length.is_some() && name == header::CONTENT_LENGTH;
         for (name, value) in self.headers.iter().filter(|(name, _)| !is_stated(*name)) {

@@ -27,6 +27,8 @@ pub struct ClientOptions {
     pub buffer: Duration,
     /// Processor of the server; the last that may be used without one.
     pub cpu: Option<u32>,
+    /// Processes of `wirepath serve`, which share its processors, and clients evenly.
+    pub processes: usize,
     /// Further arguments for `wirepath serve`.
     pub server_arguments: Vec<String>,
     /// Other servers.

@@ -88,7 +88,7 @@ fn warnings(result: &Clients) -> Vec<String> {
     if result.searches.iter().any(|search| search.limit == Limit::Descriptors) {
         warnings.push(format!(
             "Open files limit the clients: {} for each process. Raise it with `ulimit -n`, as root or by the \
-             limits of your login.",
+             limits of your login, or share the clients between `--processes`.",
             number::count(result.conditions.descriptors)
         ));
     }
@@ -222,6 +222,14 @@ fn method(conditions: &Conditions) -> Section {
          over TCP and HTTP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
          says otherwise; refused sessions count as a limit. A step that may have failed by chance is repeated once."
     ));
+    if conditions.processes > 1 {
+        section.paragraph(format!(
+            "wirepath is {} processes of `wirepath serve`, which share its processors and have as many clients each, \
+             since one process may have {} open files only; costs are those of all of them.",
+            conditions.processes,
+            number::count(conditions.descriptors)
+        ));
+    }
     if !conditions.server_arguments.is_empty() {
         section.paragraph(format!("Given to wirepath: `{}`", conditions.server_arguments.join(" ")));
     }

@@ -50,6 +50,9 @@ pub struct Conditions {
     pub descriptors: u64,
     /// Most clients that are tried.
     pub most: usize,
+    /// Processes of `wirepath serve`; 0 in results from before there could be several.
+    #[serde(default)]
+    pub processes: usize,
     /// Further arguments for `wirepath serve`.
     pub server_arguments: Vec<String>,
     /// Other servers: name and command.

@@ -1,7 +1,7 @@
 //! Servers under test: `wirepath serve`, and others by a command.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::case::{ClientCase, MediaTransport, Processors};
 use super::media::Media;
 use super::options::{ClientOptions, Peer};
 use crate::error::{Doing, Error};
-use crate::relay::{MeasuredProcess, own_program};
+use crate::relay::{MeasuredProcess, ProcessorTime, own_program};
 use crate::test_bed::ClientBed;
 
-/// Port of every server, for RTSP or HTTP.
+/// Port of every server, for RTSP or HTTP; further processes have the following ones.
 const PORT: u16 = 8554;
 
 /// Time for a server to answer DESCRIBE or HEAD.
@@ -45,9 +45,21 @@ pub(crate) enum Contestant {
 
 /// A server that runs.
 pub(crate) struct Server {
-    pub(crate) process: MeasuredProcess,
-    /// URLs of its assets.
+    /// Its processes, which share its processors.
+    processes: Vec<MeasuredProcess>,
+    /// URLs of its assets: each of them at every process.
     pub(crate) urls: Vec<String>,
+}
+
+impl Server {
+    /// Processor time of all its processes.
+    pub(crate) fn spent(&self) -> Result<ProcessorTime, Error> {
+        let mut total = ProcessorTime::default();
+        for process in &self.processes {
+            total = total.plus(process.spent()?);
+        }
+        Ok(total)
+    }
 }
 
 impl Contestant {
@@ -71,36 +83,66 @@ impl Contestant {
         clients: usize,
         options: &ClientOptions,
     ) -> Result<Server, Error> {
-        let log = options.scratch.join(format!("clients-{}.log", self.name()));
         let address = bed.server_address();
-        let command = match self {
-            Contestant::Wirepath => wirepath(address, case, media, clients, options),
+        let ports = (PORT..).take(if matches!(self, Contestant::Wirepath) { options.processes } else { 1 });
+        let mut server = Server { processes: Vec::new(), urls: Vec::new() };
+        for port in ports {
+            let log = options.scratch.join(format!("clients-{}-{port}.log", self.name()));
+            let command = self.command(SocketAddr::new(address, port), case, media, clients, options)?;
+            match self.start_process(bed, case, media, &logged(&command, &log), port) {
+                Ok((process, urls)) => {
+                    server.processes.push(process);
+                    server.urls.extend(urls);
+                }
+                Err(Error::Unable(why)) => return Err(Error::Unable(format!("{why}{}", end_of(&log)))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(server)
+    }
+
+    fn command(
+        &self,
+        address: SocketAddr,
+        case: &ClientCase,
+        media: &Media,
+        clients: usize,
+        options: &ClientOptions,
+    ) -> Result<Command, Error> {
+        match self {
+            Contestant::Wirepath => {
+                Ok(wirepath(address, case, media, clients.div_ceil(options.processes), options))
+            }
             Contestant::Peer(peer) => {
                 let scratch = options.scratch.join(format!("clients-of-{}", peer.name));
                 std::fs::create_dir_all(&scratch)
                     .map_err(|error| Error::of_file("make the folder", &scratch, error))?;
                 let mut command = peer_command(peer, address, case, media);
                 command.env("SCRATCH", scratch);
-                command
+                Ok(command)
             }
-        };
-        let command = logged(&command, &log);
-        let started = bed.at_server(case.processors == Processors::All, || {
-            wait_until_free(PORT)?;
-            MeasuredProcess::program(self.name(), &command, PORT)
-        });
-        let protocol = Protocol::of(case.transport);
-        let url = |name: &String| format!("{}://{address}:{PORT}/{name}", protocol.scheme());
-        let urls: Vec<String> = media.names.iter().map(url).collect();
-        let ready = started.and_then(|process| {
-            bed.at_clients(|| protocol.wait_until_ready(SocketAddr::new(address, PORT), &urls[0]))?;
-            Ok(process)
-        });
-        match ready {
-            Ok(process) => Ok(Server { process, urls }),
-            Err(Error::Unable(why)) => Err(Error::Unable(format!("{why}{}", end_of(&log)))),
-            Err(error) => Err(error),
         }
+    }
+
+    /// Starts a process, and waits until it answers; returns it with the URLs of its assets.
+    fn start_process(
+        &self,
+        bed: &ClientBed,
+        case: &ClientCase,
+        media: &Media,
+        command: &Command,
+        port: u16,
+    ) -> Result<(MeasuredProcess, Vec<String>), Error> {
+        let address = SocketAddr::new(bed.server_address(), port);
+        let process = bed.at_server(case.processors == Processors::All, || {
+            wait_until_free(port)?;
+            MeasuredProcess::program(self.name(), command, port)
+        })?;
+        let protocol = Protocol::of(case.transport);
+        let url = |name: &String| format!("{}://{address}/{name}", protocol.scheme());
+        let urls: Vec<String> = media.names.iter().map(url).collect();
+        bed.at_clients(|| protocol.wait_until_ready(address, &urls[0]))?;
+        Ok((process, urls))
     }
 }
 
@@ -154,7 +196,7 @@ pub(crate) fn calibrate(
 }
 
 fn wirepath(
-    address: IpAddr,
+    address: SocketAddr,
     case: &ClientCase,
     media: &Media,
     clients: usize,
@@ -162,11 +204,12 @@ fn wirepath(
 ) -> Command {
     let mut command = own_program();
     command.arg("serve").arg(&media.folder);
+    let unused = SocketAddr::new(address.ip(), 0);
     let (rtsp, http) = match Protocol::of(case.transport) {
-        Protocol::Rtsp => (PORT, 0),
-        Protocol::Http => (0, PORT),
+        Protocol::Rtsp => (address, unused),
+        Protocol::Http => (unused, address),
     };
-    command.args(["--rtsp", &format!("{address}:{rtsp}"), "--http", &format!("{address}:{http}")]);
+    command.args(["--rtsp", &rtsp.to_string(), "--http", &http.to_string()]);
     command.arg("--cache").arg(&media.images).arg("--calibration").arg(&options.calibration);
     command.args(["--burst", &case.burst_option(), "--path", &case.path]);
     // Admission refuses sessions before the limit that is searched for.
@@ -194,14 +237,14 @@ fn names_admission(arguments: &[String]) -> bool {
 }
 
 /// Another server, which finds in its environment what it is to do.
-fn peer_command(peer: &Peer, address: IpAddr, case: &ClientCase, media: &Media) -> Command {
+fn peer_command(peer: &Peer, address: SocketAddr, case: &ClientCase, media: &Media) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &peer.command]);
     command.env("MEDIA", &media.folder);
     command.env("ASSET", &media.names[0]);
     command.env("ASSETS", media.names.len().to_string());
-    command.env("ADDRESS", address.to_string());
-    command.env("PORT", PORT.to_string());
+    command.env("ADDRESS", address.ip().to_string());
+    command.env("PORT", address.port().to_string());
     command.env("BIT_RATE", format!("{:.0}", case.bits_per_second));
     command.env("TRANSPORT", case.transport.to_string().to_lowercase());
     command

@@ -13,7 +13,7 @@ use super::server::{Contestant, Server};
 use super::verdict::{Terms, judge};
 use crate::error::Error;
 use crate::progress::Progress;
-use crate::relay::{MeasuredProcess, ProcessorTime};
+use crate::relay::ProcessorTime;
 use crate::test_bed::{ClientBed, Traffic, client_addresses};
 
 /// Share of the clients that is judged, and bounds of their number.
@@ -51,7 +51,7 @@ struct Mark {
 /// Observer of a run, which takes the marks.
 struct Watch<'a> {
     bed: &'a ClientBed,
-    process: &'a MeasuredProcess,
+    server: &'a Server,
     progress: &'a mut dyn Progress,
     begin: Instant,
     window_after: Duration,
@@ -115,7 +115,7 @@ impl Trial<'_> {
         let ramp = Duration::from_secs_f64(clients.saturating_sub(1) as f64 / load.ramp);
         let mut watch = Watch {
             bed: self.bed,
-            process: &server.process,
+            server,
             progress,
             begin: Instant::now(),
             window_after: ramp + self.options.settle,
@@ -152,7 +152,7 @@ impl Trial<'_> {
         let judged = (clients as f64 * JUDGED).clamp(LEAST_JUDGED, MOST_JUDGED);
         Ok(Options {
             targets: targets.map_err(|error| Error::Unable(error.to_string()))?,
-            mix: if server.urls.len() > 1 { Mix::Zipf(ZIPF) } else { Mix::Even },
+            mix: if self.media.names.len() > 1 { Mix::Zipf(ZIPF) } else { Mix::Even },
             sessions: clients,
             ramp: self.options.ramp,
             duration: self.options.settle + self.options.window,
@@ -179,7 +179,7 @@ impl Watch<'_> {
     fn mark(&self) -> Result<Mark, Error> {
         Ok(Mark {
             at: Instant::now(),
-            used: self.process.spent()?,
+            used: self.server.spent()?,
             traffic: self.bed.traffic()?,
             received: self.received,
             busy: busy(self.bed.processor()),

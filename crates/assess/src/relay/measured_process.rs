@@ -200,7 +200,8 @@ impl ProcessorTime {
         Ok(ProcessorTime { total, user_ticks: user + child_user, system_ticks: system + child_system })
     }
 
-    fn plus(self, other: ProcessorTime) -> ProcessorTime {
+    /// Sum of both.
+    pub(crate) fn plus(self, other: ProcessorTime) -> ProcessorTime {
         ProcessorTime {
             total: self.total + other.total,
             user_ticks: self.user_ticks + other.user_ticks,

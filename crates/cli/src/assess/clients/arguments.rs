@@ -120,6 +120,11 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
+    /// Processes of `wirepath serve`, which share its processors and have as many clients each: for more clients
+    /// than one process may have open files for. With one asset
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    processes: u16,
+
     /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated. --admission or
     /// --reserve here replaces `--admission off`
     #[arg(long = "server", value_name = "ARGUMENT", allow_hyphen_values = true)]
@@ -163,6 +168,13 @@ impl Clients {
             self.file.is_none() || !self.storage.contains(&Storage::Disk),
             "--storage disk needs several assets, since one is read from the disk once: leave --file out"
         );
+        let dimensions = self.dimensions();
+        let several = dimensions.assets.iter().any(|number| *number > 1)
+            || dimensions.storages.contains(&Storage::Disk);
+        ensure!(
+            self.processes == 1 || !several,
+            "--processes shares clients evenly, which several assets are not: add --assets 1 --storage memory"
+        );
         let mut names: Vec<&str> = self.peer.iter().map(|peer| peer.name.as_str()).collect();
         names.sort_unstable();
         ensure!(
@@ -170,7 +182,7 @@ impl Clients {
             "two peers have the same name; give each its own"
         );
         Ok(ClientOptions {
-            dimensions: self.dimensions(),
+            dimensions,
             file: self.file.clone(),
             window: self.window.unwrap_or(seconds(8, 4)),
             settle: self.settle.unwrap_or(seconds(2, 1)),
@@ -179,6 +191,7 @@ impl Clients {
             most: self.most.map_or(MOST, NonZeroUsize::get),
             buffer: self.buffer,
             cpu: self.cpu,
+            processes: usize::from(self.processes),
             server_arguments: self.server.clone(),
             peers: self.peer.clone(),
             scratch: folder(&self.scratch)
@@ -285,6 +298,7 @@ mod tests {
             ["--path", "fastest"],
             ["--peer", "nameless"],
             ["--most", "0"],
+            ["--processes", "0"],
         ] {
             assert!(parsed(&wrong).is_err(), "{wrong:?}");
         }
@@ -292,6 +306,9 @@ mod tests {
         let cold = parsed(&["--file", "a.ts", "--storage", "disk"]).unwrap();
         assert!(cold.options().unwrap_err().to_string().contains("several assets"));
         assert!(parsed(&["--file", "a.ts"]).unwrap().dimensions().storages == [Storage::Memory]);
+        let shared = parsed(&["--processes", "2"]).unwrap();
+        assert!(shared.options().unwrap_err().to_string().contains("--assets 1"));
+        assert!(parsed(&["--quick", "--processes", "2"]).unwrap().options().is_ok());
         let twice = parsed(&["--peer", "a=x", "--peer", "a=y"]).unwrap();
         assert!(twice.options().unwrap_err().to_string().contains("same name"));
     }
