@@ -110,8 +110,8 @@ impl PacedPlayback {
         self.output.interleaved().is_some_and(|output| std::mem::take(&mut output.is_held))
     }
 
-    /// Returns whether the playback can be moved to another thread: it waits for nothing but time and commands,
-    /// and was not moved before.
+    /// Returns whether the playback can be moved to another thread: it waits for nothing but time and
+    /// commands, and was not moved before.
     pub(crate) fn is_movable(&self) -> bool {
         self.queued.is_none() && self.reply.is_none() && !self.waits_for_source && !self.is_moved
     }

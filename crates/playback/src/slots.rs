@@ -5,12 +5,12 @@
 //! their wake-ups for as long as they play. In one slot for all, each of many playbacks would wait for all
 //! others; so there are enough slots to keep the number in each small.
 
-/// Distances of slots, each a multiple of the next: where the number of playbacks grows, those of before stay in
-/// slots. The largest is the longest time that a playback waits for its first train; below the least, the thread
-/// would hardly sleep in between.
+/// Distances of slots, each a multiple of the next: when the number of playbacks grows, those of before stay
+/// in slots. The largest is the longest time that a playback waits for its first train; below the least, the
+/// thread would hardly sleep in between.
 const DISTANCES_US: [u64; 3] = [20_000, 10_000, 5_000];
 
-/// Playbacks that share a slot before there are more slots: half a millisecond's work.
+/// Playbacks that share a slot before there are more slots: half a millisecond's work. More gain nothing.
 const SLOT_PLAYBACKS: u64 = 128;
 
 /// The slots of a burst, handed out in turn.

@@ -395,8 +395,8 @@ impl Watched {
         self.responses += 1;
     }
 
-    /// Reads until the packet of this number has come on a channel, and writes a response and a report for each
-    /// packet.
+    /// Reads until the packet of this number has come on a channel, and writes a response and a report for
+    /// each packet.
     fn read_to(&mut self, channel_number: u8, packet_number: u32) {
         while self.next[usize::from(channel_number)] <= packet_number {
             if self.read() {
@@ -442,8 +442,7 @@ impl Watched {
     }
 }
 
-/// Promise: A connection moves to another thread, with its sessions, between two frames: no byte is lost or out of
-/// order.
+/// Promise: A connection moves to another thread between two frames: no byte is lost or out of order.
 #[test]
 fn connections_move_between_threads() {
     /// Behind the segment that comes late, for which playbacks wait.

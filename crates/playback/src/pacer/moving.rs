@@ -12,8 +12,8 @@ use crate::paced_playback::PacedPlayback;
 use crate::thread_state::ThreadMembership;
 
 impl Pacer {
-    /// Moves playbacks that play and wait for nothing but time until `most` have moved, with those that send to
-    /// the same connections.
+    /// Moves playbacks that play and wait for nothing but time until `most` have moved, with those that send
+    /// to the same connections.
     pub(crate) fn hand_over(&mut self, most: usize, to: &Handle<Pacer>, context: &mut Context<'_>) {
         let movable = self.playbacks.iter().filter(|(_, Entry { playback, .. })| self.can_move(playback));
         let keys: Vec<usize> = movable.map(|(key, _)| key).take(most).collect();
