@@ -29,11 +29,17 @@ pub(crate) struct Relay {
     /// Measure only this part; may be given more than once
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
+
+    /// Also measure handlers of all kinds (read, peek, select, growing rewrite, whole records in slices and copied
+    /// together), beside a careful loop and a plain program that do the same
+    #[arg(long)]
+    handlers: bool,
 }
 
 impl Relay {
     pub(crate) fn run(mut self) -> Result<ExitCode> {
         self.measuring.parts = self.only;
+        self.measuring.handlers = self.handlers;
         perform::perform(&self.measuring, &[RELAY])
     }
 }
