@@ -4,21 +4,16 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::net::{RecvFlags, recv};
 
 use super::forwarder;
 use super::pattern::Pattern;
+use super::task::{PATIENCE, REQUEST};
 use crate::error::{Doing, Error};
 use crate::sockets;
 use crate::test_bed::TestBed;
-
-/// Bytes of a request.
-pub(crate) const REQUEST: usize = 16;
-
-/// Timeout of an answer or a request.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Requests of a client, one after the other.
 #[derive(Clone, Copy, Debug)]

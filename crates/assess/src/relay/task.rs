@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,12 @@ use crate::subject::{HandlerKind, Method, OrderKind};
 
 /// Mask that the handler combines each byte with.
 pub(crate) const MASK: u8 = 0x20;
+
+/// Bytes of a client's request for a file.
+pub(crate) const REQUEST: usize = 16;
+
+/// Timeout of a request, and of an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes that the handler `peek` reads of each record.
 pub(crate) const PEEKED: usize = 64;

@@ -13,8 +13,7 @@ use wirepath_streams::{Framing, Object, StreamBuilder};
 
 use super::function::Buffer;
 use super::{Ends, Prepared, handlers};
-use crate::relay::requests::{PATIENCE, REQUEST};
-use crate::relay::task::Task;
+use crate::relay::task::{PATIENCE, REQUEST, Task};
 use crate::sockets::is_readable;
 use crate::subject::Method;
 
