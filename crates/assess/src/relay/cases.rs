@@ -1,5 +1,7 @@
 //! Cases: parts of the experiment, and the methods of each.
 
+mod sinks;
+
 use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase};
 
 /// Clients, servers and inputs at once, as in the paper.
@@ -79,7 +81,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
             for links in OUTPUTS {
                 cases.extend([loops.of(BLOCK).with(links), streams.with(links)]);
             }
-            cases.extend([loops.of(BLOCK), streams].map(|case| case.with(OUTPUTS[2]).touched()));
+            cases.extend(sinks::by_sinks(part));
         }
         Part::UdpMirror => {
             for burst in [1, BURST] {
@@ -87,6 +89,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
                 cases.extend([of_burst(loops), of_burst(streams)]);
             }
             cases.push(streams.of(BURST * RELAY_DATAGRAM).with(RECEIVERS).touched());
+            cases.extend(sinks::by_sinks(part));
         }
         Part::Crowd => {
             for method in [loops.of(BLOCK), by(Method::Splice), streams] {

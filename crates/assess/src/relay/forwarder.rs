@@ -76,7 +76,7 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
         (Method::ReadWrite, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
             copy::prepare(task, ends)
         }
-        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, ends),
+        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, task.touch, ends),
         (Method::ReadWrite, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
             fan::prepare(task, ends)
         }
