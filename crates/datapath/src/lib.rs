@@ -56,6 +56,7 @@ mod send;
 mod send_context;
 mod serving;
 mod sink;
+pub mod to_many;
 mod train;
 mod uring;
 

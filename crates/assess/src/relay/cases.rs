@@ -1,6 +1,7 @@
 //! Cases: parts of the experiment, and the methods of each.
 
 mod handlers;
+mod sinks;
 
 use crate::result::{Method, OrderKind, Part, Program, RELAY_DATAGRAM, RelayCase};
 
@@ -98,7 +99,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
             for links in OUTPUTS {
                 cases.extend([loops.of(BLOCK).with(links), streams.with(links)]);
             }
-            cases.extend([loops.of(BLOCK), streams].map(|case| case.with(OUTPUTS[2]).touched()));
+            cases.extend(sinks::by_sinks(part));
         }
         Part::UdpMirror => {
             for burst in [1, BURST] {
@@ -106,6 +107,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
                 cases.extend([of_burst(loops), of_burst(streams)]);
             }
             cases.push(streams.of(BURST * RELAY_DATAGRAM).with(RECEIVERS).touched());
+            cases.extend(sinks::by_sinks(part));
         }
         Part::Files | Part::FileProxy => {
             let plain = by(Method::Plain);

@@ -85,7 +85,7 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
         (Method::Plain, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
             plain::prepare(task, ends)
         }
-        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, ends),
+        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, task.touch, ends),
         (Method::ReadWrite | Method::Plain, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
             fan::prepare(task, ends)
         }

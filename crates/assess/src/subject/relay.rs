@@ -23,7 +23,7 @@ pub enum Part {
     Random,
     /// One connection to several.
     Mirror,
-    /// Datagrams to 64 receivers.
+    /// Datagrams to 64 receivers; some cases to 1 to 256.
     UdpMirror,
     /// Many streams on one engine, most of them idle.
     Crowd,
