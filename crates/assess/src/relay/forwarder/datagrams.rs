@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use super::copy::touch_all;
+use super::function::touch_all;
 use super::{Ends, Prepared};
 
 pub(super) fn prepare(receivers: &[SocketAddr], touch: bool, ends: Ends) -> io::Result<Prepared> {
