@@ -12,7 +12,7 @@ pub(crate) struct Published {
     version: String,
     /// Fields that a registry shows, and whether they are there.
     fields: Vec<(&'static str, bool)>,
-    /// Keywords and categories: crates.io takes five of each at most, keywords of 20 characters at most.
+    /// Keywords and categories: a registry takes five of each at most, keywords of 20 characters at most.
     keywords: Vec<String>,
     categories: usize,
     /// Crates of the workspace that it uses.
@@ -37,7 +37,6 @@ fn published_of(package: &Package, ours: &BTreeSet<&str>) -> Published {
         version: package.version.to_string(),
         fields: vec![
             ("description", package.description.is_some()),
-            ("documentation", package.documentation.is_some()),
             ("license", package.license.is_some()),
             ("readme", package.readme.is_some()),
             ("rust-version", package.rust_version.is_some()),
@@ -67,7 +66,7 @@ fn check_package(package: &Published, published: &BTreeSet<&str>, version: &str)
         findings.push(finding("has wrong keywords".to_owned(), "name 1 to 5, of at most 20 characters"));
     }
     if !(1..=5).contains(&package.categories) {
-        findings.push(finding("has wrong categories".to_owned(), "name 1 to 5 of crates.io's"));
+        findings.push(finding("has wrong categories".to_owned(), "name 1 to 5 that the registry knows"));
     }
     if package.version != version {
         findings.push(finding("has a version of its own".to_owned(), "inherit that of the workspace"));
