@@ -1,7 +1,7 @@
 /*
  * Bare loops: what sending costs when nothing else is done. The floor that the server is compared with.
  *
- *   bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET]
+ *   bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET [TRAINS_PER_WAKEUP INTERVAL_US]]
  *   bare paths
  *
  * Sends so many bytes of payload in packets of 12 + 1316 bytes (or what is asked for) to 10.80.0.0/16, port 5000, one train to each of the
@@ -10,6 +10,8 @@
  *   USER SYSTEM PACKETS WALL
  *
  * `bare paths` prints the paths there are.
+ *
+ * With an interval, it sleeps after so many trains until the next multiple of the interval, as a server does that has nothing due.
  *
  * FILE is read round and round and is in the page cache. For wire_sendfile and wire_uring its bytes are ready packets, for
  * the others payload; what they mean does not matter to a sink that drops.
@@ -47,6 +49,8 @@ struct job {
 	unsigned packets_per_train;
 	unsigned socket_count;
 	int *sockets;
+	unsigned trains_per_wakeup; /* 0: it never sleeps */
+	unsigned interval_us;
 };
 
 static ssize_t payload = 1316; /* bytes of a packet, without its header and with it */
@@ -239,13 +243,14 @@ static const struct {
 	int segments;	 /* needs UDP_SEGMENT */
 	int ready;	 /* the file has headers too */
 	void (*open)(const struct job *);
-	void (*drain)(const struct job *); /* sends what is queued, and waits until the network is done */
+	void (*flush)(const struct job *, unsigned); /* sends what is queued, and waits for so many answers */
+	void (*drain)(const struct job *);	     /* the same, and waits until the network is done */
 } paths[] = {
-	{ "wire_uring", wire_uring, 1, 1, ring_open, ring_drain },
-	{ "wire_sendfile", wire_sendfile, 1, 1, NULL, NULL },
-	{ "gso_writev", gso_writev, 1, 0, NULL, NULL },
-	{ "sendmmsg", send_mmsg, 0, 0, NULL, NULL },
-	{ "read_writev", read_writev, 0, 0, NULL, NULL },
+	{ "wire_uring", wire_uring, 1, 1, ring_open, ring_enter, ring_drain },
+	{ "wire_sendfile", wire_sendfile, 1, 1, NULL, NULL, NULL },
+	{ "gso_writev", gso_writev, 1, 0, NULL, NULL, NULL },
+	{ "sendmmsg", send_mmsg, 0, 0, NULL, NULL, NULL },
+	{ "read_writev", read_writev, 0, 0, NULL, NULL, NULL },
 };
 
 static void sockets_open(struct job *job, int segments)
@@ -294,11 +299,27 @@ static unsigned number(const char *text, unsigned most)
 	return value;
 }
 
+static void sleep_until_next(struct timespec *wakeup, unsigned interval_us)
+{
+	int error;
+
+	wakeup->tv_nsec += interval_us % 1000000 * 1000L;
+	wakeup->tv_sec += interval_us / 1000000 + wakeup->tv_nsec / 1000000000;
+	wakeup->tv_nsec %= 1000000000;
+	error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, wakeup, NULL);
+	if (error)
+		errx(1, "clock_nanosleep: %s", strerror(error));
+}
+
 static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 {
 	off_t step = (off_t)job->packets_per_train * (paths[path].ready ? packet : payload);
+	struct timespec wakeup;
 	uint64_t packets = 0;
+	unsigned trains = 0;
 	off_t offset = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &wakeup);
 
 	if (job->length < step)
 		errx(1, "the file is shorter than a train");
@@ -308,6 +329,12 @@ static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 		paths[path].send(job, job->sockets[socket], offset, packets);
 		packets += job->packets_per_train;
 		offset += step;
+		if (++trains == job->trains_per_wakeup) {
+			trains = 0;
+			if (paths[path].flush)
+				paths[path].flush(job, 0);
+			sleep_until_next(&wakeup, job->interval_us);
+		}
 	}
 	if (paths[path].drain)
 		paths[path].drain(job);
@@ -331,7 +358,7 @@ static void paths_print(void)
 int main(int count, char **arguments)
 {
 	struct rusage before, after;
-	struct job job;
+	struct job job = { 0 };
 	unsigned path;
 	uint64_t bytes, packets;
 	double start;
@@ -340,15 +367,16 @@ int main(int count, char **arguments)
 		paths_print();
 		return 0;
 	}
-	if (count != 6 && count != 7)
-		errx(1, "usage: bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET]");
+	if (count != 6 && count != 7 && count != 9)
+		errx(1, "usage: bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET "
+			"[TRAINS_PER_WAKEUP INTERVAL_US]]");
 	for (path = 0; strcmp(paths[path].name, arguments[1]); path++)
 		if (path + 1 == sizeof(paths) / sizeof(*paths))
 			errx(1, "no path %s", arguments[1]);
 	bytes = strtoull(arguments[2], NULL, 10);
 	job.packets_per_train = number(arguments[4], MOST_PACKETS);
 	job.socket_count = number(arguments[5], 60000);
-	if (count == 7)
+	if (count >= 7)
 		payload = number(arguments[6], MOST_PAYLOAD);
 	packet = HEADER + payload;
 	file_open(&job, arguments[3]);
@@ -356,6 +384,10 @@ int main(int count, char **arguments)
 	if (paths[path].open)
 		paths[path].open(&job);
 	run(&job, path, bytes / 16); /* caches, frequency, the sockets' routes */
+	if (count == 9) {
+		job.trains_per_wakeup = number(arguments[7], 1000000);
+		job.interval_us = number(arguments[8], 1000000000);
+	}
 
 	getrusage(RUSAGE_SELF, &before);
 	start = now();

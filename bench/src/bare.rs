@@ -28,6 +28,17 @@ pub(crate) struct Setting {
     pub(crate) packets_per_train: usize,
     /// Connected sockets, served in turn.
     pub(crate) sockets: usize,
+    /// Sleeps between trains; none in a loop that only sends.
+    pub(crate) pauses: Option<Pauses>,
+}
+
+/// Sleeps of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Pauses {
+    /// Trains sent after each sleep.
+    pub(crate) trains_per_wakeup: u32,
+    /// Time from wake-up to wake-up in microseconds.
+    pub(crate) interval_us: u32,
 }
 
 /// The compiled loops and the file they send.
@@ -58,6 +69,10 @@ impl Loops {
         let packets = setting.packets_per_train.clamp(1, MOST_PACKETS).to_string();
         let mut command = bed.server().command(&self.program);
         command.args([path, &bytes.to_string()]).arg(&self.file).args([packets, setting.sockets.to_string()]);
+        if let Some(Pauses { trains_per_wakeup, interval_us }) = setting.pauses {
+            command
+                .args([PAYLOAD, trains_per_wakeup.into(), interval_us.into()].map(|value| value.to_string()));
+        }
         command.env("LC_ALL", "C");
         let before = bed.dropped()?;
         let output = limited(Process::start(&command, true)?)?;

@@ -57,6 +57,9 @@ struct Options {
     results: PathBuf,
 }
 
+/// Seconds that a bare loop with pauses lasts.
+const PACED_SECONDS: f64 = 4.0;
+
 /// At 4 Mb/s 48 packets of 1,316 bytes leave in 126 ms.
 const FULL_BURST: &str = "120ms";
 
@@ -94,7 +97,7 @@ fn main() -> Result<()> {
 }
 
 /// One path in one round: the server under each load, and right after it the bare loop with the same number
-/// of sockets and packets in a train.
+/// of sockets and packets in a train: once without a pause, and once with those of the server.
 fn measure(
     options: &Options,
     bed: &TestBed,
@@ -102,17 +105,22 @@ fn measure(
     path: &str,
     report: &mut Report,
 ) -> Result<()> {
-    let full = bare::Setting { packets_per_train: bare::MOST_PACKETS, sockets: 1 };
+    let full = bare::Setting { packets_per_train: bare::MOST_PACKETS, sockets: 1, pauses: None };
     let seconds = loops.run(bed, path, options.bytes, full).context("a bare loop")?;
     report.bare.push(BareRun { path: path.to_owned(), setting: full, seconds_per_gib: seconds });
     for load in options.loads() {
         let context = || format!("{path}, {load}");
         let run = server::run(bed, path, &load, options).with_context(context)?;
         let packets_per_train = run.packets_per_train.round() as usize;
-        let setting = bare::Setting { packets_per_train, sockets: load.sessions };
-        let seconds = loops.run(bed, path, options.bytes, setting).with_context(context)?;
-        report.bare.push(BareRun { path: path.to_owned(), setting, seconds_per_gib: seconds });
-        report.servers.push(ServerRun { bare_seconds_per_gib: seconds, ..run });
+        let mut bare = |pauses, bytes| {
+            let setting = bare::Setting { packets_per_train, sockets: load.sessions, pauses };
+            let seconds = loops.run(bed, path, bytes, setting).with_context(context)?;
+            report.bare.push(BareRun { path: path.to_owned(), setting, seconds_per_gib: seconds });
+            Ok::<_, anyhow::Error>(seconds)
+        };
+        let bare_seconds_per_gib = bare(None, options.bytes)?;
+        let paced_seconds_per_gib = bare(Some(run.pauses()), load.bytes_in(PACED_SECONDS))?;
+        report.servers.push(ServerRun { bare_seconds_per_gib, paced_seconds_per_gib, ..run });
     }
     Ok(())
 }

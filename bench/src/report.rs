@@ -9,7 +9,7 @@ use serde::Serialize;
 use wirepath_assess::statistics::Summary;
 
 use crate::Options;
-use crate::bare::{MOST_PACKETS, Setting};
+use crate::bare::{MOST_PACKETS, Pauses, Setting};
 use crate::machine::Machine;
 use crate::server::Load;
 
@@ -30,16 +30,30 @@ pub(crate) struct ServerRun {
     /// The path that the server says it uses.
     pub(crate) path_in_use: String,
     pub(crate) load: Load,
-    /// User and system.
+    /// User and system, all threads.
     pub(crate) cpu_seconds_per_client_minute: f64,
-    /// Share of it that was spent in user space.
-    pub(crate) user_share: f64,
     pub(crate) cpu_seconds_per_gib: f64,
+    /// Engine threads alone.
+    pub(crate) engine_seconds_per_gib: f64,
     /// The bare loop right after it, with as many sockets and as many packets in a train.
     pub(crate) bare_seconds_per_gib: f64,
+    /// The same with the server's pauses.
+    pub(crate) paced_seconds_per_gib: f64,
     pub(crate) packets_per_train: f64,
+    pub(crate) trains_per_wakeup: f64,
+    /// Of all engine threads.
+    pub(crate) wakeups_per_second: f64,
     /// The server's account of lateness since its start.
     pub(crate) lateness_us: serde_json::Value,
+}
+
+impl ServerRun {
+    /// Pauses of a loop that sends as often as the engine threads did.
+    pub(crate) fn pauses(&self) -> Pauses {
+        let whole = |value: f64| (value.round() as u32).max(1);
+        let interval_us = whole(1e6 / self.wakeups_per_second.max(0.001));
+        Pauses { trains_per_wakeup: whole(self.trains_per_wakeup), interval_us }
+    }
 }
 
 /// Everything that was measured.
@@ -100,11 +114,14 @@ impl Report {
             "burst",
             "CPU s per client-minute",
             "spread",
-            "user",
             "s per GiB",
+            "engine threads",
             "bare C, same trains and sockets",
-            "ratio",
+            "engine, ratio",
+            "bare C, same pauses too",
+            "engine, ratio",
             "packets per train",
+            "trains per wake-up",
             "lateness p99, max (us)",
         ]);
         for path in &self.paths {
@@ -121,7 +138,7 @@ impl Report {
     fn bare_table(&self) -> Table {
         let mut table = table(&["path", "s per GiB", "spread"]);
         for path in &self.paths {
-            let full = Setting { packets_per_train: MOST_PACKETS, sockets: 1 };
+            let full = Setting { packets_per_train: MOST_PACKETS, sockets: 1, pauses: None };
             let runs = self.bare.iter().filter(|run| run.path == *path && run.setting == full);
             if let Some(summary) = Summary::of(runs.map(|run| run.seconds_per_gib)) {
                 table.add_row([path.clone(), number(summary.median), percent(summary.range())]);
@@ -174,11 +191,14 @@ fn row(path: &str, load: &Load, runs: &[&ServerRun]) -> Vec<String> {
         load.burst.clone(),
         text(|run| run.cpu_seconds_per_client_minute),
         cost.map_or(String::new(), |cost| percent(cost.range())),
-        summary(|run| run.user_share).map_or(String::new(), |share| percent(share.median)),
         text(|run| run.cpu_seconds_per_gib),
+        text(|run| run.engine_seconds_per_gib),
         text(|run| run.bare_seconds_per_gib),
-        text(|run| run.cpu_seconds_per_gib / run.bare_seconds_per_gib),
+        text(|run| run.engine_seconds_per_gib / run.bare_seconds_per_gib),
+        text(|run| run.paced_seconds_per_gib),
+        text(|run| run.engine_seconds_per_gib / run.paced_seconds_per_gib),
         text(|run| run.packets_per_train),
+        text(|run| run.trains_per_wakeup),
         lateness.map_or(String::new(), |(p99, max)| format!("{:.0}, {:.0}", p99.median, max.greatest)),
     ]
 }

@@ -26,6 +26,13 @@ pub(crate) struct Load {
     pub(crate) burst: String,
 }
 
+impl Load {
+    /// Payload bytes of all sessions in a time.
+    pub(crate) fn bytes_in(&self, seconds: f64) -> u64 {
+        (BYTES_PER_SECOND * seconds * self.sessions as f64) as u64
+    }
+}
+
 impl fmt::Display for Load {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} sessions, --burst {}", self.sessions, self.burst)
@@ -62,19 +69,20 @@ pub(crate) fn run(bed: &TestBed, path: &str, load: &Load, options: &Options) -> 
     let playing = status["sessions"].as_array().map_or(0, Vec::len);
     ensure!(playing == sessions, "{playing} of {sessions} sessions play after the measurement");
     drop(clients);
-    let cpu = after.seconds - before.seconds;
-    let user = (after.user_ticks - before.user_ticks) as f64;
-    let ticks = user + (after.system_ticks - before.system_ticks) as f64;
+    let (cpu, engine) = (after.seconds - before.seconds, after.engine_seconds - before.engine_seconds);
     let gib = BYTES_PER_SECOND * seconds * sessions as f64 / (1u64 << 30) as f64;
     Ok(ServerRun {
         path: path.to_owned(),
         path_in_use: path_in_use(&status, path),
         load: load.clone(),
         cpu_seconds_per_client_minute: cpu * 60.0 / seconds / sessions as f64,
-        user_share: if ticks > 0.0 { user / ticks } else { 0.0 },
         cpu_seconds_per_gib: cpu / gib,
+        engine_seconds_per_gib: engine / gib,
         bare_seconds_per_gib: 0.0,
+        paced_seconds_per_gib: 0.0,
         packets_per_train: sent.packets_per_train(),
+        trains_per_wakeup: sent.trains / sent.wakeups.max(1.0),
+        wakeups_per_second: sent.wakeups / seconds,
         lateness_us: status["lateness_us"].clone(),
     })
 }
@@ -108,25 +116,28 @@ fn wait(seconds: f64) {
 struct Usage {
     /// All its threads together, to the nanosecond.
     seconds: f64,
-    user_ticks: u64,
-    system_ticks: u64,
+    /// Its engine threads.
+    engine_seconds: f64,
 }
 
 impl Usage {
     fn of(server: &Server) -> Result<Self> {
         let folder = format!("/proc/{}", server.process.pid());
-        let mut nanoseconds = 0;
+        let (mut nanoseconds, mut of_engine) = (0, 0);
         for task in std::fs::read_dir(format!("{folder}/task")).context("listing the server's threads")? {
             // A thread may end between the two calls.
-            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
-            nanoseconds += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+            let task = task?.path();
+            let (Ok(text), Ok(name)) =
+                (std::fs::read_to_string(task.join("schedstat")), std::fs::read_to_string(task.join("comm")))
+            else {
+                continue;
+            };
+            let used = text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+            nanoseconds += used;
+            of_engine += if name.starts_with("engine-") { used } else { 0 };
         }
-        let stat = std::fs::read_to_string(format!("{folder}/stat")).context("reading the server's times")?;
-        // After the name in parentheses: state is field 3, utime 14, stime 15 (proc(5)).
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let number = |field: usize| fields.get(field - 3).and_then(|word| word.parse().ok());
-        let (user, system) = number(14).zip(number(15)).context("/proc/PID/stat is not what proc(5) says")?;
-        Ok(Self { seconds: nanoseconds as f64 / 1e9, user_ticks: user, system_ticks: system })
+        let [seconds, engine_seconds] = [nanoseconds, of_engine].map(|value| value as f64 / 1e9);
+        Ok(Self { seconds, engine_seconds })
     }
 }
 
@@ -134,20 +145,27 @@ impl Usage {
 struct Counters {
     trains: f64,
     packets: f64,
+    /// Wake-ups of engine threads.
+    wakeups: f64,
 }
 
 impl Counters {
     fn of(bed: &TestBed, server: &Server) -> Result<Self> {
         let status = bed.client().enter(|| server.status())?;
-        let counters = &status["counters"]["playback"];
-        let number = |name: &str| {
+        let number = |part: &str, name: &str| {
+            let counters = &status["counters"][part];
             counters[name].as_f64().with_context(|| format!("no {name} in counters: {counters}"))
         };
-        Ok(Self { trains: number("trains")?, packets: number("packets")? })
+        let (trains, packets) = (number("playback", "trains")?, number("playback", "packets")?);
+        Ok(Self { trains, packets, wakeups: number("engine", "wakeups")? })
     }
 
     fn since(&self, earlier: &Self) -> Self {
-        Self { trains: self.trains - earlier.trains, packets: self.packets - earlier.packets }
+        Self {
+            trains: self.trains - earlier.trains,
+            packets: self.packets - earlier.packets,
+            wakeups: self.wakeups - earlier.wakeups,
+        }
     }
 
     fn packets_per_train(&self) -> f64 {

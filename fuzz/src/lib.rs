@@ -1,8 +1,11 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics when a promise is broken.
 
+pub mod authorization;
+pub mod bpf;
 pub mod http;
 pub mod http_client;
 pub mod image;
+pub mod mp4;
 pub mod picture;
 pub mod rtcp;
 pub mod rtsp;
@@ -15,9 +18,12 @@ pub type Target = fn(&[u8]);
 
 /// Every target under the name of its binary and of its folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("authorization", authorization::fuzz),
+    ("bpf", bpf::fuzz),
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),
+    ("mp4", mp4::fuzz),
     ("picture", picture::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),

@@ -2,7 +2,9 @@
 //! each time.
 
 use wirepath_media::image::{Identity, Layout, PAGE, Plan, Recipe, Writer, copy_payload};
+use wirepath_media::mp4::synthetic::{self, File, SampleShape, SampleTrack};
 use wirepath_media::pack::{Error, Packer};
+use wirepath_media::payload::{Format, cases};
 use wirepath_media::ts::synthetic::{Jump, Sample, SampleProgramme};
 use wirepath_media::ts::{Framing, NULL_PID};
 
@@ -33,7 +35,67 @@ pub fn all() -> Result<Vec<Seed>, Error> {
     }
     let index = image(&Sample { packets: 60, ..Sample::default() }.stream().bytes, 3, Layout::Index)?;
     seeds.push(Seed { target: "image", name: "index", bytes: [&[1], &index[..]].concat() });
+    seeds.extend(movies());
     Ok(seeds)
+}
+
+/// Movies: one for each way to lay one out, and one for each case of a payload format.
+fn movies() -> impl Iterator<Item = Seed> {
+    use synthetic::Layout::{End, Fragments, Front, SeveralMdat};
+    let layouts = [
+        ("front", Front, false),
+        ("end", End, false),
+        ("long", End, true),
+        ("several-mdat", SeveralMdat, false),
+        ("fragments", Fragments, false),
+    ];
+    let layouts = layouts.into_iter().map(|(name, layout, long)| {
+        let mut file = File { layout, long, ..File::default() };
+        file.tracks[0].samples[1].composition_offset = 80;
+        file.tracks[0].edits = vec![(40, -1), (200, 40)];
+        file.tracks.push(track(Format::Aac, &[&[7], &[9], &[200]]));
+        Seed { target: "mp4", name, bytes: file.bytes() }
+    });
+    let cases = cases::CASES.iter().map(|case| {
+        let tracks = vec![track(case.format, case.samples)];
+        Seed { target: "mp4", name: case.name, bytes: with_units(File { tracks, ..File::default() }, case) }
+    });
+    layouts.chain(cases)
+}
+
+/// A track of this format, whose samples have so many bytes as its units with their lengths.
+fn track(format: Format, samples: &[&[usize]]) -> SampleTrack {
+    use synthetic::{atom, audio, avc_configuration, elementary_stream, visual};
+    let hevc = atom(b"hvcC", &[[&[1, 1][..], &[0; 10], &[93], &[0; 8], &[3, 0]].concat()]);
+    let (entry, prefix) = match format {
+        Format::H264 => (visual(b"avc1", &[avc_configuration()]), 4),
+        Format::H265 => (visual(b"hvc1", &[hevc]), 4),
+        Format::Aac => (audio(b"mp4a", &[elementary_stream(0x40, &[0x11, 0x90])]), 0),
+        Format::Opus => (audio(b"Opus", &[]), 0),
+        Format::MpegAudio => (audio(b".mp3", &[]), 0),
+        Format::Ac3 => (audio(b"ac-3", &[atom(b"dac3", &[vec![0x10, 0x3d, 0x60]])]), 0),
+    };
+    let shape = |units: &&[usize]| {
+        let length = units.iter().map(|length| length + prefix).sum::<usize>() as u32;
+        SampleShape { length, duration: 40, composition_offset: 0, sync: true }
+    };
+    let handler = if prefix > 0 { *b"vide" } else { *b"soun" };
+    let samples = samples.iter().map(shape).collect();
+    SampleTrack { timescale: 1000, handler, entry, samples, edits: Vec::new() }
+}
+
+/// The file with NAL units in the samples of its only track, which are at its end.
+fn with_units(file: File, case: &cases::Case) -> Vec<u8> {
+    let mut bytes = file.bytes();
+    if matches!(case.format, Format::H264 | Format::H265) {
+        let units = case.samples.iter().flat_map(|sample| sample.iter());
+        let units =
+            units.flat_map(|length| [&(*length as u32).to_be_bytes()[..], &vec![2; *length]].concat());
+        let media: Vec<u8> = units.collect();
+        let start = bytes.len() - media.len();
+        bytes[start..].copy_from_slice(&media);
+    }
+    bytes
 }
 
 /// Short streams, one for each thing that can be special about one.

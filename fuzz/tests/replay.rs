@@ -6,6 +6,18 @@ use std::path::{Path, PathBuf};
 
 use wirepath_fuzz::{TARGETS, Target, seeds};
 
+/// Promise: No bytes break the readers of credentials, challenges and users, and none are admitted.
+#[test]
+fn authorization_keeps_its_promises() {
+    replay("authorization");
+}
+
+/// Promise: No object file of a handler makes user space panic, run for ever, or see more than its record.
+#[test]
+fn bpf_keeps_its_promises() {
+    replay("bpf");
+}
+
 /// Promise: No bytes break the HTTP reader or its answers, however they are cut.
 #[test]
 fn http_keeps_its_promises() {
@@ -22,6 +34,12 @@ fn http_client_keeps_its_promises() {
 #[test]
 fn image_keeps_its_promises() {
     replay("image");
+}
+
+/// Promise: No file breaks the reader of MP4 files, the payload formats of its samples, or their description.
+#[test]
+fn mp4_keeps_its_promises() {
+    replay("mp4");
 }
 
 /// Promise: No file breaks the readers of pictures, and no part of a picture refers to bytes outside its file.
@@ -71,7 +89,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["http", "http_client", "image", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["authorization", "bpf", "http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }

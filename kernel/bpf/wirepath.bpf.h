@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Handlers of records that run in the kernel: the part of a stream's path that mirrors UDP datagrams to
- * several receivers without a copy (wirepath relay --kernel-handler).
+ * Handlers of records that run in the kernel (wirepath relay --handler bpf:FILE): in a mirror of UDP datagrams
+ * to several receivers without a copy, or in front of the socket of an input, where they drop records early.
  *
  * A handler is one function, which decides on a record by its first bytes:
  *
@@ -13,8 +13,8 @@
  *     }
  *
  * It has no loops (write #pragma unroll) and calls no helpers, so that the same instructions also run in user
- * space: the object has them three times, in two programs for the kernel's traffic control and in one that
- * sees nothing but the record.
+ * space: the object has them three times, in a program for the kernel's traffic control, in one for XDP, and
+ * in one that sees nothing but the record.
  */
 #ifndef WIREPATH_BPF_H
 #define WIREPATH_BPF_H
@@ -147,6 +147,24 @@ struct wp_headers {
 /* Bits of all but whole datagrams. */
 #define WP_FRAGMENT_BITS 0x3fff
 
+/* Place of a record in its frame. */
+#define WP_RECORD (ETH_HLEN + sizeof(struct wp_headers))
+
+/* Bytes that a handler sees of a datagram with this length in its header. */
+static __always_inline __u32 wp_seen(__u32 length)
+{
+	length -= sizeof(struct udphdr);
+	return length < WIREPATH_SEES ? length : WIREPATH_SEES;
+}
+
+/* The same number from 1 to WIREPATH_SEES, of which the verifier knows the range by a mask that stays. */
+#define WP_VERIFIED(number)                                       \
+	({                                                        \
+		__u32 wp_number = (number) - 1;                   \
+		asm volatile("" : "+r"(wp_number));               \
+		(wp_number & (WIREPATH_SEES - 1)) + 1;            \
+	})
+
 /* A record on its way to the receivers. */
 struct wp_mirroring {
 	struct __sk_buff *packet;
@@ -275,15 +293,9 @@ int wp_mirror(struct __sk_buff *packet)
 		return TC_ACT_UNSPEC;
 	}
 
-	length -= sizeof(struct udphdr);
-	record.length = length < WIREPATH_SEES ? length : WIREPATH_SEES;
-	if (record.length) {
-		length = record.length - 1;
-		/* Keeps the mask below, by which the verifier knows the range. */
-		asm volatile("" : "+r"(length));
-		bpf_skb_load_bytes(packet, ETH_HLEN + sizeof(struct wp_headers), record.bytes,
-				   (length & (WIREPATH_SEES - 1)) + 1);
-	}
+	record.length = wp_seen(length);
+	if (record.length)
+		bpf_skb_load_bytes(packet, WP_RECORD, record.bytes, WP_VERIFIED(record.length));
 	if (wirepath_handle(&record) == WIREPATH_DROP) {
 		wp_count(WIREPATH_DROPPED, 1);
 		return TC_ACT_SHOT;
@@ -323,6 +335,40 @@ int wp_learn(struct __sk_buff *packet)
 	receiver->device = packet->ifindex;
 	receiver->learned_ns = now_ns;
 	return TC_ACT_UNSPEC;
+}
+
+/*
+ * Drops records before the kernel makes packets of them. All that it does not know comes to user space, which asks
+ * the handler again. Only for frames as they came from a device: trains would be taken for one record.
+ */
+SEC("xdp.frags")
+int wp_select(struct xdp_md *frame)
+{
+	const __u32 first = 0;
+	struct wirepath_input *input = bpf_map_lookup_elem(&wp_input, &first);
+	struct wirepath_record record = {};
+	struct wp_headers headers;
+	__be16 protocol;
+	__u32 length;
+
+	if (!input || bpf_xdp_load_bytes(frame, 2 * ETH_ALEN, &protocol, sizeof(protocol)) ||
+	    protocol != bpf_htons(ETH_P_IP) || bpf_xdp_load_bytes(frame, ETH_HLEN, &headers, sizeof(headers)))
+		return XDP_PASS;
+	if (headers.ip.version != 4 || headers.ip.protocol != IPPROTO_UDP || !wp_is_whole(&headers) ||
+	    headers.ip.daddr != input->address || headers.udp.dest != input->port)
+		return XDP_PASS;
+	length = bpf_ntohs(headers.udp.len);
+	if (length < sizeof(struct udphdr) ||
+	    ETH_HLEN + sizeof(struct iphdr) + length > bpf_xdp_get_buff_len(frame))
+		return XDP_PASS;
+
+	record.length = wp_seen(length);
+	if (record.length && bpf_xdp_load_bytes(frame, WP_RECORD, record.bytes, WP_VERIFIED(record.length)))
+		return XDP_PASS;
+	if (wirepath_handle(&record) != WIREPATH_DROP)
+		return XDP_PASS;
+	wp_count(WIREPATH_DROPPED, 1);
+	return XDP_DROP;
 }
 
 /* The handler alone, for user space. */

@@ -90,8 +90,8 @@ fn a_ring_sends_many_trains_in_a_call() -> Result<()> {
         cost.trains, cost.calls, cost.waits, cost.allocations
     );
     ensure!(cost.allocations == 0, "{} allocations in {} trains", cost.allocations, cost.trains);
-    // 50 sessions share four slots in a burst (`playback::slots`): about one call for each dozen of trains.
-    ensure!(cost.calls * 4 < cost.trains, "{} kernel calls for {} trains", cost.calls, cost.trains);
+    // 50 sessions share a slot of a burst (`playback::slots`): one call for all that are due together.
+    ensure!(cost.calls * 16 < cost.trains, "{} kernel calls for {} trains", cost.calls, cost.trains);
     ensure!(cost.calls > 0, "no call sent anything");
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::assess::children_of;
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_user_without_privileges_measures_relaying,
+        handlers_requests_and_orders_are_verified_and_measured,
         parts_and_sinks_that_make_no_sense_are_refused,
         an_interrupted_relay_keeps_what_was_measured,
         a_killed_assessment_leaves_nobody_moving,
@@ -58,6 +59,29 @@ fn a_user_without_privileges_measures_relaying() -> Result<()> {
     }
     let asked_for = |one: &Value| one["part"].as_str().is_some_and(|part| parts.contains(&part));
     ensure!(costs.iter().all(asked_for), "more was measured than was asked for: {costs:#?}");
+    Ok(())
+}
+
+/// Promise: Handlers, answers to requests and orders of inputs are verified at every sink before they are measured.
+fn handlers_requests_and_orders_are_verified_and_measured() -> Result<()> {
+    let folder = process::open_folder()?;
+    let mut options = vec!["--json", "-", "--volume", "1MiB", "--runs", "1", "--handlers"];
+    options.extend(["merge", "files", "file-proxy", "orders"].iter().flat_map(|part| ["--only", part]));
+    let output = relay(folder.path(), &options)?.output().context("running it")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let result: Value =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON alone: {errors}"))?;
+    ensure!(output.status.success(), "{:#} {errors}", result["left_out"]);
+    let costs = result["relay"].as_array().context("nothing was measured")?;
+    let handlers = ["read", "select", "grow", "peek"].map(|handler| ("handler", handler));
+    let orders = ["round-robin", "random", "arrival", "tag"].map(|order| ("order", order));
+    let requests = [("part", "files"), ("part", "file-proxy")];
+    for (field, value) in handlers.into_iter().chain(orders).chain(requests) {
+        let is_it = |one: &&Value| one["way"] == "streams" && one[field] == value;
+        let found = costs.iter().find(is_it).with_context(|| format!("no {field} {value}"))?;
+        let delivered = found["runs"][0]["delivered"].as_u64();
+        ensure!(found["verified"] == true && delivered > Some(0), "{found:#}");
+    }
     Ok(())
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         packing_that_is_interrupted_leaves_nothing,
         inspect_answers_json,
         inspect_reads_images_and_finds_their_damage,
+        inspect_shows_the_tracks_of_a_movie,
     ]
 }
 
@@ -356,6 +357,36 @@ fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
     std::fs::write(&path, &bytes[..5000])?;
     let (code, _, errors) = inspect(&path)?;
     ensure!(code == Some(1) && errors.contains("renamed: at byte 0: the header"), "{errors}");
+    Ok(())
+}
+
+/// Promise: `wirepath inspect` shows tracks, times, rates and RTP payload formats of MP4 files.
+fn inspect_shows_the_tracks_of_a_movie() -> Result<()> {
+    let clip = clips::mp4(4)?;
+    let (code, json, errors) = inspect(&clip)?;
+    ensure!(code == Some(0) && json["container"] == "mp4", "{errors}");
+    ensure!(json["random_access_points"]["count"] == 4, "a key frame each second: {json}");
+    let [video, audio] = [&json["tracks"][0], &json["tracks"][1]];
+    ensure!(video["codec"] == "H.264" && video["width"] == 640 && video["height"] == 360, "{video}");
+    ensure!(video["frame_rate"] == 25.0 && video["samples"] == 100 && video["rtp"] == "RFC 6184", "{video}");
+    ensure!(
+        audio["codec"] == "AAC-LC" && audio["sample_rate"] == 48_000 && audio["rtp"] == "RFC 3640",
+        "{audio}"
+    );
+    let duration = json["duration_us"].as_f64().unwrap_or_default() / 1e6;
+    ensure!((3.9..4.1).contains(&duration), "{duration} s");
+    let text = Command::new(server::binary()?).arg("inspect").arg(&clip).output()?;
+    let text = String::from_utf8(text.stdout)?;
+    ensure!(text.contains("MP4 file (isom)") && text.contains("640x360"), "{text}");
+
+    let folder = process::open_folder()?;
+    let cut = folder.path().join("cut.mp4");
+    std::fs::write(&cut, &std::fs::read(&clip)?[..2000])?;
+    let (code, _, errors) = inspect(&cut)?;
+    ensure!(
+        code == Some(1) && errors.contains("cut.mp4: MP4 box moov at byte 32: the file ends within it"),
+        "{errors}"
+    );
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod admission;
 mod assess;
 mod assess_relay;
 mod assess_report;
+mod auth;
 mod bursts;
 mod choice;
 mod command;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),
+        auth::trials(),
         bursts::trials(),
         choice::trials(),
         command::trials(),

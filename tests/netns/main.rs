@@ -9,9 +9,11 @@ mod crowd;
 mod every_byte;
 mod hot_memory;
 mod kernel_handler;
+mod kernel_select;
 mod multicast;
 mod outages;
 mod paths;
+mod sockmap;
 mod storage;
 
 use std::process::ExitCode;
@@ -21,9 +23,11 @@ fn main() -> ExitCode {
         every_byte::trials(),
         hot_memory::trials(),
         kernel_handler::trials(),
+        kernel_select::trials(),
         multicast::trials(),
         outages::trials(),
         paths::trials(),
+        sockmap::trials(),
         storage::trials(),
     ];
     let alone = [

@@ -160,6 +160,8 @@ fn relay() -> Vec<RelayCost> {
             block: *block,
             links: *links,
             idle: *idle,
+            handler: None,
+            order: None,
         },
         mtu: 1500,
         verified: true,

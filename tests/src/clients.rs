@@ -33,11 +33,16 @@ pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
 
 /// The same over `udp` or `tcp`.
 pub fn gstreamer_over(protocol: &str, url: &str, output: &Path, seconds: f64) -> Result<()> {
+    gstreamer_with(&[&format!("protocols={protocol}")], url, output, seconds)
+}
+
+/// The same with these properties of `rtspsrc`.
+pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f64) -> Result<()> {
     require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
     let location = format!("location={}", output.to_str().context("a file name")?);
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "rtspsrc", &format!("location={url}")]);
-    command.args([&format!("protocols={protocol}"), "latency=500", "!"]);
+    command.args(properties).args(["latency=500", "!"]);
     command.args(["rtpmp2tdepay", "!", "filesink", &location]);
     // Its warnings tell a cancelled request from one that the server did not take.
     command.env("GST_DEBUG", "default:2").env("GST_DEBUG_NO_COLOR", "1").env("LC_ALL", "C");

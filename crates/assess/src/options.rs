@@ -37,6 +37,8 @@ pub struct Options {
     pub loans: Option<bool>,
     /// The parts of `relay` that are wanted; none for all.
     pub parts: Vec<Part>,
+    /// True if `relay` measures all kinds of handlers.
+    pub handlers: bool,
 }
 
 impl Options {

@@ -17,9 +17,11 @@ mod forwarder;
 mod measured_process;
 mod pattern;
 mod programs;
+mod requests;
 mod rounds;
 mod sinks;
 mod source;
+mod tagged;
 mod targets;
 mod task;
 mod trial;
@@ -52,7 +54,11 @@ pub fn run(
     let descriptors = forwarder::allow_descriptors(forwarder::DESCRIPTORS);
     findings::experiment(options, result, progress, |test_bed, found| {
         explain(options, found);
-        let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(cases::cases).collect();
+        let all = |part| {
+            let handlers = if options.handlers { cases::handler_cases(part) } else { Vec::new() };
+            cases::cases(part).into_iter().chain(handlers)
+        };
+        let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(all).collect(); // TEMPORARY
         rounds::measure(options, test_bed, &cases, descriptors, found)
     })
 }
@@ -74,5 +80,9 @@ fn explain(options: &Options, found: &mut Findings<'_>) {
 
 /// The parts that are asked for.
 fn wanted(options: &Options) -> Vec<Part> {
-    Part::ALL.into_iter().filter(|part| options.parts.is_empty() || options.parts.contains(part)).collect()
+    let is_wanted = |part: &Part| match options.parts.is_empty() {
+        true => !part.is_extra(),
+        false => options.parts.contains(part),
+    };
+    Part::ALL.into_iter().filter(is_wanted).collect()
 }

@@ -26,7 +26,9 @@ pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCase, RelayCost, RelayRun};
 pub use wirepath_datapath::LoanCounts as Loans;
 
 use crate::statistics::Summary;
-pub use crate::subject::{Experiment, Method, Part, PathKind, PathVariant, Program, Transport, Variant};
+pub use crate::subject::{
+    Experiment, HandlerKind, Method, OrderKind, Part, PathKind, PathVariant, Program, Transport, Variant,
+};
 
 /// Version of this schema. A reader takes no other.
 pub const SCHEMA: &str = "wirepath-assessment/1";

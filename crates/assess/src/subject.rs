@@ -3,6 +3,7 @@
 //!
 //! Results name all of these in text; that text is written and read here only.
 
+mod handling;
 mod path;
 mod relay;
 
@@ -11,6 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use wirepath_datapath::{BlockPath, DataPath};
 
+pub use handling::{HandlerKind, OrderKind};
 pub use path::{PathKind, PathVariant, Variant};
 pub use relay::{Method, Part, Program};
 pub use wirepath_datapath::calibration::Transport;

@@ -1,13 +1,10 @@
 //! The handler of an object in user space, and the counts of both places.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rbpf::EbpfVmMbuff;
 use wirepath_streams::{Common, HandlerError, Peek, Verdict};
 
+use crate::instructions::Program;
 use crate::place::Place;
 use crate::program::HandlerObject;
 
@@ -18,15 +15,10 @@ const NUMBER: usize = 4;
 /// Value of a handler that drops a record (`WIREPATH_DROP`).
 const DROP: u64 = 0;
 
-thread_local! {
-    /// Machines by the address of their program: they cannot change threads, as streams may.
-    static MACHINES: RefCell<HashMap<*const u8, EbpfVmMbuff<'static>>> = RefCell::default();
-}
-
 /// Handler of an object file. Reports `passed` and `dropped` records of both places, and `in_kernel`, those
 /// of them that the kernel handled.
 pub struct BpfHandler {
-    program: &'static [u8],
+    program: Program,
     /// `struct wirepath_record`.
     record: [u8; NUMBER + SEES],
     passed: u64,
@@ -36,34 +28,10 @@ pub struct BpfHandler {
 
 impl BpfHandler {
     /// The handler of an object, which reports what the kernel did in this place, too.
-    ///
-    /// # Errors
-    /// Instructions that user space does not know.
-    pub fn new(object: &HandlerObject, place: Arc<Place>) -> Result<BpfHandler, HandlerError> {
-        // Machines borrow programs, which are few and live as long as the process.
-        let program: &'static [u8] = Box::leak(object.program().to_vec().into_boxed_slice());
-        EbpfVmMbuff::new(Some(program)).map_err(|error| failed("cannot run", error))?;
-        Ok(BpfHandler { program, record: [0; NUMBER + SEES], passed: 0, dropped: 0, place })
+    pub fn new(object: &HandlerObject, place: Arc<Place>) -> BpfHandler {
+        let program = object.program().clone();
+        BpfHandler { program, record: [0; NUMBER + SEES], passed: 0, dropped: 0, place }
     }
-}
-
-impl BpfHandler {
-    fn execute(&self) -> Result<u64, HandlerError> {
-        MACHINES.with_borrow_mut(|machines| {
-            let machine = match machines.entry(self.program.as_ptr()) {
-                Entry::Occupied(machine) => machine.into_mut(),
-                Entry::Vacant(place) => {
-                    let machine = EbpfVmMbuff::new(Some(self.program));
-                    place.insert(machine.map_err(|error| failed("cannot run", error))?)
-                }
-            };
-            machine.execute_program(&[], &self.record).map_err(|error| failed("failed", error))
-        })
-    }
-}
-
-fn failed(verb: &str, error: std::io::Error) -> HandlerError {
-    HandlerError::Failed(format!("the handler {verb}: {error}"))
 }
 
 impl Common for BpfHandler {
@@ -88,7 +56,8 @@ impl Peek for BpfHandler {
         self.record[..NUMBER].copy_from_slice(&(seen as u32).to_ne_bytes());
         self.record[NUMBER..][..seen].copy_from_slice(&head[..seen]);
         self.record[NUMBER + seen..].fill(0);
-        match self.execute()? {
+        let value = self.program.run(&self.record);
+        match value.map_err(|fault| HandlerError::Failed(fault.to_string()))? {
             DROP => {
                 self.dropped += 1;
                 Ok(Verdict::Drop)
@@ -104,11 +73,10 @@ impl Peek for BpfHandler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     /// A handler of these instructions, if they pass the checks.
     fn handler(program: &[u8]) -> Option<BpfHandler> {
-        BpfHandler::new(&HandlerObject::of_program(program).ok()?, Arc::default()).ok()
+        Some(BpfHandler::new(&HandlerObject::of_program(program).ok()?, Arc::default()))
     }
 
     /// Passes records whose first byte is at least 5: opcode, registers, offset and constant from the lowest bits up.
@@ -132,24 +100,5 @@ mod tests {
         assert_eq!(handler.peek(&[]), Ok(Verdict::Drop), "bytes behind the end are zero");
         assert_eq!(handler.peek(&[200; 500]), Ok(Verdict::Pass));
         assert_eq!(handler.report(), [("passed", 2), ("dropped", 2), ("in_kernel", 0)]);
-    }
-
-    proptest! {
-        /// Promise: No object makes user space read beyond a record, or run for ever.
-        #[test]
-        fn any_program_ends(program in prop::collection::vec(any::<u64>(), 1..40), record in prop::collection::vec(any::<u8>(), 0..200)) {
-            // Operations of the classes, behind which the rest of an instruction is any.
-            let opcodes = [0x07, 0x0f, 0x61, 0x71, 0x79, 0x7b, 0x15, 0x2d, 0xb7, 0xbf, 0x18, 0x95, 0x3f, 0x6f];
-            let mut program = program;
-            for instruction in &mut program {
-                let opcode = opcodes[(*instruction >> 8) as usize % opcodes.len()];
-                *instruction = *instruction & !0xffff | (*instruction >> 16 & 0x0808) << 8 & 0x9900 | opcode;
-            }
-            program.push(0x95);
-            if let Some(mut handler) = handler(&bytes(&program)) {
-                // An error ends the stream; there is nothing else to tell of a program at random.
-                handler.peek(&record).ok();
-            }
-        }
     }
 }

@@ -4,16 +4,24 @@
 //!
 //! In the kernel a handler is part of a mirror of UDP datagrams ([`Mirror`]): a program at the ingress of
 //! network devices takes datagrams of the input, asks the handler, and sends a clone to each
-//! receiver. What it cannot do is left to user space, record by record and in order.
+//! receiver. What it cannot do is left to user space, record by record and in order. Where the stream
+//! goes on in user space, a program in front of the input's socket drops what the handler would drop there
+//! ([`Select`]).
 
 mod error;
 mod handler;
+mod instructions;
+mod interpreter;
+mod maps;
 mod mirror;
 mod place;
 mod program;
+mod select;
 
 pub use error::BpfError;
 pub use handler::BpfHandler;
-pub use mirror::{Mirror, MirrorCounts, Receiver};
-pub use place::Place;
+pub use maps::Counts;
+pub use mirror::{Mirror, Receiver};
+pub use place::{InKernel, Place};
 pub use program::HandlerObject;
+pub use select::Select;

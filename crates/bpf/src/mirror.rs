@@ -1,13 +1,13 @@
 //! Mirrors of UDP datagrams in the kernel.
 
 use std::net::SocketAddrV4;
-use std::ops::AddAssign;
 
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{SchedClassifier, TcAttachType, tc};
-use aya::{Ebpf, Pod};
 
 use crate::error::BpfError;
+use crate::maps::{Counters, Counts, array, program, set_input, table};
 use crate::program::HandlerObject;
 
 /// Most receivers (`WIREPATH_RECEIVERS`).
@@ -20,12 +20,6 @@ const ETHERNET: [&str; 2] = ["1", "772"];
 const LEARN: &str = "wp_learn";
 const MIRROR: &str = "wp_mirror";
 
-/// Places of the counts (`enum wirepath_count`).
-const PASSED: u32 = 0;
-const DROPPED: u32 = 1;
-const SENT: u32 = 2;
-const UNSENT: u32 = 3;
-
 /// Places in `wp_left`.
 const LEFT: u32 = 0;
 const SENT_ON: u32 = 1;
@@ -33,8 +27,7 @@ const SENT_ON: u32 = 1;
 /// Number in place of that of the records sent on: the kernel does not wait (`WIREPATH_AT_ONCE`).
 const AT_ONCE: u64 = u64::MAX;
 
-/// `struct wirepath_input`, `struct wirepath_receiver`, `struct wirepath_destination`.
-type Input = [u8; 12];
+/// `struct wirepath_receiver`, `struct wirepath_destination`.
 type ReceiverRow = [u8; 40];
 type Destination = [u8; 8];
 
@@ -47,28 +40,6 @@ pub struct Receiver {
     pub destination: SocketAddrV4,
 }
 
-/// Counts of a mirror.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MirrorCounts {
-    /// Records that were mirrored.
-    pub passed: u64,
-    /// Records that the handler dropped.
-    pub dropped: u64,
-    /// Datagrams that were sent.
-    pub sent: u64,
-    /// Datagrams that a device did not take.
-    pub unsent: u64,
-}
-
-impl AddAssign for MirrorCounts {
-    fn add_assign(&mut self, other: MirrorCounts) {
-        self.passed += other.passed;
-        self.dropped += other.dropped;
-        self.sent += other.sent;
-        self.unsent += other.unsent;
-    }
-}
-
 /// Mirror of the datagrams of one input to its receivers, in the kernel. Ends when it is dropped.
 ///
 /// The way to a receiver is learned from a datagram that user space sends to it, and learned again after five
@@ -76,7 +47,7 @@ impl AddAssign for MirrorCounts {
 /// has not sent those on, the next ones too ([`Mirror::set_sent_on`]): none overtakes another.
 pub struct Mirror {
     left: Array<MapData, u64>,
-    counts: PerCpuArray<MapData, u64>,
+    counts: Counters,
     /// The programs, which are detached with it.
     programs: Ebpf,
 }
@@ -97,35 +68,33 @@ impl Mirror {
                 format!("{} receivers: a mirror in the kernel has 1 to {MOST_RECEIVERS}", receivers.len());
             return Err(BpfError::Kernel(why));
         }
-        let mut programs =
-            Ebpf::load(&object.bytes).map_err(|error| BpfError::kernel("loading the object", error))?;
+        let mut programs = object.load()?;
         // Maps are closed once they are taken out, unless loaded programs have them.
         for name in [LEARN, MIRROR] {
-            let loaded = program(&mut programs, name)?.load();
+            let loaded = program::<SchedClassifier>(&mut programs, name)?.load();
             loaded.map_err(|error| BpfError::kernel(&format!("loading the program {name}"), error))?;
         }
         describe(&mut programs, input, receivers)?;
         let mut left: Array<_, u64> = array(&mut programs, "wp_left")?;
         // Datagrams may wait in the socket already: user space has to say that they are gone.
         left.set(LEFT, 1, 0).map_err(|error| BpfError::kernel("writing the map wp_left", error))?;
-        let counts = PerCpuArray::try_from(map(&mut programs, "wp_counts")?)
-            .map_err(|error| BpfError::kernel("opening the map wp_counts", error))?;
+        let counts = Counters::open(&mut programs)?;
         attach(&mut programs, LEARN, TcAttachType::Egress)?;
         attach(&mut programs, MIRROR, TcAttachType::Ingress)?;
         Ok(Mirror { left, counts, programs })
     }
 
     /// Counts so far; zero where they cannot be read.
-    pub fn counts(&self) -> MirrorCounts {
-        sums(&self.counts)
+    pub fn counts(&self) -> Counts {
+        self.counts.read()
     }
 
     /// Ends it; returns its final counts.
-    pub(crate) fn end(self) -> MirrorCounts {
+    pub(crate) fn end(self) -> Counts {
         let Mirror { counts, programs, .. } = self;
         // What comes before they are detached counts.
         drop(programs);
-        sums(&counts)
+        counts.read()
     }
 
     /// Number of records left to user space so far, if there are some that it is not known to have sent on.
@@ -152,15 +121,6 @@ impl Mirror {
     }
 }
 
-fn sums(counts: &PerCpuArray<MapData, u64>) -> MirrorCounts {
-    let sum = |place| counts.get(&place, 0).map(|counts| counts.iter().sum()).unwrap_or_default();
-    MirrorCounts { passed: sum(PASSED), dropped: sum(DROPPED), sent: sum(SENT), unsent: sum(UNSENT) }
-}
-
-fn map(programs: &mut Ebpf, name: &str) -> Result<aya::maps::Map, BpfError> {
-    programs.take_map(name).ok_or_else(|| BpfError::Kernel(format!("the object has no map {name}")))
-}
-
 /// Writes the addresses of the input and of the receivers.
 fn describe(programs: &mut Ebpf, input: SocketAddrV4, receivers: &[Receiver]) -> Result<(), BpfError> {
     let mut places: HashMap<_, Destination, u32> = table(programs, "wp_places")?;
@@ -174,30 +134,12 @@ fn describe(programs: &mut Ebpf, input: SocketAddrV4, receivers: &[Receiver]) ->
         }
         places.insert(key, place, 0).map_err(|error| BpfError::kernel(doing, error))?;
     }
-    let mut inputs: Array<_, Input> = array(programs, "wp_input")?;
-    let set = inputs.set(0, input_row(input, receivers.len()), 0);
-    set.map_err(|error| BpfError::kernel("writing the input", error))
-}
-
-fn array<V: Pod>(programs: &mut Ebpf, name: &str) -> Result<Array<MapData, V>, BpfError> {
-    let opened: Result<_, MapError> = Array::try_from(map(programs, name)?);
-    opened.map_err(|error| BpfError::kernel(&format!("opening the map {name}"), error))
-}
-
-fn table<K: Pod, V: Pod>(programs: &mut Ebpf, name: &str) -> Result<HashMap<MapData, K, V>, BpfError> {
-    let opened: Result<_, MapError> = HashMap::try_from(map(programs, name)?);
-    opened.map_err(|error| BpfError::kernel(&format!("opening the map {name}"), error))
-}
-
-fn program<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, BpfError> {
-    let program = programs.program_mut(name);
-    let program = program.ok_or_else(|| BpfError::Kernel(format!("the object has no program {name}")))?;
-    program.try_into().map_err(|error| BpfError::kernel(&format!("the program {name}"), error))
+    set_input(programs, input, receivers.len())
 }
 
 /// Attaches a program to all devices with Ethernet headers.
 fn attach(programs: &mut Ebpf, name: &str, place: TcAttachType) -> Result<(), BpfError> {
-    let program = program(programs, name)?;
+    let program: &mut SchedClassifier = program(programs, name)?;
     for device in devices().map_err(|error| BpfError::kernel("listing network devices", error))? {
         let attached = program.attach(&device, place).or_else(|_| {
             // Before Linux 6.6 programs are attached to a queueing discipline, which may be there already.
@@ -219,14 +161,6 @@ fn devices() -> std::io::Result<Vec<String>> {
         kind.map_or(true, |kind| ETHERNET.contains(&kind.trim()))
     };
     Ok(names.filter(has_ethernet).map(str::to_owned).collect())
-}
-
-fn input_row(input: SocketAddrV4, receivers: usize) -> Input {
-    let mut row = [0; 12];
-    row[..4].copy_from_slice(&input.ip().octets());
-    row[4..6].copy_from_slice(&input.port().to_be_bytes());
-    row[8..].copy_from_slice(&(receivers as u32).to_ne_bytes());
-    row
 }
 
 fn receiver_row(receiver: &Receiver) -> ReceiverRow {

@@ -2,7 +2,9 @@
 
 use parking_lot::Mutex;
 
-use crate::mirror::{Mirror, MirrorCounts};
+use crate::maps::Counts;
+use crate::mirror::Mirror;
+use crate::select::Select;
 
 /// Place of a handler, which the handler and those who move it share. In user space at first.
 #[derive(Default)]
@@ -10,37 +12,64 @@ pub struct Place(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    mirror: Option<Mirror>,
-    /// Counts of mirrors that have ended.
-    before: MirrorCounts,
+    kernel: Option<InKernel>,
+    /// Counts of what has ended in the kernel.
+    before: Counts,
+}
+
+/// Work of a handler in the kernel.
+pub enum InKernel {
+    /// It mirrors datagrams, and user space does what is left.
+    Mirror(Mirror),
+    /// It drops records that user space would drop.
+    Select(Select),
+}
+
+impl InKernel {
+    fn counts(&self) -> Counts {
+        match self {
+            InKernel::Mirror(mirror) => mirror.counts(),
+            InKernel::Select(select) => select.counts(),
+        }
+    }
+
+    fn end(self) -> Counts {
+        match self {
+            InKernel::Mirror(mirror) => mirror.end(),
+            InKernel::Select(select) => select.end(),
+        }
+    }
 }
 
 impl Place {
-    /// Has a mirror in the kernel run the handler, too.
-    pub fn enter_kernel(&self, mirror: Mirror) {
+    /// Has the kernel run the handler, too.
+    pub fn enter_kernel(&self, kernel: InKernel) {
         self.leave_kernel();
-        self.0.lock().mirror = Some(mirror);
+        self.0.lock().kernel = Some(kernel);
     }
 
     /// Has user space alone run the handler.
     pub fn leave_kernel(&self) {
         let mut state = self.0.lock();
-        if let Some(mirror) = state.mirror.take() {
-            state.before += mirror.end();
+        if let Some(kernel) = state.kernel.take() {
+            state.before += kernel.end();
         }
     }
 
     /// Calls a function with the mirror, if there is one.
-    pub fn with<T>(&self, act: impl FnOnce(&mut Mirror) -> T) -> Option<T> {
-        self.0.lock().mirror.as_mut().map(act)
+    pub fn with_mirror<T>(&self, act: impl FnOnce(&mut Mirror) -> T) -> Option<T> {
+        match &mut self.0.lock().kernel {
+            Some(InKernel::Mirror(mirror)) => Some(act(mirror)),
+            _ => None,
+        }
     }
 
-    /// Counts of all mirrors so far.
-    pub fn counts(&self) -> MirrorCounts {
+    /// Counts of the kernel so far.
+    pub fn counts(&self) -> Counts {
         let state = self.0.lock();
         let mut counts = state.before;
-        if let Some(mirror) = &state.mirror {
-            counts += mirror.counts();
+        if let Some(kernel) = &state.kernel {
+            counts += kernel.counts();
         }
         counts
     }

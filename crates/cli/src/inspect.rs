@@ -2,6 +2,7 @@
 
 mod examine;
 mod json;
+mod movie;
 mod text;
 
 use std::path::PathBuf;
@@ -11,20 +12,21 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::{format, terminal};
-use examine::Damage;
+use examine::{Damage, Found};
 
 /// Arguments of `wirepath inspect`.
 #[derive(Args)]
 #[command(after_help = "\
 Example:   wirepath inspect film.ts
+           wirepath inspect movie.mp4
            wirepath inspect --json film.ts | jq .bit_rate.peak_bits_per_second
 
-Images (*.wpi in the cache folder) and assets are distinguished by content. The whole file is read and checksums are \
-verified. The JSON is described in docs/inspect.md.
+Images (*.wpi in the cache folder), transport streams and MP4 files are distinguished by content. Of an MP4 file the \
+boxes are read, of others the whole file; checksums of images are verified. The JSON is described in docs/inspect.md.
 
 Exit code: 0 if the file can be played, 1 if not; standard error says where and why.")]
 pub(crate) struct Inspect {
-    /// A stored transport stream, or a wire image
+    /// A stored transport stream, an MP4 file, or a wire image
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -35,7 +37,13 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let inspection = examine::examine(&self.file, !self.json)?;
+        let inspection = match examine::examine(&self.file, !self.json)? {
+            Found::Stream(inspection) => inspection,
+            Found::Movie(movie) => {
+                terminal::print(&movie::shown(&movie, self.json))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
         let shown = match self.json {
             true => format!("{}\n", json::json(&inspection)),
             false => text::text(&inspection, terminal::output()),

@@ -17,6 +17,7 @@ mod load;
 mod log;
 mod output;
 mod pack;
+mod passwd;
 mod plot;
 mod progress;
 mod relay;
@@ -47,6 +48,8 @@ struct Arguments {
 enum Command {
     /// Serve folders of transport streams over RTSP/RTP, and any files over HTTP
     Serve(serve::Serve),
+    /// Set the password of a user in a file for `wirepath serve --users`
+    Passwd(passwd::Passwd),
     /// Pack transport streams into wire images ahead of time
     Pack(pack::Pack),
     /// Show the contents of a transport stream or a wire image
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::on(error).exit());
     let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
+        Command::Passwd(passwd) => passwd.run(),
         Command::Pack(pack) => pack.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Relay(relay) => relay.run(),

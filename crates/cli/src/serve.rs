@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
+use wirepath_net::auth::AuthOptions;
 use wirepath_net::http::{AccessLog, HttpOptions};
 use wirepath_server::{
     AdmissionPolicy, Burst, DataPath, HotMemorySize, RtspOptions, Server, ServerOptions, StartError,
@@ -31,6 +33,9 @@ const RESERVE: f64 = 0.15;
 /// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
 const BURST_MAX: Duration = Duration::from_millis(100);
 
+/// Lifetime of nonces unless another is asked for.
+const NONCE_LIFETIME: Duration = Duration::from_secs(300);
+
 /// Arguments of `wirepath serve`.
 #[derive(Args)]
 #[command(after_help = "\
@@ -41,7 +46,8 @@ Watch:     http://HOST:8080/status in a browser (JSON: /api/status, Prometheus: 
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --users, SIGHUP reads
+that file again instead, unless it comes from a terminal that was closed.
 
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {
@@ -74,6 +80,12 @@ impl Serve {
 async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     let mut signals = Signals::watch()?;
     let server = Server::start(options).map_err(with_advice)?;
+    if let Some(access) = server.access() {
+        signals.reload_on_hang_up(move || {
+            let access = Arc::clone(&access);
+            drop(tokio::task::spawn_blocking(move || access.reload())); // it logs what comes of it
+        });
+    }
     announce(server.rtsp_address()?, server.http_address()?)?;
     tokio::spawn(log.losses().report());
     let run = |stopped| server.run(async { drop(stopped.await) });
@@ -159,6 +171,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
     }
     ensure_memory(hot_memory)?;
+    let auth = auth(&options)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
@@ -187,6 +200,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         burst: burst(options.burst, options.burst_max)?,
         folder_bursts: options.folder_burst_max,
         max_lag,
+        auth,
         rtsp_options: RtspOptions {
             session_timeout,
             connections,
@@ -202,6 +216,23 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             ..HttpOptions::default()
         },
     })
+}
+
+/// Authentication by `--users` and the options that belong to it.
+fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
+    let Some(users) = options.users.clone() else {
+        let is_alone = options.folder_users.is_empty()
+            && options.status_users.is_none()
+            && options.nonce_lifetime.is_none();
+        ensure!(is_alone, "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE");
+        return Ok(None);
+    };
+    Ok(Some(AuthOptions {
+        users,
+        folders: options.folder_users.clone(),
+        status: options.status_users.clone().unwrap_or_default(),
+        nonce_lifetime: options.nonce_lifetime.unwrap_or(NONCE_LIFETIME),
+    }))
 }
 
 /// Rule of admission by `--admission` and `--reserve`.

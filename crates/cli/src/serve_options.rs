@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 use toml::de::{DeTable, DeValue};
+use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
 use wirepath_server::{FolderBurst, HotMemorySize, ImagePolicy};
 
@@ -133,6 +134,24 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) max_lag: Option<Duration>,
 
+    /// Serve users of this file only: lines of htdigest, which `wirepath passwd FILE USER` writes. SIGHUP reads it
+    /// again [default: everyone]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+
+    /// Users that a folder (or a file) is for, by its path in URLs: names; * for any user of --users; - for everyone
+    /// without a password. The innermost folder decides; for several, give it several times [default: any user]
+    #[arg(long, value_name = "PATH=USER,USER", value_parser = values::folder_users)]
+    pub(crate) folder_users: Vec<FolderUsers>,
+
+    /// Users that /status, /api/* and /metrics are for, as in --folder-users [default: any user of --users]
+    #[arg(long, value_name = "USER,USER", value_parser = values::access)]
+    pub(crate) status_users: Option<Access>,
+
+    /// Time after which a client has to answer a new challenge, which players do by themselves [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
+    pub(crate) nonce_lifetime: Option<Duration>,
+
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]
     pub(crate) access_log: Option<AccessLogForm>,
@@ -243,7 +262,7 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
             DeValue::String(text) if key == "paths" => {
                 bail!("line {line}: expected a list: write paths = [{text:?}]")
             }
-            DeValue::String(path) if ["cache", "calibration"].contains(&key) => {
+            DeValue::String(path) if ["cache", "calibration", "users"].contains(&key) => {
                 vec![folder.join(&**path).into()]
             }
             DeValue::String(text) => vec![OsString::from(&**text)],
@@ -396,6 +415,7 @@ mod tests {
             ("access-log = \"xml\"", ["line 1", "text, json"]),
             ("paths = 3", ["line 1", "expected a list of strings"]),
             ("\nfolder-burst-max = [\"a=9s\"]", ["line 2", "expected a time from 1ms to 500ms"]),
+            ("folder-users = [\"cams\"]", ["line 1", "expected PATH=USERS"]),
             ("folder-burst-max = [20]", ["line 1", "expected a list of strings"]),
             ("burst = 0.5", ["line 1", "expected a string or a whole number"]),
         ] {

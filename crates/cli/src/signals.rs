@@ -1,5 +1,7 @@
-//! Signals that end the program: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
+//! Signals that end the program: SIGINT, SIGTERM, and SIGHUP of a closed terminal. SIGHUP may have a program read
+//! its files again instead.
 
+use std::io::IsTerminal;
 use std::pin::pin;
 use std::{fs, io};
 
@@ -12,6 +14,13 @@ pub(crate) struct Signals {
     terminate: Signal,
     /// None where it is ignored, as under `nohup`, and once it was received.
     hang_up: Option<Signal>,
+    reload: Option<Reload>,
+}
+
+/// What SIGHUP does instead of ending the program, unless the terminal was closed.
+struct Reload {
+    run: Box<dyn FnMut() + Send>,
+    had_terminal: bool,
 }
 
 impl Signals {
@@ -22,19 +31,32 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up,
+            reload: None,
         })
+    }
+
+    /// Has SIGHUP do this from now on, except when it comes from a terminal that was closed.
+    pub(crate) fn reload_on_hang_up(&mut self, run: impl FnMut() + Send + 'static) {
+        self.reload = Some(Reload { run: Box::new(run), had_terminal: io::stdin().is_terminal() });
     }
 
     /// Receives the next signal. SIGHUP counts once: both the shell and the kernel may send it for a closed
     /// terminal.
     pub(crate) async fn next(&mut self) -> SignalKind {
-        let Signals { interrupt, terminate, hang_up } = self;
-        tokio::select! {
-            _ = interrupt.recv() => SignalKind::interrupt(),
-            _ = terminate.recv() => SignalKind::terminate(),
-            () = hung_up(hang_up) => {
-                *hang_up = None;
-                SignalKind::hangup()
+        let Signals { interrupt, terminate, hang_up, reload } = self;
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => return SignalKind::interrupt(),
+                _ = terminate.recv() => return SignalKind::terminate(),
+                () = hung_up(hang_up) => {}
+            }
+            match reload {
+                // A closed terminal is none any more.
+                Some(reload) if !reload.had_terminal || io::stdin().is_terminal() => (reload.run)(),
+                _ => {
+                    *hang_up = None;
+                    return SignalKind::hangup();
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use wirepath_auth::{Access, FolderUsers};
 use wirepath_server::{FolderBurst, HotMemorySize};
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
@@ -91,6 +92,26 @@ pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
     Ok(FolderBurst { path: path.trim_matches('/').to_owned(), most_us })
 }
 
+/// `PATH=USERS`: who may open a folder. A path may have `=`, names of users in rules have none.
+pub(crate) fn folder_users(text: &str) -> Result<FolderUsers, String> {
+    let Some((path, users)) = text.rsplit_once('=') else {
+        return Err("expected PATH=USERS, such as cameras=anna,bob".to_owned());
+    };
+    Ok(FolderUsers { path: path.trim_matches('/').to_owned(), access: access(users)? })
+}
+
+/// Names of users with commas between them, `*` for any user, or `-` for everyone without a password.
+pub(crate) fn access(text: &str) -> Result<Access, String> {
+    match text {
+        "*" => Ok(Access::AnyUser),
+        "-" => Ok(Access::Public),
+        names if names.split(',').any(|name| name.is_empty() || name == "*" || name == "-") => {
+            Err("expected names of users, such as anna,bob; * for any user; - for no password".to_owned())
+        }
+        names => Ok(Access::Users(names.split(',').map(str::to_owned).collect())),
+    }
+}
+
 /// Percentage from 0% to 100%, as a share from 0 to 1.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
@@ -169,6 +190,19 @@ mod tests {
         assert_eq!(cache_size("lots"), Err("expected a size, such as 500MB or 20GiB".to_owned()));
         assert_eq!(cache_size("5GB"), Ok(ByteSize::gb(5)));
         assert_eq!(cache_size("10"), Err("10 B is too small: expected at least 64.0 KiB".to_owned()));
+    }
+
+    #[test]
+    fn rules_name_users_or_say_any_or_none() {
+        let rule = |text| folder_users(text).map(|rule| (rule.path, rule.access));
+        let named = Access::Users(vec!["anna".to_owned(), "bob".to_owned()]);
+        assert_eq!(rule("/cams/=anna,bob"), Ok(("cams".to_owned(), named)));
+        assert_eq!(rule("a=b=*"), Ok(("a=b".to_owned(), Access::AnyUser)));
+        assert_eq!(rule("/=-"), Ok((String::new(), Access::Public)));
+        assert_eq!(rule("cams"), Err("expected PATH=USERS, such as cameras=anna,bob".to_owned()));
+        for text in ["cams=", "cams=anna,", "cams=*,anna", "cams=-,anna"] {
+            assert!(rule(text).is_err_and(|error| error.contains("expected names of users")), "{text}");
+        }
     }
 
     /// Promise: Listeners are `ADDRESS:PORT`, `NAME:PORT` or `:PORT`.

@@ -56,6 +56,7 @@ mod send;
 mod send_context;
 mod serving;
 mod sink;
+pub mod to_many;
 mod train;
 mod uring;
 
@@ -78,6 +79,8 @@ pub use train::{Headers, JoinedTrains, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
+/// Names of the network devices that have an address.
+pub use wirepath_sys::addresses::devices_of;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
 /// Batched receive of datagrams.

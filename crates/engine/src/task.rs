@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use crate::blocking_pool::BlockingPool;
-use crate::counters::ThreadCounters;
+use crate::counters::{LoadUnit, ThreadCounters};
 use crate::mailbox::{Handle, Mailbox, Waker};
 use crate::scheduler::{Cost, Rate, Scheduler};
 use crate::timer_wheel::TimerWheel;
@@ -126,6 +126,11 @@ impl Context<'_> {
     /// Address of the task, of the type that it is.
     pub fn handle<T: Task>(&self) -> Handle<T> {
         Handle::new(self.id, Arc::clone(&self.core.mailbox))
+    }
+
+    /// Counts a unit of load on this thread, as [`Engine::add_load`](crate::Engine::add_load) does.
+    pub fn add_load(&self) -> LoadUnit {
+        LoadUnit::new(&self.core.counters)
     }
 
     /// The threads that may block.

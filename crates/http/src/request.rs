@@ -24,6 +24,8 @@ pub struct Request {
     pub host: String,
     /// Name that the client gives itself (`User-Agent`).
     pub agent: Option<String>,
+    /// Credentials (`Authorization`), as they were sent.
+    pub authorization: Option<String>,
     /// Ranges asked for, when there is one `Range` field and it makes sense.
     pub range: Option<RangeSet>,
     /// Conditions of the response.
@@ -66,6 +68,7 @@ impl Request {
             keep_alive: head.keeps_alive() && skipped.is_some(),
             host,
             agent: fields::only(&head.fields, &header::USER_AGENT).map(str::to_owned),
+            authorization: authorization(head),
             range: fields::only(&head.fields, &header::RANGE).and_then(RangeSet::parse),
             conditions: Conditions::of(&head.fields),
             listing: fields::joined(&head.fields, &header::ACCEPT)
@@ -75,6 +78,13 @@ impl Request {
             body_length: skipped.unwrap_or(0),
         })
     }
+}
+
+/// The value of `Authorization`, if it is there once; names of users are UTF-8.
+fn authorization(head: &RequestHead) -> Option<String> {
+    let mut values = head.fields.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned)
 }
 
 /// The query of a path (RFC 3986 section 3.4).

@@ -4,6 +4,7 @@ mod asset;
 mod bit_rate;
 mod details;
 mod image;
+mod movie;
 mod pids;
 mod trains;
 
@@ -20,6 +21,7 @@ use trains::Measures;
 pub use asset::AssetInspector;
 pub use bit_rate::{BitRate, Peak};
 pub use image::ImageInspector;
+pub use movie::{MovieInspector, MovieReport, TrackReport};
 pub use pids::PidReport;
 pub use trains::{PacketsPerTrain, TrainReport};
 
@@ -84,15 +86,23 @@ impl Examined {
 impl Report {
     /// Mean bit rate in bits per second; `None` for a duration of 0.
     pub fn mean_bits_per_second(&self) -> Option<u64> {
-        let bits = u128::from(self.payload_bytes) * 8_000_000;
-        bits.checked_div(u128::from(self.duration_us)).and_then(|rate| u64::try_from(rate).ok())
+        mean(self.payload_bytes, self.duration_us)
     }
 
     /// Mean distance between random access points in microseconds; `None` without two.
     pub fn mean_start_distance_us(&self) -> Option<u64> {
-        let (first, last) = (self.starts_us.first()?, self.starts_us.last()?);
-        last.saturating_sub(*first).checked_div(self.starts_us.len() as u64 - 1)
+        mean_distance(&self.starts_us)
     }
+}
+
+fn mean(bytes: u64, duration_us: u64) -> Option<u64> {
+    let bits = u128::from(bytes) * 8_000_000;
+    bits.checked_div(u128::from(duration_us)).and_then(|rate| u64::try_from(rate).ok())
+}
+
+fn mean_distance(times_us: &[u64]) -> Option<u64> {
+    let (first, last) = (times_us.first()?, times_us.last()?);
+    last.saturating_sub(*first).checked_div(times_us.len() as u64 - 1)
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@
 pub mod hls;
 pub mod image;
 pub mod inspect;
+pub mod mp4;
 pub mod pack;
+pub mod payload;
 mod queue;
 pub mod random;
 pub mod rtcp;

@@ -1,6 +1,7 @@
-//! Network services that server and relay share: listeners, limits on clients, HTTP connections, metrics and
-//! status.
+//! Network services that server and relay share: listeners, limits on clients, authentication, HTTP connections,
+//! metrics and status.
 
+pub mod auth;
 mod descriptors;
 pub mod http;
 mod http_threads;

@@ -20,7 +20,7 @@ const UNSENT_LIMIT: u32 = 128 * 1024;
 pub struct ConnectionWriter {
     pub(crate) id: u64,
     pub(crate) pacer: Handle<Pacer>,
-    /// Number of the engine thread.
+    /// Number of the engine thread that the writer was opened on. Commands go there, wherever it is.
     pub(crate) thread: usize,
 }
 
@@ -41,7 +41,7 @@ impl ConnectionWriter {
     /// kernel has them, and must not block; it is dropped without a call if the connection fails.
     pub fn write(&self, bytes: Vec<u8>, on_sent: impl FnOnce() + Send + 'static) {
         let (id, on_sent) = (self.id, Box::new(on_sent));
-        self.pacer.with(move |pacer, _| pacer.write(id, &bytes, on_sent));
+        self.pacer.with(move |pacer, _| pacer.write(id, bytes, on_sent));
     }
 
     /// Sends an RTCP packet as a frame of a channel before the next packet, or drops it while the connection
@@ -49,7 +49,7 @@ impl ConnectionWriter {
     pub fn write_report(&self, channel: u8, packet: &[u8]) {
         let Ok(length) = u16::try_from(packet.len()) else { return };
         let (id, frame) = (self.id, [&framing(channel, length)[..], packet].concat());
-        self.pacer.with(move |pacer, _| pacer.write_report(id, &frame));
+        self.pacer.with(move |pacer, _| pacer.write_report(id, frame));
     }
 }
 

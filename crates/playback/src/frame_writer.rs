@@ -37,6 +37,8 @@ enum State {
 }
 
 pub(crate) struct FrameWriter {
+    /// Identity that commands carry.
+    id: u64,
     socket: OwnedFd,
     state: State,
     /// Bytes that go before the next train: the rest of a frame, responses, reports.
@@ -47,18 +49,52 @@ pub(crate) struct FrameWriter {
     callbacks: VecDeque<(usize, OnSent)>,
     /// Keys of playbacks that wait for room.
     waiting: Vec<usize>,
+    /// Keys of all playbacks that send to the connection.
+    playbacks: Vec<usize>,
 }
 
 impl FrameWriter {
-    pub(crate) fn new(socket: OwnedFd) -> FrameWriter {
+    pub(crate) fn new(id: u64, socket: OwnedFd) -> FrameWriter {
         FrameWriter {
+            id,
             socket,
             state: State::Open,
             pending: Vec::with_capacity(CAPACITY),
             sent: 0,
             callbacks: VecDeque::new(),
             waiting: Vec::with_capacity(PLAYBACKS),
+            playbacks: Vec::new(),
         }
+    }
+
+    /// Notes a playback that sends to the connection.
+    pub(crate) fn attach(&mut self, key: usize) {
+        self.playbacks.push(key);
+    }
+
+    /// Forgets a playback.
+    pub(crate) fn detach(&mut self, key: usize) {
+        self.playbacks.retain(|other| *other != key);
+        self.waiting.retain(|other| *other != key);
+    }
+
+    /// Keys of the playbacks that send to the connection.
+    pub(crate) fn playbacks(&self) -> &[usize] {
+        &self.playbacks
+    }
+
+    /// Takes the keys of all playbacks, which are another thread's from now on.
+    pub(crate) fn take_playbacks(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.playbacks)
+    }
+
+    /// Returns whether the connection takes bytes, and nothing waits for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state == State::Open && self.pending.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
@@ -186,7 +222,7 @@ mod tests {
 
     fn pair() -> (FrameWriter, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
-        (FrameWriter::new(near.into()), far)
+        (FrameWriter::new(1, near.into()), far)
     }
 
     /// Fills the connection without anything waiting.

@@ -203,6 +203,11 @@ impl InterleavedOutput {
         }
     }
 
+    /// Key of the writer.
+    pub(crate) fn writer(&self) -> usize {
+        self.writer
+    }
+
     /// Sends to the writer of this key from now on.
     pub(crate) fn attach(&mut self, writer: usize) {
         self.writer = writer;

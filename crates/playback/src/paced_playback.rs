@@ -92,6 +92,14 @@ impl PacedPlayback {
         }
     }
 
+    /// Key of the writer that the playback sends to, if it sends to a connection.
+    pub(crate) fn writer(&self) -> Option<usize> {
+        match &self.output {
+            Output::Udp(_) => None,
+            Output::Interleaved(output) => Some(output.writer()),
+        }
+    }
+
     /// Returns whether the playback waits for room in its connection.
     pub(crate) fn waits_for_room(&self) -> bool {
         matches!(&self.output, Output::Interleaved(output) if output.waits_for_room)
@@ -102,11 +110,15 @@ impl PacedPlayback {
         self.output.interleaved().is_some_and(|output| std::mem::take(&mut output.is_held))
     }
 
-    /// Returns whether the playback can be moved to another thread: it plays to a UDP receiver, waits for nothing
-    /// but time, and was not moved before.
+    /// Returns whether the playback can be moved to another thread: it waits for nothing but time and
+    /// commands, and was not moved before.
     pub(crate) fn is_movable(&self) -> bool {
-        let is_free = self.queued.is_none() && self.reply.is_none() && !self.waits_for_source;
-        is_free && !self.is_moved && self.playing.is_some() && matches!(self.output, Output::Udp(_))
+        self.queued.is_none() && self.reply.is_none() && !self.waits_for_source && !self.is_moved
+    }
+
+    /// Returns whether the playback plays.
+    pub(crate) fn plays(&self) -> bool {
+        self.playing.is_some()
     }
 
     /// Belongs to the thread of another membership from now on, whose pacer has `waker`.

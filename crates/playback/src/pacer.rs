@@ -22,14 +22,12 @@ use crate::thread_state::ThreadState;
 mod moving;
 mod writers;
 
-pub(crate) use moving::Destination;
-
 pub(crate) struct Pacer {
     thread: ThreadState,
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
-    /// Pacers of other threads, by the identity of playbacks that were moved there.
+    /// Pacers of other threads, by the identity of playbacks and writers that were moved there.
     moved: HashMap<u64, Handle<Pacer>>,
     /// Keys of writers of RTSP connections by the identity that commands carry.
     writer_keys: HashMap<u64, usize>,
@@ -109,9 +107,10 @@ impl Pacer {
         }
     }
 
-    pub(crate) fn add(&mut self, id: u64, playback: Box<PacedPlayback>) {
+    pub(crate) fn add(&mut self, id: u64, playback: Box<PacedPlayback>) -> usize {
         let key = self.playbacks.insert(Entry { id, playback });
         self.keys.insert(id, key);
+        key
     }
 
     pub(crate) fn play(
@@ -171,8 +170,11 @@ impl Pacer {
 
     fn remove_key(&mut self, key: usize) {
         self.wheel.cancel(key);
-        let Entry { id, .. } = self.playbacks.remove(key);
+        let Entry { id, playback } = self.playbacks.remove(key);
         self.keys.remove(&id);
+        if let Some(writer) = playback.writer().and_then(|writer| self.thread.writers.get_mut(writer)) {
+            writer.detach(key);
+        }
     }
 
     /// Sends what is due now. What becomes due meanwhile waits until commands and events are handled, or an

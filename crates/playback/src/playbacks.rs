@@ -17,7 +17,7 @@ use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
 use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
 use crate::paced_playback::{PacedOptions, PacedPlayback};
-use crate::pacer::{Destination, Pacer};
+use crate::pacer::Pacer;
 use crate::playback::{Playback, PlaybackOptions, PlaybackSink};
 use crate::progress::SharedProgress;
 use crate::thread_state::ThreadMembership;
@@ -130,7 +130,7 @@ impl Playbacks {
         let (paced, writer_id) = (Box::new(paced), writer.as_ref().map(|writer| writer.id));
         pacer.with(move |pacer, _| match writer_id {
             Some(writer_id) => pacer.add_interleaved(writer_id, id, paced),
-            None => pacer.add(id, paced),
+            None => _ = pacer.add(id, paced),
         });
         Ok(Playback { id, pacer: pacer.clone(), progress, reason, _writer: writer })
     }
@@ -221,15 +221,15 @@ impl Playbacks {
         *measured = Measured { at_us: now_us, awake, loads };
     }
 
-    /// Has up to `most` playbacks move from a thread to another, each between two trains. Those that do not
-    /// play, that send to an RTSP connection or were moved before stay.
+    /// Has about `most` playbacks move from a thread to another, each between two trains; those of an RTSP
+    /// connection together. Those that do not play or were moved before stay, as do connections for which
+    /// something waits.
     pub fn move_playbacks(&self, from: usize, to: usize, most: usize) {
         if from == to {
             return;
         }
         let (Some(from), Some(thread)) = (self.threads.get(from), self.threads.get(to)) else { return };
-        let load = self.engine.add_load(to);
-        let to = Destination { pacer: thread.pacer.clone(), counters: Arc::clone(&thread.counters), load };
+        let to = thread.pacer.clone();
         from.pacer.with(move |pacer, context| pacer.hand_over(most, &to, context));
     }
 

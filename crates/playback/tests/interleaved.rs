@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use support::{Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, packet, playbacks, run};
+use support::{Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, on_threads, packet, playbacks, run};
 use wirepath_datapath::DataPath;
 use wirepath_datapath::rtp::HEADER_LENGTH;
 use wirepath_engine::Waker;
@@ -366,4 +366,135 @@ fn a_writer_that_is_dropped_closes_its_descriptor() {
     let writer = playbacks.open_writer(near.into()).unwrap();
     drop(writer);
     assert_eq!(far.read(&mut [0; 1]).unwrap(), 0, "the other end sees it");
+}
+
+/// A client whose frames are looked at, and what its server writes beside the packets.
+struct Watched {
+    client: Client,
+    /// The next packet of each channel.
+    next: [u32; 8],
+    /// Responses that were written and have not come yet.
+    responses: u32,
+    /// Numbers of the last report that was written and that came.
+    reports: [u32; 2],
+}
+
+impl Watched {
+    fn new(playbacks: &Playbacks) -> Watched {
+        Watched { client: Client::new(playbacks, None), next: [0; 8], responses: 0, reports: [0; 2] }
+    }
+
+    fn open(&mut self, playbacks: &Playbacks, channel_number: u8) -> Session {
+        let session = open(playbacks, &self.client, channel_number, Numbered::new(500));
+        self.play(&session);
+        session
+    }
+
+    fn play(&mut self, session: &Session) {
+        session.play(&self.client, None, None);
+        self.responses += 1;
+    }
+
+    /// Reads until the packet of this number has come on a channel, and writes a response and a report for
+    /// each packet.
+    fn read_to(&mut self, channel_number: u8, packet_number: u32) {
+        while self.next[usize::from(channel_number)] <= packet_number {
+            if self.read() {
+                self.respond();
+                self.reports[0] += 1;
+                self.client.writer.write_report(1, &self.reports[0].to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads all that was written before.
+    fn read_rest(&mut self) {
+        self.respond();
+        while self.responses > 0 {
+            self.read();
+        }
+        assert_eq!(self.reports[0], self.reports[1], "reports that were written and that came");
+    }
+
+    fn respond(&mut self) {
+        self.client.respond();
+        self.responses += 1;
+    }
+
+    /// Reads what comes next: packets and reports in order, whole, and none missing. Returns whether it was a
+    /// packet.
+    fn read(&mut self) -> bool {
+        match self.client.next() {
+            Came::Frame(1, number) => {
+                self.reports[1] += 1;
+                assert_eq!(number, self.reports[1].to_be_bytes());
+            }
+            Came::Frame(channel_number, frame) => {
+                let next = &mut self.next[usize::from(channel_number)];
+                assert_eq!(frame, packet(*next), "packet {next} of channel {channel_number}");
+                *next += 1;
+                return true;
+            }
+            Came::Response => self.responses -= 1,
+            Came::End => panic!("the connection ends"),
+        }
+        false
+    }
+}
+
+/// Promise: A connection moves to another thread between two frames: no byte is lost or out of order.
+#[test]
+fn connections_move_between_threads() {
+    /// Behind the segment that comes late, for which playbacks wait.
+    const EARLY: u32 = 2 * TRAINS * TRAIN;
+    let playbacks = on_threads(2, DataPath::WireSendfile);
+    let (mut one, mut other) = (Watched::new(&playbacks), Watched::new(&playbacks));
+    let mut sessions = vec![one.open(&playbacks, 0), other.open(&playbacks, 2), other.open(&playbacks, 4)];
+    one.read_to(0, EARLY);
+    other.read_to(2, EARLY);
+    other.read_to(4, EARLY);
+    // One of a connection rests, and moves with the other.
+    sessions[2].pause();
+    playbacks.move_playbacks(0, 1, 10);
+    one.read_to(0, 3 * EARLY);
+    other.read_to(2, 3 * EARLY);
+    assert_eq!(playbacks.counters().moves, 3);
+    // A session on a connection that was moved, and commands for sessions that were.
+    sessions.push(one.open(&playbacks, 6));
+    other.play(&sessions[2]);
+    one.read_to(6, 2 * EARLY);
+    other.read_to(4, 4 * EARLY);
+    playbacks.move_playbacks(1, 0, 10);
+    one.read_to(6, 3 * EARLY);
+    for session in &sessions {
+        session.pause();
+    }
+    one.read_rest();
+    other.read_rest();
+    let counters = playbacks.counters();
+    assert_eq!((counters.moves, counters.playing, counters.playbacks), (3, 0, 4), "each moves once");
+    assert_eq!(counters.packets, u64::from(one.next.iter().chain(&other.next).sum::<u32>()));
+    drop(sessions);
+    for Client { writer, near, mut stream } in [one.client, other.client] {
+        drop((writer, near));
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "its descriptor is closed");
+    }
+    assert_eq!(playbacks.counters().playbacks, 0);
+}
+
+/// A connection that has no room stays where it is, and so do its sessions.
+#[test]
+fn a_full_connection_stays_on_its_thread() {
+    let playbacks = on_threads(2, DataPath::WireSendfile);
+    let client = Client::new(&playbacks, Some(1));
+    let session = with_lag(&playbacks, &client, 0, Flood::new(), u64::MAX);
+    session.play(&client, None, None);
+    let deadline = Instant::now() + PATIENCE;
+    while playbacks.counters().sockets_full == 0 {
+        assert!(Instant::now() < deadline, "the connection is never full");
+        std::thread::yield_now();
+    }
+    playbacks.move_playbacks(0, 1, 1);
+    session.pause();
+    assert_eq!(playbacks.counters().moves, 0);
 }

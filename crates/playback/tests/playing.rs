@@ -11,7 +11,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use support::{
-    Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, packet, playbacks, playbacks_in_bursts, run,
+    Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, on_threads, packet, playbacks,
+    playbacks_in_bursts, run,
 };
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
@@ -335,12 +336,4 @@ fn playbacks_move_between_threads() {
         drop(players);
         wait_for_no_playbacks(&playbacks);
     }
-}
-
-/// Playbacks of an engine with so many threads.
-fn on_threads(threads: usize, path: DataPath) -> Playbacks {
-    let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
-    let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() }).unwrap());
-    let burst = Burst::Fixed(u64::from(TRAIN) * PACKET_US);
-    Playbacks::start(engine, PlaybackSettings { support, ring: RingUse::Never, burst })
 }

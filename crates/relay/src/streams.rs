@@ -16,7 +16,7 @@ mod stream_config;
 pub use configuration::{Configuration, ConfigurationError, StreamPlan};
 pub use group::{GroupEvent, Observer, StreamGroup};
 pub use json::{group_report, stream_report};
-pub use kernel::KernelHandler;
+pub use kernel::{HandlerPlace, KernelHandler};
 pub use open::OpenError;
 pub use open_handle::OpenHandle;
 pub use rate::RateSpec;

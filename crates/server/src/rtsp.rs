@@ -5,6 +5,7 @@
 //! through here: if it goes over the RTSP connection, an engine thread writes that connection, responses
 //! included ([`output`]).
 
+mod authenticate;
 mod connection;
 mod counters;
 mod handler;

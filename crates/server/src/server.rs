@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
+use wirepath_net::auth::{AccessControl, AuthError, AuthOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions, HttpThreads};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
@@ -82,6 +83,8 @@ pub struct ServerOptions {
     pub max_lag: Duration,
     /// Rule by which sessions are admitted.
     pub admission: AdmissionPolicy,
+    /// Authentication of clients; none for everyone.
+    pub auth: Option<AuthOptions>,
     /// Options of the RTSP listener.
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
@@ -94,6 +97,9 @@ pub enum StartError {
     /// A path cannot be served.
     #[error(transparent)]
     Library(#[from] LibraryError),
+    /// Authentication cannot begin.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
     /// The cache folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -115,6 +121,7 @@ pub struct Server {
     site: LibrarySite,
     engine: Arc<Engine>,
     store: Arc<Store>,
+    access: Option<Arc<AccessControl>>,
 }
 
 impl Server {
@@ -122,6 +129,7 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
+        let access = options.auth.as_ref().map(AccessControl::open).transpose()?;
         let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
         let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
         let support = calibrated::support(options.path, &options.calibration, is_asked)?;
@@ -174,20 +182,27 @@ impl Server {
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
         let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
-        let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors));
+        let rtsp_service =
+            rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors), access.clone());
         let http_service = http::Listener::new(options.http_options).within(descriptors).on(http_threads);
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
+        AccessControl::register(access.as_ref(), &mut metrics, &mut status);
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
-        let site = site.yielding_to(admission);
+        let site = site.yielding_to(admission).for_users(access.clone());
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
-        Ok(Server { rtsp, http, site, engine, store })
+        Ok(Server { rtsp, http, site, engine, store, access })
+    }
+
+    /// Authentication of its clients, if there is any.
+    pub fn access(&self) -> Option<Arc<AccessControl>> {
+        self.access.clone()
     }
 
     /// Address that RTSP listens on.

@@ -60,8 +60,6 @@ pub(crate) struct Intake {
     peek_scope: PeekScope,
     /// Bytes of an input that a handler has seen by peeking, that pass, and that have not moved yet.
     seen: Option<(Port, usize)>,
-    /// Bytes that were peeked at last.
-    peeked: BytesMut,
     /// Number of inputs that are to be detached.
     detaching: usize,
     /// The stream fails, and nothing more is read.
@@ -82,6 +80,8 @@ struct Needs {
     whole: Option<usize>,
     /// Bytes of datagrams that unframed bytes are divided into.
     packet_bytes: Option<usize>,
+    /// Short records are of use only if they are whole.
+    short_whole: bool,
 }
 
 /// Counts of all inputs, those that are gone too.
@@ -102,11 +102,10 @@ impl Intake {
         Intake {
             inputs: Vec::new(),
             order,
-            needs: Needs { whole, packet_bytes: None },
+            needs: Needs { whole, ..Needs::default() },
             zero_copy: ZeroCopyCheck::default(),
             peek_scope: PeekScope::Nothing,
             seen: None,
-            peeked: BytesMut::new(),
             detaching: 0,
             is_cut: false,
             last_failure: None,
@@ -121,6 +120,9 @@ impl Intake {
         let mut splitter = Splitter::new(framing, self.needs.whole);
         if let Some(packet_bytes) = self.needs.packet_bytes.filter(|_| !object.has_records()) {
             splitter.divide_into(packet_bytes);
+        }
+        if self.needs.short_whole {
+            splitter.keep_short_whole();
         }
         let keeps_datagrams = object.has_records() && splitter.is_whole();
         let place = self.inputs.partition_point(|input| input.port < port);
@@ -157,8 +159,14 @@ impl Intake {
             Reach::Pieces => {}
             Reach::Records { limit } => self.need_whole(limit.min(LONGEST)),
             Reach::Slices { limit } if self.needs.whole.is_some() => self.need_whole(limit.min(LONGEST)),
-            Reach::Slices { .. } => self.each_from_next_record(|_| {}),
+            Reach::Slices { .. } => self.keep_short_whole(),
         }
+    }
+
+    /// From their next record on, inputs hand on short records whole.
+    pub(crate) fn keep_short_whole(&mut self) {
+        self.needs.short_whole = true;
+        self.each_from_next_record(|input| input.splitter.keep_short_whole());
     }
 
     /// From now on, unframed bytes are divided into datagrams: they have no end for a datagram to leave at.

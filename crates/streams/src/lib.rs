@@ -191,6 +191,7 @@ mod events;
 mod framing;
 mod handler;
 pub mod handlers;
+mod hot_blocks;
 mod intake;
 mod object;
 mod outbox;

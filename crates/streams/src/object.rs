@@ -11,6 +11,7 @@
 
 mod collected;
 mod extents;
+mod lend;
 mod listener;
 mod mapped;
 mod parts;
@@ -32,12 +33,14 @@ use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{SocketAddrAny, SocketType, getpeername, getsockname, ipproto, sockopt};
+use wirepath_datapath::to_many::SocketId;
 use wirepath_datapath::{datagrams, errno_of, socket};
 
 use crate::write_progress::WriteProgress;
 
 pub use collected::Collected;
 pub use extents::Extents;
+pub(crate) use lend::LongTrain;
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
 pub use parts::{ObjectPart, SendOutcome};
@@ -114,6 +117,11 @@ pub(crate) struct Datagrams {
     pub(crate) first_error: Option<String>,
     /// ICMP errors for datagrams that were sent before.
     pub(crate) icmp_errors: u64,
+    pub(crate) id: SocketId,
+    /// The socket cuts what it sends into datagrams of so many bytes; 0: it does not.
+    pub(crate) cut_bytes: u16,
+    /// What the socket reported when a train was to be lent, perhaps of earlier datagrams.
+    pub(crate) reported: Option<Errno>,
 }
 
 /// A system call of an object failed.
@@ -261,6 +269,9 @@ impl Object {
                 had_too_long: false,
                 first_error: None,
                 icmp_errors: 0,
+                id: SocketId::unique(),
+                cut_bytes: 0,
+                reported: None,
             }),
         ))
     }

@@ -230,6 +230,18 @@ impl Outbox {
         }
     }
 
+    pub(crate) fn front(&self) -> Option<&Run> {
+        self.runs.front()
+    }
+
+    /// Removes so many records in front, all of one run, that have left.
+    pub(crate) fn remove_records(&mut self, records: usize) {
+        if let Some(mut run) = self.pop() {
+            run.take_records(records);
+            self.put_rest(run);
+        }
+    }
+
     /// Takes all that waits, up to about `most` bytes, in order.
     pub(crate) fn take(&mut self, most: usize) -> Vec<Run> {
         let (mut taken, mut bytes) = (Vec::new(), 0);

@@ -4,6 +4,7 @@
 //! nothing more and still sends what it has. Of one that is gone the last status is kept.
 
 mod leave;
+mod lend;
 mod output;
 mod pipe;
 
@@ -53,7 +54,13 @@ pub(crate) struct Outputs {
     sample_again_us: u64,
     /// Output of an output's handlers for a run; empty otherwise.
     made: Vec<Run>,
+    /// Places of outputs to which a train was lent in this pass, in order.
+    borrowers: Vec<usize>,
+    /// What they took of it; empty between two trains.
+    taken: Vec<(usize, Result<usize, Errno>)>,
     pub(crate) taken_bytes: u64,
+    /// Those that were lent: copied once for all outputs.
+    pub(crate) lent_bytes: u64,
     pub(crate) gone: GoneOutputs,
 }
 
@@ -149,9 +156,14 @@ impl Outputs {
 
     /// Sends what waits, until the turn is over. In the next turn, outputs that were left out are first.
     pub(crate) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<bool, StreamError> {
-        let mut progressed = false;
+        let mut progressed = self.lend(shared, now_us);
         for _ in 0..=self.current.len() + self.leaving.len() {
             let place = self.next_to_send;
+            // One copied train would put it out of step with those that it is lent the next together with.
+            if shared.turn.is_over() && self.borrowers.binary_search(&place).is_ok() {
+                self.next_to_send += 1;
+                continue;
+            }
             let Some(output) = self.nth_mut(place) else {
                 self.next_to_send = 0;
                 continue;

@@ -120,6 +120,7 @@ impl Shared {
         match detach {
             Some(on_detached) => {
                 object.forget_told();
+                object.restore();
                 on_detached(object);
             }
             None => {

@@ -1,5 +1,5 @@
 //! An io_uring that sends from registered memory, and from pages that are lent to it: many sends in one call,
-//! none of them a copy.
+//! none of them a copy. One of [blocks](Ring::with_blocks) sends one block to many sockets.
 //!
 //! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with
 //! its memory. Memory must not change in between. A [`Region`] never changes, nor do [`SharedPages`]; the
@@ -8,7 +8,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,13 @@ mod buffers;
 mod copying;
 mod loans;
 mod opening;
+mod shared_blocks;
 use buffers::Buffers;
 pub use copying::Copying;
 pub use loans::Ledger;
 use loans::Table;
 use opening::{COMPLETIONS, REPORT_USAGE, USAGE_COPIED, open, reports_copies};
+use shared_blocks::SharedBlocks;
 
 /// A socket that stays open until what was queued for it has been submitted.
 pub type Socket = Arc<dyn AsFd + Send + Sync>;
@@ -41,12 +43,19 @@ pub const MOST_LOANS: u16 = 256;
 /// Answers to loans carry their places from here on, those to sends from a buffer its place.
 const LOANS_FROM: u16 = MOST_BUFFERS as u16;
 
+/// Those to sends from a shared block carry its place from here on.
+const BLOCKS_FROM: u16 = LOANS_FROM + MOST_LOANS;
+
+/// Most blocks of a ring.
+const MOST_BLOCKS: u16 = 1 << 10;
+
 /// A ring, to be used by the thread that made it: on any other its calls answer `EEXIST`.
 pub struct Ring {
     // In this order: the ring is closed before regions and what was lent are let go of.
     ring: IoUring,
     buffers: Buffers,
     loans: Table,
+    blocks: Option<SharedBlocks>,
     /// Sends queued since all was last answered, in order.
     queued: Vec<Queued>,
     unanswered: usize,
@@ -112,6 +121,7 @@ impl Ring {
             ring,
             buffers: Buffers::new(buffers as u16),
             loans: Table::new(MOST_LOANS),
+            blocks: None,
             queued: Vec::with_capacity(entries),
             unanswered: 0,
             in_flight: 0,
@@ -119,6 +129,56 @@ impl Ring {
             notices: Notices::with_room(entries * COMPLETIONS as usize),
             failure: None,
         })
+    }
+
+    /// A ring for at most `entries` sends at a time from so many blocks of its own, and from nothing else.
+    ///
+    /// # Errors
+    /// As [`Ring::new`]; `ENOMEM` also where the limit of locked memory is too low for the blocks, `EINVAL` for
+    /// more than 1,024, or none.
+    pub fn with_blocks(entries: u32, blocks: u16, block_bytes: usize) -> io::Result<Ring> {
+        if blocks > MOST_BLOCKS {
+            return Err(Errno::INVAL.into());
+        }
+        let mut ring = Ring::new(entries, 1)?;
+        ring.buffers = Buffers::new(0); // the one place in the table is that of the blocks
+        ring.blocks = Some(SharedBlocks::register(&ring.ring, blocks, block_bytes)?);
+        Ok(ring)
+    }
+
+    /// Copies `bytes` into a block, once, and sends that to each socket, without a copy where the kernel needs
+    /// none; answers for each its token and the bytes that the socket took. Returns false, and sends nothing, if
+    /// the network still has all blocks, or there are none that long. Never waits.
+    ///
+    /// Sockets that the ring could not be given, because it [failed](Ring::failure), get no answer.
+    pub fn send_to_each<'a>(
+        &mut self,
+        bytes: &[u8],
+        sockets: impl Iterator<Item = (BorrowedFd<'a>, u64)>,
+        mut answer: impl FnMut(u64, Result<u32, Errno>),
+    ) -> bool {
+        let is_usable = self.queued.is_empty() && self.failure.is_none() && !bytes.is_empty();
+        let Some(blocks) = self.blocks.as_mut().filter(|_| is_usable) else { return false };
+        let Some(block) = blocks.fill(bytes) else { return false };
+        let bytes = blocks.bytes(block, bytes.len());
+        for (socket, token) in sockets {
+            if self.room() == 0 {
+                self.submit(&mut answer);
+            }
+            let index = BLOCKS_FROM + block;
+            let socket = socket.as_raw_fd();
+            // SAFETY: the block is not filled again while a send from it is in flight, which is counted below,
+            // and its memory is there until the ring is closed; the socket is borrowed until this is over,
+            // and by then all is submitted or never will be.
+            let queued =
+                unsafe { self.queue(bytes, Some(shared_blocks::BUFFER), index, socket, None, token) };
+            if queued.is_err() {
+                break; // the ring has failed
+            }
+            self.blocks.iter_mut().for_each(|blocks| blocks.sent_from(block));
+        }
+        self.submit(answer);
+        true
     }
 
     /// Registers a range of a region as a buffer: pins its pages, which takes the longer the more there are.
@@ -146,9 +206,10 @@ impl Ring {
     ) -> Result<(), Refused> {
         self.ensure_usable()?;
         let bytes: *const [u8] = self.buffers.bytes(index.0, range).ok_or(Refused::Outside)?;
+        let descriptor = socket.as_fd().as_raw_fd();
         // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in
-        // flight.
-        unsafe { self.queue(bytes, Some(index.0), index.0, socket, token)? };
+        // flight; the socket is held with what is queued.
+        unsafe { self.queue(bytes, Some(index.0), index.0, descriptor, Some(socket), token)? };
         self.buffers.sent_from(index.0);
         Ok(())
     }
@@ -169,9 +230,12 @@ impl Ring {
         self.ensure_usable()?;
         let bytes = pages.get(range).filter(|bytes| !bytes.is_empty()).ok_or(Refused::Outside)?;
         let place = self.loans.next().ok_or(Refused::Full)?;
+        let descriptor = socket.as_fd().as_raw_fd();
         // SAFETY: a share of the pages is kept below, until the network is done with the send or the ring is
-        // closed.
-        unsafe { self.queue(&raw const *bytes, None, LOANS_FROM + place, socket, token)? };
+        // closed; the socket is held with what is queued.
+        unsafe {
+            self.queue(&raw const *bytes, None, LOANS_FROM + place, descriptor, Some(socket), token)?;
+        }
         self.loans.keep(pages.promise(), Arc::clone(ledger));
         Ok(())
     }
@@ -193,19 +257,20 @@ impl Ring {
     ///
     /// # Safety
     /// The bytes must be there, and must not change, until the network is done with the send or the ring is
-    /// closed.
+    /// closed; the descriptor must stay open until it is submitted, or be that of `socket`.
     unsafe fn queue(
         &mut self,
         bytes: *const [u8],
         buffer: Option<u16>,
         index: u16,
-        socket: Socket,
+        descriptor: RawFd,
+        socket: Option<Socket>,
         token: u64,
     ) -> Result<(), Refused> {
         self.ensure_usable()?;
         let place = self.queued.len() as u64;
         let entry = opcode::SendZc::new(
-            types::Fd(socket.as_fd().as_raw_fd()),
+            types::Fd(descriptor),
             bytes.cast(),
             u32::try_from(bytes.len()).map_err(|_| Refused::Outside)?,
         )
@@ -214,11 +279,11 @@ impl Ring {
         .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
         .build()
         .user_data(token << 32 | place << 16 | u64::from(index));
-        // SAFETY: of the bytes the caller sees to it; the socket is held in `queued` until the kernel has
-        // taken the entry.
+        // SAFETY: of the bytes the caller sees to it, and of the descriptor; a socket is held in `queued` until
+        // the kernel has taken the entry.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
         self.in_flight += 1;
-        self.queued.push(Queued { token, socket: Some(socket), answered: false });
+        self.queued.push(Queued { token, socket, answered: false });
         self.unanswered += 1;
         Ok(())
     }
@@ -323,7 +388,7 @@ impl Ring {
 
     /// Takes completions.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
-        let Ring { ring, buffers, loans, queued, unanswered, in_flight, notices, .. } = self;
+        let Ring { ring, buffers, loans, blocks, queued, unanswered, in_flight, notices, .. } = self;
         for entry in ring.completion() {
             let data = entry.user_data();
             let (token, place, index) = ((data >> 32) as u32, (data >> 16) as u16, data as u16);
@@ -343,7 +408,8 @@ impl Ring {
             if copied {
                 notices.note_copied(token);
             }
-            let lent = index.checked_sub(LOANS_FROM);
+            let block = index.checked_sub(BLOCKS_FROM).zip(blocks.as_mut());
+            let lent = index.checked_sub(LOANS_FROM).filter(|place| *place < MOST_LOANS);
             if let Some(place) = lent.filter(|_| is_answer && entry.result() >= 0) {
                 loans.sent(place);
             }
@@ -351,7 +417,9 @@ impl Ring {
                 continue;
             }
             *in_flight -= 1;
-            if let Some(place) = lent {
+            if let Some((block, blocks)) = block {
+                blocks.over(block);
+            } else if let Some(place) = lent {
                 loans.over(place, copied);
             } else {
                 buffers.over(index);

@@ -24,6 +24,7 @@ const RULES: &[Rule] = &[
     },
     Rule { package: "wirepath-counters", ours: &[], others: Some(&[]) },
     Rule { package: "wirepath-http", ours: &[], others: None },
+    Rule { package: "wirepath-auth", ours: &["wirepath-http"], others: None },
     Rule { package: "wirepath-media", ours: &["wirepath-http"], others: None },
     Rule { package: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
     Rule { package: "wirepath-engine", ours: &["wirepath-counters"], others: None },
@@ -43,7 +44,7 @@ const RULES: &[Rule] = &[
     Rule { package: "wirepath-bpf", ours: &["wirepath-streams"], others: None },
     Rule {
         package: "wirepath-net",
-        ours: &["wirepath-counters", "wirepath-http", "wirepath-engine", "wirepath-streams"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-auth", "wirepath-engine", "wirepath-streams"],
         others: None,
     },
     Rule {
@@ -51,6 +52,7 @@ const RULES: &[Rule] = &[
         ours: &[
             "wirepath-counters",
             "wirepath-http",
+            "wirepath-auth",
             "wirepath-net",
             "wirepath-engine",
             "wirepath-playback",
@@ -130,6 +132,7 @@ const LIBRARIES: &[&str] = &[
     "wirepath-sys",
     "wirepath-counters",
     "wirepath-http",
+    "wirepath-auth",
     "wirepath-engine",
     "wirepath-playback",
     "wirepath-media",

@@ -93,6 +93,7 @@ mod tests {
             calibration: folder.join("calibration.json"),
             loans: None,
             parts: Vec::new(),
+            handlers: false,
         }
     }
 

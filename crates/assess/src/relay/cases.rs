@@ -1,6 +1,9 @@
 //! Cases: parts of the experiment, and the methods of each.
 
-use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase};
+mod handlers;
+mod sinks;
+
+use crate::result::{Method, OrderKind, Part, Program, RELAY_DATAGRAM, RelayCase};
 
 /// Clients, servers and inputs at once, as in the paper.
 pub(crate) const LINKS: u32 = 16;
@@ -24,12 +27,27 @@ const BLOCK: u64 = 64 << 10;
 /// alone.
 pub(crate) const BURST: u64 = 16;
 
+/// Sizes of files that clients ask for.
+const SIZES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// Records whose orders are compared, as in the paper.
+const ORDERED: u64 = 4 << 10;
+
 /// Outputs of one input.
 const OUTPUTS: [u32; 3] = [1, 4, 16];
 
 impl RelayCase {
     fn new(part: Part, method: Method) -> RelayCase {
-        RelayCase { part, method, touch: false, block: None, links: LINKS, idle: 0 }
+        RelayCase {
+            part,
+            method,
+            touch: false,
+            block: None,
+            links: LINKS,
+            idle: 0,
+            handler: None,
+            order: None,
+        }
     }
 
     fn of(self, block: u64) -> RelayCase {
@@ -45,7 +63,9 @@ impl RelayCase {
     }
 }
 
-/// Everything that is measured of a part.
+pub(crate) use handlers::{PEEKED_RECORD, PLAIN, handler_cases};
+
+/// Everything that is measured of a part, but handlers other than the dummy.
 pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
     let by = |method: Method| RelayCase::new(part, method);
     let (loops, streams) = (by(Method::ReadWrite), by(Method::Streams));
@@ -79,7 +99,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
             for links in OUTPUTS {
                 cases.extend([loops.of(BLOCK).with(links), streams.with(links)]);
             }
-            cases.extend([loops.of(BLOCK), streams].map(|case| case.with(OUTPUTS[2]).touched()));
+            cases.extend(sinks::by_sinks(part));
         }
         Part::UdpMirror => {
             for burst in [1, BURST] {
@@ -87,6 +107,19 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
                 cases.extend([of_burst(loops), of_burst(streams)]);
             }
             cases.push(streams.of(BURST * RELAY_DATAGRAM).with(RECEIVERS).touched());
+            cases.extend(sinks::by_sinks(part));
+        }
+        Part::Files | Part::FileProxy => {
+            let plain = by(Method::Plain);
+            for size in SIZES {
+                let sendfile = (part == Part::Files).then(|| by(Method::Sendfile));
+                let all = [plain, plain.touched(), streams, streams.touched()].into_iter().chain(sendfile);
+                cases.extend(all.map(|case| case.of(size)));
+            }
+        }
+        Part::Orders => {
+            cases.push(loops.of(ORDERED));
+            cases.extend(OrderKind::ALL.map(|order| RelayCase { order: Some(order), ..streams.of(ORDERED) }));
         }
         Part::Crowd => {
             for method in [loops.of(BLOCK), by(Method::Splice), streams] {
@@ -104,7 +137,7 @@ mod tests {
     #[test]
     fn every_part_has_the_stream_service_and_no_cell_is_there_twice() {
         for part in Part::ALL {
-            let cases = cases(part);
+            let cases: Vec<RelayCase> = cases(part).into_iter().chain(handler_cases(part)).collect();
             assert!(cases.iter().any(|case| case.method == Method::Streams), "{part}");
             let mut labels: Vec<String> = cases.iter().map(RelayCase::label).collect();
             labels.sort();

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::pattern::{KEY, Pattern};
 use super::source::{Volume, start_of};
-use super::task::MASK;
-use crate::result::{Part, RelayCase};
+use super::task::{HEADER, LEFT_OUT, MASK};
+use crate::result::{HandlerKind, OrderKind, Part, RelayCase};
 
 /// Compares what came to the sinks of a case, in order, with what was sent.
 ///
@@ -18,7 +18,7 @@ pub(crate) fn check(
     contents: &[Vec<u8>],
 ) -> Result<(), String> {
     let sent =
-        |connection: usize| touched(case, pattern.bytes(start_of(connection), volume.bytes_each as usize));
+        |connection: usize| handled(case, pattern.bytes(start_of(connection), volume.bytes_each as usize));
     match case.part {
         Part::SocketToFile => in_order(contents, sent),
         Part::FileToSocket | Part::Mirror | Part::UdpMirror => in_order(contents, |_| sent(0)),
@@ -28,13 +28,23 @@ pub(crate) fn check(
         }
         Part::Merge => {
             let inputs: Vec<Vec<u8>> = (0..volume.busy).map(sent).collect();
-            in_order(contents, |_| merged(&inputs, block(case)))
+            let record = handled(case, vec![0; block(case)]).len();
+            in_order(contents, |_| merged(&inputs, record))
         }
         Part::Stripe => {
             let all = sent(0);
             in_order(contents, |place| every(&all, block(case), place, contents.len()))
         }
         Part::Random => at_random(contents, &sent(0), block(case)),
+        Part::Files | Part::FileProxy => {
+            let answer = handled(case, pattern.bytes(0, block(case)));
+            in_order(contents, |_| answer.repeat(volume.bytes_each as usize / answer.len()))
+        }
+        Part::Orders => {
+            let Some(tagged) = case.tagged() else { return Err("records without tags".to_owned()) };
+            let in_order = !matches!(case.order, Some(OrderKind::Random | OrderKind::Arrival));
+            tagged.check(pattern, volume.bytes_each, &contents.concat(), in_order)
+        }
     }
 }
 
@@ -43,11 +53,16 @@ fn block(case: &RelayCase) -> usize {
 }
 
 /// Bytes as they arrive.
-fn touched(case: &RelayCase, mut bytes: Vec<u8>) -> Vec<u8> {
-    if case.touch {
+fn handled(case: &RelayCase, mut bytes: Vec<u8>) -> Vec<u8> {
+    if case.touch || case.handler == Some(HandlerKind::Grow) {
         bytes.iter_mut().for_each(|byte| *byte ^= MASK);
     }
-    bytes
+    let records = || bytes.chunks(block(case));
+    match case.handler {
+        Some(HandlerKind::Grow) => records().flat_map(|record| [&HEADER[..], record].concat()).collect(),
+        Some(HandlerKind::Select) => records().flat_map(|record| &record[LEFT_OUT..]).copied().collect(),
+        _ => bytes,
+    }
 }
 
 /// Each sink has its own.

@@ -8,7 +8,11 @@
 mod copy;
 mod datagrams;
 mod fan;
+mod function;
+mod handlers;
 mod links;
+mod plain;
+mod requests;
 mod sendfile;
 mod service;
 mod splice;
@@ -69,6 +73,8 @@ pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
 
 fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     match (task.method, &task.shape) {
+        (_, Shape::Files(file, size)) => requests::prepare(task, Some(file), *size, ends),
+        (_, Shape::FileProxy(size)) => requests::prepare(task, None, *size, ends),
         (Method::Streams, _) => service::prepare(task, ends),
         (Method::Sendfile, Shape::FileToSocket(file)) => sendfile::prepare(file, ends),
         (Method::Splice, Shape::SocketToSocket) => splice::prepare(ends),
@@ -76,8 +82,11 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
         (Method::ReadWrite, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
             copy::prepare(task, ends)
         }
-        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, ends),
-        (Method::ReadWrite, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
+        (Method::Plain, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
+            plain::prepare(task, ends)
+        }
+        (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, task.touch, ends),
+        (Method::ReadWrite | Method::Plain, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
             fan::prepare(task, ends)
         }
         (method, shape) => {

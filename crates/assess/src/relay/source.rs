@@ -11,9 +11,11 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 
 use super::forwarder;
 use super::pattern::Pattern;
+use super::tagged::Tagged;
 use crate::error::{Doing, Error};
 use crate::sockets;
 use crate::test_bed::TestBed;
@@ -57,7 +59,12 @@ pub(crate) fn start_of(connection: usize) -> u64 {
 
 impl Source {
     /// Listens, beside the processor that is measured.
-    pub(crate) fn start(test_bed: &TestBed, pattern: &Arc<Pattern>, volume: Volume) -> Result<Source, Error> {
+    pub(crate) fn start(
+        test_bed: &TestBed,
+        pattern: &Arc<Pattern>,
+        volume: Volume,
+        tagged: Option<Tagged>,
+    ) -> Result<Source, Error> {
         let listener = test_bed.in_peer_namespace(|address| {
             forwarder::listener(SocketAddr::new(address, 0)).doing("listening for a forwarder")
         })?;
@@ -69,8 +76,12 @@ impl Source {
             let accept = |_| Ok(sockets::accept(&listener, PATIENCE)?.0);
             let connections: Vec<TcpStream> =
                 (0..volume.connections).map(accept).collect::<io::Result<_>>()?;
-            let mut sending =
-                Sending { pattern: &pattern, busy: &connections[..volume.busy], sent: vec![0; volume.busy] };
+            let mut sending = Sending {
+                pattern: &pattern,
+                busy: &connections[..volume.busy],
+                sent: vec![0; volume.busy],
+                tagged,
+            };
             // Whoever started this may have given up.
             if told_accepted.send(()).is_ok() {
                 for (until, ends) in volume.stages() {
@@ -119,6 +130,8 @@ struct Sending<'a> {
     busy: &'a [TcpStream],
     /// Bytes that each was sent.
     sent: Vec<u64>,
+    /// Their records have tags.
+    tagged: Option<Tagged>,
 }
 
 impl Sending<'_> {
@@ -154,9 +167,16 @@ impl Sending<'_> {
     /// Sends to one what it takes of one call.
     fn send_some(&mut self, index: usize, until: u64) -> io::Result<()> {
         let (mut offset, there) = self.pattern.piece(start_of(index) + self.sent[index]);
-        let length = (until - self.sent[index]).min(there.min(CALL) as u64);
-        match rustix::fs::sendfile(&self.busy[index], self.pattern.file(), Some(&mut offset), length as usize)
-        {
+        let length = (until - self.sent[index]).min(there.min(CALL) as u64) as usize;
+        let connection = &self.busy[index];
+        let sent = match self.tagged {
+            Some(tagged) => {
+                let bytes = tagged.bytes(self.pattern, index, self.sent[index], length);
+                send(connection, &bytes[..length], SendFlags::NOSIGNAL)
+            }
+            None => rustix::fs::sendfile(connection, self.pattern.file(), Some(&mut offset), length),
+        };
+        match sent {
             Ok(bytes) => self.sent[index] += bytes as u64,
             Err(Errno::AGAIN) => {}
             Err(errno) => return Err(errno.into()),

@@ -1,7 +1,9 @@
 //! Targets of the stream service, and whether they are met.
 
+mod handlers;
+
 use super::cases::{BURST, BUSY, FEW, IDLE, LINKS};
-use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCost};
+use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase, RelayCost};
 use crate::statistics::Summary;
 use crate::verdict::Significance;
 
@@ -24,9 +26,6 @@ impl Goal {
         self.ratio <= self.limit
     }
 }
-
-/// Limit for a rewriting handler, as a multiple of a careful loop at user level.
-const HANDLER: f64 = 1.0 / 0.85;
 
 /// Limit where a loop without policies, records and counters does the same by the same calls.
 const BARE: f64 = 1.1;
@@ -52,10 +51,6 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     hold("socket to socket, to HAProxy".to_owned(), 0.9, streams(proxy, false), haproxy);
     let sendfile = all.find(file, Method::Sendfile, false, LINKS, None);
     hold("file to socket, to bare sendfile".to_owned(), 1.05, streams(file, false), sendfile);
-    for part in [file, Part::SocketToFile, proxy] {
-        let what = format!("{part} with a handler that rewrites, to a loop that does the same");
-        hold(what, HANDLER, streams(part, true), all.best_loop(part, true));
-    }
     let of_burst = |method| {
         let burst = Some(BURST * RELAY_DATAGRAM);
         all.find(Part::UdpMirror, method, false, super::cases::RECEIVERS, burst)
@@ -67,6 +62,7 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     let what = format!("{BUSY} busy streams beside {IDLE} idle ones, to a bare loop of splice");
     hold(what, BARE, all.find(Part::Crowd, Method::Streams, false, BUSY, None), splice(Part::Crowd, BUSY));
     targets.extend(all.further_sink());
+    targets.extend(handlers::targets(costs));
     targets
 }
 
@@ -91,7 +87,10 @@ impl Costs<'_> {
     ) -> Option<Summary> {
         let found = self.0.iter().find(|cost| {
             let is_it = (cost.case.part, cost.case.method, cost.case.touch) == (part, method, touch);
-            is_it && cost.case.links == links && (block.is_none() || cost.case.block == block)
+            is_it
+                && cost.case.handler.is_none()
+                && cost.case.links == links
+                && (block.is_none() || cost.case.block == block)
         });
         Summary::of(found?.costs())
     }
@@ -99,7 +98,8 @@ impl Costs<'_> {
     /// The best of a part's loops of `read` and `write`, whatever its block.
     fn best_loop(&self, part: Part, touch: bool) -> Option<Summary> {
         let loops = self.0.iter().filter(|cost| {
-            (cost.case.part, cost.case.method, cost.case.touch) == (part, Method::ReadWrite, touch)
+            let RelayCase { part: of, method, touch: touches, handler, .. } = cost.case;
+            (of, method, touches, handler) == (part, Method::ReadWrite, touch, None)
         });
         let summaries = loops.filter_map(|cost| Summary::of(cost.costs()));
         summaries.min_by(|one, other| one.median.total_cmp(&other.median))
@@ -147,7 +147,6 @@ fn sum(one: &Summary, other: &Summary) -> Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::RelayCase;
     use crate::result::RelayRun;
 
     fn cost(part: Part, method: Method, touch: bool, links: u32, seconds: &[f64]) -> RelayCost {
@@ -159,7 +158,7 @@ mod tests {
             delivered: 1 << 30,
         };
         RelayCost {
-            case: RelayCase { part, method, touch, block: None, links, idle: 0 },
+            case: RelayCase { part, method, touch, block: None, links, idle: 0, handler: None, order: None },
             mtu: 1500,
             verified: true,
             runs: seconds.iter().map(run).collect(),

@@ -2,13 +2,29 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::subject::Method;
+use crate::subject::{HandlerKind, Method, OrderKind};
 
 /// Mask that the handler combines each byte with.
 pub(crate) const MASK: u8 = 0x20;
+
+/// Bytes of a client's request for a file.
+pub(crate) const REQUEST: usize = 16;
+
+/// Timeout of a request, and of an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes that the handler `peek` reads of each record.
+pub(crate) const PEEKED: usize = 64;
+
+/// Bytes that the handler `select` leaves out of each record, the first.
+pub(crate) const LEFT_OUT: usize = 16;
+
+/// Bytes that the handler `grow` puts in front of each record.
+pub(crate) const HEADER: [u8; 8] = *b"wirepath";
 
 /// Bytes of a datagram: seven packets of a transport stream.
 pub(crate) const DATAGRAM: usize = crate::result::RELAY_DATAGRAM as usize;
@@ -20,6 +36,10 @@ pub(crate) struct Task {
     pub(crate) shape: Shape,
     /// True if every byte is touched on its way.
     pub(crate) touch: bool,
+    /// Another handler, or the same function in a loop.
+    pub(crate) handler: Option<HandlerKind>,
+    /// The order of inputs, if that is what is measured.
+    pub(crate) order: Option<OrderKind>,
     /// Bytes that are read at a time; of merges and of what spreads records, the bytes of a record.
     pub(crate) block_bytes: usize,
     /// Listen address for connections or datagrams.
@@ -49,6 +69,10 @@ pub(crate) enum Shape {
     Random,
     /// The one input to all outputs.
     Mirror,
+    /// A file of so many bytes to each client, each time that it asks.
+    Files(PathBuf, u64),
+    /// So many bytes of another server's, to each client that asks.
+    FileProxy(u64),
     /// Datagrams that come to all receivers.
     Datagrams(Vec<SocketAddr>),
 }

@@ -1,6 +1,7 @@
 //! One run of a case, from setup to the processor time used.
 
 mod datagrams;
+mod requests;
 
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
@@ -13,16 +14,20 @@ use super::measured_process::{MeasuredProcess, ProcessorTime};
 use super::pattern::Pattern;
 use super::sinks::{Expected, Sinks};
 use super::source::{Source, Volume};
-use super::task::{Shape, Task};
+use super::tagged::Tagged;
+use super::task::{HEADER, LEFT_OUT, Shape, Task};
 use crate::error::{Doing, Error};
 use crate::progress::NoProgress;
-use crate::result::{Method, Part, RelayCase, RelayRun};
+use crate::result::{HandlerKind, Method, Part, RelayCase, RelayRun};
 use crate::test_bed::TestBed;
 use crate::test_files::unnamed_file;
 
 /// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have
 /// grown.
 const FIRST: u64 = 2 << 20;
+
+/// Buffer of programs that copy what clients ask for: that of `io.Copy` in Go.
+const BUFFER: usize = 32 << 10;
 
 /// State that the runs of an assessment share.
 pub(crate) struct Trials<'a> {
@@ -49,13 +54,29 @@ impl RelayCase {
     pub(crate) fn volume(&self, bytes: u64) -> Volume {
         let links = self.links as usize;
         let (connections, busy) = match self.part {
-            Part::FileToSocket => (0, links), // each client gets the file
+            Part::FileToSocket | Part::Files => (0, links), // each client gets the file
             Part::Stripe | Part::Random | Part::Mirror | Part::UdpMirror => (1, 1),
             _ => (links + self.idle as usize, links),
         };
         let unit = self.unit();
         let blocks = bytes / self.part.share() / busy as u64 / unit;
         Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
+    }
+
+    /// The records of sources, if these have tags.
+    pub(crate) fn tagged(&self) -> Option<Tagged> {
+        let tagged = Tagged { record: self.unit() as usize, sources: self.links as usize };
+        (self.part == Part::Orders).then_some(tagged)
+    }
+
+    /// Bytes that arrive of so many in whole records.
+    fn handled_bytes(&self, bytes: u64) -> u64 {
+        let records = bytes / self.unit();
+        match self.handler {
+            Some(HandlerKind::Select) => bytes - records * LEFT_OUT as u64,
+            Some(HandlerKind::Grow) => bytes + records * HEADER.len() as u64,
+            _ => bytes,
+        }
     }
 
     /// Unit of a volume: a record, or a block that is read at a time. In a crowd, where each stream gets few
@@ -76,6 +97,7 @@ impl Trials<'_> {
         }
         match case.part {
             Part::UdpMirror => self.datagrams(case, volume, keep),
+            Part::Files | Part::FileProxy => self.requests(case, volume, keep),
             _ => self.connections(case, volume, keep),
         }
     }
@@ -84,7 +106,7 @@ impl Trials<'_> {
         let files = self.files(case, volume)?;
         let source = match case.part {
             Part::FileToSocket => None,
-            _ => Some(Source::start(self.test_bed, &self.pattern, volume)?),
+            _ => Some(Source::start(self.test_bed, &self.pattern, volume, case.tagged())?),
         };
         let address = source.as_ref().map(|source| source.address);
         let mut side = self.side(case, shape(case, &files), address)?;
@@ -142,16 +164,22 @@ impl Trials<'_> {
             return program.start(listen, backend, self.folder);
         }
         let inputs = match case.part {
-            Part::FileToSocket | Part::UdpMirror => 0,
+            Part::FileToSocket | Part::Files | Part::UdpMirror => 0,
             Part::Stripe | Part::Random | Part::Mirror => 1,
             _ => (case.links + case.idle) as usize,
         };
-        let (method, touch, block_bytes) = (case.method, case.touch, case.block.unwrap_or(1) as usize);
+        let RelayCase { method, touch, handler, order, .. } = *case;
+        let block_bytes = match case.part {
+            Part::Files | Part::FileProxy => BUFFER,
+            _ => case.block.unwrap_or(1) as usize,
+        };
         let outputs = outputs(case);
         MeasuredProcess::forwarder(&Task {
             method,
             shape,
             touch,
+            handler,
+            order,
             block_bytes,
             listen,
             outputs,
@@ -196,7 +224,7 @@ fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
 fn outputs(case: &RelayCase) -> usize {
     match case.part {
         Part::SocketToFile | Part::UdpMirror => 0,
-        Part::Merge => 1,
+        Part::Merge | Part::Orders => 1,
         _ => case.links as usize,
     }
 }
@@ -207,11 +235,13 @@ fn shape(case: &RelayCase, files: &[File]) -> Shape {
     match case.part {
         Part::FileToSocket => Shape::FileToSocket(files.first().map(name).unwrap_or_default()),
         Part::SocketToFile => Shape::SocketToFile(files.iter().map(name).collect()),
-        Part::Merge => Shape::Merge,
+        Part::Merge | Part::Orders => Shape::Merge,
         Part::Stripe => Shape::Stripe,
         Part::Random => Shape::Random,
         Part::Mirror => Shape::Mirror,
         Part::SocketToSocket | Part::Crowd | Part::UdpMirror => Shape::SocketToSocket,
+        Part::Files => Shape::Files(files.first().map(name).unwrap_or_default(), case.unit()),
+        Part::FileProxy => Shape::FileProxy(case.unit()),
     }
 }
 
@@ -234,6 +264,7 @@ fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error
 fn complete(case: &RelayCase, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let Volume { busy, bytes_each, .. } = volume;
     let came: u64 = counts.iter().sum();
+    let bytes_each = case.handled_bytes(bytes_each);
     let expected = match case.part {
         Part::Mirror | Part::UdpMirror => bytes_each * case.links as u64,
         _ => bytes_each * busy as u64,

@@ -92,6 +92,11 @@ fn caption(part: Part) -> String {
         Part::Mirror => "One connection to several (figure 10 of [4])",
         Part::UdpMirror => "Datagrams to 64 receivers, by what arrives together",
         Part::Crowd => "Streams on one engine, most of them idle",
+        Part::Files => {
+            "Files of several sizes to 16 clients that ask for one after the other (figure 6 of [4])"
+        }
+        Part::FileProxy => "The same through a proxy (figure 8 of [4])",
+        Part::Orders => "Records of 16 connections to one, by the order of inputs",
     };
     format!("{what}. {counted}.")
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Method, Part, Transport};
+use super::{HandlerKind, Method, OrderKind, Part, Transport};
 
 /// Bytes of a datagram of the part `udp-mirror`.
 pub const DATAGRAM: u64 = 1316;
@@ -38,6 +38,12 @@ pub struct RelayCase {
     pub links: u32,
     /// Connections beside these that carry nothing.
     pub idle: u32,
+    /// Another handler than the dummy, or the same function in a loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<HandlerKind>,
+    /// The order of inputs, if that is what is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderKind>,
 }
 
 /// One run. Processor time is that of the process that moves, with its children; those at the ends are
@@ -72,6 +78,12 @@ impl RelayCase {
         let mut what = self.method.to_string();
         if self.touch {
             what += ", touched";
+        }
+        if let Some(handler) = self.handler {
+            what += &format!(", {handler}");
+        }
+        if let Some(order) = self.order {
+            what += &format!(", {order}");
         }
         let one = if self.is_of_datagrams() { "receiver" } else { "link" };
         what += &format!(", {} {one}{}", self.links, if self.links == 1 { "" } else { "s" });

@@ -23,10 +23,16 @@ pub enum Part {
     Random,
     /// One connection to several.
     Mirror,
-    /// Datagrams to 64 receivers.
+    /// Datagrams to 64 receivers; some cases to 1 to 256.
     UdpMirror,
     /// Many streams on one engine, most of them idle.
     Crowd,
+    /// Files of several sizes to 16 clients that ask for one after the other.
+    Files,
+    /// The same through a proxy.
+    FileProxy,
+    /// Records of 16 connections to one, in several orders.
+    Orders,
 }
 
 /// A name that is none of a part.
@@ -36,7 +42,7 @@ pub struct UnknownPart(String);
 
 impl Part {
     /// All parts, in the order of reports.
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 12] = [
         Part::FileToSocket,
         Part::SocketToFile,
         Part::SocketToSocket,
@@ -46,6 +52,9 @@ impl Part {
         Part::Mirror,
         Part::UdpMirror,
         Part::Crowd,
+        Part::Files,
+        Part::FileProxy,
+        Part::Orders,
     ];
 
     /// Its name, by which it is asked for.
@@ -60,7 +69,15 @@ impl Part {
             Part::Mirror => "mirror",
             Part::UdpMirror => "udp-mirror",
             Part::Crowd => "crowd",
+            Part::Files => "files",
+            Part::FileProxy => "file-proxy",
+            Part::Orders => "orders",
         }
+    }
+
+    /// Returns whether it is measured only if it is named.
+    pub const fn is_extra(self) -> bool {
+        matches!(self, Part::Files | Part::FileProxy | Part::Orders)
     }
 
     /// Share of the volume that sources send of it: each byte leaves 16 or 64 times, and else a run would
@@ -94,6 +111,8 @@ impl FromStr for Part {
 pub enum Method {
     /// A loop of `read` and `write`; of datagrams `recv` and `send`.
     ReadWrite,
+    /// A plain program: a thread for each link that reads into its one buffer, handles that, and writes.
+    Plain,
     /// A loop of `sendfile`.
     Sendfile,
     /// A loop of `splice` through pipes.
@@ -135,10 +154,15 @@ impl Program {
 }
 
 impl Method {
+    /// Those that are no other program.
+    const OWN: [Method; 6] =
+        [Method::ReadWrite, Method::Plain, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
+
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Method::ReadWrite => "read_write",
+            Method::Plain => "plain",
             Method::Sendfile => "sendfile",
             Method::Splice => "splice",
             Method::Uring => "uring",
@@ -158,8 +182,7 @@ impl TryFrom<String> for Method {
     type Error = String;
 
     fn try_from(name: String) -> Result<Method, String> {
-        let own = [Method::ReadWrite, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
-        let mut all = own.into_iter().chain(Program::ALL.map(Method::Program));
+        let mut all = Method::OWN.into_iter().chain(Program::ALL.map(Method::Program));
         all.find(|method| method.name() == name).ok_or_else(|| format!("unknown method {name:?}"))
     }
 }
@@ -182,8 +205,7 @@ mod tests {
     /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
     #[test]
     fn methods_are_read_back_by_name() {
-        let own = [Method::ReadWrite, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
-        for method in own.into_iter().chain(Program::ALL.map(Method::Program)) {
+        for method in Method::OWN.into_iter().chain(Program::ALL.map(Method::Program)) {
             assert_eq!(serde_json::to_value(method).unwrap(), method.name());
             assert_eq!(serde_json::from_value::<Method>(method.name().into()).unwrap(), method);
         }

@@ -19,6 +19,7 @@ pub(crate) fn options(scratch: &Path) -> Options {
         calibration: scratch.join("calibration.json"),
         loans: None,
         parts: Vec::new(),
+        handlers: false,
     }
 }
 

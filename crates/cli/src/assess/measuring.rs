@@ -73,6 +73,10 @@ pub(crate) struct Measuring {
     /// The parts of `relay` that are wanted; none for all.
     #[arg(skip)]
     pub(crate) parts: Vec<Part>,
+
+    /// True if `relay` measures all kinds of handlers.
+    #[arg(skip)]
+    pub(crate) handlers: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -151,6 +155,7 @@ impl Measuring {
                 Some(Loan::Off) => Some(false),
             },
             parts: self.parts.clone(),
+            handlers: self.handlers,
         };
         Ok((options, left_out))
     }

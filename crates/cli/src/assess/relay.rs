@@ -14,14 +14,16 @@ use super::perform;
 #[derive(Args)]
 #[command(mut_args(without_paths))]
 #[command(after_help = "\
-Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd.
+Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd; and, if they
+are named: files and file-proxy (clients that ask for one file after the other), orders (of inputs).
 
 The volume is what sources send in a run; of `mirror` a quarter of it, of `udp-mirror` a sixteenth, since every byte leaves \
 many times. Both ends are on this machine: behind a veth pair, or over loopback. A program that is not installed is left out.
 
 Examples:
   sudo wirepath assess relay --quick
-  sudo wirepath assess relay --only socket-to-socket --only udp-mirror --json relay.json")]
+  sudo wirepath assess relay --only socket-to-socket --only udp-mirror --json relay.json
+  sudo wirepath assess relay --only file-to-socket --handlers --volume 256MiB")]
 pub(crate) struct Relay {
     #[command(flatten)]
     measuring: Measuring,
@@ -29,11 +31,17 @@ pub(crate) struct Relay {
     /// Measure only this part; may be given more than once
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
+
+    /// Also measure handlers of all kinds (read, peek, select, growing rewrite, whole records in slices and copied
+    /// together), beside a careful loop and a plain program that do the same
+    #[arg(long)]
+    handlers: bool,
 }
 
 impl Relay {
     pub(crate) fn run(mut self) -> Result<ExitCode> {
         self.measuring.parts = self.only;
+        self.measuring.handlers = self.handlers;
         perform::perform(&self.measuring, &[RELAY])
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use wirepath_media::image::{self, Header, Recipe, Table};
-use wirepath_media::inspect::{AssetInspector, ImageInspector, Report};
+use wirepath_media::inspect::{AssetInspector, ImageInspector, MovieInspector, MovieReport, Report};
+use wirepath_media::mp4::is_mp4;
 use wirepath_server::images::{USUAL_TS_PER_PACKET, read_image};
 
 use crate::format;
@@ -15,8 +16,26 @@ use crate::progress::Progress;
 /// Beginning of an image; packets of an asset begin with another byte.
 const IMAGE_MAGIC: &[u8] = b"WIREPATH";
 
+/// Bytes by which kinds of files are told apart.
+const HEAD_LENGTH: usize = 16;
+
 /// Bytes of an asset that are read at a time.
 const READ_LENGTH: usize = 1 << 20;
+
+/// What was found in a file.
+pub(super) enum Found {
+    /// A transport stream or an image of one.
+    Stream(Box<Inspection>),
+    /// An MP4 file.
+    Movie(Box<Movie>),
+}
+
+/// An MP4 file.
+pub(super) struct Movie {
+    pub(super) file: PathBuf,
+    pub(super) size_bytes: u64,
+    pub(super) report: MovieReport,
+}
 
 pub(super) struct Inspection {
     pub(super) file: PathBuf,
@@ -48,12 +67,12 @@ impl Inspection {
     }
 }
 
-/// Reads all of the file at `path`, with a progress bar if `shown`.
-pub(super) fn examine(path: &Path, shown: bool) -> Result<Inspection> {
+/// Reads the file at `path`, with a progress bar if `shown`: of an MP4 file the boxes, of others everything.
+pub(super) fn examine(path: &Path, shown: bool) -> Result<Found> {
     examine_file(path, shown).with_context(|| format::name(path))
 }
 
-fn examine_file(path: &Path, shown: bool) -> Result<Inspection> {
+fn examine_file(path: &Path, shown: bool) -> Result<Found> {
     let facts = fs::metadata(path).context("cannot open")?;
     ensure!(!facts.is_dir(), "is a folder; name a file in it");
     ensure!(facts.is_file(), "not a regular file"); // opening a FIFO would block
@@ -61,17 +80,36 @@ fn examine_file(path: &Path, shown: bool) -> Result<Inspection> {
     let size_bytes = facts.len();
     ensure!(size_bytes > 0, "the file is empty");
     let progress = Progress::new(path, size_bytes, shown);
-    let mut magic = [0; IMAGE_MAGIC.len()];
-    let length = file.read_at(&mut magic, 0).context("byte 0: cannot read")?;
+    let mut head = [0; HEAD_LENGTH];
+    let length = file.read_at(&mut head, 0).context("byte 0: cannot read")?;
+    let head = &head[..length];
     let path = path.to_owned();
-    if &magic[..length] == IMAGE_MAGIC {
+    if is_mp4(head) {
+        let report = examine_movie(&file, size_bytes, &progress)?;
+        return Ok(Found::Movie(Box::new(Movie { file: path, size_bytes, report })));
+    }
+    if head.starts_with(IMAGE_MAGIC) {
         let (report, image) = examine_image(&file, &progress)?;
         let recipe = image.header.plan.recipe;
-        return Ok(Inspection { file: path, size_bytes, recipe, report, image: Some(image) });
+        let inspection = Inspection { file: path, size_bytes, recipe, report, image: Some(image) };
+        return Ok(Found::Stream(Box::new(inspection)));
     }
     let recipe = Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: 20_000 };
     let report = examine_asset(&file, recipe, &progress)?;
-    Ok(Inspection { file: path, size_bytes, recipe, report, image: None })
+    Ok(Found::Stream(Box::new(Inspection { file: path, size_bytes, recipe, report, image: None })))
+}
+
+fn examine_movie(file: &File, size_bytes: u64, progress: &Progress) -> Result<MovieReport> {
+    let mut inspector = MovieInspector::new(size_bytes);
+    while let Some(wanted) = inspector.wanted() {
+        // The reader of boxes bounds what it wants, and wants nothing beyond the file.
+        let mut bytes = vec![0; wanted.length as usize];
+        let offset = wanted.offset;
+        file.read_exact_at(&mut bytes, offset).with_context(|| format!("byte {offset}: cannot read"))?;
+        inspector.take(bytes)?;
+        progress.done(wanted.end());
+    }
+    Ok(inspector.finish()?)
 }
 
 fn examine_asset(file: &File, recipe: Recipe, progress: &Progress) -> Result<Report> {

@@ -11,13 +11,14 @@ use super::text::peak;
 use crate::warnings;
 
 /// The version of what is printed.
-const SCHEMA: u32 = 2;
+pub(super) const SCHEMA: u32 = 2;
 
 pub(super) fn json(inspection: &Inspection) -> Value {
     let Inspection { file, size_bytes, recipe, report, image } = inspection;
     let mut object = Map::new();
     object.insert("schema".into(), SCHEMA.into());
     object.insert("file".into(), file.to_string_lossy().into());
+    object.insert("container".into(), "mpegts".into());
     object.insert("kind".into(), if image.is_some() { "image" } else { "asset" }.into());
     object.insert("size_bytes".into(), (*size_bytes).into());
     extend(&mut object, media(report));

@@ -11,10 +11,10 @@ use crate::plot::plot;
 use crate::{format, warnings};
 
 /// Blanks beside each column: few, for narrow terminals.
-const PADDING: (u16, u16) = (1, 0);
+pub(super) const PADDING: (u16, u16) = (1, 0);
 
 /// Window of the peak rate.
-const PEAK_WINDOW_US: u64 = 1_000_000;
+pub(super) const PEAK_WINDOW_US: u64 = 1_000_000;
 
 /// Maximum number of random access points that are listed.
 const STARTS_SHOWN: usize = 5;
@@ -36,7 +36,7 @@ pub(super) fn text(inspection: &Inspection, terminal: Terminal) -> String {
 }
 
 /// A part with its title; empty without content.
-fn section(title: &str, content: &str) -> String {
+pub(super) fn section(title: &str, content: &str) -> String {
     if content.is_empty() { String::new() } else { format!("{title}\n{content}") }
 }
 
@@ -69,7 +69,7 @@ fn overview(inspection: &Inspection, terminal: Terminal) -> String {
     let packet = format!("{} transport packets", recipe.ts_per_packet);
     rows.push(("packets", format!("{} of {packet} each", format::count(report.packets))));
     rows.push(("trains", trains(report, recipe.burst_us)));
-    rows.push(("random access", starts(report)));
+    rows.push(("random access", starts(&report.starts_us, report.mean_start_distance_us())));
     rows.extend(inspection.image.iter().flat_map(image_rows));
     let mut table = terminal.grid();
     table.add_rows(rows.into_iter().map(|(what, value)| [what.to_owned(), value]));
@@ -77,9 +77,11 @@ fn overview(inspection: &Inspection, terminal: Terminal) -> String {
 }
 
 fn rates(report: &Report) -> String {
-    let (Some(mean), Some(peak)) = (report.mean_bits_per_second(), peak(report)) else {
-        return "none: no duration".to_owned();
-    };
+    mean_and_peak(report.mean_bits_per_second(), peak(report))
+}
+
+pub(super) fn mean_and_peak(mean: Option<u64>, peak: Option<Peak>) -> String {
+    let (Some(mean), Some(peak)) = (mean, peak) else { return "none: no duration".to_owned() };
     let seconds = peak.window_us as f64 / 1e6;
     let peak = format::bit_rate(peak.bits_per_second);
     format!("{} mean, {peak} peak over {seconds:.1} s", format::bit_rate(mean))
@@ -95,9 +97,8 @@ fn trains(report: &Report, burst_us: u32) -> String {
     format!("{count}{packets}, in bursts of {burst} ms at most")
 }
 
-fn starts(report: &Report) -> String {
-    let starts = &report.starts_us;
-    let mut text = match (starts.len(), report.mean_start_distance_us()) {
+pub(super) fn starts(starts: &[u64], mean_distance_us: Option<u64>) -> String {
+    let mut text = match (starts.len(), mean_distance_us) {
         (0, _) => return "none: playback can start anywhere".to_owned(),
         (1, _) => "1 point: ".to_owned(),
         (count, distance) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wirepath_relay::{GroupEvent, StreamSnapshot};
+use wirepath_relay::{GroupEvent, HandlerPlace, StreamSnapshot};
 use wirepath_streams::{Dropped, StreamError, StreamEvent, StreamStatus};
 
 use crate::format;
@@ -19,8 +19,15 @@ pub(super) fn event(stream: &StreamSnapshot, event: &GroupEvent, name: Option<&s
             let error = stream.error.as_deref().unwrap_or_default();
             if name.is_some() { format!("failed: {error}") } else { error.to_owned() }
         }
-        GroupEvent::HandlerPlaced(Ok(())) => "the handler runs in the kernel".to_owned(),
-        GroupEvent::HandlerPlaced(Err(why)) => format!("the handler runs in user space: {why}"),
+        GroupEvent::HandlerPlaced(HandlerPlace::Kernel) => "the handler runs in the kernel".to_owned(),
+        GroupEvent::HandlerPlaced(HandlerPlace::KernelDrops(why)) => {
+            format!(
+                "the handler runs in user space: {why}; the kernel drops records for it before that (XDP)"
+            )
+        }
+        GroupEvent::HandlerPlaced(HandlerPlace::UserSpace(why)) => {
+            format!("the handler runs in user space: {why}")
+        }
         GroupEvent::Running(event) => running(event)?,
         GroupEvent::Ended(result) => ended(stream, result, name.is_some()),
     };

@@ -9,7 +9,12 @@ use std::time::SystemTime;
 /// A response being put together. Values of headers become a single line without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Response(rtsp_types::Response<Vec<u8>>);
+pub struct Response {
+    message: rtsp_types::Response<Vec<u8>>,
+    /// Values of `WWW-Authenticate`. Each is a line of its own, in this order, which `rtsp-types` cannot write:
+    /// clients take one line for one challenge.
+    challenges: Vec<String>,
+}
 
 /// `RTP-Info` of one track (RFC 2326 section 12.33).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ impl Response {
         if let Some(cseq) = cseq {
             response.insert_header(headers::CSEQ, cseq.to_string());
         }
-        Self(response)
+        Self { message: response, challenges: Vec::new() }
     }
 
     /// Answer to a refused request, with the reason as its body.
@@ -44,7 +49,7 @@ impl Response {
 
     /// The status it was made with.
     pub fn status(&self) -> StatusCode {
-        self.0.status()
+        self.message.status()
     }
 
     /// `Date`.
@@ -59,7 +64,7 @@ impl Response {
 
     /// `Transport`.
     pub fn transport(mut self, transport: TransportReply) -> Self {
-        self.0.insert_typed_header(&headers::Transports::from(transport));
+        self.message.insert_typed_header(&headers::Transports::from(transport));
         self
     }
 
@@ -87,23 +92,37 @@ impl Response {
 
     /// A body with its `Content-Type` and `Content-Length`.
     pub fn body(mut self, content_type: &str, body: Vec<u8>) -> Self {
-        self.0 = self.0.replace_body(body);
+        self.message = self.message.replace_body(body);
         self.header(headers::CONTENT_TYPE, content_type)
     }
 
     /// The response as it goes on the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.0.write(&mut bytes).expect("writing to memory does not fail");
+        self.message.write(&mut bytes).expect("writing to memory does not fail");
+        if !self.challenges.is_empty() {
+            let line = bytes.windows(2).position(|end| end == b"\r\n").expect("there is a status line") + 2;
+            let lines =
+                self.challenges.iter().map(|value| format!("WWW-Authenticate: {}\r\n", single_line(value)));
+            bytes.splice(line..line, lines.collect::<String>().into_bytes());
+        }
         bytes
     }
 
     /// A header field.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
-        let line: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        self.0.insert_header(name, line);
+        self.message.insert_header(name, single_line(value));
         self
     }
+
+    /// `WWW-Authenticate`, a line for each value (RFC 2326 section 12.44).
+    pub fn challenges(self, challenges: Vec<String>) -> Self {
+        Self { challenges, ..self }
+    }
+}
+
+fn single_line(value: &str) -> String {
+    value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// RFC 2326 section 7.1.1, where `rtsp-types` writes it differently.
@@ -124,6 +143,15 @@ mod tests {
 
     fn text(response: Response) -> String {
         String::from_utf8(response.to_bytes()).expect("text")
+    }
+
+    #[test]
+    fn each_challenge_has_a_line() {
+        let challenges = vec!["Digest a".to_owned(), "Digest b\r\nx".to_owned()];
+        let text = text(Response::new(StatusCode::Unauthorized, Some(1)).challenges(challenges));
+        let expected = "RTSP/1.0 401 Unauthorized\r\nWWW-Authenticate: Digest a\r\nWWW-Authenticate: Digest b  x\r\n\
+                        CSeq: 1\r\n";
+        assert!(text.starts_with(expected), "{text}");
     }
 
     #[test]

@@ -42,6 +42,17 @@ pub trait Site: Send + Sync + 'static {
         local: SocketAddr,
     ) -> impl Future<Output = Answer> + Send;
 
+    /// Admits a request of this peer by GET or HEAD before anything is looked up, or returns the response that denies
+    /// it.
+    fn admit(
+        &self,
+        _path: &AssetPath,
+        _request: &Request,
+        _peer: SocketAddr,
+    ) -> impl Future<Output = Result<(), Response>> + Send {
+        async { Ok(()) }
+    }
+
     /// Most bytes of the body of a request by another method; none if there is no such method here.
     fn accepts(&self, _method: &Method, _path: &AssetPath) -> Option<usize> {
         None
@@ -281,6 +292,9 @@ impl<S: Site> Exchanges<S> {
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let Shared { site, descriptors, .. } = &*self.shared;
+        if let Err(denied) = site.admit(&path, &request, self.peer).await {
+            return (if is_head { denied.without_body() } else { denied }.into(), None);
+        }
         let Ok(permit) = descriptors.admit(self.peer.ip(), site.descriptors(&path)) else {
             return (too_many_files(), None);
         };

@@ -12,7 +12,12 @@ use crate::playback::PlayError;
 
 impl Pacer {
     pub(crate) fn add_writer(&mut self, id: u64, socket: OwnedFd, context: &mut Context<'_>) {
-        let key = self.thread.writers.insert(FrameWriter::new(socket));
+        self.insert_writer(FrameWriter::new(id, socket), context);
+    }
+
+    pub(super) fn insert_writer(&mut self, writer: FrameWriter, context: &mut Context<'_>) {
+        let id = writer.id();
+        let key = self.thread.writers.insert(writer);
         self.writer_keys.insert(id, key);
         let writer = &mut self.thread.writers[key];
         // Edges: a connection with room that nobody waits for wakes nobody.
@@ -25,35 +30,66 @@ impl Pacer {
 
     /// Removes a writer, whose playbacks are gone. Its descriptor is closed on the pool.
     pub(crate) fn remove_writer(&mut self, id: u64, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved.remove(&id) {
+            return pacer.with(move |pacer, context| pacer.remove_writer(id, context));
+        }
         let Some(key) = self.writer_keys.remove(&id) else { return };
         let writer = self.thread.writers.remove(key);
         context.watcher().remove(writer.socket());
         context.pool().discard(writer);
     }
 
-    /// Adds a playback that sends to a writer.
-    pub(crate) fn add_interleaved(&mut self, writer_id: u64, id: u64, mut playback: Box<PacedPlayback>) {
-        let Some(key) = self.writer_keys.get(&writer_id).copied() else {
-            return playback.fail(PlayError::Over);
-        };
-        playback.attach(key);
-        self.add(id, playback);
+    /// Adds a playback that sends to a writer, where that is.
+    pub(crate) fn add_interleaved(&mut self, writer_id: u64, id: u64, playback: Box<PacedPlayback>) {
+        if let Some(pacer) = self.moved_to(writer_id) {
+            self.moved.insert(id, pacer.clone());
+            return pacer.with(move |pacer, context| {
+                pacer.take_over_interleaved(writer_id, id, playback, context);
+            });
+        }
+        self.attach(writer_id, id, playback);
     }
 
-    pub(crate) fn write(&mut self, id: u64, bytes: &[u8], on_sent: OnSent) {
+    /// Adds a playback that sends to a writer. Returns its key; none if the writer is gone.
+    pub(super) fn attach(
+        &mut self,
+        writer_id: u64,
+        id: u64,
+        mut playback: Box<PacedPlayback>,
+    ) -> Option<usize> {
+        let Some(writer) = self.writer_keys.get(&writer_id).copied() else {
+            playback.fail(PlayError::Over);
+            return None;
+        };
+        playback.attach(writer);
+        let key = self.add(id, playback);
+        self.thread.writers[writer].attach(key);
+        Some(key)
+    }
+
+    pub(crate) fn write(&mut self, id: u64, bytes: Vec<u8>, on_sent: OnSent) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, _| pacer.write(id, bytes, on_sent));
+        }
         if let Some(key) = self.writer_keys.get(&id) {
-            self.thread.writers[*key].write(bytes, on_sent);
+            self.thread.writers[*key].write(&bytes, on_sent);
         }
     }
 
-    pub(crate) fn write_report(&mut self, id: u64, frame: &[u8]) {
+    pub(crate) fn write_report(&mut self, id: u64, frame: Vec<u8>) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, _| pacer.write_report(id, frame));
+        }
         if let Some(key) = self.writer_keys.get(&id) {
-            self.thread.writers[*key].write_report(frame);
+            self.thread.writers[*key].write_report(&frame);
         }
     }
 
     /// Lets a playback send whose first packet waits for the response to PLAY.
     pub(crate) fn release(&mut self, id: u64, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, context| pacer.release(id, context));
+        }
         if let Some((key, playback)) = self.find(id)
             && playback.release()
         {

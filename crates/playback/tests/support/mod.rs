@@ -105,6 +105,13 @@ pub(crate) fn playbacks_in_bursts(path: DataPath, burst: Burst) -> Playbacks {
     start(path, if path == DataPath::WireUring { RingUse::Always } else { RingUse::Never }, burst)
 }
 
+/// Playbacks of an engine with so many threads.
+pub(crate) fn on_threads(threads: usize, path: DataPath) -> Playbacks {
+    let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
+    let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() }).unwrap());
+    Playbacks::start(engine, PlaybackSettings { support, ring: RingUse::Never, burst: BURST })
+}
+
 const BURST: Burst = Burst::Fixed(TRAIN as u64 * PACKET_US);
 
 fn start(path: DataPath, ring: RingUse, burst: Burst) -> Playbacks {

@@ -15,7 +15,7 @@ use wirepath_streams::{Port, RunningStream, StreamEnd, StreamError, StreamEvent,
 
 use super::configuration::{Configuration, StreamPlan};
 use super::control::{Access, Call, ControlSite};
-use super::kernel::KernelHandler;
+use super::kernel::{HandlerPlace, KernelHandler};
 use super::metrics;
 use super::open_handle::OpenHandle;
 use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
@@ -82,8 +82,8 @@ pub enum GroupEvent {
     WaitingFor(String),
     /// All addresses are open, and the stream runs.
     Started,
-    /// The `bpf` handler of a stream runs in the kernel, or in user space for this reason.
-    HandlerPlaced(Result<(), String>),
+    /// The `bpf` handler of a stream runs there from now on.
+    HandlerPlaced(HandlerPlace),
     /// An address could not be opened; the snapshot has the error.
     OpenFailed,
     /// Event of the running stream.
@@ -294,7 +294,7 @@ impl StreamGroup {
             },
             (Content::Opened(_), Stage::Running(_)) => None,
             (Content::Placed, _) => {
-                member.kernel.as_ref().map(|kernel| GroupEvent::HandlerPlaced(kernel.placed()))
+                member.kernel.as_ref().map(|kernel| GroupEvent::HandlerPlaced(kernel.placed().clone()))
             }
             (Content::Event(event), _) => {
                 member.note(&event);
@@ -302,12 +302,13 @@ impl StreamGroup {
             }
             (Content::Ended(end), _) => Some(member.end_with(*end)),
             (Content::Call(call, access), Stage::Running(running)) => {
-                let is_in_kernel =
-                    |kernel: &&mut KernelHandler| access == Access::Change && kernel.placed().is_ok();
+                let is_in_kernel = |kernel: &&mut KernelHandler| {
+                    access == Access::Change && !matches!(kernel.placed(), HandlerPlace::UserSpace(_))
+                };
                 let kernel = member.kernel.as_mut().filter(is_in_kernel);
                 let placed = kernel.map(|kernel| {
                     kernel.take_out("its handlers are controlled");
-                    GroupEvent::HandlerPlaced(kernel.placed())
+                    GroupEvent::HandlerPlaced(kernel.placed().clone())
                 });
                 call(running);
                 placed
@@ -344,7 +345,8 @@ impl StreamGroup {
         member.stage = Stage::Running(stream.start(&self.engine, options));
         let class = self.sharing.classes.get(member.class);
         if let Some(mut kernel) = kernel {
-            if member.rate.is_some() || class.is_some_and(|class| class.rate.is_some()) {
+            let has_rate = member.rate.is_some() || class.is_some_and(|class| class.rate.is_some());
+            if has_rate && *kernel.placed() == HandlerPlace::Kernel {
                 kernel.take_out("a rate limits the stream");
             }
             send(&self.sender, index, Content::Placed);

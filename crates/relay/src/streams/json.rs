@@ -50,6 +50,7 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         "records_in": status.records_in,
         "bytes_zero_copy": status.zero_copy_bytes,
         "bytes_out": status.bytes_out,
+        "bytes_lent": status.lent_bytes,
         "bytes_pending": status.bytes_pending,
         "bytes_dropped": status.bytes_dropped,
         "malformed_datagrams": status.malformed.records,

@@ -1,11 +1,13 @@
-//! Streams whose handler runs in the kernel: mirrors of UDP datagrams with a `bpf` handler.
+//! Streams whose handler runs in the kernel: mirrors of UDP datagrams with a `bpf` handler, and others from UDP,
+//! where the kernel drops records before user space sees them.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wirepath_bpf::{HandlerObject, Mirror, Place, Receiver};
+use wirepath_bpf::{HandlerObject, InKernel, Mirror, Place, Receiver, Select};
+use wirepath_datapath::devices_of;
 use wirepath_streams::{Handler, Object, RunningStream};
 
 use super::spec::handler::{bpf_handler, read_object};
@@ -15,12 +17,31 @@ use super::spec::{HandlerSpec, SpecError};
 /// others then.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);
 
+/// Place where a `bpf` handler runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerPlace {
+    /// The kernel, which mirrors what passes; user space does what is left to it.
+    Kernel,
+    /// User space, for this reason; the kernel drops what it would drop before that.
+    KernelDrops(String),
+    /// User space alone, for this reason.
+    UserSpace(String),
+}
+
+/// Reasons of a stream's configuration, whatever its addresses, why the kernel does not run its handler.
+pub(super) struct Obstacles {
+    /// Why it does not at all.
+    pub(super) to_all: Option<&'static str>,
+    /// Why it does not mirror.
+    pub(super) to_mirrors: Option<&'static str>,
+}
+
 /// A `bpf` handler of a stream, which may run in the kernel.
 pub struct KernelHandler {
     object: HandlerObject,
-    place: Arc<Place>,
-    /// Reason why user space runs it.
-    why_not: Option<String>,
+    /// What the handler in the stream shares.
+    shared: Arc<Place>,
+    place: HandlerPlace,
     /// Time from which on records were left to user space.
     left_since: Arc<Mutex<Option<Instant>>>,
 }
@@ -30,62 +51,81 @@ impl KernelHandler {
     pub(super) fn of(handlers: &[HandlerSpec]) -> Result<Option<KernelHandler>, SpecError> {
         let Some(file) = handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
         let object = read_object(file)?;
-        let why_not = Some("it was not placed".to_owned());
-        Ok(Some(KernelHandler { object, place: Arc::default(), why_not, left_since: Arc::default() }))
+        let place = HandlerPlace::UserSpace("it was not placed".to_owned());
+        Ok(Some(KernelHandler { object, shared: Arc::default(), place, left_since: Arc::default() }))
     }
 
     /// The same handler for the stream, which reports the counts of both places.
-    pub(super) fn handler(&self) -> Result<Handler, SpecError> {
-        bpf_handler(&self.object, Arc::clone(&self.place))
+    pub(super) fn handler(&self) -> Handler {
+        bpf_handler(&self.object, Arc::clone(&self.shared))
     }
 
-    /// Has the kernel run it for a stream with these objects, where it can and there is no `obstacle`.
+    /// Has the kernel run it for a stream with these objects, as far as it can and the obstacles allow.
     pub(super) fn place(
         &mut self,
-        obstacle: Option<&'static str>,
+        obstacles: &Obstacles,
         inputs: &[Option<Object>],
         outputs: &[Option<Object>],
     ) {
-        let placed = obstacle.map_or_else(|| ends(inputs, outputs), Err).map_err(str::to_owned).and_then(
-            |(input, receivers)| {
-                Mirror::attach(&self.object, input, &receivers).map_err(|error| error.to_string())
+        let input = obstacles.to_all.map_or_else(|| input_address(inputs), Err).map_err(str::to_owned);
+        let mirror = input.clone().and_then(|input| self.mirror(obstacles.to_mirrors, input, outputs));
+        let (kernel, place) = match mirror {
+            Ok(mirror) => (Some(InKernel::Mirror(mirror)), HandlerPlace::Kernel),
+            Err(why) => match input.and_then(|input| self.select(input)) {
+                Ok(select) => (Some(InKernel::Select(select)), HandlerPlace::KernelDrops(why)),
+                Err(other) if other == why => (None, HandlerPlace::UserSpace(why)),
+                Err(other) => {
+                    let why = format!("{why}; the kernel drops no records before: {other}");
+                    (None, HandlerPlace::UserSpace(why))
+                }
             },
-        );
-        match placed {
-            Ok(mirror) => {
-                self.place.enter_kernel(mirror);
-                self.why_not = None;
-            }
-            Err(why) => {
-                // Only the kernel needs datagrams one by one. Joined ones are cheaper, and not needed.
-                inputs.iter().flatten().for_each(|input| drop(input.take_joined_datagrams(true)));
-                self.why_not = Some(why);
-            }
+        };
+        if place != HandlerPlace::Kernel {
+            // Only mirrors need datagrams one by one. Joined ones are cheaper, and not needed.
+            inputs.iter().flatten().for_each(|input| drop(input.take_joined_datagrams(true)));
         }
+        if let Some(kernel) = kernel {
+            self.shared.enter_kernel(kernel);
+        }
+        self.place = place;
+    }
+
+    fn mirror(
+        &self,
+        obstacle: Option<&'static str>,
+        input: SocketAddrV4,
+        outputs: &[Option<Object>],
+    ) -> Result<Mirror, String> {
+        let receivers = obstacle.map_or_else(|| receivers(input, outputs), Err).map_err(str::to_owned)?;
+        Mirror::attach(&self.object, input, &receivers).map_err(|error| error.to_string())
+    }
+
+    fn select(&self, input: SocketAddrV4) -> Result<Select, String> {
+        let devices = devices_of(*input.ip()).map_err(|error| format!("listing network devices: {error}"))?;
+        Select::attach(&self.object, input, &devices).map_err(|error| error.to_string())
     }
 
     /// Has user space run it from now on.
     pub(super) fn take_out(&mut self, why: &str) {
-        self.place.leave_kernel();
-        self.why_not = Some(why.to_owned());
+        self.shared.leave_kernel();
+        self.place = HandlerPlace::UserSpace(why.to_owned());
     }
 
-    /// Place of the handler: the kernel, or user space for a reason.
-    pub(super) fn placed(&self) -> Result<(), String> {
-        self.why_not.clone().map_or(Ok(()), Err)
+    pub(super) fn placed(&self) -> &HandlerPlace {
+        &self.place
     }
 
-    /// Lets the kernel take over if the stream has sent on all that was left to it. Returns whether the handler
-    /// is in the kernel.
+    /// Lets the kernel take over if the stream has sent on all that was left to it. Returns whether there is a
+    /// mirror in the kernel.
     pub(super) fn hand_over(&self, running: &RunningStream) -> bool {
-        let Some(is_left) = self.place.with(|mirror| mirror.left().is_some()) else { return false };
+        let Some(is_left) = self.shared.with_mirror(|mirror| mirror.left().is_some()) else { return false };
         if !is_left {
             return true;
         }
-        let (place, left_since) = (Arc::clone(&self.place), Arc::clone(&self.left_since));
+        let (shared, left_since) = (Arc::clone(&self.shared), Arc::clone(&self.left_since));
         running.with(move |stream| {
             let mut since = left_since.lock();
-            place.with(|mirror| {
+            shared.with_mirror(|mirror| {
                 let Some(left) = mirror.left() else { return };
                 // A failed write is tried again.
                 if stream.is_drained() && mirror.left() == Some(left) && stream.is_drained() {
@@ -105,35 +145,33 @@ fn is_group(address: SocketAddrV4) -> bool {
     address.ip().is_multicast() || address.ip().is_broadcast()
 }
 
-/// Input and receivers of a stream that the kernel can carry, or the reason why it cannot.
-fn ends(
-    inputs: &[Option<Object>],
-    outputs: &[Option<Object>],
-) -> Result<(SocketAddrV4, Vec<Receiver>), &'static str> {
+/// Address of the input of a stream whose handler the kernel can run, or the reason why it cannot.
+fn input_address(inputs: &[Option<Object>]) -> Result<SocketAddrV4, &'static str> {
     let [Some(input)] = inputs else { return Err("only streams with one UDP input run in the kernel") };
-    let address = match input.addresses() {
+    match input.addresses() {
         Some((SocketAddr::V4(address), _)) if address.ip().is_unspecified() => {
-            return Err(
-                "the input has no address: give the one to which datagrams come, udp://@ADDRESS:PORT",
-            );
+            Err("the input has no address: give the one to which datagrams come, udp://@ADDRESS:PORT")
         }
         Some((SocketAddr::V4(address), _)) if address.ip().is_loopback() => {
-            return Err("the input is of this machine alone (127.0.0.0/8)");
+            Err("the input is of this machine alone (127.0.0.0/8)")
         }
         Some((SocketAddr::V4(address), _)) if is_group(address) => {
-            return Err("only inputs that are no groups run in the kernel");
+            Err("only inputs that are no groups run in the kernel")
         }
-        Some((SocketAddr::V4(address), _)) => address,
-        _ => return Err("only UDP over IPv4 runs in the kernel: give udp://@ADDRESS:PORT as input"),
-    };
+        Some((SocketAddr::V4(address), _)) => Ok(address),
+        _ => Err("only UDP over IPv4 runs in the kernel: give udp://@ADDRESS:PORT as input"),
+    }
+}
+
+/// Receivers of a mirror in the kernel, or the reason why there is none.
+fn receivers(input: SocketAddrV4, outputs: &[Option<Object>]) -> Result<Vec<Receiver>, &'static str> {
     let receiver = |output: &Option<Object>| match output.as_ref().and_then(Object::addresses) {
         Some((SocketAddr::V4(source), Some(SocketAddr::V4(destination))))
-            if !is_group(destination) && destination != address =>
+            if !is_group(destination) && destination != input =>
         {
             Ok(Receiver { source, destination })
         }
         _ => Err("the kernel sends to hosts over IPv4 only, and not to the input itself"),
     };
-    let receivers = outputs.iter().map(receiver).collect::<Result<_, _>>()?;
-    Ok((address, receivers))
+    outputs.iter().map(receiver).collect()
 }

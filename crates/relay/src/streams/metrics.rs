@@ -38,6 +38,8 @@ const STREAM: &[Metric<StreamSnapshot>] = metrics! {
     "in_records", "Records read by a stream that divides its inputs.", |stream| Counter(stream.status.records_in);
     "zero_copy_bytes", "Bytes moved without a copy to the process.", |stream| Counter(stream.status.zero_copy_bytes);
     "out_bytes", "Bytes written to outputs, including ended ones.", |stream| Counter(stream.status.bytes_out);
+    "lent_bytes", "Bytes of long trains of datagrams that were copied once for all outputs.",
+        |stream| Counter(stream.status.lent_bytes);
     "malformed_datagrams", "Malformed datagrams dropped.", |stream| Counter(stream.status.malformed.records);
     "malformed_bytes", "Bytes of malformed datagrams dropped.", |stream| Counter(stream.status.malformed.bytes);
     "outputs_failed", "Outputs that failed.", |stream| Counter(stream.status.gone_outputs.failed);

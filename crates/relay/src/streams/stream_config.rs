@@ -8,7 +8,7 @@ use wirepath_streams::{
 
 use crate::address::{Address, ExclusiveUse};
 
-use super::kernel::KernelHandler;
+use super::kernel::{KernelHandler, Obstacles};
 use super::open::OpenError;
 use super::open_handle::OpenHandle;
 use super::spec::{
@@ -182,19 +182,24 @@ impl StreamConfig {
         self.handlers.iter().chain(self.output_handlers.iter().map(|output| &output.handler))
     }
 
-    /// Reason why the kernel cannot run a handler of the stream, whatever its addresses.
-    fn kernel_obstacle(&self) -> Option<&'static str> {
-        if self.handlers.len() > 1 || !self.output_handlers.is_empty() {
-            return Some("there are other handlers beside it");
-        }
-        if self.pattern.0 != OutputPattern::Mirror {
-            return Some("only mirrors run in the kernel (--pattern mirror)");
-        }
-        if !matches!(self.order, OrderSpec::Plain(_)) {
-            return Some("the order looks at records (--order)");
-        }
-        let is_whole = self.framing == FramingSpec::Whole;
-        (!is_whole).then_some("only datagrams as they came run in the kernel (--framing whole)")
+    /// Reasons why the kernel cannot run a handler of the stream, whatever its addresses.
+    fn kernel_obstacles(&self) -> Obstacles {
+        let is_first = self.handlers.first().is_some_and(|handler| handler.object_file().is_some());
+        let to_all = if !is_first {
+            Some("there are other handlers before it")
+        } else if !matches!(self.order, OrderSpec::Plain(_)) {
+            Some("the order looks at records (--order)")
+        } else {
+            let is_whole = self.framing == FramingSpec::Whole;
+            (!is_whole).then_some("only datagrams as they came run in the kernel (--framing whole)")
+        };
+        let to_mirrors = if self.handlers.len() > 1 || !self.output_handlers.is_empty() {
+            Some("there are other handlers beside it")
+        } else {
+            let is_mirror = self.pattern.0 == OutputPattern::Mirror;
+            (!is_mirror).then_some("only mirrors run in the kernel (--pattern mirror)")
+        };
+        Obstacles { to_all, to_mirrors }
     }
 
     /// Resources that no other stream may use.
@@ -222,7 +227,10 @@ impl StreamConfig {
         let mut placeable = kernel.as_ref();
         for handler in &self.handlers {
             let of_kernel = handler.object_file().and_then(|_| placeable.take());
-            builder = builder.handler(of_kernel.map_or_else(|| handler.handler(), KernelHandler::handler)?);
+            builder = builder.handler(match of_kernel {
+                Some(kernel) => kernel.handler(),
+                None => handler.handler()?,
+            });
         }
         let addresses = || self.inputs.iter().chain(&self.outputs);
         handle.keep(addresses().map(Address::listen).collect::<Result<_, _>>()?);
@@ -235,7 +243,7 @@ impl StreamConfig {
         }
         let outputs = objects.split_off(self.inputs.len());
         if let Some(kernel) = &mut kernel {
-            kernel.place(self.kernel_obstacle(), &objects, &outputs);
+            kernel.place(&self.kernel_obstacles(), &objects, &outputs);
         }
         for input in objects.into_iter().flatten() {
             builder = builder.input(input, self.framing.framing());

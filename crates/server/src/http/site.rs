@@ -7,8 +7,10 @@ use http::{StatusCode, header};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use wirepath_auth::Area;
 use wirepath_http::{AssetPath, Request, Response, ResponseContext, encode_segment, respond};
 use wirepath_media::ts::check_head;
+use wirepath_net::auth::AccessControl;
 use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 
 /// Most files of a folder whose heads are read for its listing, and bytes of each head.
@@ -22,17 +24,23 @@ pub struct LibrarySite {
     /// RTSP port for links in listings.
     rtsp_port: u16,
     admission: Option<Arc<Admission>>,
+    access: Option<Arc<AccessControl>>,
 }
 
 impl LibrarySite {
     /// A site of these files, which are played from this port.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16) -> LibrarySite {
-        LibrarySite { library, endpoint, rtsp_port, admission: None }
+        LibrarySite { library, endpoint, rtsp_port, admission: None, access: None }
     }
 
     /// The site that refuses downloads while sessions are late.
     pub(crate) fn yielding_to(self, admission: Arc<Admission>) -> LibrarySite {
         LibrarySite { admission: Some(admission), ..self }
+    }
+
+    /// The site for users only, or for everyone.
+    pub(crate) fn for_users(self, access: Option<Arc<AccessControl>>) -> LibrarySite {
+        LibrarySite { access, ..self }
     }
 }
 
@@ -40,6 +48,13 @@ impl LibrarySite {
 const PER_DOWNLOAD: usize = 2;
 
 impl Site for LibrarySite {
+    async fn admit(&self, path: &AssetPath, request: &Request, peer: SocketAddr) -> Result<(), Response> {
+        let Some(access) = &self.access else { return Ok(()) };
+        let is_status = self.endpoint.has(path) || is_page(path);
+        let area = if is_status { Area::Status } else { Area::Path(path.as_bytes()) };
+        access.check_http(area, path, request, peer).await
+    }
+
     fn descriptors(&self, path: &AssetPath) -> usize {
         if self.endpoint.has(path) || is_page(path) { 0 } else { PER_DOWNLOAD }
     }

@@ -50,6 +50,9 @@ impl RequestHandler {
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
     /// dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
+        if let Some(denied) = self.authenticate(request).await {
+            return denied;
+        }
         let answer = match timeout(self.shared.options.answer_timeout, self.dispatch(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(request)),

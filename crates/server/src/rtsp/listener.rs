@@ -8,6 +8,7 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use wirepath_net::auth::AccessControl;
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::{DescriptorBudget, ReservedListener};
@@ -16,13 +17,14 @@ use wirepath_net::{DescriptorBudget, ReservedListener};
 pub(crate) struct Listener(pub(super) Arc<Shared>);
 
 impl Listener {
-    /// A listener that serves the presentations of `player`.
+    /// A listener that serves the presentations of `player`, to users only where there is `access` control.
     pub(crate) fn new(
         player: Arc<dyn Player>,
         options: RtspOptions,
         descriptors: Arc<DescriptorBudget>,
+        access: Option<Arc<AccessControl>>,
     ) -> Self {
-        Self(Arc::new(Shared::new(player, options, descriptors)))
+        Self(Arc::new(Shared::new(player, options, descriptors, access)))
     }
 
     /// Adds the listener's counters, limits and sessions to metrics and status.

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wirepath_net::auth::AccessControl;
 use wirepath_net::{ClientLimits, DescriptorBudget, DescriptorPermit, Exceeded, LogLimit, Permit};
 
 /// Value of `Server` in every response.
@@ -73,6 +74,8 @@ pub(super) struct Shared {
     pub(super) ports: Ports,
     pub(super) limits: Arc<ClientLimits>,
     pub(super) descriptors: Arc<DescriptorBudget>,
+    /// Authentication; none where everyone may play.
+    pub(super) access: Option<Arc<AccessControl>>,
     /// Rate limit of log lines about refused requests.
     refusals: LogLimit,
     /// Rate limit of log lines about sessions.
@@ -84,12 +87,14 @@ impl Shared {
         player: Arc<dyn Player>,
         options: RtspOptions,
         descriptors: Arc<DescriptorBudget>,
+        access: Option<Arc<AccessControl>>,
     ) -> Self {
         let counters = Arc::<Counters>::default();
         Self {
             player,
             registry: Registry::new(options.sessions, options.sessions_per_address, Arc::clone(&descriptors)),
             descriptors,
+            access,
             ports: Ports::new(&options.ports, Arc::clone(&counters)),
             counters,
             limits: ClientLimits::new(options.connections, options.connections_per_address),

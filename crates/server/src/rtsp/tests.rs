@@ -50,7 +50,7 @@ impl Open {
         let mut options = RtspOptions { ports: ports(), ..RtspOptions::default() };
         change(&mut options);
         let player = Arc::new(FakePlayer::default());
-        let listener = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options, descriptors));
+        let listener = Arc::new(Listener::new(Arc::clone(&player) as Arc<_>, options, descriptors, None));
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = socket.local_addr().expect("bound");
         let (shutdown, told) = watch::channel(false);

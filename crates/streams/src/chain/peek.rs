@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use super::gate::Gate;
 use super::{Chain, ChainError, Link, Memory, Passing};
 use crate::handler::{Handler, HandlerError, MAX_PEEK_BYTES, Peek, Reach, Verdict};
+use crate::hot_blocks;
 use crate::record::{Piece, Run};
 
 /// Part of each record that a handler peeks at.
@@ -19,9 +20,6 @@ pub(crate) enum PeekScope {
     /// All bytes.
     All,
 }
-
-/// Most bytes that are peeked at a time: few enough to be in the processor's cache when they move.
-const PEEK: usize = 64 * 1024;
 
 impl Chain {
     /// Part of records that its handler peeks at; None if bytes have to be copied for it. They have for
@@ -44,7 +42,7 @@ impl Chain {
             _ if link.awaits_record && !begins => 0,
             Handler::Peek(handler) if begins => length_of(handler.as_ref()),
             Handler::Peek(_) => 0,
-            _ => PEEK,
+            _ => hot_blocks::piece() / 2,
         };
         self.links.iter().map(of).max().unwrap_or(0)
     }

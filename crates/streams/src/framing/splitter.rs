@@ -5,12 +5,17 @@ use bytes::BytesMut;
 use super::{Framing, FramingError, LONGEST};
 use crate::record::Run;
 
+/// Most bytes of a record that is short.
+const SHORT: usize = 4096;
+
 /// Divides the bytes of one input. They come in contiguous buffers, of which
 /// runs are parts: nothing is copied, and nobody else has the bytes of a run.
 pub(crate) struct Splitter {
     framing: Framing,
     /// Most bytes of a record, if only whole ones may be handed on.
     whole: Option<usize>,
+    /// Records of at most so many bytes are handed on whole, if their length is known.
+    short: usize,
     /// Bytes of the current record that are still to come, if that is known, and those that came.
     missing: Option<usize>,
     begun: usize,
@@ -20,7 +25,7 @@ pub(crate) struct Splitter {
 
 impl Splitter {
     pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
-        Splitter { framing, whole, missing: None, begun: 0, within: false }
+        Splitter { framing, whole, short: 0, missing: None, begun: 0, within: false }
     }
 
     fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
@@ -34,6 +39,17 @@ impl Splitter {
     /// From the next record on, only whole ones of at most `limit` bytes are handed on.
     pub(crate) fn need_whole(&mut self, limit: usize) {
         self.whole = Some(self.whole.map_or(limit, |before| before.min(limit)));
+    }
+
+    /// From the next record on, short ones are handed on whole: to wait for the rest of one costs less than two
+    /// pieces of it do.
+    pub(crate) fn keep_short_whole(&mut self) {
+        self.short = SHORT;
+    }
+
+    /// Returns whether a record of this length is handed on in pieces as they come.
+    fn divides(&self, length: usize) -> bool {
+        self.whole.is_none() && length > self.short
     }
 
     /// From the next record on, divides a stream of bytes that was not divided.
@@ -140,7 +156,7 @@ impl Splitter {
         match (there - there % length, there) {
             (0, 0) => None,
             (0, _) if is_end => Some(Run::single(all(bytes), true, true)),
-            (0, there) if self.whole.is_none() => Some(self.begin(length - there, bytes)),
+            (0, there) if self.divides(length) => Some(self.begin(length - there, bytes)),
             (0, _) => None,
             (whole, _) => Some(run_of(bytes.split_to(whole), length)),
         }
@@ -160,7 +176,7 @@ impl Splitter {
         match length {
             Some(length) if length <= there => Ok(Some(self.run_of_measured(length, bytes, is_end))),
             Some(_) if is_end => Err(FramingError::Cut { bytes: there }),
-            Some(length) if self.whole.is_none() => Ok(Some(self.begin(length - there, bytes))),
+            Some(length) if self.divides(length) => Ok(Some(self.begin(length - there, bytes))),
             _ => Ok(None),
         }
     }

@@ -9,15 +9,13 @@ use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams};
 
 use crate::error::StreamError;
 use crate::framing::Splitter;
+use crate::hot_blocks;
 use crate::object::{Awaited, Object, ObjectError, ReadOutcome};
 use crate::outbox::Dropped;
 use crate::port::Port;
 use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
-
-/// Bytes requested by a call: a few calls a megabyte, and within the processor's caches.
-pub(super) const READ: usize = 128 * 1024;
 
 /// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
 /// peer, so a few large calls cost the network less than many that stay within the nearest cache.
@@ -178,6 +176,7 @@ impl Input {
             let name = &self.object.name;
             if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {
                 self.records += run.begun();
+                self.give_block_back(run.bytes.len());
                 self.ready.push_back(run);
                 continue;
             }
@@ -225,10 +224,24 @@ impl Input {
         Ok(())
     }
 
+    /// Leaves the block to other inputs when all was split off, the last `bytes` among it; unless these are so
+    /// few of the block that what comes next should share it.
+    fn give_block_back(&mut self, bytes: usize) {
+        if self.buffer.is_empty() && bytes >= self.buffer.capacity() / 3 {
+            hot_blocks::put(std::mem::take(&mut self.buffer));
+        }
+    }
+
     /// Reads by one call, and counts.
     fn read(&mut self, room: usize) -> Result<ReadOutcome, StreamError> {
-        let asked = self.splitter.awaited().min(room).clamp(READ, MOST_READ);
+        let asked = self.splitter.awaited().min(room).clamp(hot_blocks::piece(), MOST_READ);
+        if self.buffer.capacity() == 0 && !self.object.has_records() {
+            self.buffer = hot_blocks::take(asked);
+        }
         let outcome = self.object.read_into(&mut self.buffer, asked)?;
+        if self.buffer.is_empty() && !self.object.has_records() {
+            hot_blocks::put(std::mem::take(&mut self.buffer)); // an idle input keeps none
+        }
         match &outcome {
             ReadOutcome::Bytes(bytes) | ReadOutcome::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
             ReadOutcome::Unusable { bytes, why } => {

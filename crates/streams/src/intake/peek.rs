@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use super::Intake;
 use crate::chain::{Chain, ChainError, PeekScope};
 use crate::handler::Verdict;
+use crate::hot_blocks;
 use crate::object::{Awaited, ObjectError, ReadOutcome};
 use crate::record::{Piece, Run};
 use crate::shared::Shared;
@@ -43,12 +44,10 @@ impl Intake {
     ) -> Result<Peeked, ObjectError> {
         let input = &mut self.inputs[place];
         let begins = input.splitter.at_boundary();
-        let scope = self.peek_scope;
-        let may_move = |seen: usize| if scope == PeekScope::All { seen.min(bytes) } else { bytes };
         if let Some((port, seen)) = self.seen
             && port == input.port
         {
-            return Ok(Peeked::Passes(may_move(seen)));
+            return Ok(Peeked::Passes(self.may_move(seen, bytes)));
         }
         if !begins && chain.is_dropping() {
             return self.drop_next(place, bytes);
@@ -57,8 +56,25 @@ impl Intake {
         if wanted == 0 {
             return Ok(Peeked::Passes(bytes));
         }
-        self.peeked.clear();
-        let there = match input.object.peek(&mut self.peeked, wanted)? {
+        let mut block = hot_blocks::take(wanted);
+        let shown = self.show(place, chain, bytes, wanted, &mut block);
+        block.clear();
+        hot_blocks::put(block);
+        shown
+    }
+
+    /// Has handlers see up to `wanted` bytes, which `block` gets, before at most `bytes` move.
+    fn show(
+        &mut self,
+        place: usize,
+        chain: &mut Chain,
+        bytes: usize,
+        wanted: usize,
+        block: &mut BytesMut,
+    ) -> Result<Peeked, ObjectError> {
+        let input = &mut self.inputs[place];
+        let begins = input.splitter.at_boundary();
+        let there = match input.object.peek(block, wanted)? {
             ReadOutcome::Bytes(there) => there,
             ReadOutcome::Nothing => return Ok(Peeked::Nothing),
             ReadOutcome::Blocked(awaited) => return Ok(Peeked::Blocked(awaited)),
@@ -69,7 +85,7 @@ impl Intake {
             return Ok(Peeked::MustCopy);
         }
         let is_unframed = input.is_unframed();
-        let piece = Piece::part(&self.peeked, begins, !is_unframed && there == input.splitter.awaited());
+        let piece = Piece::part(block, begins, !is_unframed && there == input.splitter.awaited());
         let verdict = match chain.peek(piece) {
             Ok(verdict) => verdict,
             Err(error) => return Ok(Peeked::Refused(error)),
@@ -81,7 +97,12 @@ impl Intake {
             return self.drop_next(place, bytes);
         }
         self.seen = Some((self.inputs[place].port, there));
-        Ok(Peeked::Passes(may_move(there)))
+        Ok(Peeked::Passes(self.may_move(there, bytes)))
+    }
+
+    /// Bytes of `bytes` that may move when so many were seen.
+    fn may_move(&self, seen: usize, bytes: usize) -> usize {
+        if self.peek_scope == PeekScope::All { seen.min(bytes) } else { bytes }
     }
 
     /// Notes that the record without end has begun, of which handlers will see the end.
@@ -97,8 +118,12 @@ impl Intake {
     /// Reads up to `bytes` bytes of a record that goes no further.
     fn drop_next(&mut self, place: usize, bytes: usize) -> Result<Peeked, ObjectError> {
         let input = &mut self.inputs[place];
-        self.peeked.clear();
-        let read = match input.object.read_into(&mut self.peeked, bytes.min(super::input::READ))? {
+        let room = bytes.min(hot_blocks::piece());
+        let mut block = hot_blocks::take(room);
+        let dropped = input.object.read_into(&mut block, room);
+        block.clear();
+        hot_blocks::put(block);
+        let read = match dropped? {
             ReadOutcome::Bytes(read) => read,
             ReadOutcome::Nothing => return Ok(Peeked::Nothing),
             ReadOutcome::Blocked(awaited) => return Ok(Peeked::Blocked(awaited)),

@@ -132,11 +132,14 @@ impl Datagrams {
     /// Sends datagrams, segmented into such of `cut` bytes if given. An ICMP error for earlier ones, which
     /// the socket reports once in place of sending, is counted, and these are sent.
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
+        if cut.is_none() {
+            self.cut_all(0)?;
+        }
         let send = || {
             let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
             sent.map_err(|error| errno_of(&error))
         };
-        let first = send();
+        let first = self.reported.take().map_or_else(send, Err);
         if !first.is_err_and(may_be_of_earlier) {
             return first;
         }
@@ -147,14 +150,8 @@ impl Datagrams {
 
     /// Sends a train of records.
     fn write_train(&mut self, mut run: Run, outbox: &mut Outbox) -> WriteResult {
-        let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
-        let datagram_bytes = run.record_bytes * per_datagram;
-        let datagrams = if datagram_bytes <= self.longest_cut {
-            MAXIMUM_DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
-        } else {
-            1
-        };
-        let train = run.take_records(datagrams * per_datagram);
+        let (datagram_bytes, records) = self.next_train(&run);
+        let train = run.take_records(records);
         let is_train = train.bytes.len() > datagram_bytes;
         let cut = is_train.then(|| u16::try_from(datagram_bytes).unwrap_or(u16::MAX));
         let sent = self.send(&[IoSlice::new(&train.bytes)], cut);
@@ -172,6 +169,18 @@ impl Datagrams {
                 not_sent(errno)
             }
         }
+    }
+
+    /// Bytes of each datagram of the next train of a run, and the most records of the train.
+    pub(super) fn next_train(&self, run: &Run) -> (usize, usize) {
+        let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
+        let datagram_bytes = run.record_bytes * per_datagram;
+        let datagrams = if datagram_bytes <= self.longest_cut {
+            MAXIMUM_DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
+        } else {
+            1
+        };
+        (datagram_bytes, datagrams * per_datagram)
     }
 
     /// Loses a datagram that is longer than the path or any datagram can be; the first is reported. The
@@ -196,7 +205,7 @@ fn not_sent(errno: Errno) -> WriteResult {
 
 /// Returns whether a socket may report this for datagrams that were sent before: the ICMP errors of Linux
 /// (`icmp_err_convert`, and `icmpv6_err_convert`).
-fn may_be_of_earlier(errno: Errno) -> bool {
+pub(super) fn may_be_of_earlier(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::CONNREFUSED

@@ -203,6 +203,8 @@ impl StreamBuilder {
         let whole = self.whole_records();
         let survives_outputs = self.pattern.survives_outputs();
         let settings = Settings { survives_outputs, ..self.settings };
+        let takes_slices =
+            self.handlers.iter().any(|handler| matches!(handler.reach(), Reach::Slices { .. }));
         let mut stream = Stream {
             intake: Intake::new(self.order, whole),
             chain: Chain::default(),
@@ -222,6 +224,9 @@ impl StreamBuilder {
             made: Vec::new(),
         };
         stream.chain = stream.new_chain(self.handlers);
+        if takes_slices {
+            stream.intake.keep_short_whole();
+        }
         for (object, options) in self.outputs {
             stream.add_output(object, options, true);
         }

@@ -21,6 +21,8 @@ pub struct StreamStatus {
     pub zero_copy_bytes: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
+    /// Those that were lent to the kernel: long trains of datagrams for many outputs, copied once for all of them.
+    pub lent_bytes: u64,
     /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, and those
     /// without room.
     pub bytes_pending: u64,
@@ -87,6 +89,7 @@ impl Stream {
             records_in: counts.records,
             zero_copy_bytes: counts.zero_copy_bytes,
             bytes_out: outputs.taken_bytes,
+            lent_bytes: outputs.lent_bytes,
             bytes_pending: pending_bytes as u64,
             bytes_dropped: intake.dropped_bytes() + chain.dropped_bytes + spread.dropped_bytes,
             bytes_returned: counts.returned_bytes,

@@ -7,6 +7,7 @@ mod failing;
 mod finishing;
 mod handlers;
 mod leaving;
+mod lending;
 mod listening;
 mod mappings;
 mod objects;

@@ -50,6 +50,11 @@ impl Stream {
                 progressed |= self.remove_detached_inputs();
             } else if !self.shared.turn.is_over() {
                 progressed |= self.take_in(now_us)?;
+                if self.shared.turn.is_over() {
+                    // What was handled is still in the processor's cache.
+                    self.distribute(now_us);
+                    self.outputs.send(&mut self.shared, now_us)?;
+                }
             }
             if self.shared.settings.ends_with_connections
                 && let Some(error) = self.shared.failing.take()

@@ -4,13 +4,15 @@
 use std::fs::File;
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use super::function::Buffer;
 use super::links::{Link, TURN, Turn};
 use super::{Ends, Prepared, links};
-use crate::relay::task::{MASK, Shape, Task};
+use crate::relay::task::{Shape, Task};
 
 /// Copied through a buffer of its own.
 struct Copied {
@@ -18,12 +20,10 @@ struct Copied {
     to: OwnedFd,
     /// Connection to shut down at the end of input.
     connection: Option<TcpStream>,
-    buffer: Box<[u8]>,
+    buffer: Buffer,
     /// Range of the buffer still to be written.
-    start: usize,
-    end: usize,
-    /// True if every byte is touched.
-    touch: bool,
+    waiting: Range<usize>,
+    has_ended: bool,
 }
 
 pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
@@ -55,8 +55,7 @@ impl Copied {
     fn new(from: OwnedFd, to: OwnedFd, connection: Option<TcpStream>, task: &Task) -> io::Result<Copied> {
         rustix::io::ioctl_fionbio(&from, true)?;
         rustix::io::ioctl_fionbio(&to, true)?;
-        let buffer = vec![0; task.block_bytes].into();
-        Ok(Copied { from, to, connection, buffer, start: 0, end: 0, touch: task.touch })
+        Ok(Copied { from, to, connection, buffer: Buffer::new(task), waiting: 0..0, has_ended: false })
     }
 }
 
@@ -68,36 +67,31 @@ impl Link for Copied {
     fn act(&mut self) -> io::Result<Turn> {
         let mut moved = 0;
         while moved < TURN {
-            if self.start < self.end {
-                match rustix::io::write(&self.to, &self.buffer[self.start..self.end]) {
-                    Ok(written) => self.start += written,
+            if !self.waiting.is_empty() {
+                match rustix::io::write(&self.to, self.buffer.bytes(self.waiting.clone())) {
+                    Ok(written) => self.waiting.start += written,
                     Err(Errno::AGAIN) => return Ok(Turn::Blocked),
                     Err(errno) => return Err(errno.into()),
                 }
                 continue;
             }
-            let read = match rustix::io::read(&self.from, &mut self.buffer[..]) {
+            if self.has_ended {
+                self.connection.iter().try_for_each(|connection| connection.shutdown(Shutdown::Write))?;
+                return Ok(Turn::Ended);
+            }
+            match rustix::io::read(&self.from, self.buffer.room()) {
                 Ok(0) => {
-                    if let Some(connection) = &self.connection {
-                        connection.shutdown(Shutdown::Write)?;
-                    }
-                    return Ok(Turn::Ended);
+                    self.waiting = self.buffer.rest();
+                    self.has_ended = true;
                 }
-                Ok(read) => read,
+                Ok(read) => {
+                    self.waiting = self.buffer.handle(read);
+                    moved += read;
+                }
                 Err(Errno::AGAIN) => return Ok(Turn::Blocked),
                 Err(errno) => return Err(errno.into()),
-            };
-            if self.touch {
-                touch_all(&mut self.buffer[..read]);
             }
-            (self.start, self.end) = (0, read);
-            moved += read;
         }
         Ok(Turn::More)
     }
-}
-
-/// Rewrites bytes in place, as the handler of the stream service does.
-pub(super) fn touch_all(bytes: &mut [u8]) {
-    bytes.iter_mut().for_each(|byte| *byte ^= MASK);
 }

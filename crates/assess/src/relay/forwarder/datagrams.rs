@@ -4,15 +4,19 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use super::copy::touch_all;
 use super::{Ends, Prepared};
 
-pub(super) fn prepare(receivers: &[SocketAddr], ends: Ends) -> io::Result<Prepared> {
+pub(super) fn prepare(receivers: &[SocketAddr], touch: bool, ends: Ends) -> io::Result<Prepared> {
     let socket = ends.datagrams.ok_or(io::ErrorKind::InvalidInput)?;
     let outputs = connected(receivers)?;
     Ok(Box::new(move || {
         let mut datagram = vec![0; 1 << 16];
         loop {
             let length = socket.recv(&mut datagram)?;
+            if touch {
+                touch_all(&mut datagram[..length]);
+            }
             for output in &outputs {
                 output.send(&datagram[..length])?;
             }

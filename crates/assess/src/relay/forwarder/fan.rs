@@ -6,36 +6,34 @@ use std::net::{Shutdown, TcpStream};
 
 use rustix::net::{RecvFlags, recv};
 
-use super::copy::touch_all;
+use super::function::Buffer;
 use super::{Ends, Prepared};
 use crate::relay::task::{Shape, Task};
 
 pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     let Ends { inputs, mut outputs, .. } = ends;
-    let (shape, touch) = (task.shape.clone(), task.touch);
-    let mut block = vec![0; task.block_bytes];
+    let shape = task.shape.clone();
+    let mut buffer = Buffer::new(task);
     Ok(Box::new(move || {
         match shape {
-            Shape::Merge => merge(&inputs, &mut outputs[0], &mut block, touch)?,
-            Shape::Mirror => mirror(&inputs[0], &mut outputs, &mut block, touch)?,
-            _ => spread(&inputs[0], &mut outputs, &mut block, touch, shape == Shape::Random)?,
+            Shape::Merge => merge(&inputs, &mut outputs[0], &mut buffer)?,
+            Shape::Mirror => mirror(&inputs[0], &mut outputs, &mut buffer)?,
+            _ => spread(&inputs[0], &mut outputs, &mut buffer, shape == Shape::Random)?,
         }
         outputs.iter().try_for_each(|output| output.shutdown(Shutdown::Write))
     }))
 }
 
 /// A block from each in turn, until the first has no more.
-fn merge(inputs: &[TcpStream], output: &mut TcpStream, block: &mut [u8], touch: bool) -> io::Result<()> {
+fn merge(inputs: &[TcpStream], output: &mut TcpStream, buffer: &mut Buffer) -> io::Result<()> {
     loop {
         for input in inputs {
-            let read = receive_block(input, block)?;
+            let read = receive_block(input, buffer)?;
             if read == 0 {
                 return Ok(());
             }
-            if touch {
-                touch_all(&mut block[..read]);
-            }
-            output.write_all(&block[..read])?;
+            let handled = buffer.handle(read);
+            output.write_all(buffer.bytes(handled))?;
         }
     }
 }
@@ -44,43 +42,39 @@ fn merge(inputs: &[TcpStream], output: &mut TcpStream, block: &mut [u8], touch: 
 fn spread(
     input: &TcpStream,
     outputs: &mut [TcpStream],
-    block: &mut [u8],
-    touch: bool,
+    buffer: &mut Buffer,
     at_random: bool,
 ) -> io::Result<()> {
     let mut random = 1;
     for turn in 0.. {
-        let read = receive_block(input, block)?;
+        let read = receive_block(input, buffer)?;
         if read == 0 {
             break;
         }
-        if touch {
-            touch_all(&mut block[..read]);
-        }
+        let handled = buffer.handle(read);
         let place = if at_random { next(&mut random) as usize } else { turn };
         let place = place % outputs.len();
-        outputs[place].write_all(&block[..read])?;
+        outputs[place].write_all(buffer.bytes(handled))?;
     }
     Ok(())
 }
 
 /// Each block read to all outputs.
-fn mirror(input: &TcpStream, outputs: &mut [TcpStream], block: &mut [u8], touch: bool) -> io::Result<()> {
+fn mirror(input: &TcpStream, outputs: &mut [TcpStream], buffer: &mut Buffer) -> io::Result<()> {
     loop {
-        let read = rustix::io::read(input, &mut *block)?;
+        let read = rustix::io::read(input, buffer.room())?;
         if read == 0 {
             return Ok(());
         }
-        if touch {
-            touch_all(&mut block[..read]);
-        }
-        outputs.iter_mut().try_for_each(|output| output.write_all(&block[..read]))?;
+        let handled = buffer.handle(read);
+        let handled = buffer.bytes(handled);
+        outputs.iter_mut().try_for_each(|output| output.write_all(handled))?;
     }
 }
 
 /// A whole block, in one call; less only at the end.
-fn receive_block(input: &TcpStream, block: &mut [u8]) -> io::Result<usize> {
-    Ok(recv(input, block, RecvFlags::WAITALL)?.1)
+fn receive_block(input: &TcpStream, buffer: &mut Buffer) -> io::Result<usize> {
+    Ok(recv(input, buffer.room(), RecvFlags::WAITALL)?.1)
 }
 
 /// SplitMix64.

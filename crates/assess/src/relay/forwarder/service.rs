@@ -7,13 +7,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_streams::handlers::Touch;
 use wirepath_streams::{
-    Framing, Handler, InputOrder, Object, OutputPattern, RunningStream, Stream, StreamBuilder, StreamOptions,
+    Framing, InputOrder, Late, Object, OutputPattern, RunningStream, Stream, StreamBuilder, StreamOptions,
 };
 
-use super::{Ends, Prepared, datagrams};
-use crate::relay::task::{DATAGRAM, MASK, Shape, Task};
+use super::{Ends, Prepared, datagrams, handlers};
+use crate::relay::tagged::tag_of;
+use crate::relay::task::{DATAGRAM, Shape, Task};
+use crate::subject::OrderKind;
+
+/// Most records that wait for those with smaller tags.
+const WINDOW: usize = 1024;
 
 pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     let streams = streams(task, ends)?;
@@ -47,7 +51,7 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
             .into_iter()
             .map(|output| {
                 let file = Object::file("file", Arc::new(File::open(path)?), 0);
-                Ok(builder(task).input(file, Framing::Whole).output(connection(output)?).build())
+                Ok(builder(task).input(file, framing(task)).output(connection(output)?).build())
             })
             .collect(),
         Shape::SocketToFile(paths) => {
@@ -56,27 +60,32 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
                 .map(|(input, path)| {
                     let file = Arc::new(File::options().write(true).open(path)?);
                     let file = Object::file("file", file, 0);
-                    Ok(builder(task).input(connection(input)?, Framing::Whole).output(file).build())
+                    Ok(builder(task).input(connection(input)?, framing(task)).output(file).build())
                 })
                 .collect()
         }
         Shape::SocketToSocket => {
             let mut outputs = outputs.into_iter();
             let stream = |input| match outputs.next() {
-                Some(output) => many(task, vec![input], Framing::Whole, vec![output]),
+                Some(output) => many(task, vec![input], vec![output]),
                 None => idle(task, input),
             };
             inputs.into_iter().map(stream).collect()
         }
-        Shape::Merge | Shape::Stripe | Shape::Random => {
-            Ok(vec![many(task, inputs, Framing::Fixed(task.block_bytes), outputs)?])
+        Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror => {
+            Ok(vec![many(task, inputs, outputs)?])
         }
-        Shape::Mirror => Ok(vec![many(task, inputs, Framing::Whole, outputs)?]),
+        Shape::Files(..) | Shape::FileProxy(_) => Ok(Vec::new()), // streams of their own for each answer
         Shape::Datagrams(receivers) => {
             let socket = socket.ok_or(io::ErrorKind::InvalidInput)?;
             Ok(vec![mirror_of_datagrams(task, socket.into(), receivers)?])
         }
     }
+}
+
+/// Records of the block's size, if there is a block.
+fn framing(task: &Task) -> Framing {
+    if task.block_bytes > 1 { Framing::Fixed(task.block_bytes) } else { Framing::Whole }
 }
 
 /// A stream that nothing is to come to. It has no second descriptor, of which there may be too few for ten
@@ -87,20 +96,10 @@ fn idle(task: &Task, input: TcpStream) -> io::Result<Stream> {
 }
 
 /// One stream of all inputs and outputs.
-fn many(
-    task: &Task,
-    inputs: Vec<TcpStream>,
-    framing: Framing,
-    outputs: Vec<TcpStream>,
-) -> io::Result<Stream> {
+fn many(task: &Task, inputs: Vec<TcpStream>, outputs: Vec<TcpStream>) -> io::Result<Stream> {
     let mut builder = builder(task);
-    let mut framing = Some(framing);
     for input in inputs {
-        let framing = match task.shape {
-            Shape::Merge => Framing::Fixed(task.block_bytes),
-            _ => framing.take().unwrap_or(Framing::Whole),
-        };
-        builder = builder.input(connection(input)?, framing);
+        builder = builder.input(connection(input)?, framing(task));
     }
     for output in outputs {
         builder = builder.output(connection(output)?);
@@ -123,10 +122,21 @@ fn builder(task: &Task) -> StreamBuilder {
         Shape::Random => OutputPattern::Random { seed: 1 },
         _ => OutputPattern::Stripe,
     };
-    let builder = StreamBuilder::default().order(InputOrder::RoundRobin).pattern(pattern).finish_outputs();
-    match task.touch {
-        true => builder.handler(Handler::Modify(Box::new(Touch::new(MASK)))),
-        false => builder,
+    let builder = ordered(task).pattern(pattern).finish_outputs();
+    match handlers::handler(task) {
+        Some(handler) => builder.handler(handler),
+        None => builder,
+    }
+}
+
+/// A stream with the order of inputs.
+fn ordered(task: &Task) -> StreamBuilder {
+    let builder = StreamBuilder::default();
+    match task.order {
+        None | Some(OrderKind::RoundRobin) => builder.order(InputOrder::RoundRobin),
+        Some(OrderKind::Random) => builder.order(InputOrder::Random { seed: 1 }),
+        Some(OrderKind::Arrival) => builder.order(InputOrder::Arrival),
+        Some(OrderKind::Tag) => builder.order_by_tag(WINDOW, WINDOW * task.block_bytes, Late::Drop, tag_of),
     }
 }
 

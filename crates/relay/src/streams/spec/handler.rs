@@ -78,7 +78,7 @@ impl HandlerSpec {
             HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(MAX_RECORD))),
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
             HandlerSpec::Touch(mask) => Handler::Modify(Box::new(Touch::new(*mask))),
-            HandlerSpec::Bpf(file) => bpf_handler(&read_object(file)?, Arc::default())?,
+            HandlerSpec::Bpf(file) => bpf_handler(&read_object(file)?, Arc::default()),
         })
     }
 
@@ -212,12 +212,8 @@ pub(in crate::streams) fn read_object(file: &Path) -> Result<HandlerObject, Spec
 }
 
 /// `bpf` handler of an object, in a place.
-pub(in crate::streams) fn bpf_handler(
-    object: &HandlerObject,
-    place: Arc<Place>,
-) -> Result<Handler, SpecError> {
-    let handler = BpfHandler::new(object, place).map_err(|error| SpecError(error.to_string()))?;
-    Ok(Handler::Peek(Box::new(handler)))
+pub(in crate::streams) fn bpf_handler(object: &HandlerObject, place: Arc<Place>) -> Handler {
+    Handler::Peek(Box::new(BpfHandler::new(object, place)))
 }
 
 const KEY_BYTES: usize = 32;

@@ -1,0 +1,217 @@
+//! The decision about a request.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use wirepath_http::AssetPath;
+
+use crate::algorithm::Algorithm;
+use crate::challenge::Challenge;
+use crate::credentials::{Credentials, CredentialsError};
+use crate::nonce::Nonces;
+use crate::replay::Replays;
+use crate::rules::{Access, Area, Rules};
+use crate::throttle::{Throttle, UNREADABLE_DELAY};
+use crate::users::Users;
+
+/// Authenticates requests and applies rules. Nothing is kept of clients that have not authenticated, but their
+/// wrong tries, in a bounded table.
+pub struct Authenticator {
+    users: RwLock<Arc<Users>>,
+    rules: Rules,
+    nonces: Nonces,
+    replays: Mutex<Replays>,
+    throttle: Mutex<Throttle>,
+}
+
+/// A request, as far as authentication looks at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// Method.
+    pub method: &'a str,
+    /// Place that it is about.
+    pub area: Area<'a>,
+    /// Path of the request.
+    pub path: &'a [u8],
+    /// Path that the hashed URI may name instead: that of the presentation, where the request is about a track.
+    pub presentation: Option<&'a [u8]>,
+    /// Value of `Authorization`.
+    pub authorization: Option<&'a str>,
+    /// Address of the client.
+    pub client: IpAddr,
+    /// Address that wrong tries are counted for: that of the client, or its network.
+    pub counted: IpAddr,
+    /// Time since any beginning, the same for all requests.
+    pub now_ms: u64,
+}
+
+/// Reason for which a request is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No credentials: the client has to answer a challenge first.
+    Missing,
+    /// Right, but for a nonce that has expired, was used or is not of this process: the client tries again by
+    /// itself.
+    Stale,
+    /// Wrong user or password.
+    Wrong,
+    /// Not the answer to a challenge of this server.
+    Malformed(CredentialsError),
+    /// The user is not among those that the place is for.
+    Forbidden,
+    /// The address had too many wrong tries; this one was not looked at.
+    Slowed,
+}
+
+/// In words for the client.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Missing => "authentication is required",
+            Reason::Stale => "the nonce is stale; answer the new challenge",
+            Reason::Wrong => "wrong user name or password",
+            Reason::Malformed(error) => return error.fmt(f),
+            Reason::Forbidden => "the user has no access to this path",
+            Reason::Slowed => "too many wrong tries from this address; try again later",
+        })
+    }
+}
+
+/// Denial of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Reason.
+    pub reason: Reason,
+    /// Name that the client gave, whether there is such a user or not.
+    pub user: Option<String>,
+    /// Values of `WWW-Authenticate`, one for each header line, in this order; none where trying again is of no use.
+    pub challenges: Vec<String>,
+    /// Time that the answer is to be held back.
+    pub delay: Duration,
+}
+
+impl Authenticator {
+    /// An authenticator with nonces under this random key, which expire.
+    pub fn new(users: Users, rules: Rules, key: &[u8; 32], nonce_lifetime: Duration) -> Authenticator {
+        let lifetime_ms = u64::try_from(nonce_lifetime.as_millis()).unwrap_or(u64::MAX);
+        Authenticator {
+            users: RwLock::new(Arc::new(users)),
+            rules,
+            nonces: Nonces::new(key, lifetime_ms),
+            replays: Mutex::default(),
+            throttle: Mutex::default(),
+        }
+    }
+
+    /// Users of now.
+    pub fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read())
+    }
+
+    /// Replaces the users.
+    pub fn replace_users(&self, users: Users) {
+        *self.users.write() = Arc::new(users);
+    }
+
+    /// Names in the rules that are no users of now.
+    pub fn unknown_users(&self) -> Vec<String> {
+        let users = self.users();
+        self.rules.users().filter(|user| !users.has(user)).map(str::to_owned).collect()
+    }
+
+    /// Admits a request, or says why not.
+    pub fn check(&self, attempt: &Attempt<'_>) -> Result<(), Denial> {
+        let access = self.rules.access(attempt.area);
+        if *access == Access::Public {
+            return Ok(());
+        }
+        let Some(authorization) = attempt.authorization else {
+            return Err(self.denial(Reason::Missing, None, attempt));
+        };
+        let credentials = Credentials::parse(authorization)
+            .map_err(|error| self.denial(Reason::Malformed(error), None, attempt))?;
+        self.check_credentials(&credentials, access, attempt)
+            .map_err(|reason| self.denial(reason, Some(credentials.user), attempt))
+    }
+
+    fn check_credentials(
+        &self,
+        credentials: &Credentials,
+        access: &Access,
+        attempt: &Attempt<'_>,
+    ) -> Result<(), Reason> {
+        if self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
+            return Err(Reason::Slowed);
+        }
+        if !self.is_right(credentials, attempt) {
+            return Err(Reason::Wrong);
+        }
+        let nonce = self.nonces.recognise(&credentials.nonce, attempt.client, attempt.now_ms);
+        let nonce = nonce.ok_or(Reason::Stale)?;
+        if let Some(count) = &credentials.count
+            && !self.replays.lock().accept(nonce, count.number, attempt.now_ms)
+        {
+            return Err(Reason::Stale);
+        }
+        match access {
+            Access::Users(users) if !users.contains(&credentials.user) => Err(Reason::Forbidden),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the hash is that of the user's password and of this request. Takes as long for a user that
+    /// does not exist.
+    fn is_right(&self, credentials: &Credentials, attempt: &Attempt<'_>) -> bool {
+        let users = self.users();
+        let hash = users.hash(&credentials.user, credentials.algorithm);
+        let nobody = "0".repeat(credentials.algorithm.digits());
+        let expected = credentials.expected_response(hash.unwrap_or(&nobody), attempt.method);
+        let is_equal = self.nonces.are_equal(&credentials.response.to_ascii_lowercase(), &expected);
+        is_equal
+            && hash.is_some()
+            && credentials.realm == users.realm()
+            && is_about(&credentials.uri, attempt)
+    }
+
+    fn denial(&self, reason: Reason, user: Option<String>, attempt: &Attempt<'_>) -> Denial {
+        let delay = match reason {
+            Reason::Malformed(_) => UNREADABLE_DELAY,
+            Reason::Wrong => self.throttle.lock().count(attempt.counted, attempt.now_ms),
+            _ => Duration::ZERO,
+        };
+        let challenges = match reason {
+            Reason::Forbidden | Reason::Slowed => Vec::new(),
+            reason => self.challenges(attempt, reason == Reason::Stale),
+        };
+        Denial { reason, user, challenges, delay }
+    }
+
+    fn challenges(&self, attempt: &Attempt<'_>, is_stale: bool) -> Vec<String> {
+        let users = self.users();
+        let nonce = self.nonces.issue(attempt.client, attempt.now_ms);
+        let challenge = |algorithm: Algorithm| {
+            let (realm, nonce) = (users.realm().to_owned(), nonce.clone());
+            Challenge { realm, nonce, algorithm, counts: true, is_stale }.to_string()
+        };
+        users.algorithms().map(challenge).collect()
+    }
+}
+
+/// Returns whether a hashed URI names what the request is about. Clients hash a URL in one form and send another;
+/// live555 hashes the presentation's for its tracks.
+fn is_about(uri: &str, attempt: &Attempt<'_>) -> bool {
+    let path = match uri.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        None if uri == "*" => "/",
+        None => uri,
+    };
+    let Ok(path) = AssetPath::decode(path) else { return false };
+    let path = path.as_bytes();
+    path == attempt.path || Some(path) == attempt.presentation
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use super::*;
+use crate::rules::FolderUsers;
+use crate::users::with_password;
+
+const LIFETIME: Duration = Duration::from_secs(60);
+
+fn users(names: &[&str]) -> Users {
+    let text =
+        names.iter().try_fold(String::new(), |text, name| with_password(&text, "home", name, "secret"));
+    Users::parse(&text.expect("valid names")).expect("valid users")
+}
+
+fn authenticator(folders: &[FolderUsers]) -> Authenticator {
+    let rules = Rules::new(folders, Access::AnyUser).expect("no contradiction");
+    Authenticator::new(users(&["anna", "bob"]), rules, &[1; 32], LIFETIME)
+}
+
+fn attempt<'a>(path: &'a str, authorization: Option<&'a str>) -> Attempt<'a> {
+    let client = "10.0.0.1".parse().expect("an address");
+    let path = path.as_bytes();
+    let (method, area, presentation) = ("DESCRIBE", Area::Path(path), None);
+    Attempt { method, area, path, presentation, authorization, client, counted: client, now_ms: 5 }
+}
+
+/// The answer of a client that takes the challenge of this place.
+fn answer(denial: &Denial, place: usize, user: (&str, &str), uri: &str, number: u32) -> Credentials {
+    let challenge = Challenge::parse(&denial.challenges[place]).expect("a challenge");
+    challenge.answer(user, ("DESCRIBE", uri), (number, "c"))
+}
+
+fn reason(result: Result<(), Denial>) -> Option<Reason> {
+    result.err().map(|denial| denial.reason)
+}
+
+/// Promise: SHA-256 is offered first and MD5 last, and either is accepted.
+#[test]
+fn both_algorithms_are_offered_and_accepted() {
+    let authenticator = authenticator(&[]);
+    let denial = authenticator.check(&attempt("a.ts", None)).unwrap_err();
+    assert_eq!((denial.reason, denial.delay), (Reason::Missing, Duration::ZERO));
+    assert_eq!(denial.challenges.len(), 2);
+    assert!(denial.challenges[0].starts_with("Digest realm=\"home\", nonce=\""));
+    assert!(denial.challenges[0].ends_with("algorithm=SHA-256") && denial.challenges[1].ends_with("=MD5"));
+    for (place, number) in [(0, 1), (1, 2)] {
+        let right = answer(&denial, place, ("anna", "secret"), "rtsp://h:1/./a.ts?x", number);
+        assert_eq!(authenticator.check(&attempt("a.ts", Some(&right.header()))), Ok(()));
+        let old = Challenge { counts: false, ..Challenge::parse(&denial.challenges[place]).expect("one") };
+        let old = old.answer(("bob", "secret"), ("DESCRIBE", "/a.ts"), (0, ""));
+        for _ in 0..2 {
+            assert_eq!(authenticator.check(&attempt("a.ts", Some(&old.header()))), Ok(()), "RFC 2069");
+        }
+    }
+}
+
+/// Promise: A replayed or expired nonce gets `stale=true`, and a new challenge.
+#[test]
+fn a_nonce_that_was_used_or_has_expired_is_stale() {
+    let authenticator = authenticator(&[]);
+    let denial = authenticator.check(&attempt("a.ts", None)).unwrap_err();
+    let right = answer(&denial, 1, ("anna", "secret"), "/a.ts", 1).header();
+    let first = attempt("a.ts", Some(&right));
+    assert_eq!(authenticator.check(&first), Ok(()));
+    let replayed = authenticator.check(&first).unwrap_err();
+    assert_eq!((replayed.reason, replayed.delay), (Reason::Stale, Duration::ZERO));
+    assert!(replayed.challenges.iter().all(|challenge| challenge.ends_with(", stale=true")));
+    let next = answer(&denial, 1, ("anna", "secret"), "/a.ts", 2).header();
+    let expired = Attempt { now_ms: 60_005, ..attempt("a.ts", Some(&next)) };
+    assert_eq!(reason(authenticator.check(&expired)), Some(Reason::Stale));
+    let elsewhere = Attempt { client: "10.0.0.9".parse().unwrap(), ..attempt("a.ts", Some(&next)) };
+    assert_eq!(reason(authenticator.check(&elsewhere)), Some(Reason::Stale));
+    // Who does not know the password is not told that a nonce was right.
+    let wrong = answer(&denial, 1, ("anna", "guess"), "/a.ts", 3).header();
+    let wrong = Attempt { now_ms: 60_005, ..attempt("a.ts", Some(&wrong)) };
+    assert_eq!(reason(authenticator.check(&wrong)), Some(Reason::Wrong));
+}
+
+#[test]
+fn an_answer_is_for_its_request_only() {
+    let authenticator = authenticator(&[]);
+    let denial = authenticator.check(&attempt("a.ts", None)).unwrap_err();
+    let right = answer(&denial, 1, ("anna", "secret"), "rtsp://h/a.ts/", 1);
+    let header = right.header();
+    let other_path = attempt("b.ts", Some(&header));
+    let other_method = Attempt { method: "SETUP", ..attempt("a.ts", Some(&header)) };
+    let unknown = answer(&denial, 1, ("eve", "secret"), "/a.ts", 1).header();
+    let realm = Credentials { realm: "other".to_owned(), ..right.clone() }.header();
+    let uri = answer(&denial, 1, ("anna", "secret"), "a.ts", 1).header();
+    let wrong = [other_path, other_method, attempt("a.ts", Some(&unknown))];
+    let wrong = wrong.into_iter().chain([attempt("a.ts", Some(&realm)), attempt("a.ts", Some(&uri))]);
+    for wrong in wrong {
+        assert_eq!(reason(authenticator.check(&wrong)), Some(Reason::Wrong), "{wrong:?}");
+    }
+    let track = Attempt { presentation: Some(b"a.ts"), ..attempt("a.ts/track1", Some(&header)) };
+    assert_eq!(authenticator.check(&track), Ok(()), "live555 hashes the presentation's URL");
+}
+
+/// Promise: Rules open folders to everyone or keep them for some users; others get 403.
+#[test]
+fn rules_narrow_and_open() {
+    let rule = |path: &str, access| FolderUsers { path: path.to_owned(), access };
+    let named = Access::Users(vec!["bob".to_owned(), "eve".to_owned()]);
+    let authenticator = authenticator(&[rule("cams", named), rule("open", Access::Public)]);
+    assert_eq!(authenticator.unknown_users(), ["eve"]);
+    assert_eq!(authenticator.check(&attempt("open/a.ts", None)), Ok(()));
+    let denial = authenticator.check(&attempt("cams/a.ts", None)).unwrap_err();
+    let ask = |user, number| {
+        let header = answer(&denial, 0, (user, "secret"), "/cams/a.ts", number).header();
+        authenticator.check(&attempt("cams/a.ts", Some(&header)))
+    };
+    assert_eq!(ask("bob", 1), Ok(()));
+    let forbidden = ask("anna", 2).unwrap_err();
+    assert_eq!((forbidden.reason, forbidden.challenges.len()), (Reason::Forbidden, 0));
+    authenticator.replace_users(users(&["eve"]));
+    assert_eq!(reason(ask("bob", 3)), Some(Reason::Wrong));
+    assert_eq!(ask("eve", 4), Ok(()));
+}
+
+/// Promise: After ten wrong tries at once, even the right password waits.
+#[test]
+fn tries_of_a_guessing_address_are_not_looked_at() {
+    let authenticator = authenticator(&[]);
+    let denial = authenticator.check(&attempt("a.ts", None)).unwrap_err();
+    let wrong = answer(&denial, 1, ("anna", "guess"), "/a.ts", 1).header();
+    let delays: u64 = (0..10)
+        .map(|_| authenticator.check(&attempt("a.ts", Some(&wrong))).unwrap_err().delay.as_secs())
+        .sum();
+    assert_eq!(delays, 1 + 2 + 3 + 4 + 5);
+    let right = answer(&denial, 1, ("anna", "secret"), "/a.ts", 1).header();
+    let right = attempt("a.ts", Some(&right));
+    assert_eq!(reason(authenticator.check(&right)), Some(Reason::Slowed));
+    let elsewhere = Attempt { counted: "10.0.0.2".parse().unwrap(), ..right };
+    assert_eq!(authenticator.check(&elsewhere), Ok(()));
+    let later = Attempt { now_ms: 1010, ..right };
+    assert_eq!(reason(authenticator.check(&later)), Some(Reason::Stale), "it was used");
+    let basic = attempt("a.ts", Some("Basic YTpi"));
+    let denial = authenticator.check(&basic).unwrap_err();
+    assert_eq!(denial.reason, Reason::Malformed(CredentialsError::Scheme));
+    assert_eq!((denial.challenges.len(), denial.delay), (2, UNREADABLE_DELAY), "VLC 3 would not stop asking");
+}

@@ -1,0 +1,121 @@
+//! Rules: which users which folders are for.
+
+/// Users that something is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// All users of the file.
+    #[default]
+    AnyUser,
+    /// These users.
+    Users(Vec<String>),
+    /// Everyone, without a password.
+    Public,
+}
+
+/// Rule for a folder or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderUsers {
+    /// Path of the folder or file in URLs, not encoded, without slashes at its ends; empty for everything.
+    pub path: String,
+    /// Users that it is for.
+    pub access: Access,
+}
+
+/// Place that a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area<'a> {
+    /// A path below the root, decoded, without slashes at its ends.
+    Path(&'a [u8]),
+    /// Status page, status and metrics.
+    Status,
+}
+
+/// Rules of a server. What no rule is about is for any user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Rules with their paths folded.
+    folders: Vec<(Vec<u8>, Access)>,
+    status: Access,
+}
+
+/// Rules contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RulesError {
+    /// Two rules for one folder.
+    #[error("two rules for {0:?}: give one; letter case makes no difference")]
+    Twice(String),
+}
+
+impl Rules {
+    /// Rules for folders, and one for status and metrics.
+    pub fn new(folders: &[FolderUsers], status: Access) -> Result<Rules, RulesError> {
+        let mut rules = Rules { folders: Vec::new(), status };
+        for FolderUsers { path, access } in folders {
+            let folded = fold(path.as_bytes());
+            if rules.folders.iter().any(|(other, _)| *other == folded) {
+                return Err(RulesError::Twice(path.clone()));
+            }
+            rules.folders.push((folded, access.clone()));
+        }
+        Ok(rules)
+    }
+
+    /// Users that a place is for: by the rule of the innermost folder around it.
+    pub(crate) fn access(&self, area: Area<'_>) -> &Access {
+        let Area::Path(path) = area else { return &self.status };
+        let path = fold(path);
+        let is_inside = |folder: &[u8]| {
+            let rest = path.strip_prefix(folder);
+            folder.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let around = self.folders.iter().filter(|(folder, _)| is_inside(folder));
+        around.max_by_key(|(folder, _)| folder.len()).map_or(&Access::AnyUser, |(_, access)| access)
+    }
+
+    /// Names of users in the rules.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        let all = self.folders.iter().map(|(_, access)| access).chain([&self.status]);
+        let named =
+            all.filter_map(|access| if let Access::Users(users) = access { Some(users) } else { None });
+        named.flatten().map(String::as_str)
+    }
+}
+
+/// A path in lower case, name by name: RTSP finds names that differ from a request's only in case, and they must
+/// not escape their rule.
+fn fold(path: &[u8]) -> Vec<u8> {
+    let names = path.split(|&byte| byte == b'/').map(|name| match std::str::from_utf8(name) {
+        Ok(name) => name.to_lowercase().into_bytes(),
+        Err(_) => name.to_ascii_lowercase(),
+    });
+    names.collect::<Vec<_>>().join(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(user: &str) -> Access {
+        Access::Users(vec![user.to_owned()])
+    }
+
+    /// Promise: The rule of the innermost folder holds, in any case of letters; what has no rule needs a user.
+    #[test]
+    fn the_innermost_folder_decides() {
+        let rule = |path: &str, access| FolderUsers { path: path.to_owned(), access };
+        let folders =
+            [rule("cams", named("bob")), rule("Cams/Lobby", Access::Public), rule("a.ts", named("eve"))];
+        let rules = Rules::new(&folders, Access::Public).expect("no contradiction");
+        let access = |path: &str| rules.access(Area::Path(path.as_bytes())).clone();
+        assert_eq!((access("cams"), access("CAMS/1.ts/track1")), (named("bob"), named("bob")));
+        assert_eq!((access("cams/lobby/1.ts"), access("cams/lobby2")), (Access::Public, named("bob")));
+        assert_eq!((access("A.ts/track1"), access("a.ts2")), (named("eve"), Access::AnyUser));
+        assert_eq!((access(""), access("cams2/1.ts")), (Access::AnyUser, Access::AnyUser));
+        assert_eq!(rules.access(Area::Status), &Access::Public);
+        assert_eq!(rules.users().collect::<Vec<_>>(), ["bob", "eve"]);
+        let root = Rules::new(&[rule("", Access::Public)], Access::AnyUser).expect("one rule");
+        assert_eq!(root.access(Area::Path(b"x/y")), &Access::Public);
+        let twice = Rules::new(&[rule("a", Access::Public), rule("A", Access::AnyUser)], Access::AnyUser);
+        assert_eq!(twice, Err(RulesError::Twice("A".to_owned())));
+    }
+}

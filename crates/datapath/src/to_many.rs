@@ -1,0 +1,147 @@
+//! One train of datagrams to many sockets without a copy for each: it is copied once into a block of registered
+//! memory, from which an io_uring of the calling thread sends it to all of them.
+//!
+//! The kernel says of each send whether it copied all the same: for receivers on this machine, and for devices
+//! that cannot gather or compute checksums. Then [`may_lend`] is false for that socket for a while. A block is
+//! filled again when the network is done with it; while it has all of them, callers copy.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use rustix::io::Errno;
+use wirepath_sys::datagrams::MAXIMUM_TRAIN;
+use wirepath_sys::ring::Ring;
+
+/// Least bytes of a train that is cheaper to send by reference than by a copy (docs/decisions/0023).
+pub const LEAST_LENT: usize = 32 * 1024;
+
+/// Fewest sockets for which that holds.
+pub const FEWEST_LENT: usize = 4;
+
+/// Sends in one call.
+const ENTRIES: u32 = 256;
+
+/// Blocks of a thread: 1 MiB, within what users may lock (8 MiB by default).
+const BLOCKS: u16 = 16;
+const BLOCK_BYTES: usize = MAXIMUM_TRAIN.next_multiple_of(4096);
+
+/// Trains that are copied for a socket before another is lent: routes change, and packet captures end.
+const COPIES: u32 = 1024;
+
+/// Most sockets that are remembered; then all are forgotten, and tried again.
+const REMEMBERED: usize = 4096;
+
+/// Identity of a socket, for what is remembered of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketId(u32);
+
+impl SocketId {
+    /// One that no other socket has. They repeat after 2^32, which costs the other a trial.
+    pub fn unique() -> SocketId {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        SocketId(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+struct Sender {
+    ring: Ring,
+    /// Trains that are to be copied for sockets of which the kernel copied one.
+    copies: HashMap<u32, u32>,
+}
+
+thread_local! {
+    /// Opened with the first train, if this host can.
+    static SENDER: RefCell<Option<Option<Sender>>> = const { RefCell::new(None) };
+}
+
+/// Returns whether the next train for a socket may be sent by [`send_to_each`], and counts it as copied if not.
+pub fn may_lend(socket: SocketId) -> bool {
+    SENDER.with_borrow_mut(|sender| match sender {
+        None => true,
+        Some(None) => false,
+        Some(Some(Sender { ring, copies })) => {
+            let Some(left) = copies.get_mut(&socket.0) else { return ring.failure().is_none() };
+            *left -= 1;
+            if *left == 0 {
+                copies.remove(&socket.0);
+            }
+            false
+        }
+    })
+}
+
+/// Sends a train, of at most [`MAXIMUM_TRAIN`] bytes, to connected UDP sockets that cut it themselves
+/// ([`set_segment`](wirepath_sys::socket::set_segment)). Answers with the place of each in `sockets` and what it
+/// took. Without an answer nothing was sent. Never waits.
+pub fn send_to_each<'a>(
+    train: &[u8],
+    sockets: impl Iterator<Item = (BorrowedFd<'a>, SocketId)>,
+    mut answer: impl FnMut(usize, Result<usize, Errno>),
+) {
+    SENDER.with_borrow_mut(|sender| {
+        let Some(Sender { ring, copies }) = sender.get_or_insert_with(open) else { return };
+        let mut sockets = (0u64..).zip(sockets).map(|(place, (socket, id))| {
+            (socket, place << 32 | u64::from(id.0)) // the ring tells what it copied by the lower half
+        });
+        let mut told = |token: u64, taken: Result<u32, Errno>| {
+            answer((token >> 32) as usize, taken.map(|bytes| bytes as usize));
+        };
+        if !ring.send_to_each(train, &mut sockets, &mut told) {
+            ring.reap_completions();
+            ring.send_to_each(train, &mut sockets, &mut told);
+        }
+        for socket in ring.take_copied() {
+            if copies.len() == REMEMBERED {
+                copies.clear();
+            }
+            copies.insert(socket, COPIES);
+        }
+    });
+}
+
+fn open() -> Option<Sender> {
+    let opened = Ring::with_blocks(ENTRIES, BLOCKS, BLOCK_BYTES);
+    // Without word of what was copied, lending might cost more than copying for ever.
+    let ring = opened.ok().filter(|ring| ring.copied().is_some())?;
+    Some(Sender { ring, copies: HashMap::with_capacity(REMEMBERED) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    /// On loopback the kernel copies for each receiver, and says so.
+    #[test]
+    fn sockets_for_which_the_kernel_copies_are_no_longer_lent_to() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let (id, other) = (SocketId::unique(), SocketId::unique());
+        let send = || {
+            let mut answers = Vec::new();
+            send_to_each(&[7; 500], [(sender.as_fd(), id)].into_iter(), |place, taken| {
+                answers.push((place, taken));
+            });
+            answers
+        };
+        let first = send();
+        if first.is_empty() {
+            eprintln!("skipped: this host has no io_uring that sends from registered memory");
+            return;
+        }
+        assert_eq!(first, [(0, Ok(500))]);
+        for _ in 0..100 {
+            if !may_lend(id) {
+                break;
+            }
+            assert_eq!(send(), [(0, Ok(500))]); // the word of a copy comes with a later call
+        }
+        assert!(!may_lend(id) && may_lend(other));
+        let again = (0..COPIES).find(|_| may_lend(id));
+        assert!(again.is_some(), "another trial is made");
+    }
+}

@@ -1,0 +1,286 @@
+//! Examining an MP4 file.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::bit_rate::{BitRate, Peak};
+use super::{mean, mean_distance};
+use crate::mp4::{Error, Extent, Movie, MovieReader, Next, Sample, Samples, Track, TrackKind};
+use crate::payload::Format;
+
+/// Report about an MP4 file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MovieReport {
+    /// Major brand, where the file has one.
+    pub brand: Option<String>,
+    /// Offset of the `moov` box.
+    pub tables_offset: u64,
+    /// Whether samples may be in fragments.
+    pub fragmented: bool,
+    /// Whether the file ends within a fragment.
+    pub truncated: bool,
+    /// Duration in microseconds: until the last sample of any track ends.
+    pub duration_us: u64,
+    /// Bytes of samples.
+    pub payload_bytes: u64,
+    /// The tracks in the order of the file.
+    pub tracks: Vec<TrackReport>,
+    /// Bit rate of all samples over time.
+    pub bit_rate: BitRate,
+    /// Times at which a decoder of the first video track can start, in microseconds. Without video there are
+    /// none: sound starts anywhere.
+    pub starts_us: Vec<u64>,
+}
+
+/// Report about a track.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrackReport {
+    /// Identifier in the file.
+    pub id: u32,
+    /// `video`, `audio`, or the four characters of another handler.
+    pub kind: String,
+    /// Name of the codec.
+    pub codec: String,
+    /// Profile and level, where the configuration has them.
+    pub profile: Option<String>,
+    /// Language (ISO 639-2).
+    pub language: Option<String>,
+    /// Width in pixels.
+    pub width: Option<u16>,
+    /// Height in pixels.
+    pub height: Option<u16>,
+    /// Frames per second on average, of video.
+    pub frame_rate: Option<f64>,
+    /// Channels, of audio.
+    pub channels: Option<u16>,
+    /// Sample rate in Hz, of audio.
+    pub sample_rate: Option<u32>,
+    /// Presentation time of its first sample in microseconds; what precedes the movie is less than 0.
+    pub start_us: i64,
+    /// Time from there until its last sample ends.
+    pub duration_us: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Bytes of samples.
+    pub bytes: u64,
+    /// Number of samples at which a decoder can start.
+    pub sync_samples: u64,
+    /// Edits of its edit list that are not applied.
+    pub edits_left_out: u32,
+    /// Specification of its RTP payload format, if it can be played.
+    pub rtp: Option<&'static str>,
+    /// Why it cannot.
+    pub reason: Option<String>,
+}
+
+/// Examines an MP4 file: says which bytes it wants, and takes them.
+#[derive(Debug)]
+pub struct MovieInspector {
+    reader: Option<MovieReader>,
+    examined: Option<Examined>,
+    wanted: Option<Extent>,
+}
+
+impl MovieInspector {
+    /// An inspector of a file of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        let reader = MovieReader::new(size);
+        Self { wanted: reader.wanted(), reader: Some(reader), examined: None }
+    }
+
+    /// Bytes that are to be read next; `None` at the end.
+    pub fn wanted(&self) -> Option<Extent> {
+        self.wanted
+    }
+
+    /// Takes the bytes that were wanted.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
+        if let Some(reader) = &mut self.reader {
+            reader.take(bytes)?;
+        } else if let Some(examined) = &mut self.examined {
+            examined.samples.take(bytes)?;
+        }
+        if let Some(reader) = self.reader.take_if(|reader| reader.wanted().is_none()) {
+            self.examined = Some(Examined::new(reader.finish()?));
+        }
+        self.wanted = match (&self.reader, &mut self.examined) {
+            (Some(reader), _) => reader.wanted(),
+            (None, Some(examined)) => examined.read_on()?,
+            (None, None) => None,
+        };
+        Ok(())
+    }
+
+    /// The report, when nothing more is wanted.
+    pub fn finish(mut self) -> Result<MovieReport, Error> {
+        match (self.reader.take(), self.examined) {
+            (_, Some(examined)) => Ok(examined.report()),
+            (Some(reader), None) => Ok(Examined::new(reader.finish()?).report()),
+            (None, None) => Err(Error::NoMovie),
+        }
+    }
+}
+
+/// Sums over the samples of a movie.
+#[derive(Debug)]
+struct Examined {
+    movie: Movie,
+    samples: Samples,
+    tracks: Vec<Sums>,
+    /// Index of the first video track.
+    video: Option<usize>,
+    bit_rate: BitRate,
+    starts_us: Vec<u64>,
+}
+
+/// Sums over the samples of a track.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    samples: u64,
+    bytes: u64,
+    sync: u64,
+    /// Durations in units of the track's timescale.
+    durations: u64,
+    /// Presentation times of the beginning of the first sample and the end of the last.
+    span_us: Option<(i64, i64)>,
+}
+
+impl Examined {
+    fn new(movie: Movie) -> Self {
+        let (samples, tracks) = (movie.samples(), vec![Sums::default(); movie.tracks.len()]);
+        let video = movie.tracks.iter().position(|track| track.kind == TrackKind::Video);
+        Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new() }
+    }
+
+    /// Takes samples until bytes are wanted.
+    fn read_on(&mut self) -> Result<Option<Extent>, Error> {
+        loop {
+            match self.samples.next()? {
+                Next::Read(extent) => return Ok(Some(extent)),
+                Next::Sample(sample) => self.sample(&sample),
+                Next::End => return Ok(None),
+            }
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let track = &self.movie.tracks[sample.track];
+        let presented_us = track.presentation_us(sample);
+        let length_us = u64::from(sample.duration) * 1_000_000 / u64::from(track.timescale);
+        let end_us = presented_us.saturating_add_unsigned(length_us);
+        let departure_us = track.decode_us(sample).max(0) as u64;
+        self.bit_rate.spread(departure_us, departure_us.saturating_add(length_us), sample.extent.length);
+        if sample.sync && self.video == Some(sample.track) {
+            self.starts_us.push(presented_us.max(0) as u64);
+        }
+        let sums = &mut self.tracks[sample.track];
+        sums.samples += u64::from(sample.count);
+        sums.bytes += sample.extent.length;
+        sums.sync += u64::from(sample.sync) * u64::from(sample.count);
+        sums.durations = sums.durations.saturating_add(sample.duration.into());
+        let (first, last) = sums.span_us.unwrap_or((presented_us, end_us));
+        sums.span_us = Some((first.min(presented_us), last.max(end_us)));
+    }
+
+    fn report(mut self) -> MovieReport {
+        self.starts_us.sort_unstable();
+        let ends = self.tracks.iter().filter_map(|sums| sums.span_us);
+        MovieReport {
+            brand: self.movie.brand.map(|brand| brand.to_string()),
+            tables_offset: self.movie.extent.offset,
+            fragmented: self.movie.fragmented,
+            truncated: self.samples.truncated(),
+            duration_us: ends.map(|(_, end)| end.max(0) as u64).max().unwrap_or(0),
+            payload_bytes: self.tracks.iter().map(|sums| sums.bytes).sum(),
+            tracks: self
+                .movie
+                .tracks
+                .iter()
+                .zip(&self.tracks)
+                .map(|(track, sums)| sums.report(track))
+                .collect(),
+            bit_rate: self.bit_rate,
+            starts_us: self.starts_us,
+        }
+    }
+}
+
+impl Sums {
+    fn report(&self, track: &Track) -> TrackReport {
+        let (first, last) = self.span_us.unwrap_or_default();
+        let format = Format::of(track);
+        let video = track.kind == TrackKind::Video;
+        let frame_rate = self.samples as f64 * f64::from(track.timescale) / self.durations as f64;
+        TrackReport {
+            id: track.id,
+            kind: match track.kind {
+                TrackKind::Video => "video".to_owned(),
+                TrackKind::Audio => "audio".to_owned(),
+                TrackKind::Other(handler) => handler.to_string(),
+            },
+            codec: track.codec.name(),
+            profile: track.codec.profile(),
+            language: track.language.clone(),
+            width: track.picture.map(|(width, _)| width),
+            height: track.picture.map(|(_, height)| height),
+            frame_rate: Some(frame_rate).filter(|rate| video && rate.is_finite() && *rate > 0.0),
+            channels: track.sound.map(|sound| sound.channels),
+            sample_rate: track.sound.map(|sound| sound.sample_rate),
+            start_us: first,
+            duration_us: last.saturating_sub(first).max(0) as u64,
+            samples: self.samples,
+            bytes: self.bytes,
+            sync_samples: self.sync,
+            edits_left_out: track.edits_left_out,
+            rtp: format.as_ref().ok().map(|format| format.specification()),
+            reason: format.err().map(|reason| reason.to_string()),
+        }
+    }
+}
+
+impl MovieReport {
+    /// Mean bit rate in bits per second; `None` for a duration of 0.
+    pub fn mean_bits_per_second(&self) -> Option<u64> {
+        mean(self.payload_bytes, self.duration_us)
+    }
+
+    /// Highest bit rate over a window, or the mean of less.
+    pub fn peak(&self, window_us: u64) -> Option<Peak> {
+        self.bit_rate.peak(window_us).or_else(|| {
+            Some(Peak { bits_per_second: self.mean_bits_per_second()?, window_us: self.duration_us })
+        })
+    }
+
+    /// Mean distance between random access points in microseconds; `None` without two.
+    pub fn mean_start_distance_us(&self) -> Option<u64> {
+        mean_distance(&self.starts_us)
+    }
+
+    /// Warnings for people.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.truncated {
+            warnings.push("the file ends within a fragment, which is left out".to_owned());
+        }
+        for TrackReport { id, edits_left_out, reason, .. } in &self.tracks {
+            if let Some(reason) = reason {
+                warnings.push(format!("track {id} cannot be played over RTP: {reason}"));
+            }
+            if *edits_left_out > 0 {
+                warnings.push(format!("track {id}: {edits_left_out} edits after the first are not applied"));
+            }
+        }
+        warnings
+    }
+}
+
+impl TrackReport {
+    /// Mean bit rate in bits per second; `None` for a duration of 0.
+    pub fn mean_bits_per_second(&self) -> Option<u64> {
+        mean(self.bytes, self.duration_us)
+    }
+}

@@ -1,0 +1,148 @@
+//! MP4 and QuickTime files (ISO/IEC 14496-12): tracks, and their samples as extents of the file.
+//!
+//! Nothing here reads a file. A reader says which [`Extent`] it wants next and takes its bytes:
+//! [`MovieReader`] finds the `moov` box and makes a [`Movie`] of it, [`Samples`] gives the samples of all
+//! tracks, interleaved by decode time, of tables and of fragments. Media is never asked for, only boxes are.
+//! Tables stay the bytes that they are in the file: memory is that of the `moov` box, or of a few `moof`
+//! boxes. What a hostile file can cost is bounded by the bytes of its tables and by its length.
+//! ```
+//! use wirepath_media::mp4::{Extent, MovieReader, Next, synthetic};
+//!
+//! # fn main() -> Result<(), wirepath_media::mp4::Error> {
+//! let file = synthetic::File::default().bytes();
+//! let read = |wanted: Extent| file[wanted.offset as usize..wanted.end() as usize].to_vec();
+//!
+//! let mut reader = MovieReader::new(file.len() as u64);
+//! while let Some(wanted) = reader.wanted() {
+//!     reader.take(read(wanted))?;
+//! }
+//! let movie = reader.finish()?;
+//! let mut samples = movie.samples();
+//! let mut lengths = Vec::new();
+//! loop {
+//!     match samples.next()? {
+//!         Next::Read(wanted) => samples.take(read(wanted))?,
+//!         Next::Sample(sample) => lengths.push(sample.extent.length),
+//!         Next::End => break,
+//!     }
+//! }
+//! assert_eq!(lengths, [10, 20, 30]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod boxes;
+mod codec;
+mod descriptor;
+mod fragment;
+mod movie;
+mod reader;
+mod samples;
+pub mod synthetic;
+mod table;
+mod track;
+
+pub use codec::{Avc, Codec, Hevc, Sound};
+pub use descriptor::AudioConfig;
+pub use movie::{Movie, MovieReader};
+pub use samples::{Next, Samples};
+pub use track::{Track, TrackKind};
+pub use wirepath_http::Extent;
+
+/// Four characters that name a box, a codec or a brand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FourCc(pub [u8; 4]);
+
+impl std::fmt::Display for FourCc {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}", self.0.escape_ascii())
+    }
+}
+
+impl std::fmt::Debug for FourCc {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{self}")
+    }
+}
+
+/// Sample of a track: an access unit of video, a frame of audio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Index of its track in [`Movie::tracks`].
+    pub track: usize,
+    /// Place in the file.
+    pub extent: Extent,
+    /// Decode time in units of the track's timescale, edit lists not applied.
+    pub decode_time: u64,
+    /// Duration in units of the track's timescale.
+    pub duration: u32,
+    /// Presentation time less decode time, in units of the track's timescale.
+    pub composition_offset: i64,
+    /// Whether a decoder can start here.
+    pub sync: bool,
+    /// Samples of linear PCM that it stands for; 1 for every other codec.
+    pub count: u32,
+}
+
+/// Fault of a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Another kind of file.
+    #[error("not an MP4 file: it does not begin with a box of one")]
+    NotMp4,
+    /// No `moov` box.
+    #[error("no moov box in this MP4 file: it was cut, or its recording was not finished")]
+    NoMovie,
+    /// A box that cannot be read.
+    #[error("MP4 box {kind} at byte {offset}: {reason}")]
+    Box {
+        /// Name of the box.
+        kind: FourCc,
+        /// Offset of the box in the file.
+        offset: u64,
+        /// Reason.
+        reason: &'static str,
+    },
+    /// A sample that cannot be where its tables say.
+    #[error("MP4 track {track}, sample {sample}: {reason}")]
+    Sample {
+        /// The track's identifier.
+        track: u32,
+        /// Number of the sample in the track, counted from 1.
+        sample: u64,
+        /// Reason.
+        reason: &'static str,
+    },
+    /// A sample beyond the end of the file.
+    #[error(
+        "MP4 track {track}, sample {sample}: its end, byte {end}, is beyond the file, which has {size} bytes"
+    )]
+    BeyondFile {
+        /// The track's identifier.
+        track: u32,
+        /// Number of the sample in the track, counted from 1.
+        sample: u64,
+        /// Offset just past the sample.
+        end: u64,
+        /// Length of the file.
+        size: u64,
+    },
+    /// Something that may be right, and is more than is read.
+    #[error("this MP4 file has {what}: at most {limit} are read")]
+    Limit {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much is read.
+        limit: u64,
+    },
+}
+
+/// Returns whether a file that begins with these bytes, at least 12, is an MP4 or QuickTime file.
+pub fn is_mp4(head: &[u8]) -> bool {
+    const FIRST: [&[u8; 4]; 9] =
+        [b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"uuid"];
+    head.get(4..8).is_some_and(|kind| FIRST.iter().any(|first| kind == *first))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Boxes (ISO/IEC 14496-12 section 4.2): a size, a name, and what is in it.
+
+use bytes::Bytes;
+
+use super::{Error, FourCc};
+
+/// Most bytes of a box's header: size, name, 64-bit size.
+pub(super) const MAX_HEADER_LENGTH: usize = 16;
+
+/// Header of a box.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BoxHeader {
+    pub(super) kind: FourCc,
+    pub(super) header_length: u64,
+    /// Length of the whole box; `None` if it reaches to the end of what it is in.
+    pub(super) length: Option<u64>,
+}
+
+impl BoxHeader {
+    /// Reads a header from the beginning of `bytes`, which are [`MAX_HEADER_LENGTH`] long or to the end of
+    /// what the box is in; `offset` is that of the box in the file.
+    pub(super) fn read(bytes: &[u8], offset: u64) -> Result<Self, Error> {
+        let mut fields = Fields(bytes);
+        let (size, kind) = (fields.u32(), fields.four_cc());
+        let (Some(size), Some(kind)) = (size, kind) else {
+            let kind = kind.unwrap_or(FourCc(*b"    "));
+            return Err(Error::Box { kind, offset, reason: "it ends within its header" });
+        };
+        let (header_length, length) = match size {
+            0 => (8, None),
+            1 => (16, Some(fields.u64().unwrap_or_default())),
+            size => (8, Some(u64::from(size))),
+        };
+        if length.is_some_and(|length| length < header_length) {
+            return Err(Error::Box { kind, offset, reason: "its size is smaller than its header" });
+        }
+        Ok(Self { kind, header_length, length })
+    }
+}
+
+/// A box in memory.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryBox {
+    pub(super) kind: FourCc,
+    /// Offset in the file.
+    pub(super) offset: u64,
+    /// Bytes after the header.
+    pub(super) body: Bytes,
+    /// Offset of `body` in the file.
+    body_offset: u64,
+}
+
+impl MemoryBox {
+    /// A box whose bytes begin at `offset` of the file.
+    pub(super) fn read(bytes: Bytes, offset: u64) -> Result<Self, Error> {
+        let header = BoxHeader::read(&bytes, offset)?;
+        let length = header.length.unwrap_or(bytes.len() as u64);
+        if length > bytes.len() as u64 {
+            let reason = "it ends after the box that it is in";
+            return Err(Error::Box { kind: header.kind, offset, reason });
+        }
+        let body = bytes.slice(header.header_length as usize..length as usize);
+        Ok(Self { kind: header.kind, offset, body, body_offset: offset + header.header_length })
+    }
+
+    /// Boxes in this one, which begin after `skipped` bytes of its body.
+    pub(super) fn children_after(&self, skipped: usize) -> Children {
+        let bytes = self.body.slice(skipped.min(self.body.len())..);
+        Children { bytes, offset: self.body_offset + skipped as u64 }
+    }
+
+    /// Boxes in this one.
+    pub(super) fn children(&self) -> Children {
+        self.children_after(0)
+    }
+
+    /// The first box of this name in it.
+    pub(super) fn child(&self, kind: &[u8; 4]) -> Result<Option<Self>, Error> {
+        self.children().named(kind)
+    }
+
+    /// The box of this name in it, without which the file cannot be read.
+    pub(super) fn need(&self, kind: &[u8; 4], reason: &'static str) -> Result<Self, Error> {
+        self.child(kind)?.ok_or_else(|| self.error(reason))
+    }
+
+    /// Fields of the box, read by `read`.
+    pub(super) fn fields<T>(&self, read: impl FnOnce(&mut Fields<'_>) -> Option<T>) -> Result<T, Error> {
+        read(&mut Fields(&self.body)).ok_or_else(|| self.error("it ends within its fields"))
+    }
+
+    pub(super) fn error(&self, reason: &'static str) -> Error {
+        Error::Box { kind: self.kind, offset: self.offset, reason }
+    }
+
+    /// Bytes that lie in the body.
+    pub(super) fn slice(&self, part: &[u8]) -> Bytes {
+        self.body.slice_ref(part)
+    }
+}
+
+/// Boxes one after another.
+#[derive(Clone, Debug)]
+pub(super) struct Children {
+    bytes: Bytes,
+    offset: u64,
+}
+
+impl Children {
+    /// The next box of this name.
+    pub(super) fn named(mut self, kind: &[u8; 4]) -> Result<Option<MemoryBox>, Error> {
+        self.find(|found| found.as_ref().map_or(true, |found| found.kind.0 == *kind)).transpose()
+    }
+}
+
+impl Iterator for Children {
+    type Item = Result<MemoryBox, Error>;
+
+    /// The next box. QuickTime ends some lists with four zero bytes: less than a header is none.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.bytes.len() < 8 {
+            return None;
+        }
+        let found = MemoryBox::read(self.bytes.clone(), self.offset);
+        let length = match &found {
+            Ok(found) => (found.body_offset - found.offset) as usize + found.body.len(),
+            Err(_) => self.bytes.len(),
+        };
+        self.bytes = self.bytes.slice(length..);
+        self.offset += length as u64;
+        Some(found)
+    }
+}
+
+/// Fields of a box, read one after another, big-endian.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn four_cc(&mut self) -> Option<FourCc> {
+        self.array().map(FourCc)
+    }
+
+    /// Version and flags of a full box.
+    pub(super) fn version(&mut self) -> Option<(u8, u32)> {
+        let word = self.u32()?;
+        Some(((word >> 24) as u8, word & 0xff_ffff))
+    }
+
+    /// A number of 64 bits in version 1, else of 32.
+    pub(super) fn long(&mut self, version: u8) -> Option<u64> {
+        if version == 1 { self.u64() } else { self.u32().map(u64::from) }
+    }
+}

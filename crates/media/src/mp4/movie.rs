@@ -1,0 +1,163 @@
+//! A movie: the `moov` box, wherever in the file it is.
+
+use bytes::Bytes;
+
+use super::boxes::{Fields, MemoryBox};
+use super::reader::{FileBox, Walk};
+use super::track::{Defaults, Track};
+use super::{Error, Extent, FourCc};
+
+/// Longest `moov` box that is read: the tables of days of media.
+const MAX_MOVIE_BYTES: u64 = 256 << 20;
+
+/// Most tracks.
+const MAX_TRACKS: usize = 64;
+
+/// Movie: its tracks, and where the rest of the file is.
+#[derive(Clone, Debug)]
+pub struct Movie {
+    /// Major brand, such as `isom` or `qt  `; files before it existed have none.
+    pub brand: Option<FourCc>,
+    /// Place of the `moov` box.
+    pub extent: Extent,
+    /// Whether samples may be in fragments (`moof`) too.
+    pub fragmented: bool,
+    /// The tracks in the order of the file.
+    pub tracks: Vec<Track>,
+    /// Length of the file.
+    pub size: u64,
+    /// The boxes after it.
+    pub(super) rest: Walk,
+}
+
+/// Finds and reads the `moov` box of a file.
+#[derive(Debug)]
+pub struct MovieReader {
+    size: u64,
+    walk: Walk,
+    state: State,
+    brand: Option<FourCc>,
+    first: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Header,
+    Brand(Extent),
+    Movie(Extent),
+    Done(Box<Movie>),
+}
+
+impl MovieReader {
+    /// A reader of a file of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        Self { size, walk: Walk::new(size), state: State::Header, brand: None, first: true }
+    }
+
+    /// Bytes that are to be read next; `None` at the end.
+    pub fn wanted(&self) -> Option<Extent> {
+        match self.state {
+            State::Header => self.walk.wanted(),
+            State::Brand(extent) => Some(extent),
+            State::Movie(extent) => Some(extent),
+            State::Done(_) => None,
+        }
+    }
+
+    /// Takes the bytes that were wanted.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
+        let wanted = self.wanted().map_or(0, |wanted| wanted.length);
+        assert_eq!(bytes.len() as u64, wanted, "the bytes that were wanted");
+        match self.state {
+            State::Header => self.state = self.header(&bytes)?,
+            State::Brand(_) => {
+                self.brand = bytes.first_chunk().map(|brand| FourCc(*brand));
+                self.state = State::Header;
+            }
+            State::Movie(extent) => self.state = State::Done(Box::new(self.movie(bytes, extent)?)),
+            State::Done(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The movie, when nothing more is wanted.
+    pub fn finish(self) -> Result<Movie, Error> {
+        match self.state {
+            State::Done(movie) => Ok(*movie),
+            _ if self.first => Err(Error::NotMp4),
+            _ => Err(Error::NoMovie),
+        }
+    }
+
+    fn header(&mut self, bytes: &Bytes) -> Result<State, Error> {
+        if std::mem::take(&mut self.first) && !super::is_mp4(bytes) {
+            return Err(Error::NotMp4);
+        }
+        let FileBox { kind, extent, cut } = self.walk.take(bytes)?;
+        match &kind.0 {
+            b"moov" if cut => {
+                Err(Error::Box { kind, offset: extent.offset, reason: "the file ends within it" })
+            }
+            b"moov" if extent.length > MAX_MOVIE_BYTES => {
+                Err(Error::Limit { what: "a moov box of more bytes", limit: MAX_MOVIE_BYTES })
+            }
+            b"moov" => Ok(State::Movie(extent)),
+            b"ftyp" if extent.length >= 12 => {
+                Ok(State::Brand(Extent { offset: extent.offset + 8, length: 4 }))
+            }
+            _ => Ok(State::Header),
+        }
+    }
+
+    fn movie(&mut self, bytes: Bytes, extent: Extent) -> Result<Movie, Error> {
+        self.walk.used();
+        let moov = MemoryBox::read(bytes, extent.offset)?;
+        let timescale = moov.need(b"mvhd", "no mvhd box")?.fields(movie_timescale)?;
+        let mut tracks = Vec::new();
+        let mut fragmented = false;
+        for found in moov.children() {
+            let found = found?;
+            match &found.kind.0 {
+                b"trak" if tracks.len() == MAX_TRACKS => {
+                    return Err(Error::Limit { what: "more tracks", limit: MAX_TRACKS as u64 });
+                }
+                b"trak" => tracks.push(Track::read(&found, timescale)?),
+                b"mvex" => fragmented = true,
+                _ => {}
+            }
+        }
+        if let Some(mvex) = moov.child(b"mvex")? {
+            set_defaults(&mvex, &mut tracks)?;
+        }
+        let (brand, rest) = (self.brand, self.walk.clone());
+        Ok(Movie { brand, extent, fragmented, tracks, size: self.size, rest })
+    }
+}
+
+fn movie_timescale(fields: &mut Fields<'_>) -> Option<u32> {
+    let (version, _) = fields.version()?;
+    fields.bytes(if version == 1 { 16 } else { 8 })?;
+    fields.u32()
+}
+
+/// Gives tracks what fragments take from `trex` (section 8.8.3).
+fn set_defaults(mvex: &MemoryBox, tracks: &mut [Track]) -> Result<(), Error> {
+    for found in mvex.children() {
+        let found = found?;
+        if found.kind.0 != *b"trex" {
+            continue;
+        }
+        let (id, defaults) = found.fields(|fields| {
+            fields.version()?;
+            let id = fields.u32()?;
+            fields.u32()?;
+            Some((id, Defaults { duration: fields.u32()?, size: fields.u32()?, flags: fields.u32()? }))
+        })?;
+        tracks.iter_mut().filter(|track| track.id == id).for_each(|track| track.defaults = defaults);
+    }
+    Ok(())
+}

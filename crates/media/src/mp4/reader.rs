@@ -1,0 +1,60 @@
+//! The boxes of a file one after another, of which only headers are read.
+
+use bytes::Bytes;
+
+use super::boxes::{BoxHeader, MAX_HEADER_LENGTH};
+use super::{Error, Extent, FourCc};
+
+/// Most boxes of no interest one after another: more are no file that anybody plays.
+const MAX_SKIPPED: u64 = 100_000;
+
+/// Walk over the boxes of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    /// Offset of the next box.
+    at: u64,
+    size: u64,
+    skipped: u64,
+}
+
+/// A box of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileBox {
+    pub(super) kind: FourCc,
+    /// All of it, as far as the file has it.
+    pub(super) extent: Extent,
+    /// Whether the file ends before it.
+    pub(super) cut: bool,
+}
+
+impl Walk {
+    /// A walk from the beginning of a file of `size` bytes.
+    pub(super) fn new(size: u64) -> Self {
+        Self { at: 0, size, skipped: 0 }
+    }
+
+    /// Place of the next header; `None` at the end of the file.
+    pub(super) fn wanted(&self) -> Option<Extent> {
+        let left = self.size.saturating_sub(self.at);
+        (left >= 8).then(|| Extent { offset: self.at, length: left.min(MAX_HEADER_LENGTH as u64) })
+    }
+
+    /// Takes the bytes of the header, and moves on to the next box.
+    pub(super) fn take(&mut self, bytes: &Bytes) -> Result<FileBox, Error> {
+        let BoxHeader { kind, length, .. } = BoxHeader::read(bytes, self.at)?;
+        let left = self.size - self.at;
+        let length = length.unwrap_or(left);
+        let extent = Extent { offset: self.at, length: length.min(left) };
+        self.at = extent.end();
+        self.skipped += 1;
+        if self.skipped > MAX_SKIPPED {
+            return Err(Error::Limit { what: "more boxes in a row without media", limit: MAX_SKIPPED });
+        }
+        Ok(FileBox { kind, extent, cut: length > left })
+    }
+
+    /// Notes that the last box was of interest.
+    pub(super) fn used(&mut self) {
+        self.skipped = 0;
+    }
+}

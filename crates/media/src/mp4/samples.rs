@@ -1,0 +1,245 @@
+//! Samples of all tracks, interleaved by decode time.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::boxes::MemoryBox;
+use super::codec::Codec;
+use super::fragment::{self, Run};
+use super::movie::Movie;
+use super::reader::Walk;
+use super::table::{Cursor, Entry};
+use super::track::{Defaults, Track};
+use super::{Error, Extent, Sample};
+
+/// Longest `moof` box that is read: a fragment of some hundred thousand samples.
+const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
+
+/// Runs that are held while a track has no sample yet. Files with a fragment for each track have few between
+/// a sample of one track and the next of another.
+const HELD_RUNS: usize = 64;
+
+/// Bytes of memory of runs that are held for that.
+const HELD_BYTES: usize = 16 << 20;
+
+/// Next step of a reader of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Bytes of the file that [`Samples::take`] is to be given.
+    Read(Extent),
+    /// A sample.
+    Sample(Sample),
+    /// There are no more.
+    End,
+}
+
+/// Samples of a movie in decode order, interleaved over its tracks by decode time.
+///
+/// Samples of fragments are interleaved as far as their fragments are near each other.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    tracks: Vec<TrackSamples>,
+    /// Boxes that may be fragments; `None` at the end.
+    walk: Option<Walk>,
+    wanted: Option<Wanted>,
+    size: u64,
+    truncated: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Header(Extent),
+    Fragment(Extent),
+}
+
+/// Samples of one track.
+#[derive(Clone, Debug)]
+struct TrackSamples {
+    track: Track,
+    index: usize,
+    cursor: Cursor,
+    runs: VecDeque<Run>,
+    /// Decode time after the last sample.
+    time: u64,
+    /// Number of samples so far.
+    number: u64,
+    /// Bytes that further samples may have: in all as many as the file has.
+    budget: u64,
+    /// The next sample with its decode time in microseconds.
+    ahead: Option<(i64, Sample)>,
+}
+
+impl Movie {
+    /// Samples from the beginning.
+    pub fn samples(&self) -> Samples {
+        let tracks = self.tracks.iter().enumerate();
+        let tracks =
+            tracks.map(|(index, track)| TrackSamples::new(track.clone(), index, self.size)).collect();
+        let walk = self.fragmented.then(|| self.rest.clone());
+        Samples { tracks, walk, wanted: None, size: self.size, truncated: false }
+    }
+}
+
+impl Samples {
+    /// The next sample, or the bytes that are needed to find it.
+    ///
+    /// Not an iterator: bytes come in between.
+    #[expect(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Next, Error> {
+        if let Some(Wanted::Header(extent) | Wanted::Fragment(extent)) = self.wanted {
+            return Ok(Next::Read(extent));
+        }
+        for track in &mut self.tracks {
+            self.truncated |= track.look_ahead(self.size)?;
+        }
+        if let Some(wanted) = self.read_on() {
+            self.wanted = Some(Wanted::Header(wanted));
+            return Ok(Next::Read(wanted));
+        }
+        let first = self.tracks.iter_mut().filter(|track| track.ahead.is_some());
+        let first = first.min_by_key(|track| track.ahead.map(|(us, _)| us));
+        let sample = first.and_then(|track| track.ahead.take()).map(|(_, sample)| sample);
+        Ok(sample.map_or(Next::End, Next::Sample))
+    }
+
+    /// Takes the bytes that were to be read.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
+        match self.wanted.take() {
+            Some(Wanted::Header(extent)) => {
+                assert_eq!(bytes.len() as u64, extent.length, "the bytes that were wanted");
+                self.header(&bytes)
+            }
+            Some(Wanted::Fragment(extent)) => {
+                assert_eq!(bytes.len() as u64, extent.length, "the bytes that were wanted");
+                self.fragment(bytes, extent.offset)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the file ends within a fragment: it was cut, or it grows.
+    pub fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Bytes of memory of runs that are held.
+    pub fn held_bytes(&self) -> usize {
+        self.tracks.iter().flat_map(|track| &track.runs).map(Run::held_bytes).sum()
+    }
+
+    /// Place of the next header, if a further fragment is needed to know the next sample.
+    fn read_on(&mut self) -> Option<Extent> {
+        let walk = self.walk.as_ref()?;
+        let starved = |track: &TrackSamples| track.ahead.is_none() && !track.track.external;
+        let runs: usize = self.tracks.iter().map(|track| track.runs.len()).sum();
+        if !self.tracks.iter().any(starved) || runs >= HELD_RUNS || self.held_bytes() >= HELD_BYTES {
+            return None;
+        }
+        let wanted = walk.wanted();
+        if wanted.is_none() {
+            self.walk = None;
+        }
+        wanted
+    }
+
+    fn header(&mut self, bytes: &Bytes) -> Result<(), Error> {
+        let Some(walk) = &mut self.walk else { return Ok(()) };
+        let found = walk.take(bytes)?;
+        self.truncated |= found.cut;
+        if found.kind.0 != *b"moof" || found.cut {
+            return Ok(());
+        }
+        if found.extent.length > MAX_FRAGMENT_BYTES {
+            return Err(Error::Limit { what: "a moof box of more bytes", limit: MAX_FRAGMENT_BYTES });
+        }
+        self.wanted = Some(Wanted::Fragment(found.extent));
+        Ok(())
+    }
+
+    fn fragment(&mut self, bytes: Bytes, offset: u64) -> Result<(), Error> {
+        let moof = MemoryBox::read(bytes, offset)?;
+        let defaults = |id| {
+            let track = self.tracks.iter().find(|track| track.track.id == id);
+            track.map_or(Defaults::default(), |track| track.track.defaults)
+        };
+        let runs = fragment::runs(&moof, defaults)?;
+        for run in runs {
+            let track = self.tracks.iter_mut().find(|track| track.track.id == run.track_id);
+            if let Some(track) = track.filter(|track| !track.track.external) {
+                track.runs.push_back(run);
+                self.walk.iter_mut().for_each(Walk::used);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TrackSamples {
+    fn new(track: Track, index: usize, size: u64) -> Self {
+        // Linear PCM has thousands of samples in a second: a tenth of one is taken together.
+        let together = match track.codec {
+            Codec::Pcm(_) | Codec::G711A | Codec::G711Mu => track.timescale.div_ceil(10),
+            _ => 1,
+        };
+        let cursor = Cursor::new(track.table.clone(), together);
+        let runs = VecDeque::new();
+        Self { track, index, cursor, runs, time: 0, number: 0, budget: size, ahead: None }
+    }
+
+    /// Finds the next sample, unless it was found. Returns whether the file ends before a fragment does.
+    fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
+        if self.ahead.is_some() || self.track.external {
+            return Ok(false);
+        }
+        let fault = |number, reason| Error::Sample { track: self.track.id, sample: number, reason };
+        let number = self.cursor.number();
+        if let Some(entry) = self.cursor.next().map_err(|reason| fault(number, reason))? {
+            self.number = number;
+            self.time = self.cursor.decode_time();
+            let end = entry.extent.end();
+            if end > size {
+                return Err(Error::BeyondFile { track: self.track.id, sample: number, end, size });
+            }
+            self.found(entry)?;
+            return Ok(false);
+        }
+        while let Some(run) = self.runs.front_mut() {
+            if let Some(start) = run.start.take() {
+                self.time = start;
+            }
+            let Some(sample) = run.next() else {
+                self.runs.pop_front();
+                continue;
+            };
+            self.number += 1;
+            let decode_time = self.time;
+            self.time = decode_time.saturating_add(sample.duration.into());
+            if sample.extent.end() > size {
+                self.runs.pop_front();
+                return Ok(true);
+            }
+            let fragment::RunSample { extent, duration, composition_offset, sync } = sample;
+            self.found(Entry { extent, decode_time, duration, composition_offset, sync, count: 1 })?;
+            return Ok(false);
+        }
+        Ok(false)
+    }
+
+    fn found(&mut self, entry: Entry) -> Result<(), Error> {
+        let Entry { extent, decode_time, duration, composition_offset, sync, count } = entry;
+        let track = self.index;
+        self.budget = self.budget.checked_sub(extent.length).ok_or(Error::Sample {
+            track: self.track.id,
+            sample: self.number,
+            reason: "the samples up to it have more bytes than the file",
+        })?;
+        let sample = Sample { track, extent, decode_time, duration, composition_offset, sync, count };
+        self.ahead = Some((self.track.decode_us(&sample), sample));
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! Tests on files that are made, and on files that are wrong.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::synthetic::{
+    self, File, Layout, SampleShape, SampleTrack, atom, audio, elementary_stream, full, words,
+};
+use super::*;
+
+/// Samples of a file, and the bytes of boxes that were read.
+fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
+    let mut read = 0;
+    let mut bytes = |wanted: Extent| {
+        read += wanted.length;
+        Bytes::copy_from_slice(&file[wanted.offset as usize..wanted.end() as usize])
+    };
+    let mut reader = MovieReader::new(file.len() as u64);
+    while let Some(wanted) = reader.wanted() {
+        reader.take(bytes(wanted))?;
+    }
+    let movie = reader.finish()?;
+    let (mut samples, mut found) = (movie.samples(), Vec::new());
+    loop {
+        match samples.next()? {
+            Next::Read(wanted) => samples.take(bytes(wanted))?,
+            Next::Sample(sample) => found.push(sample),
+            Next::End => return Ok((movie, found, read)),
+        }
+    }
+}
+
+fn error(file: &[u8]) -> String {
+    read(file).expect_err("a fault").to_string()
+}
+
+fn sample(length: u32, duration: u32, composition_offset: i32, sync: bool) -> SampleShape {
+    SampleShape { length, duration, composition_offset, sync }
+}
+
+/// Video at 25 frames a second with a frame that is shown before another, and AAC.
+fn two_tracks() -> File {
+    let video = SampleTrack {
+        timescale: 12_800,
+        samples: vec![
+            sample(100, 512, 512, true),
+            sample(40, 512, 1024, false),
+            sample(30, 512, 0, false),
+            sample(90, 512, 512, true),
+        ],
+        edits: vec![(160, 512)],
+        ..File::default().tracks.remove(0)
+    };
+    let sound = SampleTrack {
+        timescale: 48_000,
+        handler: *b"soun",
+        entry: audio(b"mp4a", &[elementary_stream(0x40, &[0x11, 0x90])]),
+        samples: vec![sample(7, 1024, 0, true); 8],
+        edits: vec![(100, -1), (170, 1024)],
+    };
+    File { tracks: vec![video, sound], layout: Layout::Front, samples_in_chunk: 3, long: false }
+}
+
+/// Promise: Samples of MP4 tables and fragments are found as extents, in decode order over tracks.
+#[test]
+fn samples_are_where_the_tables_say() {
+    for (layout, long) in [
+        (Layout::Front, false),
+        (Layout::Front, true),
+        (Layout::End, true),
+        (Layout::End, false),
+        (Layout::SeveralMdat, false),
+        (Layout::Fragments, false),
+    ] {
+        let file = File { layout, long, ..two_tracks() };
+        let bytes = file.bytes();
+        let (movie, samples, _) = read(&bytes).unwrap();
+        assert_eq!(samples.len(), 12, "{layout:?}");
+        let times: Vec<i64> =
+            samples.iter().map(|found| movie.tracks[found.track].decode_us(found)).collect();
+        assert!(times.is_sorted(), "{layout:?}: {times:?}");
+        for (index, track) in file.tracks.iter().enumerate() {
+            let mut time = 0;
+            let found = samples.iter().filter(|found| found.track == index);
+            for (number, (found, shape)) in found.zip(&track.samples).enumerate() {
+                let content = &bytes[found.extent.offset as usize..found.extent.end() as usize];
+                assert_eq!(content, vec![number as u8; shape.length as usize], "{layout:?}");
+                assert_eq!((found.decode_time, found.duration), (time, shape.duration));
+                assert_eq!(found.composition_offset, i64::from(shape.composition_offset));
+                assert_eq!((found.sync, found.count), (shape.sync, 1));
+                time += u64::from(shape.duration);
+            }
+        }
+    }
+}
+
+/// Promise: Edit lists of MP4 tracks delay and begin them, so that picture and sound are in step.
+#[test]
+fn edit_lists_shift_tracks() {
+    let (movie, samples, _) = read(&two_tracks().bytes()).unwrap();
+    let [video, sound] = movie.tracks.as_slice() else { panic!("two tracks") };
+    let first = |track| samples.iter().find(|found| found.track == track).unwrap();
+    assert_eq!((video.shift, sound.shift), (-512, 4800 - 1024));
+    assert_eq!(video.presentation_us(first(0)), 0);
+    assert_eq!(video.decode_us(first(0)), -40_000);
+    assert_eq!(sound.presentation_us(first(1)), 100_000 - 21_334);
+    assert_eq!((video.edits_left_out, sound.edits_left_out), (0, 0));
+    let mut cut = two_tracks();
+    cut.tracks[0].edits = vec![(100, 0), (100, 1024), (50, -1)];
+    assert_eq!(read(&cut.bytes()).unwrap().0.tracks[0].edits_left_out, 2);
+}
+
+#[test]
+fn tracks_are_described() {
+    let (movie, ..) = read(&two_tracks().bytes()).unwrap();
+    let [video, sound] = movie.tracks.as_slice() else { panic!("two tracks") };
+    assert_eq!(movie.brand, Some(FourCc(*b"isom")));
+    assert_eq!((video.kind, video.picture), (TrackKind::Video, Some((64, 48))));
+    assert_eq!(video.codec.profile().as_deref(), Some("Constrained Baseline 3.0"));
+    assert_eq!(video.language.as_deref(), Some("eng"));
+    let Codec::H264(avc) = &video.codec else { panic!("{:?}", video.codec) };
+    assert_eq!((avc.length_size, avc.sequence_sets[0][..].len(), avc.picture_sets[0].len()), (4, 4, 2));
+    assert_eq!(sound.codec.name(), "AAC-LC");
+    assert_eq!(sound.sound, Some(Sound { channels: 2, sample_rate: 48_000 }));
+}
+
+/// Promise: Only boxes of an MP4 file are read, no media.
+#[test]
+fn media_is_not_read() {
+    for layout in [Layout::Front, Layout::End, Layout::Fragments] {
+        let mut file = File { layout, ..two_tracks() };
+        file.tracks[0].samples[0].length = 5_000_000;
+        let (_, _, read) = read(&file.bytes()).unwrap();
+        assert!(read < 3_000, "{layout:?}: {read}");
+    }
+}
+
+#[test]
+fn linear_pcm_is_taken_by_the_tenth_of_a_second() {
+    let mut file = two_tracks();
+    file.tracks.remove(0);
+    file.tracks[0].entry = audio(b"sowt", &[]);
+    file.tracks[0].samples.clear();
+    file.tracks[0].edits.clear();
+    let mut bytes = file.bytes();
+    // 48,000 samples of 4 bytes, in one chunk of the whole second.
+    for (kind, body) in [
+        (b"stts", words(&[0, 1, 48_000, 1])),
+        (b"stsc", words(&[0, 1, 1, 48_000, 1])),
+        (b"stsz", words(&[0, 4, 48_000])),
+        (b"stco", words(&[0, 1, 0])),
+    ] {
+        bytes = replace(&bytes, kind, &body);
+    }
+    bytes.resize(48_000 * 4, 0);
+    let (_, samples, _) = read(&bytes).unwrap();
+    assert_eq!(samples.len(), 10);
+    assert!(samples.iter().all(|found| (found.count, found.extent.length) == (4800, 19_200)));
+}
+
+#[test]
+fn sizes_may_be_compact() {
+    let mut file = File { layout: Layout::End, ..two_tracks() };
+    file.tracks.truncate(1);
+    for (bits, sizes) in [(4, vec![0x53, 0x17]), (8, vec![5, 3, 1, 7]), (16, vec![0, 5, 0, 3, 0, 1, 0, 7])] {
+        let body = [words(&[0, bits, 4]), sizes].concat();
+        let mut bytes = replace(&file.bytes(), b"stsz", &body);
+        let at = bytes.windows(4).position(|name| name == b"stsz").unwrap();
+        bytes[at..at + 4].copy_from_slice(b"stz2");
+        let lengths: Vec<u64> = read(&bytes).unwrap().1.iter().map(|found| found.extent.length).collect();
+        assert_eq!(lengths, [5, 3, 1, 7], "{bits} bits");
+    }
+}
+
+/// The file with another body of the first box of this name, and no padding to the end of the boxes around
+/// it.
+fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    fn rebuilt(bytes: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut rest = bytes;
+        while rest.len() >= 8 {
+            let length = u32::from_be_bytes(rest[..4].try_into().unwrap()) as usize;
+            let name: [u8; 4] = rest[4..8].try_into().unwrap();
+            let content = &rest[8..length.clamp(8, rest.len())];
+            out.extend(match &name {
+                name if name == kind => atom(name, &[body.to_vec()]),
+                b"moov" | b"trak" | b"mdia" | b"minf" | b"stbl" | b"edts" | b"moof" | b"traf" => {
+                    atom(&name, &[rebuilt(content, kind, body)])
+                }
+                _ => rest[..length].to_vec(),
+            });
+            rest = &rest[length..];
+        }
+        out
+    }
+    rebuilt(file, kind, body)
+}
+
+/// Promise: Hostile MP4 files are refused with the box or sample at fault, in bounded time and memory.
+#[test]
+fn hostile_files_are_refused() {
+    let end = File { layout: Layout::End, ..two_tracks() }.bytes();
+    let sizes = |size: u64| {
+        let mut bytes = end[..16].to_vec();
+        bytes.extend(words(&[1]));
+        bytes.extend(b"free");
+        bytes.extend(size.to_be_bytes());
+        bytes
+    };
+    for (name, file, expected) in [
+        ("text", b"This is not a movie.".to_vec(), "not an MP4 file"),
+        ("empty", Vec::new(), "not an MP4 file"),
+        ("no moov", end[..200].to_vec(), "no moov box in this MP4 file"),
+        ("a cut moov", end[..end.len() - 9].to_vec(), "MP4 box moov at byte 340: the file ends within it"),
+        ("a size of 0", sizes(0), "MP4 box free at byte 16: its size is smaller than its header"),
+        ("a size of 2^63", sizes(1 << 63), "no moov box in this MP4 file"),
+        ("a timescale of 0", replace(&end, b"mdhd", &words(&[0, 0, 0, 0, 0, 0])), "its timescale is 0"),
+        (
+            "a box longer than its parent",
+            replace(&end, b"stbl", &words(&[5000, 0x73747373])),
+            "ends after the box",
+        ),
+        (
+            "a billion entries of stts",
+            replace(&end, b"stts", &words(&[0, 1_000_000_000, 1, 1])),
+            "fewer entries",
+        ),
+        ("4 billion entries of stsz", replace(&end, b"stsz", &words(&[0, 0, u32::MAX])), "fewer entries"),
+        (
+            "4 billion samples",
+            replace(&end, b"stsz", &words(&[0, 1, u32::MAX])),
+            "its chunk is not in the table",
+        ),
+        ("overlapping chunks", chunks(&end), "the samples up to it have more bytes than the file"),
+        (
+            "a sample beyond the file",
+            replace(&end, b"stco", &words(&[0, 2, 9000, 9000])),
+            "is beyond the file",
+        ),
+        ("no times", replace(&end, b"stts", &words(&[0, 0])), "the times of samples are missing"),
+        ("no chunks", replace(&end, b"stsc", &words(&[0, 0])), "the chunks of samples are missing"),
+        ("no places", replace(&end, b"stco", &words(&[0, 0])), "the places of chunks are missing"),
+        ("a short stsz", replace(&end, b"stsz", &[]), "ends within its fields"),
+        ("many tracks", many_tracks(), "this MP4 file has more tracks: at most 64 are read"),
+        ("4 billion samples of nothing", nothing(), "the size of its samples is missing"),
+    ] {
+        let found = error(&file);
+        assert!(found.contains(expected), "{name}: {found}");
+    }
+}
+
+/// Chunks that overlap: a thousand have the same bytes.
+fn chunks(file: &[u8]) -> Vec<u8> {
+    let file = replace(file, b"stsc", &words(&[0, 1, 1, 4000, 1]));
+    let file = replace(&file, b"stsz", &words(&[0, 1, u32::MAX]));
+    replace(&file, b"stco", &words(&[vec![0, 1000], vec![0; 1000]].concat()))
+}
+
+fn many_tracks() -> Vec<u8> {
+    let track = synthetic::SampleTrack { samples: Vec::new(), ..File::default().tracks.remove(0) };
+    File { tracks: vec![track; 65], ..File::default() }.bytes()
+}
+
+fn nothing() -> Vec<u8> {
+    let mut file = File { layout: Layout::Fragments, ..two_tracks() }.bytes();
+    let run = full(b"trun", 0, &[words(&[u32::MAX])]);
+    let traf = atom(b"traf", &[full(b"tfhd", 0x2_0000, &[words(&[1])]), run]);
+    file.extend(atom(b"moof", &[traf]));
+    file
+}
+
+/// Promise: A fragmented MP4 file that was cut, or grows, is read up to its last whole fragment.
+#[test]
+fn a_fragmented_file_may_end_anywhere() {
+    let whole = File { layout: Layout::Fragments, samples_in_chunk: 1, ..two_tracks() }.bytes();
+    let (_, all, _) = read(&whole).unwrap();
+    let mut found = 0;
+    for length in whole.len() * 2 / 3..whole.len() {
+        let (_, samples, _) = read(&whole[..length]).unwrap();
+        assert!(samples.len() >= found && samples.len() < all.len());
+        assert!(samples.iter().all(|sample| all.contains(sample)));
+        found = samples.len();
+    }
+    assert!(found > 8);
+}
+
+#[test]
+fn samples_in_another_file_are_left_out() {
+    let dref = full(b"dref", 0, &[words(&[1]), full(b"url ", 0, &[b"file:///etc/passwd\0".to_vec()])]);
+    let bytes = File { layout: Layout::End, ..File::default() }.bytes();
+    let table = find(&bytes, b"stbl");
+    let bytes = replace(&bytes, b"minf", &[atom(b"dinf", &[dref]), table].concat());
+    let (movie, samples, _) = read(&bytes).unwrap();
+    assert!(movie.tracks[0].external && samples.is_empty());
+}
+
+/// The first box with this name, found by its name.
+fn find(file: &[u8], kind: &[u8; 4]) -> Vec<u8> {
+    let at = file.windows(4).position(|name| name == kind).unwrap() - 4;
+    let length = u32::from_be_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    file[at..at + length].to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Promise: Hostile MP4 files are refused with the box or sample at fault, in bounded time and memory.
+    #[test]
+    fn changed_bytes_never_lead_outside_of_the_file(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        fragments: bool,
+    ) {
+        let layout = if fragments { Layout::Fragments } else { Layout::Front };
+        let mut bytes = File { layout, ..two_tracks() }.bytes();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok((movie, samples, _)) = read(&bytes) {
+            prop_assert!(samples.iter().all(|sample| sample.extent.end() <= bytes.len() as u64));
+            prop_assert!(samples.iter().all(|sample| sample.track < movie.tracks.len()));
+        }
+    }
+}

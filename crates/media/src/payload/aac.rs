@@ -1,0 +1,64 @@
+//! AAC (RFC 3640, mode AAC-hbr): access units with their sizes before them, or a fragment of one.
+
+use super::aggregate::Waiting;
+use super::{Payloads, TooLong, cut};
+use crate::mp4::Extent;
+
+/// Longest access unit that a size of 13 bits can state (section 3.3.6).
+pub(super) const MAX_ACCESS_UNIT: u64 = 8191;
+
+/// Access units of AAC, packed into packets.
+#[derive(Clone, Debug)]
+pub(super) struct Packetizer {
+    limit: usize,
+    waiting: Waiting,
+}
+
+impl Packetizer {
+    /// Packets of at most `limit` bytes with at most `most` access units.
+    pub(super) fn new(limit: usize, most: usize) -> Self {
+        Self { limit, waiting: Waiting::new(most, limit - 2, 2) }
+    }
+
+    /// Adds an access unit. Those that may share a packet with the next one wait.
+    pub(super) fn push(
+        &mut self,
+        unit: Extent,
+        timestamp: u64,
+        payloads: &mut Payloads,
+    ) -> Result<(), TooLong> {
+        TooLong::check("AAC", unit, MAX_ACCESS_UNIT)?;
+        if !self.waiting.has_room_for(unit) {
+            self.flush(payloads);
+        }
+        if self.waiting.takes(unit) {
+            self.waiting.push(unit, timestamp);
+            return Ok(());
+        }
+        for part in cut(unit, self.limit - 4) {
+            let [high, low] = header(unit);
+            payloads.generate(&[0, 16, high, low]);
+            payloads.refer(part);
+            payloads.end(timestamp, part.end() == unit.end());
+        }
+        Ok(())
+    }
+
+    /// Sends what waits.
+    pub(super) fn flush(&mut self, payloads: &mut Payloads) {
+        let frames = &self.waiting.frames;
+        if frames.is_empty() {
+            return;
+        }
+        payloads.generate(&((frames.len() * 16) as u16).to_be_bytes());
+        frames.iter().for_each(|frame| payloads.generate(&header(*frame)));
+        frames.iter().for_each(|frame| payloads.refer(*frame));
+        payloads.end(self.waiting.timestamp, true);
+        self.waiting.clear();
+    }
+}
+
+/// AU-header: a size of 13 bits and an index of 3 bits that is 0, since access units are in order.
+fn header(unit: Extent) -> [u8; 2] {
+    ((unit.length as u16) << 3).to_be_bytes()
+}

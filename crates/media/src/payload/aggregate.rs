@@ -1,0 +1,48 @@
+//! Frames of audio that wait to go into one packet.
+
+use crate::mp4::Extent;
+
+/// Frames that go into a packet together.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) frames: Vec<Extent>,
+    /// Timestamp of the first.
+    pub(super) timestamp: u64,
+    /// Most frames in a packet.
+    most: usize,
+    /// Most bytes of frames, each with `each` more.
+    limit: usize,
+    each: usize,
+    length: usize,
+}
+
+impl Waiting {
+    /// At most `most` frames, which have `limit` bytes with `each` more for each of them.
+    pub(super) fn new(most: usize, limit: usize, each: usize) -> Self {
+        Self { frames: Vec::new(), timestamp: 0, most: most.max(1), limit, each, length: 0 }
+    }
+
+    /// Returns whether a frame fits into a packet at all.
+    pub(super) fn takes(&self, frame: Extent) -> bool {
+        frame.length.saturating_add(self.each as u64) <= self.limit as u64
+    }
+
+    /// Returns whether a frame fits into a packet with those that wait.
+    pub(super) fn has_room_for(&self, frame: Extent) -> bool {
+        let length = (self.length + self.each) as u64 + frame.length;
+        self.frames.len() < self.most && length <= self.limit as u64
+    }
+
+    pub(super) fn push(&mut self, frame: Extent, timestamp: u64) {
+        if self.frames.is_empty() {
+            self.timestamp = timestamp;
+        }
+        self.frames.push(frame);
+        self.length += self.each + frame.length as usize;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+        self.length = 0;
+    }
+}

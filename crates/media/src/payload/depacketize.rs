@@ -1,0 +1,188 @@
+//! Depacketizers for tests: they read payloads as the specifications say, know nothing of the packetizers,
+//! and refuse what a receiver may refuse.
+
+use super::Format;
+
+/// A packet: payload and marker.
+pub type Packet = (Vec<u8>, bool);
+
+/// Samples in packets of which none was lost: NAL units after lengths of four bytes, or frames of audio.
+/// Frames of MPEG audio and AC-3 that share a packet are one sample, since only their own headers divide
+/// them.
+pub fn depacketize(format: Format, packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
+    match format {
+        Format::H264 => access_units(packets, 1, h264),
+        Format::H265 => access_units(packets, 2, h265),
+        Format::Aac => aac(packets),
+        Format::Opus => Ok(packets.iter().map(|(payload, _)| payload.clone()).collect()),
+        Format::MpegAudio => mpeg_audio(packets),
+        Format::Ac3 => ac3(packets),
+    }
+}
+
+/// NAL units in a payload.
+enum Units<'a> {
+    Whole(Vec<&'a [u8]>),
+    Fragment { start: bool, end: bool, header: Vec<u8>, body: &'a [u8] },
+}
+
+fn access_units(
+    packets: &[Packet],
+    header_length: usize,
+    read: fn(&[u8]) -> Result<Units<'_>, &'static str>,
+) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut all, mut current, mut fragmented) = (Vec::new(), Vec::new(), None::<Vec<u8>>);
+    let add = |unit: &[u8], current: &mut Vec<u8>| {
+        current.extend((unit.len() as u32).to_be_bytes());
+        current.extend(unit);
+    };
+    for (payload, marker) in packets {
+        match read(payload)? {
+            Units::Whole(_) if fragmented.is_some() => return Err("a NAL unit between fragments"),
+            Units::Whole(units) => {
+                for unit in units {
+                    if unit.len() < header_length {
+                        return Err("a NAL unit without header");
+                    }
+                    add(unit, &mut current);
+                }
+            }
+            Units::Fragment { start: true, end: true, .. } => {
+                return Err("a fragment that is a whole NAL unit");
+            }
+            Units::Fragment { start, end, header, body } => {
+                if start == fragmented.is_some() || body.is_empty() {
+                    return Err("a fragment out of place");
+                }
+                let mut unit = fragmented.take().unwrap_or(header);
+                unit.extend(body);
+                if end { add(&unit, &mut current) } else { fragmented = Some(unit) }
+            }
+        }
+        if *marker {
+            all.push(std::mem::take(&mut current));
+        }
+    }
+    if current.is_empty() && fragmented.is_none() { Ok(all) } else { Err("no marker at the end") }
+}
+
+/// Units after lengths of 16 bits, at least one.
+fn sized(mut bytes: &[u8]) -> Result<Units<'_>, &'static str> {
+    let mut units = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes(*length));
+        let (unit, rest) = rest.split_at_checked(length).ok_or("an aggregate that ends early")?;
+        units.push(unit);
+        bytes = rest;
+    }
+    if units.is_empty() || !bytes.is_empty() {
+        Err("an aggregate without units")
+    } else {
+        Ok(Units::Whole(units))
+    }
+}
+
+fn h264(payload: &[u8]) -> Result<Units<'_>, &'static str> {
+    match payload {
+        [] => Err("an empty payload"),
+        [first, rest @ ..] if first & 31 == 24 => sized(rest),
+        [first, fragment, body @ ..] if first & 31 == 28 => Ok(Units::Fragment {
+            start: fragment & 0x80 != 0,
+            end: fragment & 0x40 != 0,
+            header: vec![first & 0xe0 | fragment & 0x1f],
+            body,
+        }),
+        [first, ..] if (1..24).contains(&(first & 31)) => Ok(Units::Whole(vec![payload])),
+        _ => Err("a NAL unit type that is not for packetization-mode 1"),
+    }
+}
+
+fn h265(payload: &[u8]) -> Result<Units<'_>, &'static str> {
+    match payload {
+        [first, _, rest @ ..] if first >> 1 & 63 == 48 => sized(rest),
+        [first, second, fragment, body @ ..] if first >> 1 & 63 == 49 => Ok(Units::Fragment {
+            start: fragment & 0x80 != 0,
+            end: fragment & 0x40 != 0,
+            header: vec![first & 0x81 | (fragment & 0x3f) << 1, *second],
+            body,
+        }),
+        [first, _, ..] if first >> 1 & 63 < 48 => Ok(Units::Whole(vec![payload])),
+        _ => Err("a NAL unit type that is not for RTP"),
+    }
+}
+
+fn aac(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut all, mut fragments) = (Vec::new(), Vec::new());
+    for (payload, marker) in packets {
+        let (bits, rest) = payload.split_first_chunk().ok_or("no AU-headers-length")?;
+        let bits = usize::from(u16::from_be_bytes(*bits));
+        let (headers, mut data) = rest.split_at_checked(bits.div_ceil(8)).ok_or("AU-headers end early")?;
+        let (headers, odd) = headers.as_chunks::<2>();
+        if !odd.is_empty() || headers.is_empty() {
+            return Err("AU-headers have 16 bits");
+        }
+        for header in headers {
+            let header = u16::from_be_bytes(*header);
+            let size = usize::from(header >> 3);
+            if header & 7 != 0 {
+                return Err("an access unit out of order");
+            }
+            if size > data.len() || !fragments.is_empty() {
+                fragments.extend(data);
+                data = &[];
+                match fragments.len() {
+                    length if length < size && !marker && headers.len() == 1 => {}
+                    length if length == size && *marker => all.push(std::mem::take(&mut fragments)),
+                    _ => return Err("fragments are not an access unit"),
+                }
+            } else {
+                all.push(data[..size].to_vec());
+                data = &data[size..];
+            }
+        }
+        if !data.is_empty() {
+            return Err("bytes after the access units");
+        }
+    }
+    if fragments.is_empty() { Ok(all) } else { Err("an access unit without end") }
+}
+
+fn mpeg_audio(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for (payload, _) in packets {
+        let ([0, 0, high, low], data) = payload.split_first_chunk().ok_or("no header")? else {
+            return Err("bits that must be zero");
+        };
+        match u16::from_be_bytes([*high, *low]) {
+            0 => all.push(data.to_vec()),
+            offset => match all.last_mut() {
+                Some(frame) if frame.len() == usize::from(offset) => frame.extend(data),
+                _ => return Err("a fragment out of place"),
+            },
+        }
+    }
+    Ok(all)
+}
+
+fn ac3(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut all, mut left): (Vec<Vec<u8>>, u8) = (Vec::new(), 0);
+    for (payload, marker) in packets {
+        let ([kind, number], data) = payload.split_first_chunk().ok_or("no header")?;
+        match (kind, left) {
+            (0, 0) if *number > 0 && *marker => all.push(data.to_vec()),
+            (1 | 2, 0) if *number > 1 => {
+                all.push(data.to_vec());
+                left = number - 1;
+            }
+            (3, 1..) => {
+                all.iter_mut().last().ok_or("a fragment out of place")?.extend(data);
+                left -= 1;
+            }
+            _ => return Err("a frame type out of place"),
+        }
+        if *marker != (left == 0) {
+            return Err("a marker out of place");
+        }
+    }
+    if left == 0 { Ok(all) } else { Err("a frame without end") }
+}

@@ -1,0 +1,89 @@
+//! Description of a track in SDP: the lines of its payload format.
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+
+use super::{Format, Unplayable};
+use crate::mp4::{Avc, Codec, Hevc, Track, TrackKind};
+
+/// Static payload type of MPEG audio (RFC 3551 table 4).
+const MPEG_AUDIO: u8 = 14;
+
+/// Lines about one track.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackDescription {
+    /// Whether its media line says `video`, else `audio`.
+    pub video: bool,
+    /// Payload type.
+    pub payload_type: u8,
+    /// Value of `a=rtpmap`.
+    pub map: String,
+    /// Value of `a=fmtp`, of formats with parameters.
+    pub parameters: Option<String>,
+    /// Value of `a=framerate` (RFC 8866 section 6.13), where the rate is known.
+    pub frame_rate: Option<String>,
+}
+
+impl TrackDescription {
+    /// Description of a track, with a payload type of 96 to 127 for formats that have no other, and with
+    /// frames per second where they are known.
+    pub fn of(track: &Track, payload_type: u8, frame_rate: Option<f64>) -> Result<Self, Unplayable> {
+        let format = Format::of(track)?;
+        let payload_type = if format == Format::MpegAudio { MPEG_AUDIO } else { payload_type };
+        let clock = format.clock_hz(track);
+        let channels = track.sound.map_or(1, |sound| sound.channels);
+        let name = match format {
+            Format::H264 => format!("H264/{clock}"),
+            Format::H265 => format!("H265/{clock}"),
+            Format::Aac => format!("MPEG4-GENERIC/{clock}/{channels}"),
+            // RFC 7587 section 7: always two channels.
+            Format::Opus => format!("opus/{clock}/2"),
+            Format::MpegAudio => format!("MPA/{clock}"),
+            Format::Ac3 => format!("ac3/{clock}/{channels}"),
+        };
+        let parameters = match &track.codec {
+            Codec::H264(avc) => Some(h264(avc)),
+            Codec::H265(hevc) => h265(hevc),
+            Codec::Aac(config) => Some(aac(&config.bytes)),
+            Codec::Opus if channels == 2 => Some("sprop-stereo=1".to_owned()),
+            _ => None,
+        };
+        Ok(Self {
+            video: track.kind == TrackKind::Video,
+            payload_type,
+            map: format!("{payload_type} {name}"),
+            parameters: parameters.map(|parameters| format!("{payload_type} {parameters}")),
+            frame_rate: frame_rate.map(|rate| ((rate * 1000.0).round() / 1000.0).to_string()),
+        })
+    }
+}
+
+/// RFC 6184 section 8.1. Without parameter sets, as in files of `avc3`, they come in the stream.
+fn h264(avc: &Avc) -> String {
+    let [profile, constraints, level] = avc.profile_level;
+    let sets: Vec<String> = avc.sequence_sets.iter().chain(&avc.picture_sets).map(base64).collect();
+    let sets =
+        if sets.is_empty() { String::new() } else { format!(";sprop-parameter-sets={}", sets.join(",")) };
+    format!("packetization-mode=1{sets};profile-level-id={profile:02X}{constraints:02X}{level:02X}")
+}
+
+/// RFC 7798 section 7.1.
+fn h265(hevc: &Hevc) -> Option<String> {
+    let lists = [("vps", &hevc.video_sets), ("sps", &hevc.sequence_sets), ("pps", &hevc.picture_sets)];
+    let lists = lists.iter().filter(|(_, sets)| !sets.is_empty());
+    let list = |(name, sets): &(&str, &Vec<Vec<u8>>)| {
+        format!("sprop-{name}={}", sets.iter().map(base64).collect::<Vec<_>>().join(","))
+    };
+    let lists: Vec<String> = lists.map(list).collect();
+    (!lists.is_empty()).then(|| lists.join(";"))
+}
+
+/// RFC 3640 section 4.1 and 3.3.6.
+fn aac(config: &[u8]) -> String {
+    let config: String = config.iter().map(|byte| format!("{byte:02X}")).collect();
+    let mode = "profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;indexdeltalength=3";
+    format!("streamtype=5;{mode};config={config}")
+}
+
+fn base64(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_STANDARD.encode(bytes)
+}

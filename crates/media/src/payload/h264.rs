@@ -1,0 +1,68 @@
+//! H.264 (RFC 6184), packetization-mode 1: single NAL units, aggregation (STAP-A) and fragments (FU-A).
+
+use super::nal::NalUnit;
+use super::{Payloads, cut};
+use crate::mp4::Extent;
+
+/// Types of NAL units that this format adds (section 5.2).
+const STAP_A: u8 = 24;
+const FU_A: u8 = 28;
+
+/// Beginning and end of a fragmented NAL unit (section 5.8).
+const START: u8 = 0x80;
+const END: u8 = 0x40;
+
+/// Adds the packets of an access unit, of at most `limit` bytes each.
+pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
+    let mut rest = units;
+    while let Some((first, after)) = rest.split_first() {
+        let last_of = |count: usize| count == rest.len();
+        if first.extent.length > limit as u64 {
+            fragments(first, timestamp, limit, last_of(1), payloads);
+            rest = after;
+            continue;
+        }
+        let together = fitting(rest, limit);
+        aggregate(&rest[..together], payloads);
+        payloads.end(timestamp, last_of(together));
+        rest = &rest[together..];
+    }
+}
+
+/// Number of NAL units that fit into a packet, at least the first.
+fn fitting(units: &[NalUnit], limit: usize) -> usize {
+    let mut length = 1;
+    let fits = units.iter().take_while(|unit| {
+        length += 2 + unit.extent.length;
+        length <= limit as u64
+    });
+    fits.count().max(1)
+}
+
+/// One NAL unit as it is, or several in a STAP-A (section 5.7.1).
+fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
+    if let [only] = units {
+        return payloads.refer(only.extent);
+    }
+    let forbidden = units.iter().fold(0, |bits, unit| bits | unit.header[0] & 0x80);
+    let importance = units.iter().map(|unit| unit.header[0] & 0x60).max().unwrap_or(0);
+    for (index, unit) in units.iter().enumerate() {
+        let [high, low] = (unit.extent.length as u16).to_be_bytes();
+        let bytes = [forbidden | importance | STAP_A, high, low];
+        payloads.generate(if index == 0 { &bytes } else { &bytes[1..] });
+        payloads.refer(unit.extent);
+    }
+}
+
+/// A NAL unit in fragments, of which the last is not longer than the others. Its first byte is not in them.
+fn fragments(unit: &NalUnit, timestamp: u64, limit: usize, last: bool, payloads: &mut Payloads) {
+    let [header, _] = unit.header;
+    let body = Extent { offset: unit.extent.offset + 1, length: unit.extent.length - 1 };
+    for part in cut(body, limit - 2) {
+        let start = if part.offset == body.offset { START } else { 0 };
+        let (end, marker) = if part.end() == body.end() { (END, last) } else { (0, false) };
+        payloads.generate(&[header & 0xe0 | FU_A, start | end | header & 0x1f]);
+        payloads.refer(part);
+        payloads.end(timestamp, marker);
+    }
+}

@@ -1,0 +1,55 @@
+//! NAL units of a sample, each after its length (ISO/IEC 14496-15 section 5.3.4.2).
+
+use crate::mp4::Extent;
+
+/// NAL unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NalUnit {
+    /// Place in the asset, without the length before it.
+    pub extent: Extent,
+    /// Its first two bytes; the second is 0 if there is none.
+    pub header: [u8; 2],
+}
+
+/// A sample that is not divided into NAL units as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("NAL unit at byte {offset}: it ends after its sample")]
+pub struct NalError {
+    /// Offset of its length in the asset.
+    pub offset: u64,
+}
+
+/// Walk over the NAL units of a sample: reads their lengths and headers, and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct NalUnits {
+    at: u64,
+    end: u64,
+    length_size: u8,
+}
+
+impl NalUnits {
+    /// A walk over a sample whose NAL units have lengths of `length_size` bytes, 1, 2 or 4.
+    pub fn new(sample: Extent, length_size: u8) -> Self {
+        Self { at: sample.offset, end: sample.end(), length_size: length_size.clamp(1, 4) }
+    }
+
+    /// Bytes that are to be read next; `None` at the end.
+    pub fn wanted(&self) -> Option<Extent> {
+        let left = self.end.saturating_sub(self.at);
+        (left > 0).then(|| Extent { offset: self.at, length: left.min(u64::from(self.length_size) + 2) })
+    }
+
+    /// Takes the bytes that were wanted. An empty NAL unit is none.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Option<NalUnit>, NalError> {
+        let fault = NalError { offset: self.at };
+        let (length, header) = bytes.split_at_checked(self.length_size.into()).ok_or(fault)?;
+        let length = length.iter().fold(0, |length, byte| length << 8 | u64::from(*byte));
+        let extent = Extent { offset: self.at + u64::from(self.length_size), length };
+        if extent.end() > self.end {
+            return Err(fault);
+        }
+        self.at = extent.end();
+        let byte = |index: usize| if length > index as u64 { header.get(index).copied() } else { None };
+        Ok(byte(0).map(|first| NalUnit { extent, header: [first, byte(1).unwrap_or(0)] }))
+    }
+}

@@ -1,0 +1,68 @@
+//! Packetizer of any format.
+
+use super::nal::NalUnit;
+use super::{Format, MIN_PAYLOAD, Payloads, TooLong, aac, ac3, h264, h265, mpeg_audio, opus};
+use crate::mp4::Extent;
+
+/// Cuts the samples of a track into payloads.
+#[derive(Clone, Debug)]
+pub struct Packetizer {
+    state: State,
+    limit: usize,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    H264,
+    H265,
+    Opus,
+    Aac(aac::Packetizer),
+    MpegAudio(mpeg_audio::Packetizer),
+    Ac3(ac3::Packetizer),
+}
+
+impl Packetizer {
+    /// Payloads of at most `limit` bytes, [`MIN_PAYLOAD`] or more, with at most `most` frames of audio each.
+    pub fn new(format: Format, limit: usize, most: usize) -> Self {
+        let limit = limit.clamp(MIN_PAYLOAD, u16::MAX.into());
+        let state = match format {
+            Format::H264 => State::H264,
+            Format::H265 => State::H265,
+            Format::Opus => State::Opus,
+            Format::Aac => State::Aac(aac::Packetizer::new(limit, most)),
+            Format::MpegAudio => State::MpegAudio(mpeg_audio::Packetizer::new(limit, most)),
+            Format::Ac3 => State::Ac3(ac3::Packetizer::new(limit, most)),
+        };
+        Self { state, limit }
+    }
+
+    /// Adds the payloads of a sample; `units` are those of H.264 and H.265, by
+    /// [`NalUnits`](super::nal::NalUnits).
+    pub fn push(
+        &mut self,
+        sample: Extent,
+        units: &[NalUnit],
+        timestamp: u64,
+        payloads: &mut Payloads,
+    ) -> Result<(), TooLong> {
+        match &mut self.state {
+            State::H264 => h264::packetize(units, timestamp, self.limit, payloads),
+            State::H265 => h265::packetize(units, timestamp, self.limit, payloads),
+            State::Opus => opus::packetize(sample, timestamp, self.limit, payloads)?,
+            State::Aac(packetizer) => packetizer.push(sample, timestamp, payloads)?,
+            State::MpegAudio(packetizer) => packetizer.push(sample, timestamp, payloads)?,
+            State::Ac3(packetizer) => packetizer.push(sample, timestamp, payloads)?,
+        }
+        Ok(())
+    }
+
+    /// Adds the payload of frames that waited for others.
+    pub fn flush(&mut self, payloads: &mut Payloads) {
+        match &mut self.state {
+            State::H264 | State::H265 | State::Opus => {}
+            State::Aac(packetizer) => packetizer.flush(payloads),
+            State::MpegAudio(packetizer) => packetizer.flush(payloads),
+            State::Ac3(packetizer) => packetizer.flush(payloads),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Tests of all formats, by the table of cases and by samples of any length.
+
+use proptest::prelude::*;
+
+use super::cases::{CASES, Case};
+use super::depacketize::{Packet, depacketize};
+use super::nal::{NalUnit, NalUnits};
+use super::*;
+
+/// Samples as an asset has them: NAL units after lengths of four bytes, or frames.
+fn samples(format: Format, lengths: &[Vec<usize>]) -> Vec<Vec<u8>> {
+    let unit = |index: usize, length: usize| {
+        let header = match format {
+            Format::H264 => [0x61 + (index as u8 & 3), 0],
+            _ => [0x02, 0x01 + (index as u8 & 3)],
+        };
+        let body = (0..length).map(|at| (at * 7 + index) as u8);
+        header.into_iter().take(length).chain(body.skip(2)).collect::<Vec<u8>>()
+    };
+    let sample = |lengths: &Vec<usize>| {
+        let units = lengths.iter().enumerate().map(|(index, length)| unit(index, *length));
+        match format {
+            Format::H264 | Format::H265 => {
+                units.flat_map(|unit| [&(unit.len() as u32).to_be_bytes()[..], &unit].concat()).collect()
+            }
+            _ => units.flatten().collect(),
+        }
+    };
+    lengths.iter().map(sample).collect()
+}
+
+/// NAL units of a sample, of which only lengths and headers are read.
+fn units(asset: &[u8], sample: Extent) -> Vec<NalUnit> {
+    let (mut walk, mut units) = (NalUnits::new(sample, 4), Vec::new());
+    while let Some(wanted) = walk.wanted() {
+        assert!(wanted.length <= 6);
+        units.extend(walk.take(&asset[wanted.offset as usize..wanted.end() as usize]).unwrap());
+    }
+    units
+}
+
+fn packetize(
+    format: Format,
+    limit: usize,
+    most: usize,
+    samples: &[Vec<u8>],
+) -> Result<(Payloads, Vec<Packet>), TooLong> {
+    let asset = samples.concat();
+    let (mut packetizer, mut payloads) = (Packetizer::new(format, limit, most), Payloads::default());
+    let mut offset = 0;
+    for (number, sample) in samples.iter().enumerate() {
+        let extent = Extent { offset, length: sample.len() as u64 };
+        offset = extent.end();
+        let units = match format {
+            Format::H264 | Format::H265 => units(&asset, extent),
+            _ => Vec::new(),
+        };
+        packetizer.push(extent, &units, number as u64, &mut payloads)?;
+    }
+    packetizer.flush(&mut payloads);
+    let packets = payloads.iter().map(|payload| (payload.copy(&asset), payload.marker)).collect();
+    Ok((payloads, packets))
+}
+
+#[test]
+fn cases_make_the_packets_of_the_table() {
+    for Case { name, format, limit, most, samples: lengths, payloads, trains } in CASES {
+        let lengths: Vec<Vec<usize>> = lengths.iter().map(|sample| sample.to_vec()).collect();
+        let samples = samples(*format, &lengths);
+        let (found, packets) = packetize(*format, *limit, *most, &samples).unwrap();
+        let found_lengths: Vec<usize> = found.iter().map(|payload| payload.length).collect();
+        assert_eq!(found_lengths, *payloads, "{name}");
+        assert_eq!(found.trains().collect::<Vec<_>>(), *trains, "{name}");
+        assert!(packets.iter().zip(*payloads).all(|((bytes, _), length)| bytes.len() == *length), "{name}");
+        let read = depacketize(*format, &packets).unwrap_or_else(|reason| panic!("{name}: {reason}"));
+        assert_eq!(read.concat(), samples.concat(), "{name}");
+    }
+}
+
+/// RFC 6184 section 5.8 and 5.7.1, byte by byte.
+#[test]
+fn headers_are_those_of_the_specifications() {
+    let first = |format, lengths: &[usize]| {
+        let samples = samples(format, &[lengths.to_vec()]);
+        let (_, packets) = packetize(format, 64, 8, &samples).unwrap();
+        packets.iter().map(|(payload, marker)| (payload[..4].to_vec(), *marker)).collect::<Vec<_>>()
+    };
+    let fragments = first(Format::H264, &[130]);
+    assert_eq!((fragments[0].0[..2].to_vec(), fragments[0].1), (vec![0x7c, 0x81], false));
+    assert_eq!((fragments[1].0[1], fragments[2].0[1], fragments[2].1), (0x01, 0x41, true));
+    assert_eq!(first(Format::H264, &[5, 6])[0].0[..3], [0x78, 0, 5]);
+    assert_eq!(first(Format::H265, &[130])[0].0[..3], [0x62, 0x01, 0x81]);
+    assert_eq!(first(Format::H265, &[5, 6])[0].0, [0x60, 0x01, 0, 5]);
+    assert_eq!(first(Format::Aac, &[5])[0], (vec![0, 16, 0, 40], true));
+    assert_eq!(first(Format::MpegAudio, &[70])[1].0, [0, 0, 0, 60]);
+    assert_eq!(first(Format::Ac3, &[70])[0].0[..2], [1, 2]);
+    assert_eq!(first(Format::Ac3, &[130])[0].0[..2], [2, 3]);
+}
+
+#[test]
+fn frames_that_no_packet_takes_are_refused() {
+    for (format, length, limit) in [
+        (Format::Aac, 8192, 8191),
+        (Format::Opus, 101, 100),
+        (Format::Ac3, 24_991, 24_990),
+        (Format::MpegAudio, 65_537, 65_536),
+    ] {
+        let error = packetize(format, 100, 1, &samples(format, &[vec![length]])).unwrap_err();
+        assert_eq!((error.length, error.limit), (length as u64, limit));
+        assert!(packetize(format, 100, 1, &samples(format, &[vec![length - 1]])).is_ok());
+    }
+}
+
+#[test]
+fn a_nal_unit_ends_in_its_sample() {
+    for bytes in [&[0, 0, 0, 9, 1][..], &[0, 0, 0], &[0xff, 0xff, 0xff, 0xff, 1, 2, 3]] {
+        let mut walk = NalUnits::new(Extent { offset: 7, length: bytes.len() as u64 }, 4);
+        let wanted = walk.wanted().unwrap();
+        assert_eq!(walk.take(&bytes[..wanted.length as usize]), Err(nal::NalError { offset: 7 }));
+    }
+}
+
+/// Lengths from nothing to a mebibyte, short ones more often.
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![0usize..40, 0usize..3000, 0usize..1 << 20]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Promise: H.264 and H.265 samples from 0 bytes to MiB come back from RTP packets byte for byte.
+    #[test]
+    fn video_comes_back(
+        lengths in proptest::collection::vec(proptest::collection::vec(length(), 0..6), 1..4),
+        limit in 64usize..9000,
+        h265: bool,
+    ) {
+        let format = if h265 { Format::H265 } else { Format::H264 };
+        let least = if h265 { 2 } else { 1 };
+        let lengths: Vec<Vec<usize>> =
+            lengths.iter().map(|units| units.iter().map(|length| (*length).max(least)).collect()).collect();
+        let samples = samples(format, &lengths);
+        let (payloads, packets) = packetize(format, limit, 1, &samples).unwrap();
+        let expected: Vec<Vec<u8>> = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
+        prop_assert_eq!(depacketize(format, &packets), Ok(expected));
+        prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
+        let pieces = payloads.iter().flat_map(|payload| payload.pieces);
+        let generated = pieces.filter(|piece| matches!(piece, Piece::Generated(_)));
+        prop_assert!(generated.count() <= packets.len() + lengths.iter().flatten().count());
+        prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
+    }
+
+    /// Promise: AAC, AC-3, MPEG audio and Opus frames come back from RTP packets byte for byte.
+    #[test]
+    fn audio_comes_back(
+        lengths in proptest::collection::vec(prop_oneof![1usize..40, 1usize..8000], 1..12),
+        limit in 64usize..9000,
+        most in 1usize..9,
+        format in proptest::sample::select(vec![Format::Aac, Format::Opus, Format::MpegAudio, Format::Ac3]),
+    ) {
+        let lengths: Vec<Vec<usize>> = lengths.into_iter().map(|length| vec![length]).collect();
+        let samples = samples(format, &lengths);
+        match packetize(format, limit, most, &samples) {
+            Ok((_, packets)) => {
+                let read = depacketize(format, &packets);
+                prop_assert_eq!(read.map(|read| read.concat()), Ok(samples.concat()));
+                prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
+                prop_assert!(packets.len() >= samples.len().div_ceil(most));
+            }
+            Err(error) => prop_assert!(error.length > error.limit),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Lines of SDP beside those that ffmpeg writes for the same track.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_media::payload::TrackDescription;
+use wirepath_testkit::trials;
+
+use super::clips::{clip, run};
+use super::samples::read;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        h264_is_described_as_by_ffmpeg => || as_ffmpeg("b-frames.mp4", 0),
+        aac_is_described_as_by_ffmpeg => || as_ffmpeg("b-frames.mp4", 1),
+        h265_is_described_as_by_ffmpeg => || as_ffmpeg("h265.mp4", 0),
+        opus_is_described_as_by_ffmpeg => || as_ffmpeg("h265.mp4", 1),
+        mpeg_audio_is_described_as_by_ffmpeg => || as_ffmpeg("mp3.mp4", 0),
+        ac3_is_described_by_its_channels,
+    ]
+}
+
+/// Promise: SDP of H.264, H.265, AAC, Opus and MPEG audio tracks has the parameters that ffmpeg gives.
+fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
+    let clip = clip(name)?;
+    let (movie, _) = read(&std::fs::read(&clip)?)?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("sdp");
+    let (clip, file) = (clip.to_str().context("a name")?, file.to_str().context("a name")?);
+    let (map, payload_type) =
+        (format!("0:{index}"), if movie.tracks[index].picture.is_some() { 96 } else { 97 });
+    let output =
+        ["-nostdin", "-v", "error", "-i", clip, "-map", &map, "-c", "copy", "-t", "0.1", "-f", "rtp"];
+    // Port 9 is discard: nobody has to receive what this sends.
+    run("ffmpeg", &[&output[..], &["-sdp_file", file, "rtp://127.0.0.1:9"]].concat())?;
+    let text = std::fs::read_to_string(file)?;
+    let line = |prefix| text.lines().find_map(|line| line.strip_prefix(prefix));
+
+    let ours = TrackDescription::of(&movie.tracks[index], payload_type, None)?;
+    let media = format!("{} 9 RTP/AVP {}", if ours.video { "video" } else { "audio" }, ours.payload_type);
+    ensure!(line("m=") == Some(media.as_str()), "{media} here: {text}");
+    // ffmpeg writes no rtpmap for a static payload type.
+    ensure!(line("a=rtpmap:").is_none_or(|map| map == ours.map), "{} here: {text}", ours.map);
+    ensure!(line("a=rtpmap:").is_some() || ours.payload_type < 96, "{text}");
+    let theirs = line("a=fmtp:").map(parameters).unwrap_or_default();
+    let mut ours = ours.parameters.as_deref().map(parameters).unwrap_or_default();
+    ours.remove("streamtype=5"); // RFC 3640 section 4.1 requires it, and ffmpeg leaves it out.
+    ensure!(ours == theirs, "{ours:?} here, {theirs:?} by ffmpeg");
+    Ok(())
+}
+
+/// Parameters after the payload type.
+fn parameters(line: &str) -> BTreeSet<String> {
+    let (_, parameters) = line.split_once(' ').unwrap_or((line, ""));
+    parameters.split(';').map(|parameter| parameter.trim().to_owned()).collect()
+}
+
+/// Promise: SDP of AC-3 tracks has their sample rate and channels (RFC 4184).
+fn ac3_is_described_by_its_channels() -> Result<()> {
+    let (movie, _) = read(&std::fs::read(clip("ac-3.mp4")?)?)?;
+    let ours = TrackDescription::of(&movie.tracks[0], 97, None)?;
+    ensure!(ours.map == "97 ac3/48000/6" && ours.parameters.is_none(), "{ours:?}");
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Packets played by ffmpeg over RTSP: frames that its depacketizers make are those of the file.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_media::mp4::Codec;
+use wirepath_media::mp4::{Extent, Movie, Sample};
+use wirepath_media::payload::nal::NalUnits;
+use wirepath_media::payload::{Format, Packetizer, Payloads, TrackDescription};
+use wirepath_media::rtp;
+use wirepath_testkit::trials;
+
+use super::clips::{clip, run};
+use super::samples::read;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        h264_comes_out_as_it_is_in_the_file => || plays("b-frames.mp4", 0, 1),
+        h264_in_slices_comes_out_as_it_is_in_the_file => || plays("languages.mp4", 0, 1),
+        aac_comes_out_as_it_is_in_the_file => || plays("b-frames.mp4", 1, 1),
+        aac_in_fours_comes_out_as_it_is_in_the_file => || plays("b-frames.mp4", 1, 4),
+        h265_comes_out_as_it_is_in_the_file => || plays("h265.mp4", 0, 1),
+        opus_comes_out_as_it_is_in_the_file => || plays("h265.mp4", 1, 1),
+        mpeg_audio_comes_out_as_it_is_in_the_file => || plays("mp3.mp4", 0, 1),
+        mpeg_audio_in_fours_comes_out_as_it_is_in_the_file => || plays("mp3.mp4", 0, 4),
+        ac3_comes_out_as_it_is_in_the_file => || plays("ac-3.mp4", 0, 1),
+    ]
+}
+
+/// Payloads of packets, less than those of Ethernet, so that short samples have several.
+const LIMIT: usize = 400;
+
+/// Longest wait for ffmpeg.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Promise: ffmpeg's depacketizers read the packets of each format, and decode the frames of the file.
+fn plays(name: &str, index: usize, most: usize) -> Result<()> {
+    let clip = clip(name)?;
+    let file = std::fs::read(&clip)?;
+    let (movie, samples) = read(&file)?;
+    let (description, stream) = stream(&file, &movie, &samples, index, most)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("rtsp://{}/clip", listener.local_addr()?);
+    let server = thread::spawn(move || serve(&listener, &description, &stream));
+    let played = hashes(&["-analyzeduration", "200000", "-rtsp_transport", "tcp", "-i", &url], "0:0");
+    let direct = hashes(&["-i", path(&clip)?], &format!("0:{index}"))?;
+    let played = played?;
+    server.join().ok().context("the server panicked")??;
+    ensure!(direct.len() > 20, "{} frames", direct.len());
+    let differing = played.iter().zip(&direct).filter(|(played, direct)| played != direct).count();
+    ensure!(
+        played == direct,
+        "{} frames over RTP, {} in the file, {differing} differ",
+        played.len(),
+        direct.len()
+    );
+    Ok(())
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().context("a name")
+}
+
+/// Hashes of samples: of decoded pictures, which are the same in every notation of NAL units, and of sound as
+/// it is.
+fn hashes(input: &[&str], map: &str) -> Result<Vec<String>> {
+    let codecs = ["-map", map, "-c:a", "copy", "-fps_mode", "passthrough", "-f", "framemd5", "-"];
+    let text = run("ffmpeg", &[&["-nostdin", "-v", "error"], input, &codecs].concat())?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    // Stream, times, duration, size, hash; then what a file says about priming.
+    Ok(lines.filter_map(|line| line.split(',').nth(5)).map(|hash| hash.trim().to_owned()).collect())
+}
+
+/// SDP of a track, and its packets as they are in an RTSP connection.
+fn stream(
+    file: &[u8],
+    movie: &Movie,
+    samples: &[Sample],
+    index: usize,
+    most: usize,
+) -> Result<(String, Vec<u8>)> {
+    let track = &movie.tracks[index];
+    let format = Format::of(track)?;
+    let about = TrackDescription::of(track, 96, None)?;
+    let kind = if about.video { "video" } else { "audio" };
+    let mut lines = vec!["v=0".to_owned(), "o=- 1 1 IN IP4 127.0.0.1".into(), "s=-".into(), "t=0 0".into()];
+    lines.push(format!("m={kind} 0 RTP/AVP {}", about.payload_type));
+    lines.push(format!("a=rtpmap:{}", about.map));
+    lines.extend(about.parameters.iter().map(|parameters| format!("a=fmtp:{parameters}")));
+    lines.push("a=control:track1".into());
+
+    let length_size = match &track.codec {
+        Codec::H264(avc) => Some(avc.length_size),
+        Codec::H265(hevc) => Some(hevc.length_size),
+        _ => None,
+    };
+    let (mut packetizer, mut payloads) = (Packetizer::new(format, LIMIT, most), Payloads::default());
+    let clock = u64::from(format.clock_hz(track));
+    for sample in samples.iter().filter(|sample| sample.track == index) {
+        let presented = sample.decode_time.saturating_add_signed(sample.composition_offset);
+        let timestamp = presented * clock / u64::from(track.timescale);
+        let units = match length_size {
+            Some(length_size) => units(file, sample.extent, length_size)?,
+            None => Vec::new(),
+        };
+        packetizer.push(sample.extent, &units, timestamp, &mut payloads)?;
+    }
+    packetizer.flush(&mut payloads);
+    let mut bytes = Vec::new();
+    for (sequence, payload) in payloads.iter().enumerate() {
+        let (marker, timestamp) = (payload.marker, payload.timestamp as u32);
+        let header = rtp::Header {
+            marker,
+            payload_type: about.payload_type,
+            sequence: sequence as u16,
+            timestamp,
+            ssrc: 7,
+        };
+        let packet = [&header.to_bytes()[..], &payload.copy(file)].concat();
+        ensure!(packet.len() <= LIMIT + rtp::HEADER_LENGTH, "a packet of {} bytes", packet.len());
+        bytes.extend([b'$', 0, (packet.len() >> 8) as u8, packet.len() as u8]);
+        bytes.extend(packet);
+    }
+    Ok((lines.join("\r\n") + "\r\n", bytes))
+}
+
+fn units(file: &[u8], sample: Extent, length_size: u8) -> Result<Vec<wirepath_media::payload::nal::NalUnit>> {
+    let (mut walk, mut units) = (NalUnits::new(sample, length_size), Vec::new());
+    while let Some(wanted) = walk.wanted() {
+        units.extend(walk.take(&file[wanted.offset as usize..wanted.end() as usize])?);
+    }
+    Ok(units)
+}
+
+/// Answers the requests of one client, and sends the packets after PLAY.
+fn serve(listener: &TcpListener, description: &str, stream: &[u8]) -> Result<()> {
+    let (connection, _) = listener.accept()?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let mut requests = BufReader::new(connection.try_clone()?);
+    loop {
+        let (method, sequence) = request(&mut requests)?;
+        let rest = match method.as_str() {
+            "DESCRIBE" => {
+                let length = description.len();
+                format!("Content-Type: application/sdp\r\nContent-Length: {length}\r\n\r\n{description}")
+            }
+            "SETUP" => "Session: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\n".to_owned(),
+            "PLAY" => "Session: 1\r\nRange: npt=0-\r\n\r\n".to_owned(),
+            _ => "Public: OPTIONS, DESCRIBE, SETUP, PLAY, TEARDOWN\r\n\r\n".to_owned(),
+        };
+        write(&connection, format!("RTSP/1.0 200 OK\r\nCSeq: {sequence}\r\n{rest}").as_bytes())?;
+        if method == "PLAY" {
+            write(&connection, stream)?;
+            // ffmpeg ends when the connection does.
+            return Ok(connection.shutdown(std::net::Shutdown::Write)?);
+        }
+    }
+}
+
+fn write(mut connection: &TcpStream, bytes: &[u8]) -> Result<()> {
+    Ok(connection.write_all(bytes)?)
+}
+
+/// Method and CSeq of the next request.
+fn request(requests: &mut BufReader<TcpStream>) -> Result<(String, String)> {
+    let (mut method, mut sequence) = (None, String::new());
+    loop {
+        let mut line = String::new();
+        ensure!(requests.read_line(&mut line)? > 0, "the client left");
+        let line = line.trim_end();
+        match (&method, line.strip_prefix("CSeq: ")) {
+            (None, _) => method = line.split(' ').next().map(str::to_owned),
+            (_, Some(number)) => sequence = number.to_owned(),
+            (Some(method), None) if line.is_empty() => return Ok((method.clone(), sequence)),
+            _ => {}
+        }
+    }
+}

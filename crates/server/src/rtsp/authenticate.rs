@@ -1,0 +1,42 @@
+//! Authentication of requests (RFC 2326 section 16): each is for itself, in a session too.
+
+use super::handler::{RequestHandler, refuse};
+use wirepath_auth::{Area, Reason};
+use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
+use wirepath_net::auth::{AuthRequest, RETRY_AFTER_S};
+
+impl RequestHandler {
+    /// Response that denies a request; none if it is admitted. OPTIONS says nothing about files and is what some
+    /// clients keep alive with, so it is for everyone.
+    pub(super) async fn authenticate(&self, request: &Request) -> Option<Response> {
+        let access = self.shared.access.as_ref().filter(|_| request.method != Method::Options)?;
+        let track = match &request.target {
+            Target::Resource(resource) => resource.split_track(),
+            Target::Server => None,
+        };
+        let path = match &request.target {
+            Target::Resource(resource) => resource.path(),
+            Target::Server => b"",
+        };
+        let authenticated = access.check(AuthRequest {
+            method: (&request.method).into(),
+            area: Area::Path(path),
+            path,
+            presentation: track.as_ref().map(|(presentation, _): &(Resource, u32)| presentation.path()),
+            authorization: request.headers.first("Authorization"),
+            peer: self.peer,
+        });
+        let denial = authenticated.await.err()?;
+        let status = match denial.reason {
+            Reason::Forbidden => StatusCode::Forbidden,
+            Reason::Slowed => StatusCode::ServiceUnavailable,
+            _ => StatusCode::Unauthorized,
+        };
+        let refusal = Refusal { cseq: Some(request.cseq), ..refuse(status, denial.reason.to_string()) };
+        let response = Response::refusal(&refusal);
+        Some(match denial.reason {
+            Reason::Slowed => response.header(header_names::RETRY_AFTER, RETRY_AFTER_S),
+            _ => response.challenges(denial.challenges),
+        })
+    }
+}

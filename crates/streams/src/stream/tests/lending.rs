@@ -1,0 +1,167 @@
+//! Long trains of datagrams for many outputs, copied once for all of them.
+
+use super::*;
+use crate::handlers::Touch;
+use crate::outputs::Output;
+use std::os::fd::AsFd;
+use wirepath_datapath::to_many::{self, SocketId};
+
+const MASK: u8 = 0x20;
+const DATAGRAM: usize = 1316;
+/// The longest train that an output sends.
+const TRAIN: usize = 49 * DATAGRAM;
+/// A shorter one, of which a receiver has room for some.
+const SHORTER: usize = 26 * DATAGRAM;
+
+/// A mirror of what comes by a connection, which a handler changes, to receivers of datagrams.
+struct Bed {
+    source: UnixStream,
+    stream: Stream,
+    receivers: Vec<UdpSocket>,
+    sent: Vec<u8>,
+    came: Vec<Vec<u8>>,
+}
+
+impl Bed {
+    fn new(receivers: usize, when_full: WhenFull) -> Bed {
+        let (source, inlet) = UnixStream::pair().unwrap();
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .handler(Handler::Modify(Box::new(Touch::new(MASK))))
+            .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(DATAGRAM))
+            .build();
+        let receivers: Vec<UdpSocket> = (0..receivers).map(|_| receiver()).collect();
+        for receiver in &receivers {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(receiver.local_addr().unwrap()).unwrap();
+            let output = Object::datagrams("udp", socket.into(), None, None).unwrap();
+            stream.attach_output(output, OutputOptions { when_full, ..OutputOptions::default() });
+        }
+        let came = receivers.iter().map(|_| Vec::new()).collect();
+        Bed { source, stream, receivers, sent: Vec::new(), came }
+    }
+
+    /// Sends a train of this many bytes through the stream, and takes what comes to each receiver.
+    fn pass(&mut self, bytes: usize) {
+        let number = self.sent.len() / DATAGRAM;
+        let train: Vec<u8> = (0..bytes).map(|at| (number * 31 + at / DATAGRAM * 7 + at) as u8).collect();
+        self.source.write_all(&train).unwrap();
+        self.sent.extend_from_slice(&train);
+        let input = self.stream.intake.inputs[0].port;
+        self.stream.note_ready(input);
+        self.act();
+    }
+
+    fn act(&mut self) {
+        while !matches!(self.stream.act(u64::MAX, 0).0, Acted::Wait) {}
+        let mut room = [0; 2000];
+        for (receiver, came) in self.receivers.iter().zip(&mut self.came) {
+            while let Ok(length) = receiver.recv(&mut room) {
+                assert_eq!(length, DATAGRAM);
+                came.extend_from_slice(&room[..length]);
+            }
+        }
+    }
+
+    fn expected(&self) -> Vec<u8> {
+        self.sent.iter().map(|byte| byte ^ MASK).collect()
+    }
+
+    fn output(&mut self, place: usize) -> &mut Output {
+        &mut self.stream.outputs.current[place]
+    }
+}
+
+fn receiver() -> UdpSocket {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    receiver
+}
+
+/// Returns whether this host can lend; says so if not.
+fn can_lend() -> bool {
+    let (to, from) = (receiver(), receiver());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    let mut can = false;
+    to_many::send_to_each(b"x", [(from.as_fd(), SocketId::unique())].into_iter(), |_, _| can = true);
+    if !can {
+        eprintln!("skipped: this host has no io_uring that sends from registered memory and tells of copies");
+    }
+    can
+}
+
+/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+///
+/// On loopback the kernel copies what is lent to it, and says so; then each output's trains are copied again.
+#[test]
+fn trains_for_many_outputs_are_lent_and_where_the_kernel_copies_no_longer() {
+    let mut bed = Bed::new(64, WhenFull::Block);
+    for bytes in [TRAIN, 40 * DATAGRAM, DATAGRAM, 3 * DATAGRAM].into_iter().cycle().take(20) {
+        bed.pass(bytes);
+    }
+    let expected = bed.expected();
+    assert!(bed.came.iter().all(|came| *came == expected));
+    let status = bed.stream.status();
+    assert_eq!(status.bytes_out, 64 * expected.len() as u64);
+    if can_lend() {
+        let long = 64 * 5 * (TRAIN + 40 * DATAGRAM) as u64;
+        assert!(status.lent_bytes >= 64 * TRAIN as u64 && status.lent_bytes < long, "{}", status.lent_bytes);
+    }
+}
+
+/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+#[test]
+fn an_output_that_is_full_gets_what_waited_for_it_and_delays_no_other() {
+    let mut bed = Bed::new(8, WhenFull::DropNewest);
+    bed.pass(SHORTER);
+    bed.output(3).writable = false;
+    for _ in 0..3 {
+        bed.pass(SHORTER);
+    }
+    let expected = bed.expected();
+    let have = |bed: &Bed| bed.came.iter().map(Vec::len).collect::<Vec<_>>();
+    let mut behind = vec![expected.len(); 8];
+    behind[3] = SHORTER;
+    assert_eq!(have(&bed), behind);
+    assert!(bed.output(3).outbox.bytes == 3 * SHORTER);
+    bed.output(3).writable = true;
+    bed.act();
+    assert!(bed.came.iter().all(|came| *came == expected));
+    assert_eq!(bed.stream.status().bytes_out, 8 * expected.len() as u64);
+}
+
+/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+#[test]
+fn a_receiver_that_has_vanished_is_counted_and_the_others_lose_nothing() {
+    let mut bed = Bed::new(8, WhenFull::Block);
+    let gone = bed.receivers.remove(5);
+    bed.came.remove(5);
+    drop(gone);
+    for _ in 0..10 {
+        bed.pass(TRAIN);
+    }
+    let expected = bed.expected();
+    assert!(bed.came.iter().all(|came| *came == expected));
+    let status = bed.stream.status();
+    assert!(status.outputs[5].icmp_errors > 0 && status.gone_outputs.failed == 0, "{status:?}");
+    assert!(status.outputs.iter().enumerate().all(|(place, output)| place == 5 || output.icmp_errors == 0));
+}
+
+#[test]
+fn a_socket_that_was_lent_to_is_given_back_as_it_was() {
+    let mut bed = Bed::new(4, WhenFull::Block);
+    bed.pass(TRAIN);
+    if can_lend() {
+        assert!(bed.stream.status().lent_bytes > 0);
+    }
+    let port = bed.output(0).port;
+    let (sender, handed) = channel();
+    bed.stream.detach_output(port, move |object| sender.send(object).unwrap());
+    bed.act();
+    let object = handed.recv().unwrap();
+    let crate::object::Kind::Datagrams(datagrams) = object.kind else { panic!("it is a UDP socket") };
+    let socket = UdpSocket::from(datagrams.socket);
+    assert_eq!(socket.send(&[7; 3000]).unwrap(), 3000);
+    bed.receivers[0].set_nonblocking(false).unwrap();
+    assert_eq!(bed.receivers[0].recv(&mut [0; 4000]).unwrap(), 3000, "in one datagram");
+}
