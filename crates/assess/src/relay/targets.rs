@@ -27,6 +27,10 @@ impl Goal {
     }
 }
 
+/// Limit for a rewriting handler, as a multiple of a careful loop at user level; where handlers of all kinds were
+/// measured, [`handlers`] has others.
+const HANDLER: f64 = 1.0 / 0.85;
+
 /// Limit where a loop without policies, records and counters does the same by the same calls.
 const BARE: f64 = 1.1;
 
@@ -51,6 +55,11 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     hold("socket to socket, to HAProxy".to_owned(), 0.9, streams(proxy, false), haproxy);
     let sendfile = all.find(file, Method::Sendfile, false, LINKS, None);
     hold("file to socket, to bare sendfile".to_owned(), 1.05, streams(file, false), sendfile);
+    let has_handlers = costs.iter().any(|cost| cost.case.handler.is_some());
+    for part in [file, Part::SocketToFile, proxy].into_iter().filter(|_| !has_handlers) {
+        let what = format!("{part} with a handler that rewrites, to a loop that does the same");
+        hold(what, HANDLER, streams(part, true), all.best_loop(part, true));
+    }
     let of_burst = |method| {
         let burst = Some(BURST * RELAY_DATAGRAM);
         all.find(Part::UdpMirror, method, false, super::cases::RECEIVERS, burst)

@@ -16,8 +16,8 @@ use crate::relay::tagged::tag_of;
 use crate::relay::task::{DATAGRAM, Shape, Task};
 use crate::subject::OrderKind;
 
-/// Most records that wait for those with smaller tags.
-const WINDOW: usize = 1024;
+/// Most records that wait for those with smaller tags: several reads of each input.
+const WINDOW: usize = 16 * 1024;
 
 pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     let streams = streams(task, ends)?;

@@ -1,7 +1,7 @@
 //! Targets of handlers: to careful loops, to plain programs, and to each other.
 
 use super::{Goal, target};
-use crate::relay::cases::{LINKS, PEEKED_RECORD, PLAIN};
+use crate::relay::cases::{PEEKED_RECORD, PLAIN};
 use crate::result::{HandlerKind, Method, Part, RelayCase, RelayCost};
 use crate::statistics::Summary;
 
@@ -26,7 +26,7 @@ pub(super) fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     let mut found = Vec::new();
     for part in PARTS {
         // All cases that are compared have as many links.
-        let links = handled(costs, part).next().map_or(LINKS, |cost| cost.case.links);
+        let Some(links) = handled(costs, part).next().map(|cost| cost.case.links) else { continue };
         let of = |method: Method, touch: bool, handler: Option<HandlerKind>| {
             costs.iter().filter(move |cost| {
                 let RelayCase { part: of, method: by, touch: touches, links: with, .. } = cost.case;
