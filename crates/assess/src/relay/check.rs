@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::pattern::{KEY, Pattern};
-use super::source::{Volume, start_of};
+use super::pattern::{KEY, Pattern, start_of};
+use super::source::Volume;
 use super::task::{HEADER, LEFT_OUT, MASK};
 use crate::result::{HandlerKind, OrderKind, Part, RelayCase};
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use super::forwarder;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, start_of};
 use super::tagged::Tagged;
 use crate::error::{Doing, Error};
 use crate::sockets;
@@ -22,9 +22,6 @@ use crate::test_bed::TestBed;
 
 /// Timeout of everything that an experiment waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Distance in the pattern between neighbours' streams: in pages, coprime to the pattern's.
-const APART: u64 = 64 * 4096;
 
 /// Bytes asked of one call of `sendfile`.
 const CALL: usize = 256 * 1024;
@@ -50,11 +47,6 @@ pub(crate) struct Source {
     accepted: Receiver<()>,
     start: Sender<()>,
     thread: JoinHandle<io::Result<Vec<TcpStream>>>,
-}
-
-/// Place in the pattern where the stream of a connection begins.
-pub(crate) fn start_of(connection: usize) -> u64 {
-    connection as u64 * APART
 }
 
 impl Source {

@@ -1,7 +1,6 @@
 //! Records that begin with a tag: their place among those of all sources, so that any order can be told.
 
-use super::pattern::Pattern;
-use super::source::start_of;
+use super::pattern::{Pattern, start_of};
 
 /// Bytes of a tag, in network byte order.
 pub(crate) const TAG: usize = 8;
