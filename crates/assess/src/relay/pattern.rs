@@ -14,11 +14,11 @@ use crate::error::{Doing, Error};
 /// their own.
 const LENGTH: usize = 1021 * 4096;
 
-/// Distance in the pattern between neighbours' streams: in pages, coprime to the pattern's.
-const APART: u64 = 64 * 4096;
-
 /// Bytes by which a place in the pattern is recognised.
 pub(crate) const KEY: usize = 16;
+
+/// Distance in the pattern between neighbours' streams: in pages, coprime to the pattern's.
+const APART: u64 = 64 * 4096;
 
 /// Place in the pattern where the stream of a connection begins.
 pub(crate) fn start_of(connection: usize) -> u64 {
