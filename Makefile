@@ -48,12 +48,12 @@ bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
 	@scripts/install.sh bpf
 	$(MAKE) -C kernel/bpf
 
-build: ## the release binaries, target/release/wirepath and wirepath-images
+build: ## the release binaries: wirepath, wirepath-images and wirepath-records in target/release
 	@scripts/install.sh
-	cargo build --release --locked -p wirepath -p wirepath-images
+	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records
 
 install: build ## copy them to PREFIX/bin (PREFIX=/usr/local)
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images target/release/wirepath-records
 
 bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json …"; needs root
 	@scripts/install.sh bench

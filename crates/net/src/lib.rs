@@ -2,6 +2,7 @@
 //! status.
 
 mod descriptors;
+pub mod folder;
 pub mod http;
 mod http_threads;
 mod limits;

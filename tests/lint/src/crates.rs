@@ -90,9 +90,14 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
-    // An application, of what any user of the libraries has; its tests need those of the whole server.
+    // Applications, of what any user of the libraries has; their tests need those of the whole server.
     Rule {
         package: "wirepath-images",
+        ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
+        others: None,
+    },
+    Rule {
+        package: "wirepath-records",
         ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
         others: None,
     },

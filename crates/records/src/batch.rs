@@ -1,0 +1,134 @@
+//! Metadata of a record batch: rows, nodes and buffers, checked against its body.
+
+use std::ops::Range;
+
+use arrow_ipc::{self as ipc, CompressionType};
+
+use crate::error::{RecordsError, Result};
+use crate::layout::{Buffers, Layout};
+
+/// Alignment of buffers in a body.
+pub(crate) const ALIGNMENT: u64 = 8;
+
+/// Longest padding behind a buffer: writers align to up to 64 bytes.
+const MOST_PADDING: u64 = 63;
+
+/// Metadata of a record batch, or of the values of a dictionary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) rows: i64,
+    pub(crate) nodes: Vec<ipc::FieldNode>,
+    pub(crate) buffers: Vec<ipc::Buffer>,
+    /// Number of further buffers of each array of views.
+    pub(crate) views: Vec<i64>,
+    pub(crate) compression: Option<CompressionType>,
+}
+
+/// Part of a body: an extent of the file, and zeros behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) range: Range<u64>,
+    pub(crate) zeros: u64,
+}
+
+/// Nodes, buffers and counts of views of one column.
+struct Place {
+    nodes: Range<usize>,
+    buffers: Range<usize>,
+    views: Range<usize>,
+}
+
+impl Batch {
+    /// Reads metadata at this place of the file, of a body of `body` bytes.
+    pub(crate) fn read(batch: ipc::RecordBatch<'_>, at: u64, body: u64) -> Result<Batch> {
+        let invalid = |why: &str| Err(RecordsError::invalid(at, why));
+        let nodes: Vec<_> = batch.nodes().into_iter().flatten().copied().collect();
+        let buffers: Vec<_> = batch.buffers().into_iter().flatten().copied().collect();
+        let views: Vec<i64> = batch.variadicBufferCounts().into_iter().flatten().collect();
+        let compression = batch.compression().map(|compression| compression.codec());
+        if batch.length() < 0 {
+            return invalid("a record batch of a negative length");
+        }
+        if nodes.iter().any(|node| node.length() < 0 || !(0..=node.length()).contains(&node.null_count())) {
+            return invalid("a column of a negative length, or with more nulls than values");
+        }
+        let is_inside = |buffer: &ipc::Buffer| {
+            let (start, length) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length()));
+            matches!((start, length), (Ok(start), Ok(length)) if start.checked_add(length).is_some_and(|end| end <= body))
+        };
+        if !buffers.iter().all(is_inside) {
+            return invalid("a buffer outside the body of its record batch");
+        }
+        Ok(Batch { rows: batch.length(), nodes, buffers, views, compression })
+    }
+
+    /// The batch with these columns only, and where their buffers are. `start` is the place of the body.
+    pub(crate) fn project(
+        &self,
+        columns: &[usize],
+        layouts: &[Layout],
+        body: &Range<u64>,
+        at: u64,
+    ) -> Result<(Batch, Vec<Extent>)> {
+        let places = self.places(layouts, at)?;
+        let mut made = Batch { rows: self.rows, compression: self.compression, ..Batch::default() };
+        let (mut extents, mut offset) = (Vec::new(), 0);
+        for &column in columns {
+            let Place { nodes, buffers, views } = &places[column];
+            if self.nodes[nodes.start].length() != self.rows {
+                return Err(RecordsError::invalid(
+                    at,
+                    format!("column {column} has another length than its batch"),
+                ));
+            }
+            made.nodes.extend(&self.nodes[nodes.clone()]);
+            made.views.extend(&self.views[views.clone()]);
+            for number in buffers.clone() {
+                let extent = self.extent(number, body);
+                made.buffers.push(ipc::Buffer::new(offset as i64, self.buffers[number].length()));
+                offset += extent.range.end - extent.range.start + extent.zeros;
+                extents.push(extent);
+            }
+        }
+        Ok((made, extents))
+    }
+
+    /// Where a buffer is in the file, with its padding where the file has it: then neighbours stay neighbours.
+    fn extent(&self, number: usize, body: &Range<u64>) -> Extent {
+        let buffer = &self.buffers[number];
+        let (start, length) = (body.start + buffer.offset() as u64, buffer.length() as u64);
+        let end = start + length;
+        let next = self.buffers.get(number + 1).map_or(body.end, |next| body.start + next.offset() as u64);
+        if next >= end && next - end <= MOST_PADDING && (next - start).is_multiple_of(ALIGNMENT) {
+            return Extent { range: start..next, zeros: 0 };
+        }
+        Extent { range: start..end, zeros: length.next_multiple_of(ALIGNMENT) - length }
+    }
+
+    /// The place of each column.
+    fn places(&self, layouts: &[Layout], at: u64) -> Result<Vec<Place>> {
+        let too_few = || RecordsError::invalid(at, "fewer columns in a record batch than in the schema");
+        let (mut node, mut buffer, mut view) = (0, 0, 0);
+        let mut places = Vec::with_capacity(layouts.len());
+        for layout in layouts {
+            let first = (node, buffer, view);
+            node += layout.nodes;
+            for array in &layout.arrays {
+                buffer += match *array {
+                    Buffers::Fixed(count) => count,
+                    Buffers::Views(fixed) => {
+                        let further = self.views.get(view).and_then(|&count| usize::try_from(count).ok());
+                        view += 1;
+                        let further = further.filter(|&count| count <= self.buffers.len());
+                        fixed + further.ok_or_else(too_few)?
+                    }
+                };
+            }
+            if node > self.nodes.len() || buffer > self.buffers.len() {
+                return Err(too_few());
+            }
+            places.push(Place { nodes: first.0..node, buffers: first.1..buffer, views: first.2..view });
+        }
+        Ok(places)
+    }
+}
