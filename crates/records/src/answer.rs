@@ -1,10 +1,21 @@
 //! Answers: records of a file in the format that a client asks for.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::assembly::{Assembly, Piece};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_select::filter::filter_record_batch;
+
+use crate::assembly::{Assembly, Made, long};
+use crate::batch::{Computed, Extent, Part, Piece};
+use crate::decode::Decoder;
 use crate::error::{RecordsError, Result};
-use crate::plan::Plan;
+use crate::evaluate::{evaluate, uncomputed};
+use crate::expression::Expression;
+use crate::plan::{Plan, Source};
 use crate::query::Format;
 use crate::stored::{Dictionary, Form, Message, Reader, Stored};
 
@@ -30,7 +41,13 @@ pub fn answer(
 ) -> Result<Answered> {
     let plan = Plan::new(stored, format)?;
     let reader = Reader { size, read };
-    let assembly = project(stored, &plan, &reader)?;
+    let assembly = if plan.filter.is_some() {
+        filtered(stored, &plan, &reader)?
+    } else if plan.is_projection() {
+        project(stored, &plan, &reader)?
+    } else {
+        derive(stored, &plan, &reader)?
+    };
     Ok(Answered { assembly, form: plan.form })
 }
 
@@ -65,10 +82,160 @@ fn project<R: Fn(&mut [u8], u64) -> io::Result<()>>(
             dictionaries.add(&mut assembly, &message, dictionary)?;
             continue;
         }
-        let (batch, extents) = message.batch.project(&columns, &stored.layouts, &message.body, message.at)?;
-        assembly.add(&batch, None, extents.into_iter().map(Piece::Stored).collect())?;
+        let parts = columns.iter().map(|&column| Part::Column(column));
+        let (batch, body) = message.batch.project(parts, &stored.layouts, &message.body, message.at)?;
+        assembly.add(&batch, None, body)?;
     }
     assembly.end()
+}
+
+/// All records, with fields that are computed: these are made, and the others are extents of the file.
+fn derive<R: Fn(&mut [u8], u64) -> io::Result<()>>(
+    stored: &Stored,
+    plan: &Plan<'_>,
+    reader: &Reader<R>,
+) -> Result<Assembly> {
+    let columns = plan.columns();
+    let mut decoder = Decoder::new(stored, plan.computed_from(stored)?);
+    let schema = plan.schema(stored, derived_fields(plan, &decoder.none())?);
+    let mut assembly = Assembly::new(plan.form, schema)?;
+    let mut dictionaries = Dictionaries::new(stored, &columns, plan.form);
+    for message in stored.messages(reader) {
+        let message = message?;
+        if let Some(dictionary) = message.dictionary {
+            decoder.add_dictionary(&message, dictionary, reader)?;
+            dictionaries.add(&mut assembly, &message, dictionary)?;
+            continue;
+        }
+        let records = decoder.read(&message, reader)?;
+        let computed = |field: &Source<'_>| match field {
+            Source::Stored { .. } => Ok(None),
+            Source::Derived { value, .. } => {
+                field_values(value, &records).map(|array| Some(Computed::of(&array)))
+            }
+        };
+        let computed = plan.fields.iter().map(computed).collect::<Result<Vec<_>>>()?;
+        let parts = plan.fields.iter().zip(&computed).filter_map(|(field, computed)| match field {
+            Source::Stored { column, .. } => Some(Part::Column(*column)),
+            Source::Derived { .. } => computed.as_ref().map(Part::Computed),
+        });
+        let (batch, body) = message.batch.project(parts, &stored.layouts, &message.body, message.at)?;
+        assembly.add(&batch, None, body)?;
+    }
+    assembly.end()
+}
+
+/// The records for which the filter is true, batch by batch.
+fn filtered<R: Fn(&mut [u8], u64) -> io::Result<()>>(
+    stored: &Stored,
+    plan: &Plan<'_>,
+    reader: &Reader<R>,
+) -> Result<Assembly> {
+    let mut columns = [plan.columns(), plan.computed_from(stored)?].concat();
+    columns.sort_unstable();
+    columns.dedup();
+    let place = |column| columns.binary_search(&column).expect("it is one of them");
+    let mut decoder = Decoder::new(stored, columns.clone());
+    let schema = Arc::new(plan.schema(stored, derived_fields(plan, &decoder.none())?));
+    Assembly::whole(|made| {
+        let mut writer = Writer::new(plan.form, made, &schema)?;
+        for message in stored.messages(reader) {
+            let message = message?;
+            if let Some(dictionary) = message.dictionary {
+                decoder.add_dictionary(&message, dictionary, reader)?;
+                continue;
+            }
+            let records = chosen(plan, &decoder.read(&message, reader)?)?;
+            if records.num_rows() == 0 {
+                continue;
+            }
+            let values = plan.fields.iter().map(|field| match field {
+                Source::Stored { column, .. } => Ok(Arc::clone(records.column(place(*column)))),
+                Source::Derived { value, .. } => field_values(value, &records),
+            });
+            let options = RecordBatchOptions::new().with_row_count(Some(records.num_rows()));
+            let values = values.collect::<Result<Vec<_>>>()?;
+            let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), values, &options);
+            writer.write(&batch.map_err(uncomputed)?)?;
+        }
+        writer.finish()
+    })
+}
+
+/// The records for which the filter of a plan is true.
+fn chosen(plan: &Plan<'_>, records: &RecordBatch) -> Result<RecordBatch> {
+    let Some(filter) = plan.filter else { return Ok(records.clone()) };
+    let values = evaluate(filter, records)?.into_array(records.num_rows())?;
+    let Some(values) = values.as_boolean_opt() else {
+        return Err(RecordsError::query("where needs a condition, such as a=1"));
+    };
+    filter_record_batch(records, values).map_err(uncomputed)
+}
+
+/// Values of a computed field: numbers or truth.
+fn field_values(value: &Expression, records: &RecordBatch) -> Result<ArrayRef> {
+    let values = evaluate(value, records)?.into_array(records.num_rows())?;
+    match values.data_type() {
+        DataType::Int64 | DataType::Float64 | DataType::Boolean => Ok(values),
+        other => {
+            Err(RecordsError::query(format!("computed fields are numbers or true and false, not {other}")))
+        }
+    }
+}
+
+/// Computed fields, in order; `none` are records without rows.
+fn derived_fields(plan: &Plan<'_>, none: &RecordBatch) -> Result<Vec<Field>> {
+    if let Some(filter) = plan.filter {
+        evaluate(filter, none)?.into_array(0)?;
+        chosen(plan, none)?;
+    }
+    let derived = plan.fields.iter().filter_map(|field| match field {
+        Source::Stored { .. } => None,
+        Source::Derived { name, value } => Some((name, value)),
+    });
+    let field = |(name, value): (&&str, &&Expression)| {
+        field_values(value, none).map(|values| Field::new(*name, values.data_type().clone(), true))
+    };
+    derived.map(field).collect()
+}
+
+/// Writer of whole record batches.
+enum Writer<'a> {
+    File(FileWriter<&'a mut Made>),
+    Stream(StreamWriter<&'a mut Made>),
+}
+
+impl<'a> Writer<'a> {
+    fn new(form: Form, made: &'a mut Made, schema: &Schema) -> Result<Writer<'a>> {
+        let writer = match form {
+            Form::File => FileWriter::try_new(made, schema).map(Writer::File),
+            Form::Stream => StreamWriter::try_new(made, schema).map(Writer::Stream),
+        };
+        writer.map_err(unwritten)
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let written = match self {
+            Writer::File(writer) => writer.write(batch),
+            Writer::Stream(writer) => writer.write(batch),
+        };
+        written.map_err(unwritten)
+    }
+
+    fn finish(self) -> Result<()> {
+        let finished = match self {
+            Writer::File(mut writer) => writer.finish(),
+            Writer::Stream(mut writer) => writer.finish(),
+        };
+        finished.map_err(unwritten)
+    }
+}
+
+fn unwritten(error: ArrowError) -> RecordsError {
+    match error {
+        ArrowError::IoError(_, error) => long(error),
+        error => uncomputed(error),
+    }
 }
 
 /// Dictionaries of the columns of an answer, by their identifiers in the file. In the answer they have others.
@@ -104,7 +271,7 @@ impl Dictionaries {
             seen.push(id);
         }
         for number in (0..).zip(&self.of).filter(|(_, of)| **of == id).map(|(number, _)| number) {
-            let whole = crate::batch::Extent { range: message.body.clone(), zeros: 0 };
+            let whole = Extent { range: message.body.clone(), zeros: 0 };
             assembly.add(
                 &message.batch,
                 Some(Dictionary { id: number, is_delta }),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tempfile::{SpooledData, SpooledTempFile};
 use wirepath_streams::{Extents, ObjectPart};
 
-use crate::batch::{ALIGNMENT, Batch, Extent};
+use crate::batch::{ALIGNMENT, Batch, Extent, Piece};
 use crate::encode;
 use crate::error::{RecordsError, Result};
 use crate::stored::{Dictionary, Form, MAGIC};
@@ -52,12 +52,6 @@ enum Segment {
     Made(u64),
     /// Extents of the file.
     Stored(Vec<Range<u64>>),
-}
-
-/// Part of a body.
-pub(crate) enum Piece<'a> {
-    Stored(Extent),
-    Made(&'a [u8]),
 }
 
 /// An answer of Arrow IPC that is being put together.
@@ -101,11 +95,7 @@ impl Assembly {
 
     /// Adds a record batch, or values of a dictionary, with its body.
     pub(crate) fn add(&mut self, batch: &Batch, of: Option<Dictionary>, body: Vec<Piece<'_>>) -> Result<()> {
-        let length = |piece: &Piece<'_>| match piece {
-            Piece::Stored(Extent { range, zeros }) => range.end - range.start + zeros,
-            Piece::Made(bytes) => (bytes.len() as u64).next_multiple_of(ALIGNMENT),
-        };
-        let all: u64 = body.iter().map(length).sum();
+        let all: u64 = body.iter().map(Piece::length).sum();
         // Bodies end at a multiple of the alignment, or the next message would not begin at one.
         let padding = all.next_multiple_of(ALIGNMENT) - all;
         let head = encode::batch(batch, of, all + padding);

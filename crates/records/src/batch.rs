@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use arrow_buffer::Buffer;
 use arrow_ipc::{self as ipc, CompressionType};
 
 use crate::error::{RecordsError, Result};
@@ -29,6 +30,36 @@ pub(crate) struct Batch {
 pub(crate) struct Extent {
     pub(crate) range: Range<u64>,
     pub(crate) zeros: u64,
+}
+
+/// Column that is computed: validity, if there are nulls, and values.
+pub(crate) struct Computed {
+    pub(crate) nulls: usize,
+    pub(crate) buffers: [Buffer; 2],
+}
+
+/// Column of an answer.
+pub(crate) enum Part<'a> {
+    /// This one of the file.
+    Column(usize),
+    Computed(&'a Computed),
+}
+
+/// Part of a body.
+pub(crate) enum Piece<'a> {
+    Stored(Extent),
+    /// Bytes that are made, and zeros behind them.
+    Made(&'a [u8]),
+}
+
+impl Piece<'_> {
+    /// Its length with the zeros.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Piece::Stored(Extent { range, zeros }) => range.end - range.start + zeros,
+            Piece::Made(bytes) => (bytes.len() as u64).next_multiple_of(ALIGNMENT),
+        }
+    }
 }
 
 /// Nodes, buffers and counts of views of one column.
@@ -62,35 +93,47 @@ impl Batch {
         Ok(Batch { rows: batch.length(), nodes, buffers, views, compression })
     }
 
-    /// The batch with these columns only, and where their buffers are. `start` is the place of the body.
-    pub(crate) fn project(
+    /// A batch of columns of this one and of computed ones, and the pieces of its body. `body` is the place of this
+    /// one's.
+    pub(crate) fn project<'a>(
         &self,
-        columns: &[usize],
+        parts: impl IntoIterator<Item = Part<'a>>,
         layouts: &[Layout],
         body: &Range<u64>,
         at: u64,
-    ) -> Result<(Batch, Vec<Extent>)> {
+    ) -> Result<(Batch, Vec<Piece<'a>>)> {
         let places = self.places(layouts, at)?;
         let mut made = Batch { rows: self.rows, compression: self.compression, ..Batch::default() };
-        let (mut extents, mut offset) = (Vec::new(), 0);
-        for &column in columns {
-            let Place { nodes, buffers, views } = &places[column];
-            if self.nodes[nodes.start].length() != self.rows {
-                return Err(RecordsError::invalid(
-                    at,
-                    format!("column {column} has another length than its batch"),
-                ));
-            }
-            made.nodes.extend(&self.nodes[nodes.clone()]);
-            made.views.extend(&self.views[views.clone()]);
-            for number in buffers.clone() {
-                let extent = self.extent(number, body);
-                made.buffers.push(ipc::Buffer::new(offset as i64, self.buffers[number].length()));
-                offset += extent.range.end - extent.range.start + extent.zeros;
-                extents.push(extent);
+        let (mut pieces, mut offset) = (Vec::new(), 0);
+        let mut add = |made: &mut Batch, length: i64, piece: Piece<'a>| {
+            made.buffers.push(ipc::Buffer::new(offset as i64, length));
+            offset += piece.length();
+            pieces.push(piece);
+        };
+        for part in parts {
+            match part {
+                Part::Column(column) => {
+                    let Place { nodes, buffers, views } = &places[column];
+                    if self.nodes[nodes.start].length() != self.rows {
+                        let why = format!("column {column} has another length than its record batch");
+                        return Err(RecordsError::invalid(at, why));
+                    }
+                    made.nodes.extend(&self.nodes[nodes.clone()]);
+                    made.views.extend(&self.views[views.clone()]);
+                    for number in buffers.clone() {
+                        let extent = self.extent(number, body);
+                        add(&mut made, self.buffers[number].length(), Piece::Stored(extent));
+                    }
+                }
+                Part::Computed(Computed { nulls, buffers }) => {
+                    made.nodes.push(ipc::FieldNode::new(self.rows, *nulls as i64));
+                    for buffer in buffers {
+                        add(&mut made, buffer.len() as i64, Piece::Made(buffer));
+                    }
+                }
             }
         }
-        Ok((made, extents))
+        Ok((made, pieces))
     }
 
     /// Where a buffer is in the file, with its padding where the file has it: then neighbours stay neighbours.

@@ -63,7 +63,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    fn of_sum(token: &Token) -> Option<Operator> {
+    fn of_sum(token: &Token<'_>) -> Option<Operator> {
         match token {
             Token::Symbol("+") => Some(Operator::Add),
             Token::Symbol("-") => Some(Operator::Subtract),
@@ -71,7 +71,7 @@ impl Operator {
         }
     }
 
-    fn of_product(token: &Token) -> Option<Operator> {
+    fn of_product(token: &Token<'_>) -> Option<Operator> {
         match token {
             Token::Symbol("*") => Some(Operator::Multiply),
             Token::Symbol("/") => Some(Operator::Divide),
@@ -80,7 +80,7 @@ impl Operator {
         }
     }
 
-    fn of_comparison(token: &Token) -> Option<Operator> {
+    fn of_comparison(token: &Token<'_>) -> Option<Operator> {
         match token {
             Token::Symbol("=") => Some(Operator::Equal),
             Token::Symbol("<>" | "!=") => Some(Operator::NotEqual),

@@ -21,15 +21,22 @@ mod expression;
 
 mod query;
 
+mod decode;
+mod evaluate;
 mod plan;
 
 mod answer;
 
+mod records;
+
+mod lines;
 mod site;
 
 pub use answer::{Answered, answer};
 pub use error::RecordsError;
 pub use expression::{Expression, Operator};
+pub use lines::LineListener;
 pub use query::{FORMAT_LIMIT, Format, Question, Wanted};
+pub use records::Records;
 pub use site::RecordSite;
 pub use stored::{Form, Stored};

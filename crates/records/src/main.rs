@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -18,8 +19,8 @@ use wirepath_net::folder::Folder;
 use wirepath_net::http::{AccessLog, Endpoint, HttpOptions, HttpThreads, Listener};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
-use wirepath_records::RecordSite;
+use wirepath_net::{ClientLimits, DescriptorBudget, bind, raise_descriptor_limit};
+use wirepath_records::{LineListener, RecordSite, Records};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -42,11 +43,12 @@ Computed: .../flights.arrow?select=carrier,meals=passengers+crew
 Filtered: .../flights.arrow?select=carrier&where=origin='FRA'
 Form:     .../flights.arrow?select=carrier&form=stream   (or file)
 Format:   POST a description in XML or JSON
+Lines:    with --tcp: echo 'flights.arrow?select=carrier' | nc HOST PORT
 Schema:   .../flights.arrow?schema                       (JSON)
 State:    /api/status, /metrics
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
-When it listens, one line goes to standard output: ready http=http://HOST:PORT/
+When it listens, one line goes to standard output: ready http=http://HOST:PORT/ [tcp=HOST:PORT]
 SIGTERM or SIGINT drains for at most 10 s; a second signal ends at once.
 
 Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
@@ -60,7 +62,11 @@ struct Arguments {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8091")]
     listen: SocketAddr,
 
-    /// Threads that serve connections, and as many engine threads [default: the number of cores]
+    /// Address and port for clients that send a line PATH?QUERY and get a stream of Arrow
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    tcp: Option<SocketAddr>,
+
+    /// Threads that serve connections, as many that compute, and as many engine threads [default: the number of cores]
     #[arg(long, value_name = "NUMBER")]
     threads: Option<std::num::NonZeroUsize>,
 
@@ -119,16 +125,28 @@ async fn serve(arguments: Arguments) -> Result<u8> {
     };
     let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() })?);
     let descriptors = DescriptorBudget::new(raise_descriptor_limit(), false);
-    let listener = Listener::new(options(&arguments)).within(descriptors).on(HttpThreads::start(threads)?);
+    let listener =
+        Listener::new(options(&arguments)).within(Arc::clone(&descriptors)).on(HttpThreads::start(threads)?);
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     listener.register(&mut metrics, &mut status);
-    let site = RecordSite::new(Arc::new(folder), Endpoint::new(metrics, status));
-    let listen = arguments.listen;
-    let socket =
-        bind(listen).with_context(|| format!("cannot listen on {listen}; choose another with --listen"))?;
-    announce(socket.local_addr()?)?;
+    let records = Records::new(folder, threads);
+    let site = RecordSite::new(records.clone(), Endpoint::new(metrics, status));
+    let socket = listen(arguments.listen, "--listen")?;
+    let lines = arguments.tcp.map(|address| listen(address, "--tcp")).transpose()?;
+    announce(&socket, lines.as_ref())?;
     let (drain, draining) = watch::channel(false);
-    let serving = listener.serve(socket, site, engine, draining);
+    let (most, per_address) = (arguments.max_connections, arguments.max_connections_per_address);
+    let lines = lines.map(|socket| {
+        let limits = ClientLimits::new(most, per_address);
+        LineListener { socket, limits, descriptors }.serve(records, Arc::clone(&engine), draining.clone())
+    });
+    let serving = async {
+        let http = listener.serve(socket, site, engine, draining);
+        match lines {
+            Some(lines) => drop(tokio::join!(http, lines)),
+            None => http.await,
+        }
+    };
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => return Ok(0),
@@ -154,10 +172,16 @@ fn options(arguments: &Arguments) -> HttpOptions {
     }
 }
 
+fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    bind(address).with_context(|| format!("cannot listen on {address}; choose another with {option}"))
+}
+
 /// Announces that it listens: the one line on standard output.
-fn announce(address: SocketAddr) -> Result<()> {
+fn announce(http: &TcpListener, lines: Option<&TcpListener>) -> Result<()> {
+    let mut text = format!("ready http=http://{}/", http.local_addr()?);
+    if let Some(lines) = lines {
+        text += &format!(" tcp={}", lines.local_addr()?);
+    }
     let mut output = io::stdout().lock();
-    writeln!(output, "ready http=http://{address}/")
-        .and_then(|()| output.flush())
-        .context("cannot write to standard output")
+    writeln!(output, "{text}").and_then(|()| output.flush()).context("cannot write to standard output")
 }

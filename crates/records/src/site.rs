@@ -19,6 +19,7 @@ use wirepath_net::http::{Answer, Endpoint, Parts, Site, boundary, now_s};
 use crate::answer::{Answered, answer, answer_at_once};
 use crate::error::RecordsError;
 use crate::query::{FORMAT_LIMIT, Format, Question};
+use crate::records::{Records, Unmade};
 use crate::stored::Stored;
 
 /// Descriptors of an answer: its file, what is made for it, and a second one of its connection for the engine.
@@ -26,33 +27,31 @@ const PER_ANSWER: usize = 3;
 
 /// The records of a folder, beside metrics and status.
 pub struct RecordSite {
-    folder: Arc<Folder>,
+    records: Records,
     endpoint: Endpoint,
 }
 
 impl RecordSite {
-    /// A site of this folder.
-    pub fn new(folder: Arc<Folder>, endpoint: Endpoint) -> RecordSite {
-        RecordSite { folder, endpoint }
+    /// A site of these records.
+    pub fn new(records: Records, endpoint: Endpoint) -> RecordSite {
+        RecordSite { records, endpoint }
     }
 
     /// Answers on another thread, unless the kernel has all that is needed in memory and nothing is computed.
     async fn answer_question(&self, path: AssetPath, request: Request, question: Question) -> Answer {
         if !path.names_folder()
             && let Question::Whole | Question::Format(_) = question
-            && let Some(stored) = self.folder.find_cached(&path)
+            && let Some(stored) = self.records.folder.find_cached(&path)
+            && let Some(answer) = at_once(stored, &request, &question)
         {
-            match at_once(stored, &request, &question) {
-                Ok(answer) => return answer,
-                // The look-up below says what is wrong, if anything is.
-                Err(()) => {}
-            }
+            return answer;
         }
-        let folder = Arc::clone(&self.folder);
-        let looked_up = tokio::task::spawn_blocking(move || look_up(&folder, &path, &question, &request));
-        looked_up.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "answering failed");
-            Response::error(StatusCode::INTERNAL_SERVER_ERROR, "answering failed").into()
+        let made = self.records.compute(move |records| look_up(&records.folder, &path, &question, &request));
+        made.await.unwrap_or_else(|unmade| match unmade {
+            Unmade::Busy => Response::error(StatusCode::SERVICE_UNAVAILABLE, &unmade.to_string())
+                .header(header::RETRY_AFTER, "5")
+                .into(),
+            Unmade::Failed => Response::error(StatusCode::INTERNAL_SERVER_ERROR, &unmade.to_string()).into(),
         })
     }
 }
@@ -102,18 +101,18 @@ fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     }
 }
 
-/// The answer, if it can be made without waiting.
-fn at_once(stored: StoredFile, request: &Request, question: &Question) -> Result<Answer, ()> {
+/// The answer, if it can be made without waiting. Else the look-up that may wait says what is wrong, if anything is.
+fn at_once(stored: StoredFile, request: &Request, question: &Question) -> Option<Answer> {
     let read = |bytes: &mut [u8], at| read_cached(&stored.file, bytes, at);
-    let records = Stored::open(stored.size, read).map_err(drop)?;
+    let records = Stored::open(stored.size, read).ok()?;
     match question {
         Question::Format(format) => {
-            let answered = answer_at_once(&records, format, stored.size, read).ok_or(())?;
-            Ok(formatted(request, stored, answered))
+            let answered = answer_at_once(&records, format, stored.size, read)?;
+            Some(formatted(request, stored, answered))
         }
         _ => {
             let response = respond_with(request, &stored, stored.size, records.form.content_type(), "");
-            Ok(Answer::of_cached_file(response, stored.file, stored.size))
+            Some(Answer::of_cached_file(response, stored.file, stored.size))
         }
     }
 }

@@ -22,6 +22,8 @@ fn main() -> ExitCode {
 struct TestBed {
     process: Process,
     address: SocketAddr,
+    /// For lines.
+    tcp: SocketAddr,
     folder: TempDir,
 }
 
@@ -30,14 +32,15 @@ impl TestBed {
     fn new() -> Result<TestBed> {
         let folder = open_folder()?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath-records"));
-        command.arg(folder.path()).args(["--listen", "127.0.0.1:0"]);
+        command.arg(folder.path()).args(["--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0"]);
         let mut process = Process::start(&command, false)?;
         let mut line = String::new();
         BufReader::new(process.take_stdout()?).read_line(&mut line)?;
-        let address =
-            line.trim_end().strip_prefix("ready http=http://").and_then(|rest| rest.strip_suffix('/'));
-        let address = address.with_context(|| format!("it printed {line:?}: {}", process.log()))?.parse()?;
-        Ok(TestBed { process, address, folder })
+        let addresses =
+            line.trim_end().strip_prefix("ready http=http://").and_then(|rest| rest.split_once("/ tcp="));
+        let (http, tcp) = addresses.with_context(|| format!("it printed {line:?}: {}", process.log()))?;
+        let (address, tcp) = (http.parse()?, tcp.parse()?);
+        Ok(TestBed { process, address, tcp, folder })
     }
 
     /// Stores a file.

@@ -59,8 +59,14 @@ def read(stream, content_type):
 
 def ask(name, body=None, **query):
     text = urllib.parse.urlencode(query, quote_via=urllib.parse.quote)
-    with urllib.request.urlopen(f"{url}{name}?{text}".rstrip("?"), body) as answer:
-        expected = query.get("form") or ("stream" if name.endswith(".arrows") else "file")
+    try:
+        answer = urllib.request.urlopen(f"{url}{name}?{text}" if query else f"{url}{name}", body)
+    except urllib.error.HTTPError as error:
+        error.text = error.read().decode()
+        error.add_note(error.text)
+        raise
+    with answer:
+        expected = query.get("form") or ("stream" if ".arrows" in name else "file")
         assert body or answer.headers["content-type"].endswith(expected), answer.headers
         return read(answer, answer.headers["content-type"])
 
@@ -69,7 +75,7 @@ def refused(name, body=None, **query):
     try:
         ask(name, body, **query)
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        return error.code, error.text
     raise AssertionError(f"{name} {query} is answered")
 
 
@@ -80,6 +86,19 @@ def check(found, expected, words):
         # pyarrow cannot compare all types that it writes.
         same = one.to_pylist() == other.to_pylist()
         assert same, f"{words}: {name} is another: {one.slice(0, 20)} is not {other.slice(0, 20)}"
+
+
+def keeps(found, table, mask, words):
+    """The rows of a mask, of all types; pyarrow's own filter has not all of them."""
+    assert found.schema.equals(table.schema), f"{words}: {found.schema}"
+    mask = mask.to_pylist()
+    for name in table.column_names:
+        kept = [value for value, keep in zip(table[name].to_pylist(), mask) if keep]
+        assert found[name].to_pylist() == kept, f"{words}: {name}: {found[name].slice(0, 20)} is not {kept[:20]}"
+
+
+def same(found, expected):
+    assert found.to_pylist() == expected.to_pylist(), f"{found} is not {expected}"
 
 
 def failed(*error):
