@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install bench bench-images assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,11 @@ bench-images: ## measure wirepath-images beside servers of the user level, as fi
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath-images -p wirepath-bench-images
 	target/release/wirepath-bench-images $(ARGS)
+
+bench-records: ## measure wirepath-records beside servers of the user level, as figure 12 of the paper; ARGS="--json …"
+	@scripts/install.sh
+	cargo build --release --locked -p wirepath-records -p wirepath-bench-records
+	target/release/wirepath-bench-records $(ARGS)
 
 assess: ## measure every data path of this machine, beside bare C; ARGS="--quick …"; needs root
 	@scripts/install.sh bench

@@ -29,6 +29,25 @@ pub struct Answered {
     pub form: Form,
 }
 
+impl Answered {
+    /// Bytes of the answer.
+    pub fn bytes(&self) -> u64 {
+        self.assembly.bytes()
+    }
+
+    /// Writes the answer; `read` fills a buffer from a place in the file.
+    ///
+    /// # Errors
+    /// Those of `read` and of reading what was made.
+    pub fn write_to(
+        self,
+        out: &mut Vec<u8>,
+        read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.assembly.write_to(out, read)
+    }
+}
+
 /// Reads the records of a file of `size` bytes in this format. `read` fills a buffer from a place in the file.
 ///
 /// # Errors
@@ -281,3 +300,6 @@ impl Dictionaries {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

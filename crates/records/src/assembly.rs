@@ -1,7 +1,7 @@
 //! Answer that is being put together: bytes that are made, and extents of the file between them.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -169,6 +169,29 @@ impl Assembly {
             self.make(&footer)?;
         }
         Ok(self)
+    }
+
+    /// Writes the answer; `read` fills a buffer from a place in the file.
+    pub(crate) fn write_to(
+        self,
+        out: &mut Vec<u8>,
+        read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Assembly { made: Made { mut file, .. }, segments, .. } = self;
+        file.rewind()?;
+        for segment in segments {
+            match segment {
+                Segment::Made(length) => drop((&mut file).take(length).read_to_end(out)?),
+                Segment::Stored(ranges) => {
+                    for range in ranges {
+                        let start = out.len();
+                        out.resize(start + (range.end - range.start) as usize, 0);
+                        read(&mut out[start..], range.start)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The parts of the answer, of this file.
