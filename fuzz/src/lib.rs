@@ -4,6 +4,7 @@ pub mod http;
 pub mod http_client;
 pub mod image;
 pub mod picture;
+pub mod records;
 pub mod rtcp;
 pub mod rtsp;
 pub mod rtsp_client;
@@ -19,6 +20,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),
     ("picture", picture::fuzz),
+    ("records", records::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),
     ("rtsp_client", rtsp_client::fuzz),

@@ -30,6 +30,12 @@ fn picture_keeps_its_promises() {
     replay("picture");
 }
 
+/// Promise: No file of Arrow records, no query and no format description in XML or JSON breaks their readers.
+#[test]
+fn records_keeps_its_promises() {
+    replay("records");
+}
+
 /// Promise: No bytes break the RTCP reader.
 #[test]
 fn rtcp_keeps_its_promises() {
@@ -71,7 +77,7 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["http", "http_client", "image", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        ["http", "http_client", "image", "picture", "records", "rtcp", "rtsp", "rtsp_client", "ts"],
         "give the new target a test above"
     );
 }

@@ -19,8 +19,8 @@ use crate::plan::{Plan, Source};
 use crate::query::Format;
 use crate::stored::{Dictionary, Form, Message, Reader, Stored};
 
-/// Most messages of a file whose answer is made at once, where that must not take long.
-const SHORT: usize = 256;
+/// Most columns, counted in each record batch, of an answer that is made where that must not take long.
+const SHORT: usize = 4096;
 
 /// An answer that is ready to be sent.
 pub struct Answered {
@@ -77,8 +77,8 @@ pub(crate) fn answer_at_once(
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Option<Answered> {
-    let is_short = stored.known_messages().is_some_and(|count| count <= SHORT);
     let plan = Plan::new(stored, format).ok()?;
+    let is_short = stored.known_messages().is_some_and(|count| count * plan.fields.len() <= SHORT);
     if !is_short || !plan.is_projection() {
         return None;
     }

@@ -19,6 +19,8 @@ mod token;
 mod assembly;
 mod expression;
 
+mod parser;
+
 mod query;
 
 mod decode;

@@ -4,7 +4,8 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::error::{RecordsError, Result};
-use crate::expression::{Expression, Parser};
+use crate::expression::Expression;
+use crate::parser::Parser;
 use crate::stored::Form;
 use crate::token::Token;
 

@@ -1,5 +1,6 @@
 //! Answers to requests: stored records, records in other formats, schemas, folders.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -24,6 +25,9 @@ use crate::stored::Stored;
 
 /// Descriptors of an answer: its file, what is made for it, and a second one of its connection for the engine.
 const PER_ANSWER: usize = 3;
+
+/// Most bytes of metadata that are looked at by the thread that serves connections.
+const READ_AT_ONCE: usize = 256 << 10;
 
 /// The records of a folder, beside metrics and status.
 pub struct RecordSite {
@@ -103,7 +107,11 @@ fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
 
 /// The answer, if it can be made without waiting. Else the look-up that may wait says what is wrong, if anything is.
 fn at_once(stored: StoredFile, request: &Request, question: &Question) -> Option<Answer> {
-    let read = |bytes: &mut [u8], at| read_cached(&stored.file, bytes, at);
+    let left = Cell::new(READ_AT_ONCE);
+    let read = |bytes: &mut [u8], at| {
+        left.set(left.get().checked_sub(bytes.len()).ok_or(ErrorKind::WouldBlock)?);
+        read_cached(&stored.file, bytes, at)
+    };
     let records = Stored::open(stored.size, read).ok()?;
     match question {
         Question::Format(format) => {
