@@ -17,10 +17,13 @@ use crate::evaluate::{evaluate, uncomputed};
 use crate::expression::Expression;
 use crate::plan::{Plan, Source};
 use crate::query::Format;
-use crate::stored::{Dictionary, Form, Message, Reader, Stored};
+use crate::stored::{Dictionary, Form, Message, ReadAt, Reader, Stored};
 
 /// Most columns, counted in each record batch, of an answer that is made where that must not take long.
 const SHORT: usize = 4096;
+
+/// Most values, counted in each step of computing, of an answer that is made there.
+const VALUES_AT_ONCE: i64 = 1 << 18;
 
 /// An answer that is ready to be sent.
 pub struct Answered {
@@ -59,63 +62,60 @@ pub fn answer(
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Result<Answered> {
     let plan = Plan::new(stored, format)?;
-    let reader = Reader { size, read };
+    assemble(stored, &plan, &Reader { size, read })
+}
+
+fn assemble<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Answered> {
     let assembly = if plan.filter.is_some() {
-        filtered(stored, &plan, &reader)?
+        filtered(stored, plan, reader)?
     } else if plan.is_projection() {
-        project(stored, &plan, &reader)?
+        project(stored, plan, reader)?
     } else {
-        derive(stored, &plan, &reader)?
+        derive(stored, plan, reader)?
     };
     Ok(Answered { assembly, form: plan.form })
 }
 
-/// As [`answer`], if nothing has to be computed and the file has few record batches.
+/// As [`answer`], if the file has few record batches and little has to be computed. `read` fails if it would wait.
 pub(crate) fn answer_at_once(
     stored: &Stored,
     format: &Format,
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Option<Answered> {
-    let plan = Plan::new(stored, format).ok()?;
-    let is_short = stored.known_messages().is_some_and(|count| count * plan.fields.len() <= SHORT);
-    if !is_short || !plan.is_projection() {
+    let mut plan = Plan::new(stored, format).ok()?;
+    let messages = stored.known_messages()?;
+    if messages * plan.fields.len() > SHORT {
         return None;
     }
-    let assembly = project(stored, &plan, &Reader { size, read }).ok()?;
-    Some(Answered { assembly, form: plan.form })
+    if !plan.is_projection() {
+        plan.most_rows = VALUES_AT_ONCE / (messages * plan.operations()).max(1) as i64;
+    }
+    assemble(stored, &plan, &Reader { size, read }).ok()
 }
 
 /// Some columns of all records: metadata is made, and bodies are extents of the file.
-fn project<R: Fn(&mut [u8], u64) -> io::Result<()>>(
-    stored: &Stored,
-    plan: &Plan<'_>,
-    reader: &Reader<R>,
-) -> Result<Assembly> {
+fn project<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Assembly> {
     let columns = plan.columns();
     let mut assembly = Assembly::new(plan.form, plan.schema(stored, Vec::new()))?;
     let mut dictionaries = Dictionaries::new(stored, &columns, plan.form);
     for message in stored.messages(reader) {
         let message = message?;
         if let Some(dictionary) = message.dictionary {
-            dictionaries.add(&mut assembly, &message, dictionary)?;
+            dictionaries.add(&mut assembly, &message, dictionary, reader)?;
             continue;
         }
         let parts = columns.iter().map(|&column| Part::Column(column));
         let (batch, body) = message.batch.project(parts, &stored.layouts, &message.body, message.at)?;
-        assembly.add(&batch, None, body)?;
+        assembly.add(&batch, None, body, reader)?;
     }
     assembly.end()
 }
 
 /// All records, with fields that are computed: these are made, and the others are extents of the file.
-fn derive<R: Fn(&mut [u8], u64) -> io::Result<()>>(
-    stored: &Stored,
-    plan: &Plan<'_>,
-    reader: &Reader<R>,
-) -> Result<Assembly> {
+fn derive<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Assembly> {
     let columns = plan.columns();
-    let mut decoder = Decoder::new(stored, plan.computed_from(stored)?);
+    let mut decoder = Decoder::new(stored, plan.computed_from(stored)?, plan.most_rows);
     let schema = plan.schema(stored, derived_fields(plan, &decoder.none())?);
     let mut assembly = Assembly::new(plan.form, schema)?;
     let mut dictionaries = Dictionaries::new(stored, &columns, plan.form);
@@ -123,7 +123,7 @@ fn derive<R: Fn(&mut [u8], u64) -> io::Result<()>>(
         let message = message?;
         if let Some(dictionary) = message.dictionary {
             decoder.add_dictionary(&message, dictionary, reader)?;
-            dictionaries.add(&mut assembly, &message, dictionary)?;
+            dictionaries.add(&mut assembly, &message, dictionary, reader)?;
             continue;
         }
         let records = decoder.read(&message, reader)?;
@@ -139,22 +139,18 @@ fn derive<R: Fn(&mut [u8], u64) -> io::Result<()>>(
             Source::Derived { .. } => computed.as_ref().map(Part::Computed),
         });
         let (batch, body) = message.batch.project(parts, &stored.layouts, &message.body, message.at)?;
-        assembly.add(&batch, None, body)?;
+        assembly.add(&batch, None, body, reader)?;
     }
     assembly.end()
 }
 
 /// The records for which the filter is true, batch by batch.
-fn filtered<R: Fn(&mut [u8], u64) -> io::Result<()>>(
-    stored: &Stored,
-    plan: &Plan<'_>,
-    reader: &Reader<R>,
-) -> Result<Assembly> {
+fn filtered<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Assembly> {
     let mut columns = [plan.columns(), plan.computed_from(stored)?].concat();
     columns.sort_unstable();
     columns.dedup();
     let place = |column| columns.binary_search(&column).expect("it is one of them");
-    let mut decoder = Decoder::new(stored, columns.clone());
+    let mut decoder = Decoder::new(stored, columns.clone(), plan.most_rows);
     let schema = Arc::new(plan.schema(stored, derived_fields(plan, &decoder.none())?));
     Assembly::whole(|made| {
         let mut writer = Writer::new(plan.form, made, &schema)?;
@@ -273,11 +269,12 @@ impl Dictionaries {
     }
 
     /// Adds the values of a dictionary, if the answer has it.
-    pub(crate) fn add(
+    pub(crate) fn add<R: ReadAt>(
         &mut self,
         assembly: &mut Assembly,
         message: &Message,
         dictionary: Dictionary,
+        reader: &Reader<R>,
     ) -> Result<()> {
         let Dictionary { id, is_delta } = dictionary;
         if let Some(seen) = &mut self.seen
@@ -295,6 +292,7 @@ impl Dictionaries {
                 &message.batch,
                 Some(Dictionary { id: number, is_delta }),
                 vec![Piece::Stored(whole)],
+                reader,
             )?;
         }
         Ok(())

@@ -14,10 +14,13 @@ use wirepath_streams::{Extents, ObjectPart};
 use crate::batch::{ALIGNMENT, Batch, Extent, Piece};
 use crate::encode;
 use crate::error::{RecordsError, Result};
-use crate::stored::{Dictionary, Form, MAGIC};
+use crate::stored::{Dictionary, Form, MAGIC, ReadAt, Reader};
 
 /// Made bytes of an answer that stay in memory; more of them go to a temporary file.
 const IN_MEMORY: usize = 1 << 20;
+
+/// Runs of fewer bytes of the file are read and sent with the metadata before them: that costs less than a reference.
+const SHORT: u64 = 4096;
 
 /// Most bytes that are made for an answer.
 const MOST_MADE: u64 = 1 << 30;
@@ -94,7 +97,13 @@ impl Assembly {
     }
 
     /// Adds a record batch, or values of a dictionary, with its body.
-    pub(crate) fn add(&mut self, batch: &Batch, of: Option<Dictionary>, body: Vec<Piece<'_>>) -> Result<()> {
+    pub(crate) fn add<R: ReadAt>(
+        &mut self,
+        batch: &Batch,
+        of: Option<Dictionary>,
+        body: Vec<Piece<'_>>,
+        reader: &Reader<R>,
+    ) -> Result<()> {
         let all: u64 = body.iter().map(Piece::length).sum();
         // Bodies end at a multiple of the alignment, or the next message would not begin at one.
         let padding = all.next_multiple_of(ALIGNMENT) - all;
@@ -102,19 +111,38 @@ impl Assembly {
         let block = Block::new(self.bytes as i64, head.len() as i32, (all + padding) as i64);
         if of.is_some() { &mut self.dictionaries } else { &mut self.batches }.push(block);
         self.make(&head)?;
+        let mut run = 0..0;
         for piece in body {
             match piece {
                 Piece::Stored(Extent { range, zeros }) => {
-                    self.refer(range)?;
-                    self.pad(zeros)?;
+                    if run.end == range.start {
+                        run.end = range.end;
+                    } else {
+                        self.store(std::mem::replace(&mut run, range), reader)?;
+                    }
+                    if zeros > 0 {
+                        self.store(std::mem::take(&mut run), reader)?;
+                        self.pad(zeros)?;
+                    }
                 }
                 Piece::Made(bytes) => {
+                    self.store(std::mem::take(&mut run), reader)?;
                     self.make(bytes)?;
                     self.pad((bytes.len() as u64).next_multiple_of(ALIGNMENT) - bytes.len() as u64)?;
                 }
             }
         }
+        self.store(run, reader)?;
         self.pad(padding)
+    }
+
+    /// Adds a range of the file: a reference, or its bytes if they are few.
+    fn store<R: ReadAt>(&mut self, range: Range<u64>, reader: &Reader<R>) -> Result<()> {
+        if range.end - range.start < SHORT {
+            let bytes = reader.bytes(range)?;
+            return self.make(&bytes);
+        }
+        self.refer(range)
     }
 
     fn pad(&mut self, zeros: u64) -> Result<()> {

@@ -1,7 +1,6 @@
 //! Decoding of the columns that have to be computed with. All else stays in the file.
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,13 +13,10 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use crate::batch::{Batch, Extent, Part, Piece};
 use crate::encode;
 use crate::error::{RecordsError, Result};
-use crate::stored::{Dictionary, Message, Reader, Stored};
+use crate::stored::{Dictionary, Message, ReadAt, Reader, Stored};
 
 /// Most bytes of a record batch that are read for computing.
 const MOST_BYTES: u64 = 256 << 20;
-
-/// Most records of a record batch that is computed with.
-const MOST_ROWS: i64 = 1 << 24;
 
 /// Bytes before the metadata of a message that is made.
 const PREFIX: usize = 8;
@@ -31,12 +27,19 @@ pub(crate) struct Decoder<'a> {
     columns: Vec<usize>,
     schema: SchemaRef,
     dictionaries: HashMap<i64, ArrayRef>,
+    most_rows: i64,
 }
 
 impl<'a> Decoder<'a> {
-    pub(crate) fn new(stored: &'a Stored, columns: Vec<usize>) -> Decoder<'a> {
+    pub(crate) fn new(stored: &'a Stored, columns: Vec<usize>, most_rows: i64) -> Decoder<'a> {
         let fields: Vec<Field> = columns.iter().map(|&column| stored.schema.field(column).clone()).collect();
-        Decoder { stored, columns, schema: Arc::new(Schema::new(fields)), dictionaries: HashMap::new() }
+        Decoder {
+            stored,
+            columns,
+            schema: Arc::new(Schema::new(fields)),
+            dictionaries: HashMap::new(),
+            most_rows,
+        }
     }
 
     /// Records without rows.
@@ -45,12 +48,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads the columns of a record batch.
-    pub(crate) fn read<R: Fn(&mut [u8], u64) -> io::Result<()>>(
-        &self,
-        message: &Message,
-        reader: &Reader<R>,
-    ) -> Result<RecordBatch> {
-        check(&message.batch)?;
+    pub(crate) fn read<R: ReadAt>(&self, message: &Message, reader: &Reader<R>) -> Result<RecordBatch> {
+        check(&message.batch, self.most_rows)?;
         let parts = self.columns.iter().map(|&column| Part::Column(column));
         let (batch, body) = message.batch.project(parts, &self.stored.layouts, &message.body, message.at)?;
         let body = read_body(&body, reader)?;
@@ -64,7 +63,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads the values of a dictionary, if one of the columns has it.
-    pub(crate) fn add_dictionary<R: Fn(&mut [u8], u64) -> io::Result<()>>(
+    pub(crate) fn add_dictionary<R: ReadAt>(
         &mut self,
         message: &Message,
         dictionary: Dictionary,
@@ -74,7 +73,7 @@ impl<'a> Decoder<'a> {
         if !layouts.any(|layout| layout.dictionaries.contains(&dictionary.id)) {
             return Ok(());
         }
-        check(&message.batch)?;
+        check(&message.batch, self.most_rows)?;
         let body = [Piece::Stored(Extent { range: message.body.clone(), zeros: 0 })];
         let body = read_body(&body, reader)?;
         let head = encode::batch(&message.batch, Some(dictionary), body.len() as u64);
@@ -87,24 +86,21 @@ impl<'a> Decoder<'a> {
 }
 
 /// Refuses what cannot be computed with.
-fn check(batch: &Batch) -> Result<()> {
+fn check(batch: &Batch, most_rows: i64) -> Result<()> {
     if batch.compression.is_some() {
         let why = "compressed records: of them only whole columns are served; store them without compression";
         return Err(RecordsError::Unsupported(why.into()));
     }
-    if batch.nodes.iter().map(|node| node.length()).chain([batch.rows]).any(|length| length > MOST_ROWS) {
+    if batch.nodes.iter().map(|node| node.length()).chain([batch.rows]).any(|length| length > most_rows) {
         let why =
-            format!("computing with record batches of more than {MOST_ROWS} values; store shorter ones");
+            format!("computing with record batches of more than {most_rows} values; store shorter ones");
         return Err(RecordsError::Unsupported(why));
     }
     Ok(())
 }
 
 /// Reads the pieces of a body, neighbours together.
-fn read_body<R: Fn(&mut [u8], u64) -> io::Result<()>>(
-    body: &[Piece<'_>],
-    reader: &Reader<R>,
-) -> Result<Buffer> {
+fn read_body<R: ReadAt>(body: &[Piece<'_>], reader: &Reader<R>) -> Result<Buffer> {
     let length: u64 = body.iter().map(Piece::length).sum();
     if length > MOST_BYTES {
         let why =
@@ -134,7 +130,7 @@ fn read_body<R: Fn(&mut [u8], u64) -> io::Result<()>>(
 }
 
 /// Reads a range of the file to a place of the buffer.
-fn fill<R: Fn(&mut [u8], u64) -> io::Result<()>>(
+fn fill<R: ReadAt>(
     buffer: &mut MutableBuffer,
     run: Option<(usize, Range<u64>)>,
     reader: &Reader<R>,

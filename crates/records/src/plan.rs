@@ -10,6 +10,9 @@ use crate::stored::{Form, Stored};
 /// Most fields that are computed for an answer.
 const MOST_DERIVED: usize = 64;
 
+/// Most records of a record batch that is computed with.
+const MOST_ROWS: i64 = 1 << 24;
+
 /// Most fields of an answer.
 const MOST_FIELDS: usize = 20_000;
 
@@ -19,6 +22,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) fields: Vec<Source<'a>>,
     pub(crate) filter: Option<&'a Expression>,
     pub(crate) form: Form,
+    /// Most records of a record batch that is computed with.
+    pub(crate) most_rows: i64,
 }
 
 /// Source of a field.
@@ -59,7 +64,8 @@ impl<'a> Plan<'a> {
                 "more than {MOST_DERIVED} computed fields; ask for less"
             )));
         }
-        let plan = Plan { fields, filter: format.filter.as_ref(), form: format.form.unwrap_or(stored.form) };
+        let (filter, form) = (format.filter.as_ref(), format.form.unwrap_or(stored.form));
+        let plan = Plan { fields, filter, form, most_rows: MOST_ROWS };
         // Names that do not exist are refused before anything is read.
         plan.computed_from(stored)?;
         Ok(plan)
@@ -68,6 +74,15 @@ impl<'a> Plan<'a> {
     /// Returns whether nothing has to be computed.
     pub(crate) fn is_projection(&self) -> bool {
         self.filter.is_none() && self.fields.iter().all(|field| matches!(field, Source::Stored { .. }))
+    }
+
+    /// Steps of computing for each record.
+    pub(crate) fn operations(&self) -> usize {
+        let steps = |field: &Source<'_>| match field {
+            Source::Stored { .. } => 1,
+            Source::Derived { value, .. } => value.size(),
+        };
+        self.filter.map_or(0, Expression::size) + self.fields.iter().map(steps).sum::<usize>()
     }
 
     /// Columns that expressions need, in order.

@@ -106,13 +106,18 @@ pub(crate) struct Dictionary {
     pub(crate) is_delta: bool,
 }
 
+/// Function that fills a buffer from a place in a file.
+pub(crate) trait ReadAt: Fn(&mut [u8], u64) -> io::Result<()> {}
+
+impl<F: Fn(&mut [u8], u64) -> io::Result<()>> ReadAt for F {}
+
 /// Reads `bytes` at a place of a file of `size` bytes.
 pub(crate) struct Reader<R> {
     pub(crate) size: u64,
     pub(crate) read: R,
 }
 
-impl<R: Fn(&mut [u8], u64) -> io::Result<()>> Reader<R> {
+impl<R: ReadAt> Reader<R> {
     pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>> {
         debug_assert!(range.end <= self.size && range.end - range.start <= METADATA_LIMIT + PREFIX);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -168,7 +173,7 @@ impl Stored {
         }
     }
 
-    fn open_file<R: Fn(&mut [u8], u64) -> io::Result<()>>(reader: &Reader<R>) -> Result<Stored> {
+    fn open_file<R: ReadAt>(reader: &Reader<R>) -> Result<Stored> {
         let size = reader.size;
         let end = size.saturating_sub(TRAILER);
         let cut_off = |at| RecordsError::invalid(at, "no footer: the file is cut off");
@@ -207,7 +212,7 @@ impl Stored {
         Stored::new(Form::File, footer.version(), schema, start, Source::Blocks(blocks))
     }
 
-    fn open_stream<R: Fn(&mut [u8], u64) -> io::Result<()>>(reader: &Reader<R>) -> Result<Stored> {
+    fn open_stream<R: ReadAt>(reader: &Reader<R>) -> Result<Stored> {
         let bytes = reader.metadata(0, reader.size)?;
         let bytes = bytes.ok_or_else(|| RecordsError::invalid(0, "a stream without a schema"))?;
         let message = ipc::root_as_message_with_opts(&LIMITS, &bytes)
@@ -250,7 +255,7 @@ impl Stored {
     }
 
     /// The messages behind the schema, in order. An error is the last.
-    pub(crate) fn messages<'a, R: Fn(&mut [u8], u64) -> io::Result<()>>(
+    pub(crate) fn messages<'a, R: ReadAt>(
         &'a self,
         reader: &'a Reader<R>,
     ) -> Box<dyn Iterator<Item = Result<Message>> + 'a> {

@@ -75,6 +75,16 @@ for name, options in stores.items():
     check(ask(name, select="*"), table, name)
     check(ask(name, select="who=carrier,n"), table.select(["carrier", "n"]).rename_columns(["who", "n"]), name)
     check(ask(name, select="n,n"), table.select(["n", "n"]), name)
+# Columns that are too long to be sent with the metadata.
+names = ["n", "carrier", "text", "view", "flag", "list", "points", "money", "end"]
+long = pa.concat_tables([table.select(names)] * 50).combine_chunks()
+for name, options in {"long.arrow": dict(), "long.arrows": dict(max_chunksize=6000)}.items():
+    store(name, long, **options)
+    for columns in [["n"], ["end", "list", "n"], ["text", "view", "points"], ["carrier", "flag", "money"]]:
+        check(ask(name, select=",".join(columns)), long.select(columns), f"{name} {columns}")
+    found = ask(name, select="list,twice=n*2,end")
+    check(found.select(["list", "end"]), long.select(["list", "end"]), name)
+    assert found["twice"].to_pylist() == [2 * n for n in long["n"].to_pylist()], name
 "#,
     )
 }
