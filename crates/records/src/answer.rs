@@ -1,6 +1,7 @@
 //! Answers: records of a file in the format that a client asks for.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -66,14 +67,16 @@ pub fn answer(
 }
 
 fn assemble<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Answered> {
-    let assembly = if plan.filter.is_some() {
-        filtered(stored, plan, reader)?
-    } else if plan.is_projection() {
-        project(stored, plan, reader)?
-    } else {
-        derive(stored, plan, reader)?
-    };
-    Ok(Answered { assembly, form: plan.form })
+    if plan.is_projection() {
+        return Ok(Answered { assembly: project(stored, plan, reader)?, form: plan.form });
+    }
+    // Buffers are checked before they are decoded; what is not found then, the library may meet by a panic.
+    let computed = catch_unwind(AssertUnwindSafe(|| match plan.filter {
+        Some(_) => filtered(stored, plan, reader),
+        None => derive(stored, plan, reader),
+    }));
+    let damaged = |_| RecordsError::invalid(0, "columns that contradict each other");
+    Ok(Answered { assembly: computed.map_err(damaged)??, form: plan.form })
 }
 
 /// As [`answer`], if the file has few record batches and little has to be computed. `read` fails if it would wait.

@@ -136,6 +136,30 @@ impl Batch {
         Ok((made, pieces))
     }
 
+    /// Fails if a buffer is too short for the values of its array; `layouts` are those of all its columns.
+    pub(crate) fn check_lengths<'a>(&self, layouts: impl Iterator<Item = &'a Layout>, at: u64) -> Result<()> {
+        let wrong = || RecordsError::invalid(at, "a buffer that is shorter than the values of its column");
+        let (mut nodes, mut buffer, mut views) = (self.nodes.iter(), 0, self.views.iter());
+        for layout in layouts {
+            for (array, contents) in layout.arrays.iter().zip(&layout.contents) {
+                let node = nodes.next().ok_or_else(wrong)?;
+                let further = match array {
+                    Buffers::Fixed(_) => 0,
+                    Buffers::Views(_) => *views.next().ok_or_else(wrong)? as usize,
+                };
+                let (Buffers::Fixed(count) | Buffers::Views(count)) = *array;
+                for (number, content) in contents.iter().enumerate() {
+                    let bytes = self.buffers.get(buffer + number).ok_or_else(wrong)?.length() as u64;
+                    if !content.fits(bytes, node.length() as u64, node.null_count() as u64) {
+                        return Err(wrong());
+                    }
+                }
+                buffer += count + further;
+            }
+        }
+        Ok(())
+    }
+
     /// Where a buffer is in the file, with its padding where the file has it: then neighbours stay neighbours.
     fn extent(&self, number: usize, body: &Range<u64>) -> Extent {
         let buffer = &self.buffers[number];

@@ -52,6 +52,8 @@ impl<'a> Decoder<'a> {
         check(&message.batch, self.most_rows)?;
         let parts = self.columns.iter().map(|&column| Part::Column(column));
         let (batch, body) = message.batch.project(parts, &self.stored.layouts, &message.body, message.at)?;
+        let layouts = self.columns.iter().map(|&column| &self.stored.layouts[column]);
+        batch.check_lengths(layouts, message.at)?;
         let body = read_body(&body, reader)?;
         let head = encode::batch(&batch, None, body.len() as u64);
         let undecoded = |why: String| RecordsError::invalid(message.at, why);
@@ -69,10 +71,11 @@ impl<'a> Decoder<'a> {
         dictionary: Dictionary,
         reader: &Reader<R>,
     ) -> Result<()> {
-        let mut layouts = self.columns.iter().map(|&column| &self.stored.layouts[column]);
-        if !layouts.any(|layout| layout.dictionaries.contains(&dictionary.id)) {
-            return Ok(());
-        }
+        let layouts = self.columns.iter().map(|&column| &self.stored.layouts[column]);
+        let mut all = layouts.flat_map(|layout| layout.dictionaries.iter().zip(&layout.values));
+        // The first is the one whose type the library takes.
+        let Some((_, values)) = all.find(|(id, _)| **id == dictionary.id) else { return Ok(()) };
+        message.batch.check_lengths(std::iter::once(values), message.at)?;
         check(&message.batch, self.most_rows)?;
         let body = [Piece::Stored(Extent { range: message.body.clone(), zeros: 0 })];
         let body = read_body(&body, reader)?;

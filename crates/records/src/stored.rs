@@ -10,7 +10,7 @@ use flatbuffers::VerifierOptions;
 
 use crate::batch::Batch;
 use crate::error::{RecordsError, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, unsound};
 
 /// Marks of a file: at its beginning, before two bytes of padding, and at its end.
 pub(crate) const MAGIC: &[u8; 6] = b"ARROW1";
@@ -242,6 +242,9 @@ impl Stored {
         }
         let schema =
             try_fb_to_schema(schema).map_err(|error| RecordsError::invalid(at, error.to_string()))?;
+        if let Some(why) = schema.fields().iter().find_map(|field| unsound(field)) {
+            return Err(RecordsError::invalid(at, why));
+        }
         let layouts = schema.fields().iter().map(|field| Layout::of(field)).collect();
         Ok(Stored { form, schema, layouts, source })
     }
