@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install install-library python bench bench-images assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install install-library python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -48,12 +48,12 @@ bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
 	@scripts/install.sh bpf
 	$(MAKE) -C kernel/bpf
 
-build: ## the release binaries, target/release/wirepath and wirepath-images, and the library for C
+build: ## the release binaries, wirepath, wirepath-images and wirepath-records in target/release, and the library for C
 	@scripts/install.sh
-	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-capi
+	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records -p wirepath-capi
 
 install: build install-library ## copy them to PREFIX/bin, lib and include (PREFIX=/usr/local)
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images target/release/wirepath-records
 
 # The library for C alone, from the folder LIBRARIES, where it was built.
 LIBRARIES ?= target/release
@@ -80,6 +80,11 @@ bench-images: ## measure wirepath-images beside servers of the user level, as fi
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath-images -p wirepath-bench-images
 	target/release/wirepath-bench-images $(ARGS)
+
+bench-records: ## measure wirepath-records beside servers of the user level, as figure 12 of the paper; ARGS="--json …"
+	@scripts/install.sh
+	cargo build --release --locked -p wirepath-records -p wirepath-bench-records
+	target/release/wirepath-bench-records $(ARGS)
 
 assess: ## measure every data path of this machine, beside bare C; ARGS="--quick …"; needs root
 	@scripts/install.sh bench

@@ -57,6 +57,7 @@ for purpose in "$@"; do
       need cvlc vlc-bin; need_package vlc-plugin-base
       need pamcut netpbm
       need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream
+      need python3 python3; python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); need_python=1
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
       need python3 python3; need_package python3-venv # for the Python package
@@ -83,4 +84,10 @@ if ! have_rust; then
   # Newer versions of rustup install the toolchain of rust-toolchain.toml when asked, older ones when it is first used.
   rustup toolchain install >/dev/null 2>&1 || rustup show >/dev/null
   have_rust || { echo "install.sh: cargo is not the one of rust-toolchain.toml; run: rustup toolchain install" >&2; exit 70; }
+fi
+
+# Another reader of Arrow records, for tests; about 200 MB. Without it they say that they are skipped.
+if [ -n "${need_python:-}" ] && ! compgen -G 'target/python/lib/python3*/site-packages/pyarrow' >/dev/null; then
+  { python3 -m venv target/python && target/python/bin/pip install --quiet --disable-pip-version-check pyarrow; } ||
+    echo "install.sh: pyarrow could not be installed; tests that need it are skipped" >&2
 fi

@@ -4,7 +4,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use wirepath_auth::{Access, Area, Attempt, Authenticator, Challenge, Credentials, Rules, Users, with_password};
+use wirepath_auth::{
+    Access, Area, Attempt, Authenticator, Challenge, Credentials, Rules, Users, with_password,
+};
 
 /// Reads `data` as either header, as a file of users, and as the credentials of a request.
 pub fn fuzz(data: &[u8]) {

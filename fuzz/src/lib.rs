@@ -7,6 +7,7 @@ pub mod http_client;
 pub mod image;
 pub mod mp4;
 pub mod picture;
+pub mod records;
 pub mod rtcp;
 pub mod rtsp;
 pub mod rtsp_client;
@@ -25,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("image", image::fuzz),
     ("mp4", mp4::fuzz),
     ("picture", picture::fuzz),
+    ("records", records::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),
     ("rtsp_client", rtsp_client::fuzz),

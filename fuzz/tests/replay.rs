@@ -48,6 +48,12 @@ fn picture_keeps_its_promises() {
     replay("picture");
 }
 
+/// Promise: No file of Arrow records, no query and no format description in XML or JSON breaks their readers.
+#[test]
+fn records_keeps_its_promises() {
+    replay("records");
+}
+
 /// Promise: No bytes break the RTCP reader.
 #[test]
 fn rtcp_keeps_its_promises() {
@@ -89,7 +95,20 @@ fn every_target_is_replayed() {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["authorization", "bpf", "http", "http_client", "image", "mp4", "picture", "rtcp", "rtsp", "rtsp_client", "ts"],
+        [
+            "authorization",
+            "bpf",
+            "http",
+            "http_client",
+            "image",
+            "mp4",
+            "picture",
+            "records",
+            "rtcp",
+            "rtsp",
+            "rtsp_client",
+            "ts"
+        ],
         "give the new target a test above"
     );
 }

@@ -5,13 +5,18 @@ use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context, Result, ensure};
 
-pub(crate) struct Client {
+/// A client.
+pub struct Client {
     connection: TcpStream,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> Result<Client> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn connect(address: SocketAddr) -> Result<Client> {
         let connection = TcpStream::connect(address)?;
         connection.set_nodelay(true)?;
         Ok(Client { connection, buffer: vec![0; 1 << 20] })
@@ -30,7 +35,10 @@ impl Client {
     }
 
     /// Asks, and answers the body.
-    pub(crate) fn body(&mut self, path: &str) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// Those of the socket, or a refusal.
+    pub fn body(&mut self, path: &str) -> Result<Vec<u8>> {
         let (length, begun) = self.ask(path)?;
         let mut body = self.buffer[..begun].to_vec();
         body.resize(length, 0);

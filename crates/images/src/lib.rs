@@ -16,13 +16,11 @@ mod tiff;
 mod gray;
 mod scaled;
 
-mod folder;
 mod open;
 mod page;
 mod plan;
 mod site;
 
-pub use folder::{Folder, FolderError};
 pub use gray::Gray;
 pub use open::open_picture;
 pub use picture::{Blocks, Format, Layout, Picture, PictureError, Rectangle, Samples};

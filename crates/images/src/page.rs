@@ -5,9 +5,8 @@
 
 use http::{StatusCode, header};
 use wirepath_http::{AssetPath, BodyPart, Response, encode_segment};
+use wirepath_net::folder::Entry;
 use wirepath_net::http::boundary;
-
-use crate::folder::Entry;
 
 const VIEWER: &str = include_str!("../web/viewer.html");
 const LISTING: &str = include_str!("../web/listing.html");

@@ -12,9 +12,9 @@ use serde_json::json;
 use wirepath_http::{
     AssetPath, BodyPart, Representation, Request, Response, ResponseContext, encode_segment, respond,
 };
+use wirepath_net::folder::{FindError, Folder, Found, StoredFile};
 use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 
-use crate::folder::{FindError, Folder, Found, StoredFile};
 use crate::open::open_picture;
 use crate::page;
 use crate::picture::{Format, Picture, PictureError};

@@ -3,6 +3,7 @@
 
 pub mod auth;
 mod descriptors;
+pub mod folder;
 pub mod http;
 mod http_threads;
 mod limits;

@@ -95,9 +95,14 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
-    // An application, of what any user of the libraries has; its tests need those of the whole server.
+    // Applications, of what any user of the libraries has; their tests need those of the whole server.
     Rule {
         package: "wirepath-images",
+        ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
+        others: None,
+    },
+    Rule {
+        package: "wirepath-records",
         ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
         others: None,
     },
@@ -111,6 +116,7 @@ const RULES: &[Rule] = &[
     },
     // Servers of the user level compute with the same functions.
     Rule { package: "wirepath-bench-images", ours: &["wirepath-images", "wirepath-streams"], others: None },
+    Rule { package: "wirepath-bench-records", ours: &["wirepath-bench-images"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { package: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
     Rule {

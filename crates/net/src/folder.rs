@@ -2,6 +2,7 @@
 //!
 //! Names that begin with a dot are neither listed nor served.
 
+use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -27,43 +28,48 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXE
 pub struct Folder(OwnedFd);
 
 /// A folder that cannot be served. The operator's fault.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve {path}: {1}; name a folder that this user may read (Linux 5.6 or later)", path = .0.display())]
+#[derive(Debug)]
 pub struct FolderError(PathBuf, Errno);
 
 /// A path that names nothing that can be served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FindError {
-    #[error("no such file")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindError {
+    /// Nothing of that name, or nothing that is served.
     NotFound,
-    #[error("the server may not read this file: check its permissions")]
+    /// A file that this user may not read.
     Forbidden,
-    #[error("the server has too many files open: try again later")]
+    /// Too many open files.
     Exhausted,
-    #[error("the file cannot be read: {0}")]
+    /// Another error of the kernel.
     Failed(Errno),
 }
 
 /// Target of a path.
-pub(crate) enum Found {
+pub enum Found {
+    /// A file.
     File(StoredFile),
+    /// A folder.
     Folder,
 }
 
 /// A file, and the metadata that it was opened with.
 #[derive(Debug)]
-pub(crate) struct StoredFile {
-    pub(crate) file: File,
-    pub(crate) size: u64,
+pub struct StoredFile {
+    /// The file.
+    pub file: File,
+    /// Its size.
+    pub size: u64,
     /// When it was modified, in seconds since 1970.
-    pub(crate) modified_s: u64,
+    pub modified_s: u64,
     version: String,
 }
 
 /// An entry of a listing.
-pub(crate) struct Entry {
-    pub(crate) name: Vec<u8>,
-    pub(crate) is_folder: bool,
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// True of a folder.
+    pub is_folder: bool,
 }
 
 impl Folder {
@@ -81,7 +87,7 @@ impl Folder {
     }
 
     /// A file whose name is in the kernel's cache (`RESOLVE_CACHED`, Linux 5.12).
-    pub(crate) fn find_cached(&self, path: &AssetPath) -> Option<StoredFile> {
+    pub fn find_cached(&self, path: &AssetPath) -> Option<StoredFile> {
         if is_hidden(path) || path.is_root() {
             return None;
         }
@@ -94,12 +100,12 @@ impl Folder {
     }
 
     /// Opens the target of a path. May block.
-    pub(crate) fn find(&self, path: &AssetPath) -> Result<Found, FindError> {
+    pub fn find(&self, path: &AssetPath) -> Result<Found, FindError> {
         found(self.resolve(path)?)
     }
 
     /// Lists a folder, sorted by name; of a large one, the names that the file system has first. May block.
-    pub(crate) fn list(&self, path: &AssetPath) -> Result<Vec<Entry>, FindError> {
+    pub fn list(&self, path: &AssetPath) -> Result<Vec<Entry>, FindError> {
         let folder = Dir::new(self.resolve(path)?).map_err(FindError::of)?;
         let mut entries = Vec::new();
         for entry in folder.take(MOST_NAMES) {
@@ -151,10 +157,40 @@ impl StoredFile {
     }
 
     /// Tag of what is made of this version of the file by these steps.
-    pub(crate) fn tag(&self, steps: &str) -> EntityTag {
+    pub fn tag(&self, steps: &str) -> EntityTag {
         EntityTag::strong(&format!("{}{steps}", self.version))
     }
 }
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FolderError(path, errno) = self;
+        let path = path.display();
+        write!(
+            formatter,
+            "cannot serve {path}: {errno}; name a folder that this user may read (Linux 5.6 or later)"
+        )
+    }
+}
+
+impl std::error::Error for FolderError {}
+
+impl fmt::Display for FindError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FindError::NotFound => formatter.write_str("no such file"),
+            FindError::Forbidden => {
+                formatter.write_str("the server may not read this file: check its permissions")
+            }
+            FindError::Exhausted => {
+                formatter.write_str("the server has too many files open: try again later")
+            }
+            FindError::Failed(errno) => write!(formatter, "the file cannot be read: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for FindError {}
 
 impl FindError {
     fn of(errno: Errno) -> FindError {
@@ -168,7 +204,8 @@ impl FindError {
         }
     }
 
-    pub(crate) fn status(self) -> StatusCode {
+    /// Status of an answer.
+    pub fn status(self) -> StatusCode {
         match self {
             FindError::NotFound => StatusCode::NOT_FOUND,
             FindError::Forbidden => StatusCode::FORBIDDEN,

@@ -1,0 +1,154 @@
+//! Answers made from files in memory, whole and damaged.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use arrow_array::types::Int8Type;
+use arrow_array::{
+    Array, BooleanArray, DictionaryArray, Float64Array, Int32Array, ListArray, RecordBatch, StringArray,
+    StringViewArray, StructArray,
+};
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::Field;
+
+use super::*;
+use crate::query::Question;
+
+/// Two record batches of several types.
+fn records() -> Vec<RecordBatch> {
+    let numbers = Arc::new(Int32Array::from(vec![Some(1), None, Some(3), Some(4), Some(5)]));
+    let words: DictionaryArray<Int8Type> = ["x", "y", "x", "z", "y"].into_iter().collect();
+    let texts = Arc::new(StringArray::from(vec![Some("one"), Some(""), None, Some("four"), Some("five")]));
+    let views = StringViewArray::from(vec!["short", "a text that is not so short", "", "x", "y"]);
+    let list = ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(vec![
+        Some(vec![Some(1), Some(2)]),
+        None,
+        Some(vec![]),
+        Some(vec![None]),
+        Some(vec![Some(5)]),
+    ]);
+    let inner = Arc::new(Field::new("inner", texts.data_type().clone(), true));
+    let point = StructArray::from(vec![(inner, Arc::clone(&texts) as ArrayRef)]);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("n", numbers),
+        ("word", Arc::new(words)),
+        ("text", texts),
+        ("view", Arc::new(views)),
+        ("list", Arc::new(list)),
+        ("point", Arc::new(point)),
+        ("half", Arc::new(Float64Array::from(vec![0.5, 1.5, 2.5, 3.5, 4.5]))),
+        ("flag", Arc::new(BooleanArray::from(vec![true, false, true, true, false]))),
+    ];
+    let all = RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, array)| (name, array, true)),
+    );
+    let all = all.expect("columns of one length");
+    vec![all.slice(0, 3), all.slice(3, 2)]
+}
+
+fn stored(form: Form) -> Vec<u8> {
+    let (records, mut bytes) = (records(), Vec::new());
+    let schema = records[0].schema();
+    match form {
+        Form::File => {
+            let mut writer = FileWriter::try_new(&mut bytes, &schema).expect("a writer");
+            records.iter().for_each(|batch| writer.write(batch).expect("it is written"));
+            writer.finish().expect("it is written");
+        }
+        Form::Stream => {
+            let mut writer = StreamWriter::try_new(&mut bytes, &schema).expect("a writer");
+            records.iter().for_each(|batch| writer.write(batch).expect("it is written"));
+            writer.finish().expect("it is written");
+        }
+    }
+    bytes
+}
+
+fn read_from(file: &[u8]) -> impl Fn(&mut [u8], u64) -> io::Result<()> + '_ {
+    |bytes, at| {
+        let found = usize::try_from(at).ok().and_then(|at| file.get(at..at.checked_add(bytes.len())?));
+        bytes.copy_from_slice(found.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// The answer to a query.
+fn ask(file: &[u8], query: &str) -> Result<Vec<u8>> {
+    let (size, read) = (file.len() as u64, read_from(file));
+    let stored = Stored::open(size, &read)?;
+    let Question::Format(format) = Question::parse(query)? else { panic!("{query} asks for no format") };
+    let answered = answer(&stored, &format, size, &read)?;
+    let (mut bytes, announced) = (Vec::new(), answered.bytes());
+    answered.write_to(&mut bytes, &read)?;
+    assert_eq!(bytes.len() as u64, announced, "{query}");
+    Ok(bytes)
+}
+
+fn decoded(bytes: &[u8], form: Form) -> Vec<RecordBatch> {
+    let cursor = io::Cursor::new(bytes);
+    let records: std::result::Result<Vec<_>, _> = match form {
+        Form::File => FileReader::try_new(cursor, None).expect("a file").collect(),
+        Form::Stream => StreamReader::try_new(cursor, None).expect("a stream").collect(),
+    };
+    records.expect("records")
+}
+
+/// Promise: Columns of an answer are those of the file, for each form and in any order, as another reader finds them.
+#[test]
+fn selected_columns_are_those_of_the_file() {
+    for (of, form) in [(Form::File, Form::Stream), (Form::Stream, Form::File)] {
+        let file = stored(of);
+        for names in [
+            vec!["n"],
+            vec!["word", "n"],
+            vec!["point", "list", "view", "text"],
+            vec!["flag", "half", "word"],
+        ] {
+            let bytes =
+                ask(&file, &format!("select={}&form={}", names.join(","), form.name())).expect("an answer");
+            let expected = records().into_iter().map(|batch| {
+                let columns: Vec<_> =
+                    names.iter().map(|name| batch.schema().index_of(name).expect(name)).collect();
+                batch.project(&columns).expect("its columns")
+            });
+            assert_eq!(decoded(&bytes, form), expected.collect::<Vec<_>>(), "{names:?}");
+        }
+    }
+}
+
+/// Promise: Computed fields stand beside columns that are not read, and filters leave the records that they name.
+#[test]
+fn fields_are_computed_and_records_filtered() {
+    let file = stored(Form::File);
+    let bytes = ask(&file, "select=text,sum=n%2Bhalf*2,big=n>3&form=stream").expect("an answer");
+    let found = decoded(&bytes, Form::Stream);
+    let sums = found[0].column(1).as_primitive::<arrow_array::types::Float64Type>();
+    assert_eq!(sums.iter().collect::<Vec<_>>(), [Some(2.0), None, Some(8.0)]);
+    assert_eq!(found[1].column(2).as_boolean(), &BooleanArray::from(vec![true, true]));
+    let bytes = ask(&file, "select=word,n&where=word='x'%20or%20n=5&form=stream").expect("an answer");
+    let rows: Vec<_> = decoded(&bytes, Form::Stream).iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(rows, [2, 1]);
+}
+
+/// Promise: No byte of a stored file, changed to any of several values, makes reading it panic or answer too much.
+#[test]
+fn damaged_files_are_refused_or_answered() {
+    let queries =
+        ["select=*", "select=list,word,view&form=file", "select=m=n*2,word", "where=n>2%20and%20text<>'a'"];
+    for form in [Form::File, Form::Stream] {
+        let whole = stored(form);
+        for at in 0..whole.len() {
+            let mut file = whole.clone();
+            // Each place has another change, and another question.
+            file[at] = [0, 0xff, 0x7f, file[at] ^ 1, file[at].wrapping_add(8)][at % 5];
+            match ask(&file, queries[at % queries.len()]) {
+                Ok(bytes) => assert!(bytes.len() < 4 * whole.len() + 4096, "{} bytes", bytes.len()),
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+        for length in 0..whole.len() {
+            let _ = ask(&whole[..length], queries[length % queries.len()]).map_err(|error| error.to_string());
+        }
+    }
+}
