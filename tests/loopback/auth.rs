@@ -271,9 +271,12 @@ fn users_are_read_again() -> Result<()> {
 fn wrong_users_files_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("users"), "anna:home:xyz\n")?;
+    let hash = user_hash(Algorithm::Md5, "anna", "home", "secret");
+    std::fs::write(folder.path().join("good"), format!("anna:home:{hash}\n"))?;
     for (arguments, words) in [
         (&["--users", "none"][..], "cannot read the file of users none"),
         (&["--users", "users"], "in the file of users users: line 1: expected user:realm:HA1"),
+        (&["--users", "good", "--folder-users", "../cams=bob"], "rule for \"../cams\": the path holds"),
         (&["--folder-users", "cams=bob"], "add --users FILE"),
     ] {
         let mut command = Command::new(binary()?);
