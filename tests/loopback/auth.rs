@@ -267,20 +267,26 @@ fn users_are_read_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server does not start with a file of users that is missing or broken, or with rules that need one.
+/// Promise: A server does not start with a file of users that is missing, broken or served, or with rules that need
+/// one.
 fn wrong_users_files_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("users"), "anna:home:xyz\n")?;
+    std::fs::create_dir_all(folder.path().join("media/sub"))?;
+    for name in ["users", "media/sub/users", "media/.users"] {
+        std::fs::write(folder.path().join(name), "anna:home:xyz\n")?;
+    }
     let hash = user_hash(Algorithm::Md5, "anna", "home", "secret");
     std::fs::write(folder.path().join("good"), format!("anna:home:{hash}\n"))?;
     for (arguments, words) in [
         (&["--users", "none"][..], "cannot read the file of users none"),
         (&["--users", "users"], "in the file of users users: line 1: expected user:realm:HA1"),
+        (&["--users", "media/.users"], "in the file of users media/.users: line 1"),
+        (&["--users", "media/sub/users"], "media/sub/users lies in media, which is served: move it"),
         (&["--users", "good", "--folder-users", "../cams=bob"], "rule for \"../cams\": the path holds"),
         (&["--folder-users", "cams=bob"], "add --users FILE"),
     ] {
         let mut command = Command::new(binary()?);
-        command.args(["serve", ".", "--cache", "cache", "--rtsp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+        command.args(["serve", "media", "--cache", "cache", "--rtsp=127.0.0.1:0", "--http=127.0.0.1:0"]);
         let output = command.args(arguments).current_dir(folder.path()).output()?;
         let log = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(1) && log.contains(words), "{arguments:?}: {log}");
