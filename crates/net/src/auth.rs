@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{StatusCode, header};
+use parking_lot::Mutex;
 use serde_json::json;
 use wirepath_auth::{Access, Area, Attempt, Authenticator, Denial, FolderUsers, Reason, Rules, RulesError};
 use wirepath_auth::{Users, UsersError};
@@ -68,6 +69,8 @@ pub enum AuthError {
 pub struct AccessControl {
     authenticator: Authenticator,
     file: PathBuf,
+    /// Locked from reading the file to replacing the users: an older reading must not come last.
+    reload: Mutex<()>,
     counters: Counters,
     log: LogLimit,
     started: Instant,
@@ -100,6 +103,7 @@ impl AccessControl {
         let control = AccessControl {
             authenticator: Authenticator::new(users, rules, &key, options.nonce_lifetime),
             file: options.users.clone(),
+            reload: Mutex::default(),
             counters: Counters::default(),
             log: LogLimit::new(LINES_PER_SECOND),
             started: Instant::now(),
@@ -110,6 +114,7 @@ impl AccessControl {
 
     /// Reads the file of users again; a broken one leaves the users as they are. Waits for storage.
     pub fn reload(&self) {
+        let _alone = self.reload.lock();
         match read_users(&self.file) {
             Ok(users) => {
                 tracing::info!(file = %self.file.display(), users = users.count(), "users are read again");
