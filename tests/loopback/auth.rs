@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         nobody_learns_whether_a_file_exists,
         replayed_and_expired_nonces_are_stale,
         rules_hold_for_both_protocols,
+        vlc_plays_from_an_open_folder,
         users_are_read_again,
         wrong_users_files_are_refused,
         guessing_is_slowed_and_takes_no_memory,
@@ -244,6 +245,18 @@ fn rules_hold_for_both_protocols() -> Result<()> {
     // RTSP finds names in other case, too.
     ensure!(describe("Cams/clip.ts", anna)? == 403 && describe("Cams/Clip.ts", bob)? == 200);
     ensure!(describe("open/clip.ts", anna)? == 200 && describe("open/none.ts", anna)? == 404);
+    Ok(())
+}
+
+/// Promise: VLC, which sends no password over RTSP, plays from a folder that is open to everyone.
+fn vlc_plays_from_an_open_folder() -> Result<()> {
+    let bed = TestBed::with(&["--folder-users=open=-"])?;
+    std::fs::create_dir(bed.folder.path().join("open"))?;
+    std::fs::copy(bed.folder.path().join("clip.ts"), bed.folder.path().join("open/clip.ts"))?;
+    let home = open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::vlc(&bed.server.rtsp_url("open/clip.ts"), home.path(), &output, 40.0)?;
+    ensure!(bed.failures("malformed")? == 0);
     Ok(())
 }
 

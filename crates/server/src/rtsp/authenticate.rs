@@ -20,7 +20,7 @@ impl RequestHandler {
         };
         let authenticated = access.check(AuthRequest {
             method: (&request.method).into(),
-            area: Area::Path(path),
+            area: Area::Path(self.session_path(request).unwrap_or(path)),
             path,
             presentation: track.as_ref().map(|(presentation, _): &(Resource, u32)| presentation.path()),
             authorization: request.headers.first("Authorization"),
@@ -38,5 +38,13 @@ impl RequestHandler {
             Reason::Slowed => response.header(header_names::RETRY_AFTER, RETRY_AFTER_S),
             _ => response.challenges(denial.challenges),
         })
+    }
+
+    /// Path that a session of this connection is about, where the request can be about nothing else. URLs of
+    /// receivers for SAT>IP (`/stream=1`) and `*` do not name it.
+    fn session_path(&self, request: &Request) -> Option<&[u8]> {
+        let opens = matches!(request.method, Method::Describe | Method::Setup);
+        let id = request.session().filter(|_| !opens)?;
+        self.sessions.get(id).map(|session| &session.path[..])
     }
 }
