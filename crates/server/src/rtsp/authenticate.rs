@@ -8,7 +8,7 @@ use wirepath_net::auth::{AuthRequest, RETRY_AFTER_S};
 impl RequestHandler {
     /// Response that denies a request; none if it is admitted. OPTIONS says nothing about files and is what some
     /// clients keep alive with, so it is for everyone.
-    pub(super) async fn authenticate(&self, request: &Request) -> Option<Response> {
+    pub(super) async fn authenticate(&mut self, request: &Request) -> Option<Response> {
         let access = self.shared.access.as_ref().filter(|_| request.method != Method::Options)?;
         let track = match &request.target {
             Target::Resource(resource) => resource.split_track(),
@@ -24,9 +24,16 @@ impl RequestHandler {
             path,
             presentation: track.as_ref().map(|(presentation, _): &(Resource, u32)| presentation.path()),
             authorization: request.headers.first("Authorization"),
+            admitted: self.user.as_deref(),
             peer: self.peer,
         });
-        let denial = authenticated.await.err()?;
+        let denial = match authenticated.await {
+            Ok(user) => {
+                self.user = user.or(self.user.take());
+                return None;
+            }
+            Err(denial) => denial,
+        };
         let status = match denial.reason {
             Reason::Forbidden => StatusCode::Forbidden,
             Reason::Slowed => StatusCode::ServiceUnavailable,
