@@ -310,8 +310,7 @@ fn wrong_users_files_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A flood of wrong tries is refused unread and takes no memory; other addresses, and connections of the same
-/// one that gave the right password before, are served meanwhile.
+/// Promise: A flood of wrong tries takes no memory; other addresses are served, and connections that gave a password before.
 fn guessing_is_slowed_and_takes_no_memory() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let bed = TestBed::with(&["--status-users=-"])?;
