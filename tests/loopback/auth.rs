@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         nobody_learns_whether_a_file_exists,
         replayed_and_expired_nonces_are_stale,
         rules_hold_for_both_protocols,
+        vlc_plays_from_an_open_folder,
         users_are_read_again,
         wrong_users_files_are_refused,
         guessing_is_slowed_and_takes_no_memory,
@@ -211,8 +212,9 @@ fn replayed_and_expired_nonces_are_stale() -> Result<()> {
     })?;
     let next = challenges(&expired).remove(0);
     ensure!(ask(&next, 1)?.status == 200, "the new challenge");
-    let old = Challenge { counts: false, ..challenges(&replayed).remove(0) };
-    ensure!(ask(&old, 0)?.status != 500, "RFC 2069");
+    // On a slow machine it has expired.
+    let old = ask(&Challenge { counts: false, ..next }, 0)?;
+    ensure!(old.status == 200 || is_stale(&old), "RFC 2069: {old:?}");
     Ok(())
 }
 
@@ -247,6 +249,20 @@ fn rules_hold_for_both_protocols() -> Result<()> {
     Ok(())
 }
 
+/// Promise: VLC, which sends no password over RTSP, plays from a folder that is open to everyone.
+fn vlc_plays_from_an_open_folder() -> Result<()> {
+    let bed = TestBed::with(&["--folder-users=open=-"])?;
+    std::fs::create_dir(bed.folder.path().join("open"))?;
+    std::fs::copy(bed.folder.path().join("clip.ts"), bed.folder.path().join("open/clip.ts"))?;
+    let home = open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::vlc(&bed.server.rtsp_url("open/clip.ts"), home.path(), &output, 40.0)?;
+    // VLC succeeds where it was refused, too; of what it plays it leaves out some pictures at the start.
+    let (came, stored) = (std::fs::read(&output)?.len(), bed.clip()?.len());
+    ensure!(came > stored / 4, "VLC stored {came} bytes of {stored}");
+    Ok(())
+}
+
 /// Promise: With --users, SIGHUP reads the users again; a broken file keeps them, and the log names the line.
 fn users_are_read_again() -> Result<()> {
     let bed = TestBed::with(&[])?;
@@ -267,17 +283,26 @@ fn users_are_read_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server does not start with a file of users that is missing or broken, or with rules that need one.
+/// Promise: A server does not start with a file of users that is missing, broken or served, or with rules that need
+/// one.
 fn wrong_users_files_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("users"), "anna:home:xyz\n")?;
+    std::fs::create_dir_all(folder.path().join("media/sub"))?;
+    for name in ["users", "media/sub/users", "media/.users"] {
+        std::fs::write(folder.path().join(name), "anna:home:xyz\n")?;
+    }
+    let hash = user_hash(Algorithm::Md5, "anna", "home", "secret");
+    std::fs::write(folder.path().join("good"), format!("anna:home:{hash}\n"))?;
     for (arguments, words) in [
         (&["--users", "none"][..], "cannot read the file of users none"),
         (&["--users", "users"], "in the file of users users: line 1: expected user:realm:HA1"),
+        (&["--users", "media/.users"], "in the file of users media/.users: line 1"),
+        (&["--users", "media/sub/users"], "media/sub/users lies in media, which is served: move it"),
+        (&["--users", "good", "--folder-users", "../cams=bob"], "rule for \"../cams\": the path holds"),
         (&["--folder-users", "cams=bob"], "add --users FILE"),
     ] {
         let mut command = Command::new(binary()?);
-        command.args(["serve", ".", "--cache", "cache", "--rtsp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+        command.args(["serve", "media", "--cache", "cache", "--rtsp=127.0.0.1:0", "--http=127.0.0.1:0"]);
         let output = command.args(arguments).current_dir(folder.path()).output()?;
         let log = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(1) && log.contains(words), "{arguments:?}: {log}");
@@ -285,11 +310,17 @@ fn wrong_users_files_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A flood of wrong tries is refused unread and takes no memory; other addresses are served meanwhile.
+/// Promise: A flood of wrong tries takes no memory; other addresses are served, and connections that gave a password before.
 fn guessing_is_slowed_and_takes_no_memory() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let bed = TestBed::with(&["--status-users=-"])?;
     let challenge = challenges(&http::get(bed.server.http, "/clip.ts")?).remove(0);
+    let (url, mut neighbour) = (bed.server.rtsp_url("clip.ts"), Client::connect(bed.server.rtsp)?);
+    let mut describe = |number| {
+        let right = challenge.answer(("bob", "pa ss:w\"ört"), ("DESCRIBE", &url), (number, "c")).header();
+        neighbour.succeed("DESCRIBE", &url, &[("Authorization", &right)])
+    };
+    describe(1)?;
     let wrong = challenge.answer(("anna", "guess"), ("GET", "/clip.ts"), (1, "c")).header();
     let request = format!("GET /clip.ts HTTP/1.1\r\nHost: h\r\nAuthorization: {wrong}\r\n\r\n");
     let ask = || -> Result<std::net::TcpStream> {
@@ -312,6 +343,11 @@ fn guessing_is_slowed_and_takes_no_memory() -> Result<()> {
     ensure!(guesses - refused <= most_looked_at, "{} guesses were looked at", guesses - refused);
     let answer = http::read_response(&mut held.last().context("one")?, &mut Vec::new(), false)?;
     ensure!(answer.status == 429 && answer.header("retry-after").is_some(), "{answer:?}");
+    let mut further = Vec::new();
+    for number in 2..10 {
+        further.push(ask()?); // the debt stays what it can be at most
+        describe(number)?;
+    }
     let grown = bed.server.memory_kib()?.saturating_sub(before);
     // Most of it are the connections themselves.
     ensure!(grown < 16 * 1024, "{grown} KiB more memory");

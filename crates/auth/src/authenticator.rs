@@ -40,6 +40,8 @@ pub struct Attempt<'a> {
     pub presentation: Option<&'a [u8]>,
     /// Value of `Authorization`.
     pub authorization: Option<&'a str>,
+    /// User that an earlier request of this connection was admitted as.
+    pub admitted: Option<&'a str>,
     /// Address of the client.
     pub client: IpAddr,
     /// Address that wrong tries are counted for: that of the client, or its network.
@@ -122,19 +124,21 @@ impl Authenticator {
         self.rules.users().filter(|user| !users.has(user)).map(str::to_owned).collect()
     }
 
-    /// Admits a request, or says why not.
-    pub fn check(&self, attempt: &Attempt<'_>) -> Result<(), Denial> {
+    /// Admits a request, or says why not. Returns its user; none where everyone is admitted.
+    pub fn check(&self, attempt: &Attempt<'_>) -> Result<Option<String>, Denial> {
         let access = self.rules.access(attempt.area);
         if *access == Access::Public {
-            return Ok(());
+            return Ok(None);
         }
         let Some(authorization) = attempt.authorization else {
             return Err(self.denial(Reason::Missing, None, attempt));
         };
         let credentials = Credentials::parse(authorization)
             .map_err(|error| self.denial(Reason::Malformed(error), None, attempt))?;
-        self.check_credentials(&credentials, access, attempt)
-            .map_err(|reason| self.denial(reason, Some(credentials.user), attempt))
+        match self.check_credentials(&credentials, access, attempt) {
+            Ok(()) => Ok(Some(credentials.user)),
+            Err(reason) => Err(self.denial(reason, Some(credentials.user), attempt)),
+        }
     }
 
     fn check_credentials(
@@ -143,7 +147,9 @@ impl Authenticator {
         access: &Access,
         attempt: &Attempt<'_>,
     ) -> Result<(), Reason> {
-        if self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
+        // Who has shown a password on this connection is no guesser, whatever others of the address do.
+        let is_known = attempt.admitted == Some(credentials.user.as_str());
+        if !is_known && self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
             return Err(Reason::Slowed);
         }
         if !self.is_right(credentials, attempt) {

@@ -1,5 +1,7 @@
 //! Rules: which users which folders are for.
 
+use wirepath_http::{AssetPath, PathError};
+
 /// Users that something is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Access {
@@ -15,7 +17,7 @@ pub enum Access {
 /// Rule for a folder or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderUsers {
-    /// Path of the folder or file in URLs, not encoded, without slashes at its ends; empty for everything.
+    /// Path of the folder or file in URLs, not encoded; empty or a slash for everything.
     pub path: String,
     /// Users that it is for.
     pub access: Access,
@@ -38,9 +40,12 @@ pub struct Rules {
     status: Access,
 }
 
-/// Rules contradict each other.
+/// Rules contradict each other, or one is about no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
+    /// No request can have this path.
+    #[error("rule for {0:?}: {1}; write the path as in URLs, below the root")]
+    Path(String, PathError),
     /// Two rules for one folder.
     #[error("two rules for {0:?}: give one; letter case makes no difference")]
     Twice(String),
@@ -51,7 +56,10 @@ impl Rules {
     pub fn new(folders: &[FolderUsers], status: Access) -> Result<Rules, RulesError> {
         let mut rules = Rules { folders: Vec::new(), status };
         for FolderUsers { path, access } in folders {
-            let folded = fold(path.as_bytes());
+            // As paths of requests are read, or a rule for `./a` or `a//b` would protect nothing.
+            let read = AssetPath::from_decoded(path.as_bytes());
+            let read = read.map_err(|error| RulesError::Path(path.clone(), error))?;
+            let folded = fold(read.as_bytes());
             if rules.folders.iter().any(|(other, _)| *other == folded) {
                 return Err(RulesError::Twice(path.clone()));
             }
@@ -117,5 +125,23 @@ mod tests {
         assert_eq!(root.access(Area::Path(b"x/y")), &Access::Public);
         let twice = Rules::new(&[rule("a", Access::Public), rule("A", Access::AnyUser)], Access::AnyUser);
         assert_eq!(twice, Err(RulesError::Twice("A".to_owned())));
+    }
+
+    /// Promise: A rule protects its folder however its path is written: `cams`, `/cams/`, `./cams` or `//cams`.
+    #[test]
+    fn paths_of_rules_are_read_as_those_of_requests() {
+        let rules = |path: &str| {
+            Rules::new(&[FolderUsers { path: path.to_owned(), access: named("bob") }], Access::AnyUser)
+        };
+        for path in ["cams/lobby", "/cams/lobby/", "./cams/lobby", "cams//lobby/.", "//cams/./lobby"] {
+            let rules = rules(path).expect("a path");
+            assert_eq!(rules.access(Area::Path(b"cams/lobby/1.ts")), &named("bob"), "{path}");
+            assert_eq!(rules.access(Area::Path(b"cams")), &Access::AnyUser, "{path}");
+        }
+        for path in ["", "/", "."] {
+            assert_eq!(rules(path).expect("the root").access(Area::Path(b"x")), &named("bob"), "{path}");
+        }
+        let error = rules("cams/../lobby").unwrap_err().to_string();
+        assert!(error.starts_with("rule for \"cams/../lobby\": the path holds a `..` segment"), "{error}");
     }
 }

@@ -10,6 +10,8 @@ use crate::algorithm::{Algorithm, user_hash};
 pub struct Users {
     realm: String,
     hashes: BTreeMap<String, Hashes>,
+    /// Algorithms to offer. Found once: a challenge must not look at all users.
+    offered: Vec<Algorithm>,
 }
 
 /// Hashes of a password by algorithm, in the order of [`Algorithm::ALL`].
@@ -70,20 +72,9 @@ impl Users {
                 return Err(UsersError::Twice(line, algorithm.name()));
             }
         }
-        let users = Users { realm: realm.ok_or(UsersError::Empty)?, hashes };
-        users.check_algorithms()?;
-        Ok(users)
-    }
-
-    fn check_algorithms(&self) -> Result<(), UsersError> {
-        let without = |algorithm: Algorithm| {
-            let mut users = self.hashes.iter();
-            users.find(|(_, hashes)| hashes[algorithm as usize].is_none()).map(|(user, _)| user.clone())
-        };
-        match (without(Algorithm::Md5), without(Algorithm::Sha256)) {
-            (Some(only_sha256), Some(only_md5)) => Err(UsersError::NothingInCommon(only_sha256, only_md5)),
-            _ => Ok(()),
-        }
+        let realm = realm.ok_or(UsersError::Empty)?;
+        let offered = offered(&hashes)?;
+        Ok(Users { realm, hashes, offered })
     }
 
     /// Realm of all users.
@@ -101,20 +92,29 @@ impl Users {
         self.hashes.contains_key(user)
     }
 
-    /// Algorithms to offer, the strongest first. SHA-256 only if all users have it, since a client that knows it
-    /// takes nothing else; MD5 if any user has it.
+    /// Algorithms to offer, the strongest first.
     pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        Algorithm::ALL.into_iter().filter(|&algorithm| {
-            let mut hashes = self.hashes.values().map(|hashes| hashes[algorithm as usize].is_some());
-            match algorithm {
-                Algorithm::Sha256 => hashes.all(|has| has),
-                Algorithm::Md5 => hashes.any(|has| has),
-            }
-        })
+        self.offered.iter().copied()
     }
 
     pub(crate) fn hash(&self, user: &str, algorithm: Algorithm) -> Option<&str> {
         self.hashes.get(user)?[algorithm as usize].as_deref()
+    }
+}
+
+/// SHA-256 only if all users have it, since a client that knows it takes nothing else; MD5 if any user has it.
+fn offered(hashes: &BTreeMap<String, Hashes>) -> Result<Vec<Algorithm>, UsersError> {
+    let without = |algorithm: Algorithm| {
+        hashes.iter().find(|(_, hashes)| hashes[algorithm as usize].is_none()).map(|(user, _)| user)
+    };
+    let has_md5 = hashes.values().any(|hashes| hashes[Algorithm::Md5 as usize].is_some());
+    match (without(Algorithm::Sha256), without(Algorithm::Md5)) {
+        (Some(only_md5), Some(only_sha256)) => {
+            Err(UsersError::NothingInCommon(only_sha256.clone(), only_md5.clone()))
+        }
+        (Some(_), None) => Ok(vec![Algorithm::Md5]),
+        (None, _) if has_md5 => Ok(vec![Algorithm::Sha256, Algorithm::Md5]),
+        (None, _) => Ok(vec![Algorithm::Sha256]),
     }
 }
 

@@ -44,6 +44,22 @@ pub(crate) struct Passwd {
 
 impl Passwd {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        self.set(password)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Sets the password that is asked for.
+    fn set(&self, ask: impl FnOnce(&str) -> Result<String>) -> Result<()> {
+        // The name is checked before anybody types a password for it.
+        self.text_with("")?;
+        let password = ask(&self.user)?;
+        // The file is read again: it may have been changed while the password was typed.
+        let text = self.text_with(&password)?;
+        replace(&self.file, &text).with_context(|| format!("cannot write {}", self.file.display()))
+    }
+
+    /// The text of the file in which the user has this password.
+    fn text_with(&self, password: &str) -> Result<String> {
         let text = match fs::read_to_string(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("cannot read {}", self.file.display()))?,
@@ -59,12 +75,7 @@ impl Passwd {
             "the realm of {} is {realm:?}: leave --realm out, or begin a new file",
             self.file.display()
         );
-        // The name is checked before anybody types a password for it.
-        with_password(&text, &realm, &self.user, "").with_context(in_file)?;
-        let password = password(&self.user)?;
-        let text = with_password(&text, &realm, &self.user, &password).with_context(in_file)?;
-        replace(&self.file, &text).with_context(|| format!("cannot write {}", self.file.display()))?;
-        Ok(ExitCode::SUCCESS)
+        with_password(&text, &realm, &self.user, password).with_context(in_file)
     }
 }
 
@@ -110,6 +121,9 @@ fn password(user: &str) -> Result<String> {
     let password = String::from_utf8(password).context("the password is not UTF-8")?;
     let password = password.trim_end_matches(['\r', '\n']);
     ensure!(!password.is_empty(), "the password is empty; nothing was changed");
+    // Without its usual mode a terminal passes on Ctrl-U and arrows, too, which nobody could type in a player.
+    let is_text = !password.contains(char::is_control);
+    ensure!(is_text, "the password has a control character; nothing was changed");
     ensure!(password.len() <= MOST_BYTES, "the password is longer than {MOST_BYTES} bytes");
     Ok(password.to_owned())
 }
@@ -177,5 +191,24 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    /// Promise: A change of the file of users, made while `wirepath passwd` asks for a password, is kept.
+    #[test]
+    fn what_another_changes_meanwhile_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let passwd = |user: &str| Passwd {
+            file: folder.path().join("users"),
+            user: user.to_owned(),
+            realm: REALM.to_owned(),
+        };
+        let (anna, bob) = (passwd("anna"), passwd("bob"));
+        let set = anna.set(|_| {
+            bob.set(|_| Ok("one".to_owned()))?;
+            Ok("two".to_owned())
+        });
+        set.unwrap();
+        let users = Users::parse(&fs::read_to_string(&anna.file).unwrap()).unwrap();
+        assert!(users.has("anna") && users.has("bob"));
     }
 }

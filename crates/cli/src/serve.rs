@@ -1,9 +1,10 @@
 //! `wirepath serve`.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -227,12 +228,31 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
         ensure!(is_alone, "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE");
         return Ok(None);
     };
+    ensure_not_served(&users, &options.paths)?;
     Ok(Some(AuthOptions {
         users,
         folders: options.folder_users.clone(),
         status: options.status_users.clone().unwrap_or_default(),
         nonce_lifetime: options.nonce_lifetime.unwrap_or(NONCE_LIFETIME),
     }))
+}
+
+/// Fails if clients could read the file of users, whose hashes are as good as passwords.
+fn ensure_not_served(users: &Path, paths: &[PathBuf]) -> Result<()> {
+    // What cannot be found is reported where it is opened.
+    let Ok(real) = users.canonicalize() else { return Ok(()) };
+    for path in paths {
+        let below = path.canonicalize().ok().and_then(|served| real.strip_prefix(served).ok());
+        let is_shown =
+            |below: &Path| !below.iter().any(|name: &OsStr| name.as_encoded_bytes().starts_with(b"."));
+        ensure!(
+            !below.is_some_and(is_shown),
+            "the file of users {} lies in {}, which is served: move it, or let its name begin with a dot",
+            users.display(),
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Rule of admission by `--admission` and `--reserve`.

@@ -97,7 +97,7 @@ pub(crate) fn folder_users(text: &str) -> Result<FolderUsers, String> {
     let Some((path, users)) = text.rsplit_once('=') else {
         return Err("expected PATH=USERS, such as cameras=anna,bob".to_owned());
     };
-    Ok(FolderUsers { path: path.trim_matches('/').to_owned(), access: access(users)? })
+    Ok(FolderUsers { path: path.to_owned(), access: access(users)? })
 }
 
 /// Names of users with commas between them, `*` for any user, or `-` for everyone without a password.
@@ -196,9 +196,9 @@ mod tests {
     fn rules_name_users_or_say_any_or_none() {
         let rule = |text| folder_users(text).map(|rule| (rule.path, rule.access));
         let named = Access::Users(vec!["anna".to_owned(), "bob".to_owned()]);
-        assert_eq!(rule("/cams/=anna,bob"), Ok(("cams".to_owned(), named)));
+        assert_eq!(rule("/cams/=anna,bob"), Ok(("/cams/".to_owned(), named)));
         assert_eq!(rule("a=b=*"), Ok(("a=b".to_owned(), Access::AnyUser)));
-        assert_eq!(rule("/=-"), Ok((String::new(), Access::Public)));
+        assert_eq!(rule("/=-"), Ok(("/".to_owned(), Access::Public)));
         assert_eq!(rule("cams"), Err("expected PATH=USERS, such as cameras=anna,bob".to_owned()));
         for text in ["cams=", "cams=anna,", "cams=*,anna", "cams=-,anna"] {
             assert!(rule(text).is_err_and(|error| error.contains("expected names of users")), "{text}");

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{StatusCode, header};
+use parking_lot::Mutex;
 use serde_json::json;
 use wirepath_auth::{Access, Area, Attempt, Authenticator, Denial, FolderUsers, Reason, Rules, RulesError};
 use wirepath_auth::{Users, UsersError};
@@ -68,6 +69,8 @@ pub enum AuthError {
 pub struct AccessControl {
     authenticator: Authenticator,
     file: PathBuf,
+    /// Locked from reading the file to replacing the users: an older reading must not come last.
+    reload: Mutex<()>,
     counters: Counters,
     log: LogLimit,
     started: Instant,
@@ -86,6 +89,8 @@ pub struct AuthRequest<'a> {
     pub presentation: Option<&'a [u8]>,
     /// Value of `Authorization`.
     pub authorization: Option<&'a str>,
+    /// User that an earlier request of this connection was admitted as.
+    pub admitted: Option<&'a str>,
     /// Address and port of the client.
     pub peer: SocketAddr,
 }
@@ -100,6 +105,7 @@ impl AccessControl {
         let control = AccessControl {
             authenticator: Authenticator::new(users, rules, &key, options.nonce_lifetime),
             file: options.users.clone(),
+            reload: Mutex::default(),
             counters: Counters::default(),
             log: LogLimit::new(LINES_PER_SECOND),
             started: Instant::now(),
@@ -110,6 +116,7 @@ impl AccessControl {
 
     /// Reads the file of users again; a broken one leaves the users as they are. Waits for storage.
     pub fn reload(&self) {
+        let _alone = self.reload.lock();
         match read_users(&self.file) {
             Ok(users) => {
                 tracing::info!(file = %self.file.display(), users = users.count(), "users are read again");
@@ -133,13 +140,18 @@ impl AccessControl {
         }
     }
 
-    /// Admits a request. A denial is counted, logged and held back as long as it has to be.
-    pub async fn check(&self, request: AuthRequest<'_>) -> Result<(), Denial> {
-        let AuthRequest { method, area, path, presentation, authorization, peer } = request;
+    /// Admits a request, and returns its user, if it has one. A denial is counted, logged and held back as long
+    /// as it has to be.
+    pub async fn check(&self, request: AuthRequest<'_>) -> Result<Option<String>, Denial> {
+        let AuthRequest { method, area, path, presentation, authorization, admitted, peer } = request;
         let (counted, now_ms) = (client(peer.ip()), self.started.elapsed().as_millis() as u64);
         let client = peer.ip().to_canonical();
-        let attempt = Attempt { method, area, path, presentation, authorization, client, counted, now_ms };
-        let Err(denial) = self.authenticator.check(&attempt) else { return Ok(()) };
+        let attempt =
+            Attempt { method, area, path, presentation, authorization, admitted, client, counted, now_ms };
+        let denial = match self.authenticator.check(&attempt) {
+            Ok(user) => return Ok(user),
+            Err(denial) => denial,
+        };
         self.note(&denial, path, peer);
         if !denial.delay.is_zero() {
             tokio::time::sleep(denial.delay).await;
@@ -147,18 +159,20 @@ impl AccessControl {
         Err(denial)
     }
 
-    /// Admits a request over HTTP, or returns the response that denies it.
+    /// Admits a request over HTTP, or returns the response that denies it. Notes the user of the connection.
     pub async fn check_http(
         &self,
         area: Area<'_>,
         path: &AssetPath,
         request: &Request,
-        peer: SocketAddr,
+        (peer, user): (SocketAddr, &mut Option<String>),
     ) -> Result<(), Response> {
         let (method, authorization) = (request.method.as_str(), request.authorization.as_deref());
-        let path = path.as_bytes();
-        let request = AuthRequest { method, area, path, presentation: None, authorization, peer };
-        self.check(request).await.map_err(|denial| http_response(&denial))
+        let (path, presentation, admitted) = (path.as_bytes(), None, user.as_deref());
+        let request = AuthRequest { method, area, path, presentation, authorization, admitted, peer };
+        let admitted = self.check(request).await.map_err(|denial| http_response(&denial))?;
+        *user = admitted.or(user.take());
+        Ok(())
     }
 
     fn note(&self, denial: &Denial, path: &[u8], peer: SocketAddr) {

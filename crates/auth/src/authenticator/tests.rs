@@ -19,7 +19,8 @@ fn attempt<'a>(path: &'a str, authorization: Option<&'a str>) -> Attempt<'a> {
     let client = "10.0.0.1".parse().expect("an address");
     let path = path.as_bytes();
     let (method, area, presentation) = ("DESCRIBE", Area::Path(path), None);
-    Attempt { method, area, path, presentation, authorization, client, counted: client, now_ms: 5 }
+    let (admitted, counted, now_ms) = (None, client, 5);
+    Attempt { method, area, path, presentation, authorization, admitted, client, counted, now_ms }
 }
 
 /// The answer of a client that takes the challenge of this place.
@@ -28,7 +29,11 @@ fn answer(denial: &Denial, place: usize, user: (&str, &str), uri: &str, number: 
     challenge.answer(user, ("DESCRIBE", uri), (number, "c"))
 }
 
-fn reason(result: Result<(), Denial>) -> Option<Reason> {
+fn admitted(user: &str) -> Result<Option<String>, Denial> {
+    Ok(Some(user.to_owned()))
+}
+
+fn reason(result: Result<Option<String>, Denial>) -> Option<Reason> {
     result.err().map(|denial| denial.reason)
 }
 
@@ -43,11 +48,12 @@ fn both_algorithms_are_offered_and_accepted() {
     assert!(denial.challenges[0].ends_with("algorithm=SHA-256") && denial.challenges[1].ends_with("=MD5"));
     for (place, number) in [(0, 1), (1, 2)] {
         let right = answer(&denial, place, ("anna", "secret"), "rtsp://h:1/./a.ts?x", number);
-        assert_eq!(authenticator.check(&attempt("a.ts", Some(&right.header()))), Ok(()));
+        assert_eq!(authenticator.check(&attempt("a.ts", Some(&right.header()))), admitted("anna"));
         let old = Challenge { counts: false, ..Challenge::parse(&denial.challenges[place]).expect("one") };
         let old = old.answer(("bob", "secret"), ("DESCRIBE", "/a.ts"), (0, ""));
         for _ in 0..2 {
-            assert_eq!(authenticator.check(&attempt("a.ts", Some(&old.header()))), Ok(()), "RFC 2069");
+            let header = old.header();
+            assert_eq!(authenticator.check(&attempt("a.ts", Some(&header))), admitted("bob"), "RFC 2069");
         }
     }
 }
@@ -59,7 +65,7 @@ fn a_nonce_that_was_used_or_has_expired_is_stale() {
     let denial = authenticator.check(&attempt("a.ts", None)).unwrap_err();
     let right = answer(&denial, 1, ("anna", "secret"), "/a.ts", 1).header();
     let first = attempt("a.ts", Some(&right));
-    assert_eq!(authenticator.check(&first), Ok(()));
+    assert_eq!(authenticator.check(&first), admitted("anna"));
     let replayed = authenticator.check(&first).unwrap_err();
     assert_eq!((replayed.reason, replayed.delay), (Reason::Stale, Duration::ZERO));
     assert!(replayed.challenges.iter().all(|challenge| challenge.ends_with(", stale=true")));
@@ -91,7 +97,7 @@ fn an_answer_is_for_its_request_only() {
         assert_eq!(reason(authenticator.check(&wrong)), Some(Reason::Wrong), "{wrong:?}");
     }
     let track = Attempt { presentation: Some(b"a.ts"), ..attempt("a.ts/track1", Some(&header)) };
-    assert_eq!(authenticator.check(&track), Ok(()), "live555 hashes the presentation's URL");
+    assert_eq!(authenticator.check(&track), admitted("anna"), "live555 hashes the presentation's URL");
 }
 
 /// Promise: Rules open folders to everyone or keep them for some users; others get 403.
@@ -101,18 +107,18 @@ fn rules_narrow_and_open() {
     let named = Access::Users(vec!["bob".to_owned(), "eve".to_owned()]);
     let authenticator = authenticator(&[rule("cams", named), rule("open", Access::Public)]);
     assert_eq!(authenticator.unknown_users(), ["eve"]);
-    assert_eq!(authenticator.check(&attempt("open/a.ts", None)), Ok(()));
+    assert_eq!(authenticator.check(&attempt("open/a.ts", None)), Ok(None));
     let denial = authenticator.check(&attempt("cams/a.ts", None)).unwrap_err();
     let ask = |user, number| {
         let header = answer(&denial, 0, (user, "secret"), "/cams/a.ts", number).header();
         authenticator.check(&attempt("cams/a.ts", Some(&header)))
     };
-    assert_eq!(ask("bob", 1), Ok(()));
+    assert_eq!(ask("bob", 1), admitted("bob"));
     let forbidden = ask("anna", 2).unwrap_err();
     assert_eq!((forbidden.reason, forbidden.challenges.len()), (Reason::Forbidden, 0));
     authenticator.replace_users(users(&["eve"]));
     assert_eq!(reason(ask("bob", 3)), Some(Reason::Wrong));
-    assert_eq!(ask("eve", 4), Ok(()));
+    assert_eq!(ask("eve", 4), admitted("eve"));
 }
 
 /// Promise: After ten wrong tries at once, even the right password waits.
@@ -129,8 +135,17 @@ fn tries_of_a_guessing_address_are_not_looked_at() {
     let right = attempt("a.ts", Some(&right));
     assert_eq!(reason(authenticator.check(&right)), Some(Reason::Slowed));
     let elsewhere = Attempt { counted: "10.0.0.2".parse().unwrap(), ..right };
-    assert_eq!(authenticator.check(&elsewhere), Ok(()));
-    let later = Attempt { now_ms: 1010, ..right };
+    assert_eq!(authenticator.check(&elsewhere), admitted("anna"));
+    // Others behind this address who have shown their passwords before are not disturbed; guesses stay wrong.
+    let next = answer(&denial, 1, ("anna", "secret"), "/a.ts", 2).header();
+    let next = attempt("a.ts", Some(&next));
+    let of_other = Attempt { admitted: Some("bob"), ..next };
+    assert_eq!(reason(authenticator.check(&of_other)), Some(Reason::Slowed));
+    assert_eq!(authenticator.check(&Attempt { admitted: Some("anna"), ..next }), admitted("anna"));
+    let guess = Attempt { admitted: Some("anna"), ..attempt("a.ts", Some(&wrong)) };
+    let guess = authenticator.check(&guess).unwrap_err();
+    assert_eq!((guess.reason, guess.delay), (Reason::Wrong, crate::MOST_DELAY));
+    let later = Attempt { now_ms: 2010, ..right };
     assert_eq!(reason(authenticator.check(&later)), Some(Reason::Stale), "it was used");
     let basic = attempt("a.ts", Some("Basic YTpi"));
     let denial = authenticator.check(&basic).unwrap_err();

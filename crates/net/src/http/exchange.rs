@@ -43,12 +43,12 @@ pub trait Site: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 
     /// Admits a request of this peer by GET or HEAD before anything is looked up, or returns the response that denies
-    /// it.
+    /// it. Beside the peer is the user that an earlier request of the connection was admitted as, to be kept up.
     fn admit(
         &self,
         _path: &AssetPath,
         _request: &Request,
-        _peer: SocketAddr,
+        (_peer, _user): (SocketAddr, &mut Option<String>),
     ) -> impl Future<Output = Result<(), Response>> + Send {
         async { Ok(()) }
     }
@@ -177,6 +177,8 @@ pub(super) struct Shared<S> {
 pub(super) struct Exchanges<S> {
     client: Connection,
     peer: SocketAddr,
+    /// User that a request was admitted as.
+    user: Option<String>,
     shared: Arc<Shared<S>>,
     _permits: (Permit, DescriptorPermit),
 }
@@ -191,7 +193,7 @@ impl<S: Site> Exchanges<S> {
     ) -> Self {
         shared.counters.connections_accepted.increment();
         let client = Connection::new(stream, shared.options.timeouts, drain);
-        Self { client, peer, shared, _permits: permits }
+        Self { client, peer, user: None, shared, _permits: permits }
     }
 
     pub(super) async fn run(mut self) {
@@ -267,7 +269,7 @@ impl<S: Site> Exchanges<S> {
 
     /// The answer, and permission for the descriptors that it takes until it is sent.
     async fn answer(
-        &self,
+        &mut self,
         request: Request,
         body: Body,
         local: SocketAddr,
@@ -292,7 +294,7 @@ impl<S: Site> Exchanges<S> {
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let Shared { site, descriptors, .. } = &*self.shared;
-        if let Err(denied) = site.admit(&path, &request, self.peer).await {
+        if let Err(denied) = site.admit(&path, &request, (self.peer, &mut self.user)).await {
             return (if is_head { denied.without_body() } else { denied }.into(), None);
         }
         let Ok(permit) = descriptors.admit(self.peer.ip(), site.descriptors(&path)) else {

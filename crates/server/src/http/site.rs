@@ -48,11 +48,16 @@ impl LibrarySite {
 const PER_DOWNLOAD: usize = 2;
 
 impl Site for LibrarySite {
-    async fn admit(&self, path: &AssetPath, request: &Request, peer: SocketAddr) -> Result<(), Response> {
+    async fn admit(
+        &self,
+        path: &AssetPath,
+        request: &Request,
+        client: (SocketAddr, &mut Option<String>),
+    ) -> Result<(), Response> {
         let Some(access) = &self.access else { return Ok(()) };
         let is_status = self.endpoint.has(path) || is_page(path);
         let area = if is_status { Area::Status } else { Area::Path(path.as_bytes()) };
-        access.check_http(area, path, request, peer).await
+        access.check_http(area, path, request, client).await
     }
 
     fn descriptors(&self, path: &AssetPath) -> usize {

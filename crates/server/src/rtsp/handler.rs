@@ -33,6 +33,8 @@ pub(super) struct RequestHandler {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
     pub(super) output: Output,
+    /// User that a request was admitted as.
+    pub(super) user: Option<String>,
     /// Boxed, because a map has room for several.
     pub(super) sessions: HashMap<String, Box<Session>>,
     pub(super) events: Arc<SessionEvents>,
@@ -44,7 +46,7 @@ pub(super) type Answer = Result<Response, Refusal>;
 impl RequestHandler {
     pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr, output: Output) -> Self {
         let (local, peer) = (canonical(local), canonical(peer));
-        Self { shared, local, peer, output, sessions: HashMap::new(), events: Arc::default() }
+        Self { shared, local, peer, output, user: None, sessions: HashMap::new(), events: Arc::default() }
     }
 
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
