@@ -208,6 +208,7 @@ impl TrackSamples {
             self.found(entry)?;
             return Ok(false);
         }
+        let mut cut = false;
         while let Some(run) = self.runs.front_mut() {
             if let Some(start) = run.start.take() {
                 self.time = start;
@@ -221,13 +222,14 @@ impl TrackSamples {
             self.time = decode_time.saturating_add(sample.duration.into());
             if sample.extent.end() > size {
                 self.runs.pop_front();
-                return Ok(true);
+                cut = true;
+                continue;
             }
             let fragment::RunSample { extent, duration, composition_offset, sync } = sample;
             self.found(Entry { extent, decode_time, duration, composition_offset, sync, count: 1 })?;
-            return Ok(false);
+            break;
         }
-        Ok(false)
+        Ok(cut)
     }
 
     fn found(&mut self, entry: Entry) -> Result<(), Error> {
