@@ -10,7 +10,7 @@ use crate::payload::Format;
 
 /// Most random access points: of days of pictures that are all of them. Memory is bounded by this where tables
 /// state samples without bytes of their own for each.
-const MAX_STARTS: usize = 1 << 24;
+const MAX_STARTS: usize = 1 << 23;
 
 /// Report about an MP4 file.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::samples::MAX_SAMPLES;
 use super::synthetic::{
     self, File, Layout, SampleShape, SampleTrack, atom, audio, elementary_stream, full, words,
 };
@@ -356,6 +357,15 @@ fn a_fragmented_file_may_end_anywhere() {
         found = samples.len();
     }
     assert!(found > 8);
+}
+
+#[test]
+fn the_number_of_samples_is_bounded() {
+    let mut samples = read(&File::default().bytes()).unwrap().0.samples();
+    samples.given = MAX_SAMPLES - 1;
+    assert!(matches!(samples.next(), Ok(Next::Sample(_))));
+    let error = samples.next().unwrap_err().to_string();
+    assert_eq!(error, "this MP4 file has more samples: at most 268435456 are read");
 }
 
 #[test]
