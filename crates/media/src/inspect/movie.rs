@@ -8,8 +8,8 @@ use super::{mean, mean_distance};
 use crate::mp4::{Error, Extent, Movie, MovieReader, Next, Sample, Samples, Track, TrackKind};
 use crate::payload::Format;
 
-/// Most random access points: of days of pictures that are all of them. Memory is bounded by this where tables
-/// state samples without bytes of their own for each.
+/// Most random access points: days of pictures that all are. Tables state samples of one size without bytes
+/// for each, and each random access point takes eight bytes of memory.
 const MAX_STARTS: usize = 1 << 23;
 
 /// Report about an MP4 file.

@@ -156,7 +156,7 @@ impl Codec {
             found.codec = video_codec(&entry, entry.children_after(VISUAL_LENGTH))?;
         } else if sound {
             let (described, bits, length) = entry.fields(audio)?;
-            // Version 1 of the box is ISO's, whose audio sample entries never have QuickTime's further fields.
+            // Version 1 of the box is ISO's, whose audio sample entries do not have QuickTime's fields.
             let (version, _) = stsd.fields(|fields| fields.version())?;
             let boxes = entry.children_after(if version == 1 { AUDIO_LENGTH } else { length });
             found.codec = audio_codec(&entry, boxes.clone(), bits)?;
@@ -273,7 +273,7 @@ fn mpeg_audio(entry: &MemoryBox, boxes: Children) -> Result<Codec, Error> {
     })
 }
 
-/// Channels and rate by the `dac3` box (ETSI TS 102 366 section F.4); the sample entry always says 2 channels.
+/// Channels and rate by the `dac3` box (ETSI TS 102 366 section F.4); the sample entry says 2 always.
 fn ac3_sound(fields: &mut Fields<'_>) -> Option<Sound> {
     let bits = fields.u16()?;
     let mode = [2, 1, 2, 3, 3, 4, 4, 5][usize::from(bits >> 3 & 7)];

@@ -16,8 +16,8 @@ use super::{Error, Extent, Sample};
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
 const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 
-/// Most samples of a file: a month of pictures and sound. Tables and runs can state samples of one size without
-/// bytes for each, as many as a file has bytes, and a file without content can be long.
+/// Most samples of a file: a month of pictures and sound. Tables and runs state samples of one size without
+/// bytes for each, as many as the file has bytes, and a sparse file can be long.
 pub(super) const MAX_SAMPLES: u64 = 1 << 28;
 
 /// Runs that are held while a track has no sample yet. Files with a fragment for each track have few between

@@ -12,8 +12,8 @@ const FU_A: u8 = 28;
 const START: u8 = 0x80;
 const END: u8 = 0x40;
 
-/// Adds the packets of an access unit, of at most `limit` bytes each. A NAL unit whose type means something else
-/// in RTP, or nothing, is left out (table 1).
+/// Adds the packets of an access unit, of at most `limit` bytes each. NAL units of types that mean something
+/// else in RTP, or nothing, are left out (table 1).
 pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {
