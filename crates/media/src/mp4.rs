@@ -4,7 +4,8 @@
 //! [`MovieReader`] finds the `moov` box and makes a [`Movie`] of it, [`Samples`] gives the samples of all
 //! tracks, interleaved by decode time, of tables and of fragments. Media is never asked for, only boxes are.
 //! Tables stay the bytes that they are in the file: memory is that of the `moov` box, or of a few `moof`
-//! boxes. What a hostile file can cost is bounded by the bytes of its tables and by its length.
+//! boxes. What a hostile file can cost is bounded by the bytes of its tables, by its length and by the most
+//! samples that are read.
 //! ```
 //! use wirepath_media::mp4::{Extent, MovieReader, Next, synthetic};
 //!

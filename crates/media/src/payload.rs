@@ -239,6 +239,10 @@ impl Format {
             Codec::H264(_) => Self::H264,
             Codec::H265(_) => Self::H265,
             Codec::Aac(_) => Self::Aac,
+            // RFC 7587 has no place for the mapping of channels that more than two need.
+            Codec::Opus if track.sound.is_some_and(|sound| sound.channels > 2) => {
+                return Err(Unplayable::Codec("Opus of more than 2 channels".to_owned()));
+            }
             Codec::Opus => Self::Opus,
             Codec::MpegAudio => Self::MpegAudio,
             Codec::Ac3 => Self::Ac3,
@@ -247,12 +251,15 @@ impl Format {
         Ok(format)
     }
 
-    /// Clock rate of its timestamps in Hz.
+    /// Clock rate of its timestamps in Hz, not 0.
     pub fn clock_hz(self, track: &Track) -> u32 {
         match self {
             Self::H264 | Self::H265 | Self::MpegAudio => 90_000,
             Self::Opus => 48_000,
-            Self::Aac | Self::Ac3 => track.sound.map_or(track.timescale, |sound| sound.sample_rate),
+            Self::Aac | Self::Ac3 => {
+                let rate = track.sound.map(|sound| sound.sample_rate);
+                rate.filter(|rate| *rate > 0).unwrap_or(track.timescale)
+            }
         }
     }
 

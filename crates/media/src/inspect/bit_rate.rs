@@ -51,6 +51,9 @@ impl BitRate {
     /// Adds bytes that depart evenly from one time up to another.
     pub(super) fn spread(&mut self, from_us: u64, until_us: u64, bytes: u64) {
         self.make_room(from_us.max(until_us.saturating_sub(1)));
+        if bytes == 0 {
+            return;
+        }
         let (first, length) = (from_us / self.interval_us, until_us.saturating_sub(from_us));
         let last = (until_us.saturating_sub(1) / self.interval_us).max(first);
         let mut given = 0;

@@ -8,6 +8,10 @@ use super::{mean, mean_distance};
 use crate::mp4::{Error, Extent, Movie, MovieReader, Next, Sample, Samples, Track, TrackKind};
 use crate::payload::Format;
 
+/// Most random access points: days of pictures that all are. Tables state samples of one size without bytes
+/// for each, and each random access point takes eight bytes of memory.
+const MAX_STARTS: usize = 1 << 23;
+
 /// Report about an MP4 file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MovieReport {
@@ -161,20 +165,26 @@ impl Examined {
         loop {
             match self.samples.next()? {
                 Next::Read(extent) => return Ok(Some(extent)),
-                Next::Sample(sample) => self.sample(&sample),
+                Next::Sample(sample) => self.sample(&sample)?,
                 Next::End => return Ok(None),
             }
         }
     }
 
-    fn sample(&mut self, sample: &Sample) {
+    fn sample(&mut self, sample: &Sample) -> Result<(), Error> {
         let track = &self.movie.tracks[sample.track];
         let presented_us = track.presentation_us(sample);
         let length_us = u64::from(sample.duration) * 1_000_000 / u64::from(track.timescale);
         let end_us = presented_us.saturating_add_unsigned(length_us);
-        let departure_us = track.decode_us(sample).max(0) as u64;
-        self.bit_rate.spread(departure_us, departure_us.saturating_add(length_us), sample.extent.length);
+        let departure_us = track.decode_us(sample);
+        let until_us = departure_us.saturating_add_unsigned(length_us).max(0) as u64;
+        // A sample before the beginning of the movie departs at its beginning.
+        self.bit_rate.spread(departure_us.max(0) as u64, until_us, sample.extent.length);
         if sample.sync && self.video == Some(sample.track) {
+            if self.starts_us.len() == MAX_STARTS {
+                let limit = MAX_STARTS as u64;
+                return Err(Error::Limit { what: "more random access points", limit });
+            }
             self.starts_us.push(presented_us.max(0) as u64);
         }
         let sums = &mut self.tracks[sample.track];
@@ -184,6 +194,7 @@ impl Examined {
         sums.durations = sums.durations.saturating_add(sample.duration.into());
         let (first, last) = sums.span_us.unwrap_or((presented_us, end_us));
         sums.span_us = Some((first.min(presented_us), last.max(end_us)));
+        Ok(())
     }
 
     fn report(mut self) -> MovieReport {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::image::{Recipe, SegmentEntry};
+use crate::mp4::synthetic;
 use crate::pack::testing::{pack, plan, read};
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme};
 
@@ -100,4 +101,41 @@ fn a_damaged_segment_is_noticed_and_the_rest_is_measured() {
     assert_eq!(bytes(&report), bytes(&whole));
     let counted = |report: &Report| report.pids.iter().map(|pid| pid.packets).sum::<u64>();
     assert!(counted(&report) < counted(&whole));
+}
+
+/// Report about an MP4 file in memory.
+fn examine_movie(file: &[u8]) -> Result<super::MovieReport, crate::mp4::Error> {
+    let mut inspector = super::MovieInspector::new(file.len() as u64);
+    while let Some(wanted) = inspector.wanted() {
+        inspector.take(file[wanted.offset as usize..wanted.end() as usize].to_vec())?;
+    }
+    inspector.finish()
+}
+
+#[test]
+fn samples_before_the_movie_depart_at_its_beginning() {
+    let mut file = synthetic::File::default();
+    for sample in &mut file.tracks[0].samples {
+        sample.duration = 1000;
+    }
+    assert_eq!(examine_movie(&file.bytes()).unwrap().bit_rate.bytes.len(), 30);
+    file.tracks[0].edits = vec![(1000, 1_000_000)];
+    assert_eq!(examine_movie(&file.bytes()).unwrap().bit_rate.bytes, [60]);
+}
+
+#[test]
+fn random_access_points_are_bounded() {
+    let samples = (1u32 << 23) + 1;
+    let mut file = synthetic::File::default();
+    file.tracks[0].samples.truncate(1);
+    let mut bytes = file.bytes();
+    for (kind, field, value) in
+        [(b"stts", 4, samples), (b"stsc", 8, samples), (b"stsz", 0, 1), (b"stsz", 4, samples)]
+    {
+        let at = bytes.windows(4).position(|name| name == kind).unwrap() + 8 + field;
+        bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+    bytes.resize(bytes.len() + samples as usize, 0);
+    let error = examine_movie(&bytes).unwrap_err().to_string();
+    assert_eq!(error, "this MP4 file has more random access points: at most 8388608 are read");
 }

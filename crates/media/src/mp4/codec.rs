@@ -156,11 +156,15 @@ impl Codec {
             found.codec = video_codec(&entry, entry.children_after(VISUAL_LENGTH))?;
         } else if sound {
             let (described, bits, length) = entry.fields(audio)?;
-            found.codec = audio_codec(&entry, entry.children_after(length), bits)?;
-            let dac3 = entry.children_after(length).named(b"dac3")?;
-            let dac3 = dac3.and_then(|dac3| dac3.fields(ac3_channels).ok());
+            // Version 1 of the box is ISO's, whose audio sample entries do not have QuickTime's fields.
+            let (version, _) = stsd.fields(|fields| fields.version())?;
+            let boxes = entry.children_after(if version == 1 { AUDIO_LENGTH } else { length });
+            found.codec = audio_codec(&entry, boxes.clone(), bits)?;
             found.sound = Some(match &found.codec {
-                Self::Ac3 => Sound { channels: dac3.unwrap_or(described.channels), ..described },
+                Self::Ac3 => {
+                    let dac3 = boxes.named(b"dac3")?;
+                    dac3.and_then(|dac3| dac3.fields(ac3_sound).ok()).unwrap_or(described)
+                }
                 Self::Aac(config) => Sound {
                     channels: if config.channels > 0 { config.channels.into() } else { described.channels },
                     sample_rate: config.sample_rate,
@@ -175,13 +179,16 @@ impl Codec {
 /// Bytes of a visual sample entry before the boxes in it.
 const VISUAL_LENGTH: usize = 78;
 
+/// Bytes of an audio sample entry before the boxes in it.
+const AUDIO_LENGTH: usize = 28;
+
 fn picture(fields: &mut Fields<'_>) -> Option<(u16, u16)> {
     fields.bytes(24)?;
     Some((fields.u16()?, fields.u16()?))
 }
 
-/// Channels and rate, bits of a PCM sample, and the bytes before the boxes in an audio sample entry: 28, and
-/// more in QuickTime's versions 1 and 2.
+/// Channels and rate, bits of a PCM sample, and the bytes before the boxes in an audio sample entry,
+/// which are more in QuickTime's versions 1 and 2.
 fn audio(fields: &mut Fields<'_>) -> Option<(Sound, u16, usize)> {
     fields.bytes(8)?;
     let version = fields.u16()?;
@@ -199,7 +206,7 @@ fn audio(fields: &mut Fields<'_>) -> Option<(Sound, u16, usize)> {
             Some((Sound { channels, sample_rate }, bits, 64))
         }
         1 => Some((Sound { channels, sample_rate }, bits, 44)),
-        _ => Some((Sound { channels, sample_rate }, bits, 28)),
+        _ => Some((Sound { channels, sample_rate }, bits, AUDIO_LENGTH)),
     }
 }
 
@@ -244,10 +251,9 @@ fn audio_codec(entry: &MemoryBox, boxes: Children, bits: u16) -> Result<Codec, E
 
 /// Codec of an `mp4a` entry, whose `esds` box QuickTime puts into a `wave` box.
 fn mpeg_audio(entry: &MemoryBox, boxes: Children) -> Result<Codec, Error> {
-    let wave = boxes.clone().named(b"wave")?;
-    let found = match (boxes.named(b"esds")?, wave) {
-        (None, Some(wave)) => wave.child(b"esds")?,
-        (found, _) => found,
+    let found = match boxes.clone().named(b"esds")? {
+        None => boxes.named(b"wave")?.map_or(Ok(None), |wave| wave.child(b"esds"))?,
+        found => found,
     };
     let Some(found) = found else { return Ok(Codec::Other(entry.kind)) };
     let descriptor = found.fields(|fields| {
@@ -260,15 +266,19 @@ fn mpeg_audio(entry: &MemoryBox, boxes: Children) -> Result<Codec, Error> {
         0xa5 => Codec::Ac3,
         0xa6 => Codec::Eac3,
         0xad => Codec::Opus,
-        _ => AudioConfig::read(&descriptor.specific).map_or(Codec::Other(entry.kind), Codec::Aac),
+        0x40 | 0x66..=0x68 => {
+            AudioConfig::read(&descriptor.specific).map_or(Codec::Other(entry.kind), Codec::Aac)
+        }
+        _ => Codec::Other(entry.kind),
     })
 }
 
-/// Channels by the `dac3` box (ETSI TS 102 366 section F.4); the sample entry always says 2.
-fn ac3_channels(fields: &mut Fields<'_>) -> Option<u16> {
-    let bits = u32::from(fields.u16()?);
-    let mode = [2, 1, 2, 3, 3, 4, 4, 5][(bits >> 3 & 7) as usize];
-    Some(mode + (bits >> 2 & 1) as u16)
+/// Channels and rate by the `dac3` box (ETSI TS 102 366 section F.4); the sample entry says 2 always.
+fn ac3_sound(fields: &mut Fields<'_>) -> Option<Sound> {
+    let bits = fields.u16()?;
+    let mode = [2, 1, 2, 3, 3, 4, 4, 5][usize::from(bits >> 3 & 7)];
+    let sample_rate = *[48_000, 44_100, 32_000].get(usize::from(bits >> 14))?;
+    Some(Sound { channels: mode + (bits >> 2 & 1), sample_rate })
 }
 
 fn avc(fields: &mut Fields<'_>) -> Option<Avc> {
@@ -276,9 +286,10 @@ fn avc(fields: &mut Fields<'_>) -> Option<Avc> {
     let profile_level = [fields.u8()?, fields.u8()?, fields.u8()?];
     let length_size = (fields.u8()? & 3) + 1;
     let count = fields.u8()? & 0x1f;
-    let sequence_sets = sets(fields, count.into())?;
+    let (mut sequence_sets, mut picture_sets) = (Vec::new(), Vec::new());
+    sets(fields, count.into(), &mut sequence_sets)?;
     let count = fields.u8()?;
-    let picture_sets = sets(fields, count.into())?;
+    sets(fields, count.into(), &mut picture_sets)?;
     Some(Avc { profile_level, length_size, sequence_sets, picture_sets })
 }
 
@@ -289,26 +300,29 @@ fn hevc(fields: &mut Fields<'_>) -> Option<Hevc> {
     let level = fields.u8()?;
     fields.bytes(8)?;
     let length_size = (fields.u8()? & 3) + 1;
-    let mut all = [Vec::new(), Vec::new(), Vec::new()];
+    let (mut all, mut others) = ([Vec::new(), Vec::new(), Vec::new()], Vec::new());
     for _ in 0..fields.u8()? {
         let kind = fields.u8()? & 0x3f;
         let count = fields.u16()?;
-        let found = sets(fields, count)?;
-        if let Some(list) = usize::from(kind).checked_sub(32).and_then(|index| all.get_mut(index)) {
-            list.extend(found);
-        }
+        let list = usize::from(kind).checked_sub(32).and_then(|index| all.get_mut(index));
+        sets(fields, count, list.unwrap_or(&mut others))?;
     }
     let [video_sets, sequence_sets, picture_sets] = all;
     Some(Hevc { profile, level, length_size, video_sets, sequence_sets, picture_sets })
 }
 
-/// Parameter sets, each after its length in 16 bits. Each takes two bytes at least, so there are no more than
-/// the box has room for.
-fn sets(fields: &mut Fields<'_>, count: u16) -> Option<Vec<Vec<u8>>> {
-    let mut sets = Vec::new();
+/// Most parameter sets of one kind: identifiers of picture parameter sets of H.264 are 0 to 255.
+const MAX_SETS: usize = 256;
+
+/// Adds parameter sets, each after its length in 16 bits, to a list. Empty ones are left out, and those that
+/// are more than there can be: a list has more bytes of memory for each than the file.
+fn sets(fields: &mut Fields<'_>, count: u16, list: &mut Vec<Vec<u8>>) -> Option<()> {
     for _ in 0..count {
         let length = fields.u16()?;
-        sets.push(fields.bytes(length.into())?.to_vec());
+        let set = fields.bytes(length.into())?;
+        if !set.is_empty() && list.len() < MAX_SETS {
+            list.push(set.to_vec());
+        }
     }
-    Some(sets)
+    Some(())
 }

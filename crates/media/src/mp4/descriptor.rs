@@ -72,7 +72,11 @@ impl AudioConfig {
         if matches!(object_type, 5 | 29) {
             sample_rate = rate(&mut bits)?;
         }
-        let channels = if channels == 7 { 8 } else { channels };
+        let channels = match channels {
+            7 | 12 | 14 => 8,
+            11 => 7,
+            other => other,
+        };
         (sample_rate > 0).then(|| Self { bytes: bytes.to_vec(), object_type, sample_rate, channels })
     }
 

@@ -16,6 +16,10 @@ use super::{Error, Extent, Sample};
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
 const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 
+/// Most samples of a file: a month of pictures and sound. Tables and runs state samples of one size without
+/// bytes for each, as many as the file has bytes, and a sparse file can be long.
+pub(super) const MAX_SAMPLES: u64 = 1 << 28;
+
 /// Runs that are held while a track has no sample yet. Files with a fragment for each track have few between
 /// a sample of one track and the next of another.
 const HELD_RUNS: usize = 64;
@@ -45,6 +49,8 @@ pub struct Samples {
     wanted: Option<Wanted>,
     size: u64,
     truncated: bool,
+    /// Number of samples so far, of all tracks.
+    pub(super) given: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +83,7 @@ impl Movie {
         let tracks =
             tracks.map(|(index, track)| TrackSamples::new(track.clone(), index, self.size)).collect();
         let walk = self.fragmented.then(|| self.rest.clone());
-        Samples { tracks, walk, wanted: None, size: self.size, truncated: false }
+        Samples { tracks, walk, wanted: None, size: self.size, truncated: false, given: 0 }
     }
 }
 
@@ -99,8 +105,12 @@ impl Samples {
         }
         let first = self.tracks.iter_mut().filter(|track| track.ahead.is_some());
         let first = first.min_by_key(|track| track.ahead.map(|(us, _)| us));
-        let sample = first.and_then(|track| track.ahead.take()).map(|(_, sample)| sample);
-        Ok(sample.map_or(Next::End, Next::Sample))
+        let Some((_, sample)) = first.and_then(|track| track.ahead.take()) else { return Ok(Next::End) };
+        if self.given == MAX_SAMPLES {
+            return Err(Error::Limit { what: "more samples", limit: MAX_SAMPLES });
+        }
+        self.given += 1;
+        Ok(Next::Sample(sample))
     }
 
     /// Takes the bytes that were to be read.
@@ -208,6 +218,7 @@ impl TrackSamples {
             self.found(entry)?;
             return Ok(false);
         }
+        let mut cut = false;
         while let Some(run) = self.runs.front_mut() {
             if let Some(start) = run.start.take() {
                 self.time = start;
@@ -221,13 +232,14 @@ impl TrackSamples {
             self.time = decode_time.saturating_add(sample.duration.into());
             if sample.extent.end() > size {
                 self.runs.pop_front();
-                return Ok(true);
+                cut = true;
+                continue;
             }
             let fragment::RunSample { extent, duration, composition_offset, sync } = sample;
             self.found(Entry { extent, decode_time, duration, composition_offset, sync, count: 1 })?;
-            return Ok(false);
+            break;
         }
-        Ok(false)
+        Ok(cut)
     }
 
     fn found(&mut self, entry: Entry) -> Result<(), Error> {

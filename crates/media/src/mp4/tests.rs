@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::samples::MAX_SAMPLES;
 use super::synthetic::{
     self, File, Layout, SampleShape, SampleTrack, atom, audio, elementary_stream, full, words,
 };
 use super::*;
+use crate::payload::Format;
 
 /// Samples of a file, and the bytes of boxes that were read.
 fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
@@ -122,6 +124,79 @@ fn tracks_are_described() {
     assert_eq!((avc.length_size, avc.sequence_sets[0][..].len(), avc.picture_sets[0].len()), (4, 4, 2));
     assert_eq!(sound.codec.name(), "AAC-LC");
     assert_eq!(sound.sound, Some(Sound { channels: 2, sample_rate: 48_000 }));
+}
+
+/// The first track of a file whose only track is of audio and has this sample description.
+fn sound(entry: Vec<u8>) -> Track {
+    let mut file = two_tracks();
+    file.tracks.remove(0);
+    file.tracks[0].entry = entry;
+    read(&file.bytes()).unwrap().0.tracks.remove(0)
+}
+
+#[test]
+fn only_aac_is_aac() {
+    let codec =
+        |object_type| sound(audio(b"mp4a", &[elementary_stream(object_type, &[0x11, 0x90])])).codec.name();
+    assert_eq!([0x40, 0x66, 0x67, 0x68].map(codec), ["AAC-LC"; 4]);
+    assert_eq!([0x6b, 0xa5].map(codec), ["MPEG audio", "AC-3"]);
+    // DTS, Vorbis, QCELP: their configurations are no AudioSpecificConfig.
+    assert_eq!([0xa9, 0xdd, 0xe1].map(codec), ["mp4a"; 3]);
+}
+
+#[test]
+fn opus_of_more_channels_than_rtp_has_is_not_played() {
+    let opus = |channels: u8| {
+        let mut entry = audio(b"Opus", &[]);
+        entry[8 + 17] = channels;
+        Format::of(&sound(entry)).map_err(|reason| reason.to_string())
+    };
+    assert_eq!((opus(1), opus(2)), (Ok(Format::Opus), Ok(Format::Opus)));
+    assert_eq!(opus(6).unwrap_err(), "no RTP payload format for Opus of more than 2 channels");
+}
+
+#[test]
+fn the_clock_of_ac3_is_that_of_its_configuration() {
+    let ac3 = |dac3: &[u8]| {
+        let mut entry = audio(b"ac-3", &[atom(b"dac3", &[dac3.to_vec()])]);
+        entry[8 + 24..8 + 28].fill(0);
+        let track = sound(entry);
+        (track.sound, Format::Ac3.clock_hz(&track))
+    };
+    // fscod 1, acmod 7, lfeon; then a reserved rate beside none in the sample entry.
+    assert_eq!(ac3(&[0x50, 0x3c, 0]), (Some(Sound { channels: 6, sample_rate: 44_100 }), 44_100));
+    assert_eq!(ac3(&[0xd0, 0x3c, 0]), (Some(Sound { channels: 2, sample_rate: 0 }), 48_000));
+}
+
+#[test]
+fn audio_entries_of_version_1_are_quicktime_s_or_iso_s() {
+    let esds = elementary_stream(0x40, &[0x11, 0x90]);
+    let entry = |boxes: Vec<u8>| {
+        let mut entry = audio(b"mp4a", &[boxes]);
+        entry[8 + 9] = 1;
+        entry
+    };
+    assert_eq!(sound(entry([vec![0; 16], esds.clone()].concat())).codec.name(), "AAC-LC");
+    let mut file = two_tracks();
+    file.tracks.remove(0);
+    let bytes = replace(&file.bytes(), b"stsd", &[words(&[1 << 24, 1]), entry(esds)].concat());
+    assert_eq!(read(&bytes).unwrap().0.tracks[0].codec.name(), "AAC-LC");
+}
+
+#[test]
+fn parameter_sets_are_not_empty_and_not_endless() {
+    let array = |kind: u8, length: u16| {
+        let set = [&length.to_be_bytes()[..], &vec![1; length.into()]].concat();
+        [vec![kind, 0xff, 0xff], set.repeat(u16::MAX.into())].concat()
+    };
+    let configuration =
+        [vec![0; 22], vec![4], array(32, 1), array(33, 0), array(34, 2), array(39, 3)].concat();
+    let mut file = File::default();
+    file.tracks[0].entry = synthetic::visual(b"hvc1", &[atom(b"hvcC", &[configuration])]);
+    let (movie, ..) = read(&file.bytes()).unwrap();
+    let Codec::H265(hevc) = &movie.tracks[0].codec else { panic!("{:?}", movie.tracks[0].codec) };
+    let counts = [&hevc.video_sets, &hevc.sequence_sets, &hevc.picture_sets].map(Vec::len);
+    assert_eq!(counts, [256, 0, 256]);
 }
 
 /// Promise: Only boxes of an MP4 file are read, no media.
@@ -282,6 +357,24 @@ fn a_fragmented_file_may_end_anywhere() {
         found = samples.len();
     }
     assert!(found > 8);
+}
+
+#[test]
+fn the_number_of_samples_is_bounded() {
+    let mut samples = read(&File::default().bytes()).unwrap().0.samples();
+    samples.given = MAX_SAMPLES - 1;
+    assert!(matches!(samples.next(), Ok(Next::Sample(_))));
+    let error = samples.next().unwrap_err().to_string();
+    assert_eq!(error, "this MP4 file has more samples: at most 268435456 are read");
+}
+
+#[test]
+fn a_run_beyond_the_file_does_not_hide_another() {
+    let mut file = File { layout: Layout::Fragments, ..File::default() }.bytes();
+    let run = |offset: u32| full(b"trun", 0x201, &[words(&[1, offset, 5])]);
+    let header = full(b"tfhd", 0x2_0000, &[words(&[1])]);
+    file.extend(atom(b"moof", &[atom(b"traf", &[header, run(1 << 30), run(0)])]));
+    assert_eq!(read(&file).unwrap().1.len(), 4);
 }
 
 #[test]

@@ -7,6 +7,9 @@ use crate::mp4::Extent;
 /// Longest access unit that a size of 13 bits can state (section 3.3.6).
 pub(super) const MAX_ACCESS_UNIT: u64 = 8191;
 
+/// Most access units of which 16 bits can state the bits of the AU-headers (section 3.2.1).
+const MAX_UNITS: usize = u16::MAX as usize / 16;
+
 /// Access units of AAC, packed into packets.
 #[derive(Clone, Debug)]
 pub(super) struct Packetizer {
@@ -15,9 +18,9 @@ pub(super) struct Packetizer {
 }
 
 impl Packetizer {
-    /// Packets of at most `limit` bytes with at most `most` access units.
+    /// Packets of at most `limit` bytes with at most `most` access units, and no more than 4095.
     pub(super) fn new(limit: usize, most: usize) -> Self {
-        Self { limit, waiting: Waiting::new(most, limit - 2, 2) }
+        Self { limit, waiting: Waiting::new(most.min(MAX_UNITS), limit - 2, 2) }
     }
 
     /// Adds an access unit. Those that may share a packet with the next one wait.

@@ -12,21 +12,28 @@ const FU_A: u8 = 28;
 const START: u8 = 0x80;
 const END: u8 = 0x40;
 
-/// Adds the packets of an access unit, of at most `limit` bytes each.
+/// Adds the packets of an access unit, of at most `limit` bytes each. NAL units of types that mean something
+/// else in RTP, or nothing, are left out (table 1).
 pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {
-        let last_of = |count: usize| count == rest.len();
-        if first.extent.length > limit as u64 {
+        let last_of = |count: usize| !rest[count..].iter().any(carried);
+        if !carried(first) {
+            rest = after;
+        } else if first.extent.length > limit as u64 {
             fragments(first, timestamp, limit, last_of(1), payloads);
             rest = after;
-            continue;
+        } else {
+            let together = fitting(rest, limit);
+            aggregate(&rest[..together], payloads);
+            payloads.end(timestamp, last_of(together));
+            rest = &rest[together..];
         }
-        let together = fitting(rest, limit);
-        aggregate(&rest[..together], payloads);
-        payloads.end(timestamp, last_of(together));
-        rest = &rest[together..];
     }
+}
+
+fn carried(unit: &NalUnit) -> bool {
+    (1..STAP_A).contains(&(unit.header[0] & 0x1f))
 }
 
 /// Number of NAL units that fit into a packet, at least the first.
@@ -34,7 +41,7 @@ fn fitting(units: &[NalUnit], limit: usize) -> usize {
     let mut length = 1;
     let fits = units.iter().take_while(|unit| {
         length += 2 + unit.extent.length;
-        length <= limit as u64
+        length <= limit as u64 && carried(unit)
     });
     fits.count().max(1)
 }

@@ -7,19 +7,19 @@ use crate::mp4::Extent;
 /// Types of NAL units that this format adds (section 4.4).
 const AGGREGATION: u8 = 48;
 const FRAGMENTATION: u8 = 49;
+const PACI: u8 = 50;
 
 /// Beginning and end of a fragmented NAL unit (section 4.4.3).
 const START: u8 = 0x80;
 const END: u8 = 0x40;
 
-/// Adds the packets of an access unit, of at most `limit` bytes each. A NAL unit of one byte has no whole
-/// header and is left out.
+/// Adds the packets of an access unit, of at most `limit` bytes each. A NAL unit of one byte, which
+/// has no whole header, and one of a type that means something else in RTP are left out.
 pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
-    let whole = |unit: &NalUnit| unit.extent.length >= 2;
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {
-        let last_of = |count: usize| !rest[count..].iter().any(whole);
-        if !whole(first) {
+        let last_of = |count: usize| !rest[count..].iter().any(carried);
+        if !carried(first) {
             rest = after;
         } else if first.extent.length > limit as u64 {
             fragments(first, timestamp, limit, last_of(1), payloads);
@@ -33,12 +33,16 @@ pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payload
     }
 }
 
+fn carried(unit: &NalUnit) -> bool {
+    unit.extent.length >= 2 && !(AGGREGATION..=PACI).contains(&(unit.header[0] >> 1 & 0x3f))
+}
+
 /// Number of NAL units that fit into a packet, at least the first.
 fn fitting(units: &[NalUnit], limit: usize) -> usize {
     let mut length = 2;
     let fits = units.iter().take_while(|unit| {
         length += 2 + unit.extent.length;
-        length <= limit as u64 && unit.extent.length >= 2
+        length <= limit as u64 && carried(unit)
     });
     fits.count().max(1)
 }

@@ -97,6 +97,29 @@ fn headers_are_those_of_the_specifications() {
     assert_eq!(first(Format::Ac3, &[130])[0].0[..2], [2, 3]);
 }
 
+/// RFC 6184 table 1, RFC 7798 section 4.4: a receiver would read these types as packets of many NAL units.
+#[test]
+fn nal_units_of_types_that_rtp_uses_itself_are_left_out() {
+    for (format, headers) in
+        [(Format::H264, [[0x78, 0], [0x7c, 0], [0x60, 0]]), (Format::H265, [[0x60, 1], [0x62, 1], [0x64, 1]])]
+    {
+        let good = samples(format, &[vec![300]]).concat();
+        let bad = |length: usize| {
+            headers.map(|header| [&(length as u32).to_be_bytes()[..], &header, &vec![9; length - 2]].concat())
+        };
+        let sample = [bad(20).concat(), good.clone(), bad(200).concat()].concat();
+        let (_, packets) = packetize(format, 100, 1, &[sample, bad(5).concat()]).unwrap();
+        assert_eq!(depacketize(format, &packets), Ok(vec![good]));
+    }
+}
+
+#[test]
+fn headers_of_access_units_are_counted_in_16_bits() {
+    let empty = vec![Vec::new(); 5000];
+    let (_, packets) = packetize(Format::Aac, 65_535, 5000, &empty).unwrap();
+    assert!(depacketize(Format::Aac, &packets).is_ok_and(|read| read == empty));
+}
+
 #[test]
 fn frames_that_no_packet_takes_are_refused() {
     for (format, length, limit) in [
