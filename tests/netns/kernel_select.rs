@@ -2,20 +2,25 @@
 //! what user space would drop. Topology: that of `kernel_handler`.
 
 use std::io::Write;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use wirepath_datapath::socket::set_segment;
-use wirepath_tests::namespace::{CLIENT, Link, SERVER};
+use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
 use wirepath_tests::process::Process;
 use wirepath_tests::{Deadline, bpf, http, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![the_kernel_drops_what_user_space_would_drop, a_handler_that_is_removed_drops_nothing_more]
+    trials![
+        the_kernel_drops_what_user_space_would_drop,
+        a_handler_that_is_removed_drops_nothing_more,
+        a_tap_is_left_to_user_space,
+        a_mirror_with_a_rate_has_early_drops
+    ]
 }
 
 const PORT: u16 = 5004;
@@ -182,5 +187,43 @@ fn a_handler_that_is_removed_drops_nothing_more() -> Result<()> {
     selection.expected.extend([7; 300]);
     selection.check()?;
     ensure!(selection.folder.path().exists(), "the file's folder is gone");
+    Ok(())
+}
+
+/// Starts a relay in a network namespace and returns what it says of the place of its handler.
+fn said_place(namespace: &Namespace, address: Ipv4Addr, more: &[&str]) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let object = bpf::handler("rtp", folder.path())?;
+    let mut command = namespace.command(server::binary()?);
+    command.args(["relay", "--in", &format!("udp://@{address}:{PORT}")]).args(more);
+    command.arg("--handler").arg(format!("bpf:{}", object.display()));
+    let mut relay = Process::start(&command, true)?;
+    let log = Deadline::seconds(30.0).wait_for("the place of the handler", || {
+        ensure!(relay.is_running()?, "{}", relay.log());
+        let log = relay.log();
+        Ok(log.contains("the handler runs in").then_some(log))
+    })?;
+    let refused = log.contains("Operation not permitted") || log.contains("Permission denied");
+    require!(!refused, "loading eBPF programs is not permitted here");
+    Ok(log)
+}
+
+/// Promise: The kernel drops no records early on TUN and TAP devices, where it would judge a train by its first record.
+fn a_tap_is_left_to_user_space() -> Result<()> {
+    let namespace = Namespace::new()?;
+    require!(Path::new("/dev/net/tun").exists(), "this kernel has no TUN and TAP devices");
+    namespace.ip("tuntap add dev tap0 mode tap")?;
+    namespace.ip(&format!("address add {SERVER}/24 dev tap0"))?;
+    let log = said_place(&namespace, SERVER, &["--out", "udp://127.0.0.1:5006", "--pattern", "stripe"])?;
+    ensure!(log.contains("tap0 is a TUN or TAP device"), "{log}");
+    Ok(())
+}
+
+/// Promise: A mirror whose rate is limited runs in user space, and the kernel drops records early for it.
+fn a_mirror_with_a_rate_has_early_drops() -> Result<()> {
+    let link = Link::new()?;
+    let out = format!("udp://{CLIENT}:{PORT}");
+    let log = said_place(&link.server, SERVER, &["--out", &out, "--rate", "10Mbit/s"])?;
+    ensure!(log.contains("a rate limits the stream; the kernel drops records for it"), "{log}");
     Ok(())
 }

@@ -79,8 +79,6 @@ pub use train::{Headers, JoinedTrains, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
-/// Names of the network devices that have an address.
-pub use wirepath_sys::addresses::devices_of;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
 /// Batched receive of datagrams.
@@ -91,6 +89,8 @@ pub use wirepath_sys::blocks::Blocks;
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
+/// Network devices that have an address, and what drives them.
+pub use wirepath_sys::device::{DeviceName, all_with_address as devices_of, driver as driver_of};
 /// The errno of an [`io::Error`](std::io::Error).
 pub use wirepath_sys::errno_of;
 /// Most datagrams of a train.

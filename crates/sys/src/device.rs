@@ -49,15 +49,25 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
     Ok(interfaces()?.into_iter().find(|(_, known)| *known == Some(address)).map(|(name, _)| name))
 }
 
+/// All devices that have `address`.
+pub fn all_with_address(address: IpAddr) -> io::Result<Vec<DeviceName>> {
+    let with_it = interfaces()?.into_iter().filter(|(_, known)| *known == Some(address));
+    Ok(once_each(with_it.map(|(name, _)| name)))
+}
+
 /// All devices of this network namespace, those that are down too.
 pub fn all() -> io::Result<Vec<DeviceName>> {
-    let mut names: Vec<DeviceName> = Vec::new();
-    for (name, _) in interfaces()? {
-        if !names.contains(&name) {
-            names.push(name);
+    Ok(once_each(interfaces()?.into_iter().map(|(name, _)| name)))
+}
+
+fn once_each(names: impl Iterator<Item = DeviceName>) -> Vec<DeviceName> {
+    let mut found = Vec::new();
+    for name in names {
+        if !found.contains(&name) {
+            found.push(name);
         }
     }
-    Ok(names)
+    found
 }
 
 /// Devices and their IP addresses: each device at least once, since its link has an entry, too.
@@ -148,6 +158,8 @@ mod tests {
     fn loopback_is_found_by_its_address_and_offloads() {
         let device = with_address(Ipv4Addr::LOCALHOST.into()).unwrap().expect("every host has 127.0.0.1");
         assert_eq!(device.to_string(), "lo");
+        assert_eq!(all_with_address(Ipv4Addr::LOCALHOST.into()).unwrap(), std::slice::from_ref(&device));
+        assert_eq!(all_with_address(Ipv4Addr::new(203, 0, 113, 77).into()).unwrap(), []);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(offloads_checksums(socket.as_fd(), &device).unwrap());
         assert!(gathers(socket.as_fd(), &device).unwrap());

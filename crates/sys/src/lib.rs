@@ -3,7 +3,6 @@
 //! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there
 //! and not wrapped again.
 
-pub mod addresses;
 pub mod append;
 pub mod arrivals;
 pub mod batches;

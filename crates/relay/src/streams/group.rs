@@ -347,7 +347,7 @@ impl StreamGroup {
         if let Some(mut kernel) = kernel {
             let has_rate = member.rate.is_some() || class.is_some_and(|class| class.rate.is_some());
             if has_rate && *kernel.placed() == HandlerPlace::Kernel {
-                kernel.take_out("a rate limits the stream");
+                kernel.drop_early("a rate limits the stream".to_owned());
             }
             send(&self.sender, index, Content::Placed);
             member.kernel = Some(kernel);

@@ -1,13 +1,15 @@
 //! Streams whose handler runs in the kernel: mirrors of UDP datagrams with a `bpf` handler, and others from UDP,
 //! where the kernel drops records before user space sees them.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_bpf::{HandlerObject, InKernel, Mirror, Place, Receiver, Select};
-use wirepath_datapath::devices_of;
+use wirepath_datapath::{DeviceName, devices_of, driver_of};
 use wirepath_streams::{Handler, Object, RunningStream};
 
 use super::spec::handler::{bpf_handler, read_object};
@@ -16,6 +18,9 @@ use super::spec::{HandlerSpec, SpecError};
 /// Time after which the kernel takes over from a stream that never has nothing to do: records may overtake
 /// others then.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);
+
+/// Driver of TUN and TAP devices.
+const TUN: &str = "tun";
 
 /// Place where a `bpf` handler runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub struct KernelHandler {
     /// What the handler in the stream shares.
     shared: Arc<Place>,
     place: HandlerPlace,
+    /// Address of the input, or the reason why the kernel cannot run the handler.
+    input: Result<SocketAddrV4, String>,
     /// Time from which on records were left to user space.
     left_since: Arc<Mutex<Option<Instant>>>,
 }
@@ -51,8 +58,9 @@ impl KernelHandler {
     pub(super) fn of(handlers: &[HandlerSpec]) -> Result<Option<KernelHandler>, SpecError> {
         let Some(file) = handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
         let object = read_object(file)?;
-        let place = HandlerPlace::UserSpace("it was not placed".to_owned());
-        Ok(Some(KernelHandler { object, shared: Arc::default(), place, left_since: Arc::default() }))
+        let why = "it was not placed".to_owned();
+        let (place, input) = (HandlerPlace::UserSpace(why.clone()), Err(why));
+        Ok(Some(KernelHandler { object, shared: Arc::default(), place, input, left_since: Arc::default() }))
     }
 
     /// The same handler for the stream, which reports the counts of both places.
@@ -67,27 +75,34 @@ impl KernelHandler {
         inputs: &[Option<Object>],
         outputs: &[Option<Object>],
     ) {
-        let input = obstacles.to_all.map_or_else(|| input_address(inputs), Err).map_err(str::to_owned);
-        let mirror = input.clone().and_then(|input| self.mirror(obstacles.to_mirrors, input, outputs));
-        let (kernel, place) = match mirror {
-            Ok(mirror) => (Some(InKernel::Mirror(mirror)), HandlerPlace::Kernel),
-            Err(why) => match input.and_then(|input| self.select(input)) {
-                Ok(select) => (Some(InKernel::Select(select)), HandlerPlace::KernelDrops(why)),
-                Err(other) if other == why => (None, HandlerPlace::UserSpace(why)),
-                Err(other) => {
-                    let why = format!("{why}; the kernel drops no records before: {other}");
-                    (None, HandlerPlace::UserSpace(why))
-                }
-            },
+        self.input = obstacles.to_all.map_or_else(|| input_address(inputs), Err).map_err(str::to_owned);
+        let input = self.input.clone();
+        match input.and_then(|input| self.mirror(obstacles.to_mirrors, input, outputs)) {
+            Ok(mirror) => {
+                self.shared.enter_kernel(InKernel::Mirror(mirror));
+                self.place = HandlerPlace::Kernel;
+            }
+            Err(why) => {
+                // Only mirrors need datagrams one by one. Joined ones are cheaper, and not needed.
+                inputs.iter().flatten().for_each(|input| drop(input.take_joined_datagrams(true)));
+                self.drop_early(why);
+            }
+        }
+    }
+
+    /// Has the kernel at most drop records early; user space does the rest, for this reason.
+    pub(super) fn drop_early(&mut self, why: String) {
+        self.shared.leave_kernel();
+        self.place = match self.input.clone().and_then(|input| self.select(input)) {
+            Ok(select) => {
+                self.shared.enter_kernel(InKernel::Select(select));
+                HandlerPlace::KernelDrops(why)
+            }
+            Err(other) if other == why => HandlerPlace::UserSpace(why),
+            Err(other) => {
+                HandlerPlace::UserSpace(format!("{why}; the kernel drops no records before: {other}"))
+            }
         };
-        if place != HandlerPlace::Kernel {
-            // Only mirrors need datagrams one by one. Joined ones are cheaper, and not needed.
-            inputs.iter().flatten().for_each(|input| drop(input.take_joined_datagrams(true)));
-        }
-        if let Some(kernel) = kernel {
-            self.shared.enter_kernel(kernel);
-        }
-        self.place = place;
     }
 
     fn mirror(
@@ -101,7 +116,12 @@ impl KernelHandler {
     }
 
     fn select(&self, input: SocketAddrV4) -> Result<Select, String> {
-        let devices = devices_of(*input.ip()).map_err(|error| format!("listing network devices: {error}"))?;
+        let devices = devices_of((*input.ip()).into()).map_err(cannot_ask)?;
+        if let Some(device) = tun_among(&devices).map_err(cannot_ask)? {
+            // The driver runs XDP as the generic mode does on trains that a virtual machine sends.
+            return Err(format!("{device} is a TUN or TAP device, of which XDP sees a train as one frame"));
+        }
+        let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
         Select::attach(&self.object, input, &devices).map_err(|error| error.to_string())
     }
 
@@ -139,6 +159,18 @@ impl KernelHandler {
         });
         true
     }
+}
+
+fn cannot_ask(error: io::Error) -> String {
+    format!("asking for network devices: {error}")
+}
+
+/// The first TUN or TAP device of these.
+fn tun_among(devices: &[DeviceName]) -> io::Result<Option<&DeviceName>> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // A driver that does not say its name is another.
+    let is_tun = |device: &&DeviceName| driver_of(socket.as_fd(), device).is_ok_and(|driver| driver == TUN);
+    Ok(devices.iter().find(is_tun))
 }
 
 fn is_group(address: SocketAddrV4) -> bool {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use wirepath_datapath::to_many::{self, LEAST_LENT};
 use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams, errno_of};
 
 use super::{Batch, Connection, Datagrams, Kind, Object, ObjectError};
@@ -157,7 +158,12 @@ impl Datagrams {
         let sent = self.send(&[IoSlice::new(&train.bytes)], cut);
         outbox.put_rest(run);
         match sent {
-            Ok(_) => Ok(WriteOutcome::Written(train.bytes.len())),
+            Ok(_) => {
+                if train.bytes.len() >= LEAST_LENT {
+                    to_many::note_copied(self.id);
+                }
+                Ok(WriteOutcome::Written(train.bytes.len()))
+            }
             Err(errno) if is_loss(errno) => Ok(WriteOutcome::Lost(train.bytes.len())),
             Err(Errno::MSGSIZE) if !is_train => Ok(self.too_long(train.bytes.len())),
             Err(errno) => {

@@ -13,7 +13,7 @@ const TRIES: usize = 4;
 impl Outputs {
     /// Sends long trains that wait for many outputs from shared memory, until the turn is over. What could not be
     /// sent so waits for [`Output::send`]. Returns whether anything was sent.
-    pub(super) fn lend(&mut self, shared: &mut Shared, now_us: u64) -> bool {
+    pub(crate) fn lend(&mut self, shared: &mut Shared, now_us: u64) -> bool {
         self.borrowers.clear();
         let mut progressed = false;
         while self.current.len() >= FEWEST_LENT && !shared.turn.is_over() && self.lend_one(shared, now_us) {

@@ -5,6 +5,7 @@ use crate::handlers::Touch;
 use crate::outputs::Output;
 use std::os::fd::AsFd;
 use wirepath_datapath::to_many::{self, SocketId};
+use wirepath_engine::TURN_BYTES;
 
 const MASK: u8 = 0x20;
 const DATAGRAM: usize = 1316;
@@ -53,7 +54,7 @@ impl Bed {
     }
 
     fn act(&mut self) {
-        while !matches!(self.stream.act(u64::MAX, 0).0, Acted::Wait) {}
+        while !matches!(self.stream.act(TURN_BYTES, 0).0, Acted::Wait) {}
         let mut room = [0; 2000];
         for (receiver, came) in self.receivers.iter().zip(&mut self.came) {
             while let Ok(length) = receiver.recv(&mut room) {
@@ -145,6 +146,26 @@ fn a_receiver_that_has_vanished_is_counted_and_the_others_lose_nothing() {
     let status = bed.stream.status();
     assert!(status.outputs[5].icmp_errors > 0 && status.gone_outputs.failed == 0, "{status:?}");
     assert!(status.outputs.iter().enumerate().all(|(place, output)| place == 5 || output.icmp_errors == 0));
+}
+
+#[test]
+fn a_train_that_waits_for_its_turn_does_not_count_as_copied() {
+    let mut bed = Bed::new(4, WhenFull::Block);
+    for _ in 0..10 {
+        bed.pass(SHORTER);
+    }
+    (0..4).for_each(|place| bed.output(place).writable = false);
+    bed.pass(SHORTER);
+    (0..4).for_each(|place| bed.output(place).writable = true);
+    let lent_bytes = bed.stream.status().lent_bytes;
+    let Stream { outputs, shared, .. } = &mut bed.stream;
+    shared.turn.begin(u64::MAX);
+    for _ in 0..2000 {
+        assert!(!outputs.lend(shared, 0), "it is lent before 1,024 were copied");
+    }
+    bed.act();
+    assert_eq!(bed.came[0].len(), 11 * SHORTER);
+    assert_eq!(bed.stream.status().lent_bytes, lent_bytes);
 }
 
 #[test]
