@@ -20,7 +20,8 @@ use crate::plan::{Plan, Source};
 use crate::query::Format;
 use crate::stored::{Dictionary, Form, Message, ReadAt, Reader, Stored};
 
-/// Most columns, counted in each record batch, of an answer that is made where that must not take long.
+/// Most columns with their children, counted in each record batch, of an answer that is made where that must not take
+/// long.
 const SHORT: usize = 4096;
 
 /// Most values, counted in each step of computing, of an answer that is made there.
@@ -86,13 +87,18 @@ pub(crate) fn answer_at_once(
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Option<Answered> {
+    let messages = stored.known_messages()?.max(1);
+    let is_short = |arrays: usize| messages * arrays <= SHORT;
+    // A look-up for each of many names takes long, too.
+    if !is_short(format.fields.len()) {
+        return None;
+    }
     let mut plan = Plan::new(stored, format).ok()?;
-    let messages = stored.known_messages()?;
-    if messages * plan.fields.len() > SHORT {
+    if !is_short(plan.arrays(stored)) {
         return None;
     }
     if !plan.is_projection() {
-        plan.most_rows = VALUES_AT_ONCE / (messages * plan.operations()).max(1) as i64;
+        plan.most_rows = VALUES_AT_ONCE / (messages * plan.operations()) as i64;
     }
     assemble(stored, &plan, &Reader { size, read }).ok()
 }

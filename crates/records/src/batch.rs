@@ -145,7 +145,10 @@ impl Batch {
                 let node = nodes.next().ok_or_else(wrong)?;
                 let further = match array {
                     Buffers::Fixed(_) => 0,
-                    Buffers::Views(_) => *views.next().ok_or_else(wrong)? as usize,
+                    Buffers::Views(_) => {
+                        let further = views.next().and_then(|&count| usize::try_from(count).ok());
+                        further.filter(|&count| count <= self.buffers.len()).ok_or_else(wrong)?
+                    }
                 };
                 let (Buffers::Fixed(count) | Buffers::Views(count)) = *array;
                 for (number, content) in contents.iter().enumerate() {

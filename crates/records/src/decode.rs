@@ -95,8 +95,9 @@ fn check(batch: &Batch, most_rows: i64) -> Result<()> {
         return Err(RecordsError::Unsupported(why.into()));
     }
     if batch.nodes.iter().map(|node| node.length()).chain([batch.rows]).any(|length| length > most_rows) {
-        let why =
-            format!("computing with record batches of more than {most_rows} values; store shorter ones");
+        let why = format!(
+            "computing this with record batches of more than {most_rows} values; compute less, or store shorter ones"
+        );
         return Err(RecordsError::Unsupported(why));
     }
     Ok(())

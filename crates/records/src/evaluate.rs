@@ -125,7 +125,8 @@ fn compare(kernel: Comparison, left: Value, right: Value) -> Result<Value> {
     } else if left.is_scalar && is_text(&of_left) && (is_text(&of_right) || of_right.is_temporal()) {
         (left.cast(&with_offset(&of_right))?.cast(&of_right)?, right)
     } else if is_text(&of_left) && is_text(&of_right) {
-        (left.cast(&DataType::LargeUtf8)?, right.cast(&DataType::LargeUtf8)?)
+        // Views, since texts that many records share must not be copied for each.
+        (left.cast(&DataType::Utf8View)?, right.cast(&DataType::Utf8View)?)
     } else {
         return Err(unfit("a comparison", &[&left, &right]));
     };

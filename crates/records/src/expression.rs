@@ -56,6 +56,15 @@ impl Expression {
         }
     }
 
+    /// Most values that are held while it is computed: the left operand while the right one is.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Expression::Negative(of) | Expression::Not(of) | Expression::IsNull(of) => of.held(),
+            Expression::Binary(_, left, right) => left.held().max(1 + right.held()),
+            _ => 1,
+        }
+    }
+
     /// Number of its operands and operators.
     pub(crate) fn size(&self) -> usize {
         1 + match self {

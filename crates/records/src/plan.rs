@@ -16,6 +16,12 @@ const MOST_ROWS: i64 = 1 << 24;
 /// Most fields of an answer.
 const MOST_FIELDS: usize = 20_000;
 
+/// Most arrays of an answer: its columns with their children.
+const MOST_ARRAYS: usize = 1 << 16;
+
+/// Most values that are held while a record batch is computed with: 1 GiB of them.
+const MOST_VALUES: i64 = 1 << 27;
+
 /// Plan of an answer.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
@@ -65,7 +71,12 @@ impl<'a> Plan<'a> {
             )));
         }
         let (filter, form) = (format.filter.as_ref(), format.form.unwrap_or(stored.form));
-        let plan = Plan { fields, filter, form, most_rows: MOST_ROWS };
+        let mut plan = Plan { fields, filter, form, most_rows: MOST_ROWS };
+        if plan.arrays(stored) > MOST_ARRAYS {
+            let why = format!("more than {MOST_ARRAYS} columns with those within them; select less");
+            return Err(RecordsError::query(why));
+        }
+        plan.most_rows = MOST_ROWS.min(MOST_VALUES / plan.held_values() as i64);
         // Names that do not exist are refused before anything is read.
         plan.computed_from(stored)?;
         Ok(plan)
@@ -74,6 +85,28 @@ impl<'a> Plan<'a> {
     /// Returns whether nothing has to be computed.
     pub(crate) fn is_projection(&self) -> bool {
         self.filter.is_none() && self.fields.iter().all(|field| matches!(field, Source::Stored { .. }))
+    }
+
+    /// Arrays of its fields: columns with their children.
+    pub(crate) fn arrays(&self, stored: &Stored) -> usize {
+        let arrays = |field: &Source<'_>| match field {
+            Source::Stored { column, .. } => stored.layouts[*column].nodes,
+            Source::Derived { .. } => 1,
+        };
+        self.fields.iter().map(arrays).sum()
+    }
+
+    /// Values that may be held at a time for each record, those of its columns aside.
+    fn held_values(&self) -> usize {
+        /// Operands in the type in which they are computed.
+        const OPERANDS: usize = 2;
+        let value = |field: &Source<'a>| match *field {
+            Source::Stored { .. } => None,
+            Source::Derived { value, .. } => Some(value),
+        };
+        let derived = self.fields.iter().filter_map(value);
+        let within = derived.clone().chain(self.filter).map(Expression::held).max();
+        derived.count() + within.unwrap_or(0) + OPERANDS
     }
 
     /// Steps of computing for each record.

@@ -209,6 +209,11 @@ impl Stored {
         if blocks.len() > MOST_MESSAGES {
             return Err(too_many());
         }
+        // Or a small file could be read and answered many thousand times over.
+        let all = blocks.iter().try_fold(0, |all: u64, block| all.checked_add(block.end - block.start));
+        if all.is_none_or(|all| all > size) {
+            return Err(RecordsError::invalid(start, "record batches that overlap"));
+        }
         Stored::new(Form::File, footer.version(), schema, start, Source::Blocks(blocks))
     }
 

@@ -19,8 +19,9 @@ pub(crate) enum Token<'a> {
     Symbol(&'static str),
 }
 
-/// The tokens of a text, each with the number of its first character.
+/// The tokens of a text, each with the place of its first byte.
 pub(crate) struct Tokens<'a> {
+    text: &'a str,
     tokens: Vec<(usize, Token<'a>)>,
     next: usize,
 }
@@ -29,13 +30,12 @@ impl<'a> Tokens<'a> {
     pub(crate) fn new(text: &'a str) -> Result<Tokens<'a>> {
         let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
         while !rest.is_empty() {
-            let place = text[..text.len() - rest.len()].chars().count() + 1;
-            let (token, length) =
-                token(rest).map_err(|why| wrong(&format!("at character {place}: {why}")))?;
+            let place = text.len() - rest.len();
+            let (token, length) = token(rest).map_err(|why| wrong_at(text, place, &why))?;
             tokens.push((place, token));
             rest = rest[length..].trim_start();
         }
-        Ok(Tokens { tokens, next: 0 })
+        Ok(Tokens { text, tokens, next: 0 })
     }
 
     pub(crate) fn peek(&self) -> Option<&Token<'a>> {
@@ -89,10 +89,16 @@ impl<'a> Tokens<'a> {
 
     pub(crate) fn expected(&self, what: &str) -> RecordsError {
         match self.tokens.get(self.next) {
-            Some((place, _)) => wrong(&format!("at character {place}: expected {what}")),
+            Some((place, _)) => wrong_at(self.text, *place, &format!("expected {what}")),
             None => wrong(&format!("at its end: expected {what}")),
         }
     }
+}
+
+/// An error at a byte of a text. Characters are counted here only: to count them for each token of a long text would
+/// take long.
+fn wrong_at(text: &str, place: usize, why: &str) -> RecordsError {
+    wrong(&format!("at character {}: {why}", text[..place].chars().count() + 1))
 }
 
 fn wrong(why: &str) -> RecordsError {

@@ -152,3 +152,75 @@ fn damaged_files_are_refused_or_answered() {
         }
     }
 }
+
+/// A file with a column of so many children, of one record.
+fn wide(children: usize) -> Vec<u8> {
+    let child = |number| Arc::new(Field::new(format!("c{number}"), arrow_schema::DataType::Boolean, true));
+    let values = || Arc::new(BooleanArray::from(vec![true])) as ArrayRef;
+    let wide = StructArray::from((0..children).map(|number| (child(number), values())).collect::<Vec<_>>());
+    let batch = RecordBatch::try_from_iter([("wide", Arc::new(wide) as ArrayRef)]).expect("a column");
+    let mut bytes = Vec::new();
+    let mut writer = FileWriter::try_new(&mut bytes, &batch.schema()).expect("a writer");
+    writer.write(&batch).and_then(|()| writer.finish()).expect("it is written");
+    bytes
+}
+
+/// Promise: A short query does not make a long answer of a wide column: its children count.
+#[test]
+fn children_of_columns_count() {
+    let file = wide(999);
+    let of_times = |times: usize| format!("select={}", vec!["wide"; times].join(","));
+    assert!(ask(&file, &of_times(65)).is_ok());
+    let error = ask(&file, &of_times(66)).expect_err("66,000 columns").to_string();
+    assert!(error.contains("more than 65536 columns"), "{error}");
+    let (size, read) = (file.len() as u64, read_from(&file));
+    let stored = Stored::open(size, &read).expect("a file");
+    let is_made_at_once = |times| {
+        let Ok(Question::Format(format)) = Question::parse(&of_times(times)) else { panic!("a format") };
+        answer_at_once(&stored, &format, size, &read).is_some()
+    };
+    assert!(is_made_at_once(4) && !is_made_at_once(5));
+}
+
+/// Promise: The more a query computes, the shorter must record batches be, so that memory has a bound.
+#[test]
+fn values_that_are_computed_are_bounded() {
+    let file = stored(Form::File);
+    let stored = Stored::open(file.len() as u64, read_from(&file)).expect("a file");
+    let most_rows = |query: &str| {
+        let Ok(Question::Format(format)) = Question::parse(query) else { panic!("a format") };
+        Plan::new(&stored, &format).expect("a plan").most_rows
+    };
+    assert_eq!(most_rows("select=a=n%2B1&where=n>2"), 1 << 24);
+    let list = format!("where=n%20in%20({}n)", "1,".repeat(50));
+    assert_eq!(most_rows(&list), 1 << 24, "one value is held for all of a list");
+    let many: Vec<String> = (0..64).map(|number| format!("f{number}=n%2Bn*2")).collect();
+    assert_eq!(most_rows(&format!("select={}", many.join(","))), (1 << 27) / (64 + 3 + 2));
+}
+
+/// Promise: A file whose record batches overlap is refused.
+#[test]
+fn record_batches_do_not_overlap() {
+    let schema = records()[0].schema();
+    let blocks = vec![arrow_ipc::Block::new(8, 8, 1000); 4096];
+    let footer = crate::encode::footer(&schema, &[], &blocks);
+    let file = [&b"ARROW1\0\0"[..], &[0; 1100], &footer].concat();
+    let error = Stored::open(file.len() as u64, read_from(&file)).expect_err("they overlap").to_string();
+    assert!(error.contains("overlap"), "{error}");
+}
+
+/// Promise: Texts that many records share are compared without a copy for each.
+#[test]
+fn shared_texts_of_other_types_are_compared() {
+    let file = stored(Form::File);
+    for filter in ["word=view", "view=word", "view<>text", "word=text"] {
+        let bytes = ask(&file, &format!("select=n&form=stream&where={filter}")).expect(filter);
+        let rows: usize = decoded(&bytes, Form::Stream).iter().map(RecordBatch::num_rows).sum();
+        let expected = match filter {
+            "view<>text" => 4,
+            "word=text" => 0,
+            _ => 1,
+        };
+        assert_eq!(rows, expected, "{filter}");
+    }
+}
