@@ -63,12 +63,17 @@ thread_local! {
 
 /// Does the work of a function of the header, and keeps the reason if it fails. What panics has failed.
 pub(crate) fn call<T: Answer>(work: impl FnOnce() -> Result<T, Failure>) -> T {
-    if IN_HANDLER.get() {
-        let reason =
-            "called from a handler: call it from another thread; wp_fail and wp_stream_stop may be called";
-        return answer(Err(Failure(STATE, reason.to_owned())));
-    }
-    call_from_anywhere(work)
+    call_from_anywhere(|| {
+        refuse_in_handler()?;
+        work()
+    })
+}
+
+/// Fails in a handler: what waits for the thread of a stream would wait for the handler.
+pub(crate) fn refuse_in_handler() -> Result<(), Failure> {
+    let reason =
+        "called from a handler: call it from another thread; wp_fail and wp_stream_stop may be called";
+    if IN_HANDLER.get() { Err(Failure(STATE, reason.to_owned())) } else { Ok(()) }
 }
 
 /// As [`call`], of a function that handlers may call, too: it waits for nothing.
@@ -81,7 +86,8 @@ pub(crate) fn call_from_anywhere<T: Answer>(work: impl FnOnce() -> Result<T, Fai
 
 fn answer<T: Answer>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|Failure(code, reason)| {
-        LAST_ERROR.set(without_zeros(&reason));
+        // At the end of a thread, what is its own may be gone.
+        drop(LAST_ERROR.try_with(|error| error.replace(without_zeros(&reason))));
         T::failure(code)
     })
 }
@@ -111,7 +117,8 @@ pub extern "C" fn wp_last_error() -> *const c_char {
 pub unsafe extern "C" fn wp_fail(reason: *const c_char) -> c_int {
     // SAFETY: the header asks for a string.
     let reason = unsafe { text(reason, "reason") };
-    FAIL_REASON.set(reason.ok().map(str::to_owned));
+    // As of the last error.
+    drop(FAIL_REASON.try_with(|given| given.replace(reason.ok().map(str::to_owned))));
     FAIL
 }
 
@@ -168,5 +175,28 @@ mod tests {
         });
         assert_eq!((code, reason.as_deref()), (STATE, Some("no header")));
         assert_eq!(call(|| Ok(OK)), OK);
+    }
+
+    /// Promise: A call that fails at the end of a thread of C fails, and does not end the program.
+    #[test]
+    fn calls_may_fail_at_the_end_of_a_thread() {
+        struct AtEnd;
+        impl Drop for AtEnd {
+            fn drop(&mut self) {
+                // Destructors run in the opposite order, so the last error is gone.
+                assert!(LAST_ERROR.try_with(|_| ()).is_err());
+                let code: c_int = call(|| Err(Failure::invalid("late")));
+                // SAFETY: it is a string.
+                assert_eq!((code, unsafe { wp_fail(c"late".as_ptr()) }), (INVALID, FAIL));
+                assert_eq!(last_error(), "");
+            }
+        }
+        thread_local!(static AT_END: AtEnd = const { AtEnd });
+        let thread = std::thread::spawn(|| {
+            AT_END.with(|_| ());
+            let code: c_int = call(|| Err(Failure::invalid("early")));
+            assert_eq!((code, last_error().as_str()), (INVALID, "early"));
+        });
+        thread.join().expect("it ends");
     }
 }

@@ -28,14 +28,14 @@ type ReleaseFunction = unsafe extern "C" fn(*mut c_void);
 /// `wp_handler`.
 #[repr(C)]
 pub struct RawHandler {
-    name: *const c_char,
-    context: *mut c_void,
-    whole: usize,
-    read: Option<ReadFunction>,
-    modify: Option<ModifyFunction>,
-    rewrite: Option<RewriteFunction>,
-    grows_by: usize,
-    release: Option<ReleaseFunction>,
+    pub(crate) name: *const c_char,
+    pub(crate) context: *mut c_void,
+    pub(crate) whole: usize,
+    pub(crate) read: Option<ReadFunction>,
+    pub(crate) modify: Option<ModifyFunction>,
+    pub(crate) rewrite: Option<RewriteFunction>,
+    pub(crate) grows_by: usize,
+    pub(crate) release: Option<ReleaseFunction>,
 }
 
 /// The context of a handler, which is released once.
@@ -130,8 +130,8 @@ impl Rewrite for Callback<RewriteFunction> {
     }
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
-        let room = self.room(piece.bytes.len());
-        // SAFETY: as above; `out` has this room, or more, and nobody else has it meanwhile.
+        let room = self.room(piece.bytes.len()).min(out.len());
+        // SAFETY: as above; `out` has this room, and nobody else has it meanwhile.
         let (answer, reason) = call_handler(|| unsafe {
             (self.function)(self.context.pointer, &raw_piece(piece), out.as_mut_ptr(), room)
         });

@@ -13,7 +13,10 @@ use wirepath_streams::{
     Object, OutputOptions, RunningStream, Stream, StreamBuilder, StreamError, StreamEvents, StreamOptions,
 };
 
-use crate::call::{FAILED, Failure, OK, STATE, STOPPED, TIMEOUT, call, call_from_anywhere, reference, text};
+use crate::call::{
+    FAILED, Failure, OK, STATE, STOPPED, TIMEOUT, call, call_from_anywhere, reference, refuse_in_handler,
+    text,
+};
 use crate::engine::SharedEngine;
 use crate::handler::{self, RawHandler};
 use crate::values::{self, RawEvent, RawFraming, RawStatus, port_number};
@@ -252,9 +255,11 @@ pub unsafe extern "C" fn wp_stream_output(
 /// See [`wp_stream_order`]; `handler` is NULL, or what it points to is such as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wp_stream_handler(stream: *const SharedStream, handler: *const RawHandler) -> c_int {
-    call(|| {
+    call_from_anywhere(|| {
+        // First, since its context is released whatever fails.
         // SAFETY: the caller vouches for it.
         let handler = unsafe { handler::handler(reference(handler, "handler")?) }?;
+        refuse_in_handler()?;
         // SAFETY: the caller vouches for it.
         let stream = unsafe { reference(stream, "stream") }?;
         stream.change(|stream| {
@@ -386,5 +391,47 @@ unsafe fn write<T>(to: *mut T, value: T) {
     if !to.is_null() {
         // SAFETY: the caller vouches for it.
         unsafe { to.write(value) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::call::call_handler;
+    use crate::handler::RawPiece;
+
+    unsafe extern "C" fn pass(_: *mut c_void, _: *const RawPiece) -> c_int {
+        0
+    }
+
+    unsafe extern "C" fn release(context: *mut c_void) {
+        // SAFETY: the context is this.
+        let released = unsafe { &*context.cast::<Cell<u32>>() };
+        released.set(released.get() + 1);
+    }
+
+    /// Promise: The context of a handler is released once, also if the handler is added from another handler,
+    /// which fails.
+    #[test]
+    fn a_context_is_released_if_its_handler_is_refused() {
+        let released = Cell::new(0);
+        let handler = RawHandler {
+            name: c"late".as_ptr(),
+            context: (&raw const released).cast_mut().cast(),
+            whole: 0,
+            read: Some(pass),
+            modify: None,
+            rewrite: None,
+            grows_by: 0,
+            release: Some(release),
+        };
+        let stream = wp_stream_new();
+        // SAFETY: stream and handler live.
+        let (code, _) = call_handler(|| unsafe { wp_stream_handler(stream, &handler) });
+        // SAFETY: it is not used again.
+        unsafe { wp_stream_free(stream) };
+        assert_eq!((code, released.get()), (STATE, 1));
     }
 }
