@@ -170,7 +170,9 @@ impl Object {
     /// its programs, read or written at the offset of its descriptor.
     ///
     /// A socket is put into non-blocking mode, and urgent data stays in its place among other bytes
-    /// (`SO_OOBINLINE`, RFC 6093). A pipe or terminal in blocking mode is opened again, since the mode holds
+    /// (`SO_OOBINLINE`, RFC 6093). TCP sends at once what the stream gives it (`TCP_NODELAY`): Nagle's
+    /// algorithm would keep the last bytes until those before them are acknowledged, which takes a peer that
+    /// waits for them 40 ms. A pipe or terminal in blocking mode is opened again, since the mode holds
     /// for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
@@ -410,6 +412,10 @@ impl Connection {
     /// A connected stream socket in non-blocking mode.
     pub(crate) fn of_socket(descriptor: OwnedFd) -> Result<Connection, Errno> {
         sockopt::set_socket_oobinline(&descriptor, true)?;
+        match sockopt::set_tcp_nodelay(&descriptor, true) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOPROTOOPT) => {} // not TCP
+            Err(errno) => return Err(errno),
+        }
         Ok(Connection { is_socket: true, ..Connection::of_pipe(descriptor) })
     }
 

@@ -110,6 +110,7 @@ impl Backend {
             let serve = |_| {
                 let (connection, _) = sockets::accept(&listener, PATIENCE)?;
                 connection.set_nonblocking(false)?;
+                connection.set_nodelay(true)?;
                 let pattern = Arc::clone(&pattern);
                 std::thread::Builder::new().spawn(move || answer(connection, &pattern, size))
             };

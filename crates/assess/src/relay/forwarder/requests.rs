@@ -43,6 +43,8 @@ pub(super) fn prepare(task: &Task, file: Option<&Path>, size: u64, ends: Ends) -
         backend: backends.next(),
         buffer: Buffer::new(task),
     };
+    // As servers do: else the end of an answer may wait for a delayed acknowledgement, by whatever method.
+    ends.outputs.iter().try_for_each(|client| client.set_nodelay(true))?;
     let servers: Vec<Server> = ends.outputs.into_iter().map(server).collect();
     Ok(Box::new(move || {
         let spawn = |mut server: Server| thread::Builder::new().spawn(move || server.serve());

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Common, HandlerError, Read, Verdict};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::net::{RecvFlags, recv, sockopt};
 use std::thread;
 
 /// Promise: Files, connections, pipes, UDP sockets and memory have one interface, on any thread.
@@ -231,4 +232,29 @@ fn a_handler_that_fails_or_panics_ends_its_stream_with_a_clear_cause() {
         assert_eq!(stream.run().unwrap_err().to_string(), expected);
         assert_eq!(stream.status().bytes_in, 3);
     }
+}
+
+/// Promise: The end of what a stream sends over TCP does not wait for an acknowledgement.
+///
+/// A peer that acknowledges late has all of it before it has acknowledged any. It may acknowledge before
+/// this is looked at, so this is tried again; with Nagle's algorithm it is never seen.
+#[test]
+fn the_end_of_an_answer_leaves_before_its_beginning_is_acknowledged() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let is_seen = || {
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        sockopt::set_tcp_quickack(&far, false).unwrap();
+        for part in ["beginning", ", end"] {
+            let output = Object::stream("client", near.try_clone().unwrap().into()).unwrap();
+            let stream = StreamBuilder::default().input(memory(part.as_bytes()), Framing::Whole);
+            stream.output(output).build().run().unwrap();
+        }
+        let mut bytes = [0; 14];
+        let (read, _) = recv(&far, &mut bytes[..], RecvFlags::PEEK | RecvFlags::WAITALL).unwrap();
+        assert_eq!(&bytes[..read], b"beginning, end");
+        Object::stream("client", near.into()).unwrap().unacknowledged() as usize == read
+    };
+    assert!((0..50).any(|_| is_seen()), "the end always came after an acknowledgement");
 }
