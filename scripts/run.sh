@@ -47,7 +47,7 @@ Stop with Ctrl-C.
 EOF
 }
 
-# The one line on standard output says that both doors are open; the log goes to standard error.
+# The one line on standard output says that both listeners are open; the log goes to standard error.
 "${CARGO_TARGET_DIR:-target}/release/wirepath" serve "$media" "$@" | while read -r word rtsp http; do
   echo "$word $rtsp $http"
   [ "$word" != ready ] || how_to_play "${rtsp#rtsp=}" "${http#http=}"
