@@ -22,7 +22,8 @@ how_to_play() { # rtsp address, http address
   local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip
   # An example that needs no quoting or percent-encoding; hidden files are not served.
   clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | cut -c3- | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' |
-    grep -v '/[.]' | sort | head -n 1) || clip=$(basename "$media")
+    grep -v '/[.]' | sort | head -n 1) ||
+    clip=$(basename "$media" | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._-]*[.]ts$') || clip=
   if [ -z "$clip" ]; then
     cat <<EOF
 
