@@ -45,6 +45,10 @@ fn run(bed: &TestBed, modules: &[&str], script: &str) -> Result<()> {
     let output = command.output();
     require!(output.is_ok(), "python3 is not installed; run: scripts/install.sh test");
     let output = output?;
+    require!(
+        output.status.code() != Some(MISSING),
+        "a Python module is not installed; run: scripts/install.sh test"
+    );
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(
         output.status.success() && said.trim_end().ends_with("done"),
