@@ -22,7 +22,8 @@ how_to_play() { # rtsp address, http address
   local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip
   # An example that needs no quoting or percent-encoding; hidden files are not served.
   clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | cut -c3- | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' |
-    grep -v '/[.]' | sort | head -n 1) || clip=$(basename "$media")
+    grep -v '/[.]' | sort | head -n 1) ||
+    clip=$(basename "$media" | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._-]*[.]ts$') || clip=
   if [ -z "$clip" ]; then
     cat <<EOF
 
@@ -47,7 +48,7 @@ Stop with Ctrl-C.
 EOF
 }
 
-# The one line on standard output says that both doors are open; the log goes to standard error.
+# The one line on standard output says that both listeners are open; the log goes to standard error.
 "${CARGO_TARGET_DIR:-target}/release/wirepath" serve "$media" "$@" | while read -r word rtsp http; do
   echo "$word $rtsp $http"
   [ "$word" != ready ] || how_to_play "${rtsp#rtsp=}" "${http#http=}"

@@ -57,10 +57,13 @@ fn a_single_file_is_its_own_example() -> Result<()> {
 
 /// Promise: `make run` says that a folder has no transport streams.
 ///
-/// One with films that are no transport streams, and an empty one.
+/// One with films that are no transport streams, such a film alone, and an empty folder.
 fn a_folder_without_streams_has_no_example() -> Result<()> {
-    for folder in [clips::folder(&[("film.mp4", &clips::mp4(2)?)])?, process::open_folder()?] {
-        let run = Run::of(folder.path())?;
+    let films = clips::folder(&[("film.mp4", &clips::mp4(2)?)])?;
+    let film = films.path().join("film.mp4");
+    let empty = process::open_folder()?;
+    for media in [films.path(), film.as_path(), empty.path()] {
+        let run = Run::of(media)?;
         let said = run.said("Stop with Ctrl-C")?;
         ensure!(said.contains("in which there is no MPEG transport stream"), "{said}");
         ensure!(!said.contains("ffplay"), "{said}");

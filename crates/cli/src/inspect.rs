@@ -24,7 +24,8 @@ Example:   wirepath inspect film.ts
 Images (*.wpi in the cache folder), transport streams and MP4 files are distinguished by content. Of an MP4 file the \
 boxes are read, of others the whole file; checksums of images are verified. The JSON is described in docs/inspect.md.
 
-Exit code: 0 if the file can be played, 1 if not; standard error says where and why.")]
+Exit code: 0 if the file can be played, 1 if not; standard error says where and why. `wirepath serve` plays no MP4 \
+files over RTSP; of one, 0 says that its tables can be read.")]
 pub(crate) struct Inspect {
     /// A stored transport stream, an MP4 file, or a wire image
     #[arg(value_name = "FILE")]

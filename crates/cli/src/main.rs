@@ -52,13 +52,13 @@ enum Command {
     Passwd(passwd::Passwd),
     /// Pack transport streams into wire images ahead of time
     Pack(pack::Pack),
-    /// Show the contents of a transport stream or a wire image
+    /// Show the contents of a transport stream, an MP4 file or a wire image
     Inspect(inspect::Inspect),
     /// Relay streams of bytes and datagrams, proxy TCP connections, or cache HTTP
     Relay(relay::Relay),
-    /// Play from an RTSP server with many sessions, and judge how they are served
+    /// Play from an RTSP or HTTP server with many sessions, and judge how they are served
     Load(load::Load),
-    /// Measure the cost of every data path on this machine
+    /// Measure the cost of every data path on this machine, and how many clients it carries
     Assess(assess::Assess),
 }
 

@@ -27,9 +27,9 @@ const INTERRUPT: u8 = 3;
 The password is asked for twice, without echo, or is one line of standard input:
     printf %s \"$PASSWORD\" | wirepath passwd users anna
 
-FILE is made with permissions for its owner only, and is replaced as a whole. It gets two lines for the user,
-user:realm:HA1 with SHA-256 and with MD5, and keeps those of others, such as what Apache's htdigest wrote. A
-running server reads it again on SIGHUP. To remove a user, delete both lines.")]
+FILE is made with permissions for its owner only, and is replaced as a whole. It gets two lines for
+the user, user:realm:HA1 with SHA-256 and with MD5, and keeps those of others, such as what Apache's
+htdigest wrote. A running server reads it again on SIGHUP. To remove a user, delete both lines.")]
 pub(crate) struct Passwd {
     /// File of users; made if it does not exist
     file: PathBuf,

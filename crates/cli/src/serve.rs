@@ -47,8 +47,8 @@ Watch:     http://HOST:8080/status in a browser (JSON: /api/status, Prometheus: 
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --users, SIGHUP reads
-that file again instead, unless it comes from a terminal that was closed.
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --users,
+SIGHUP reads that file again instead, unless it comes from a terminal that was closed.
 
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {

@@ -193,7 +193,7 @@ fn few_descriptors(facts: &Facts<'_>) -> Vec<Advice> {
     let few = hard.filter(|descriptors: &i64| *descriptors < ENOUGH);
     one(few.map(|descriptors| Advice {
         finding: format!("at most {descriptors} files may be open (RLIMIT_NOFILE)"),
-        consequence: format!("a session takes four: about {} sessions at a time", descriptors / 4),
+        consequence: format!("a session takes two: about {} sessions at a time", descriptors / 2),
         remedy: "ulimit -Hn 131072; for a service, LimitNOFILE=131072".to_owned(),
     }))
 }
