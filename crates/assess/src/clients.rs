@@ -99,10 +99,18 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
 
 /// Most clients that the options and the limit of open files allow.
 fn most(options: &ClientOptions, descriptors: u64) -> usize {
-    let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS);
-    let of_server = descriptors / SERVER_DESCRIPTORS * options.processes;
-    let of_client = descriptors.saturating_sub(JUDGED_DESCRIPTORS);
+    let of_server = of_process(descriptors).saturating_mul(options.processes);
+    let of_client = for_sessions(descriptors).saturating_sub(JUDGED_DESCRIPTORS);
     options.most.min(MOST_CLIENTS).min(of_server).min(of_client)
+}
+
+/// Most clients of a server that is one process.
+fn of_process(descriptors: u64) -> usize {
+    for_sessions(descriptors) / SERVER_DESCRIPTORS
+}
+
+fn for_sessions(descriptors: u64) -> usize {
+    usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS)
 }
 
 fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: usize) -> Conditions {
@@ -145,8 +153,16 @@ fn compare(
     let (most, bound) = bound(options, result.conditions.most, media.seconds)?;
     let peers = options.peers.iter().filter(|_| !own).cloned().map(Contestant::Peer);
     let contestants = std::iter::once(Contestant::Wirepath).chain(peers);
-    let mut running: Vec<Running> =
-        contestants.map(|contestant| Running::new(contestant, case, options.first, most)).collect();
+    let of_peers = most.min(of_process(result.conditions.descriptors));
+    let most_of = |contestant: &Contestant| match contestant {
+        Contestant::Wirepath => most,
+        Contestant::Peer(_) => of_peers,
+    };
+    let begin = |contestant: Contestant| {
+        let most = most_of(&contestant);
+        Running::new(contestant, case, options.first, most)
+    };
+    let mut running: Vec<Running> = contestants.map(begin).collect();
     let trial = Trial { bed, case, media: &media, options };
     let outcome = take_turns(&trial, &mut running, progress)
         .and_then(|()| try_numbers_of_peers(&trial, &mut running, progress));
