@@ -140,7 +140,8 @@ fn nginx_is_measured_over_http() -> Result<()> {
         let best = steps.iter().find(|step| step["clients"] == largest && step["limit"].is_null());
         let figures = &best.context("no step with the largest number")?["figures"];
         let number = |name: &str| figures[name].as_f64().with_context(|| format!("no {name}: {figures:#}"));
-        ensure!(number("first_packet_p99_ms")? > 0.0 && figures["lateness_p99_ms"].is_null(), "{figures:#}");
+        // The first byte may come within less than what is told, a tenth of a millisecond.
+        ensure!(number("first_packet_p99_ms")? >= 0.0 && figures["lateness_p99_ms"].is_null(), "{figures:#}");
         ensure!(number("sent_share").is_err() || number("sent_share")? >= 0.9, "{figures:#}");
     }
     Ok(())
