@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         vlc_plays_from_an_open_folder,
         users_are_read_again,
         wrong_users_files_are_refused,
+        rules_for_nothing_are_told,
         guessing_is_slowed_and_takes_no_memory,
     ]
 }
@@ -307,6 +308,16 @@ fn wrong_users_files_are_refused() -> Result<()> {
         let log = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(1) && log.contains(words), "{arguments:?}: {log}");
     }
+    Ok(())
+}
+
+/// Promise: A rule of `--folder-users` for nothing that is served is told at the start.
+fn rules_for_nothing_are_told() -> Result<()> {
+    let bed =
+        TestBed::with(&["--folder-users=clips=bob", "--folder-users=CLIP.TS=bob", "--folder-users=/=*"])?;
+    let log = bed.server.process.log();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("names nothing that is served")).collect();
+    ensure!(told.len() == 1 && told[0].contains("clips"), "{log}");
     Ok(())
 }
 

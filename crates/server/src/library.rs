@@ -163,6 +163,11 @@ impl Library {
         self.find_file(&path).map(|asset| (path, asset))
     }
 
+    /// Returns whether a path names a folder or file, in whatever letter case.
+    pub(crate) fn has(&self, path: &AssetPath) -> bool {
+        self.find(path).is_ok() || self.unfold(path).is_ok_and(|path| self.find(&path).is_ok())
+    }
+
     /// Names in a folder, in no order; of a large one, as many as the file system names first.
     fn names(&self, path: &AssetPath) -> Result<Vec<Vec<u8>>, FindError> {
         match self.locate(path)? {

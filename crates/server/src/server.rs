@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
+use wirepath_auth::FolderUsers;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
+use wirepath_http::AssetPath;
 use wirepath_net::auth::{AccessControl, AuthError, AuthOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions, HttpThreads};
 use wirepath_net::metrics::Metrics;
@@ -129,6 +131,9 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
+        if let Some(auth) = &options.auth {
+            warn_of_idle_rules(&library, &auth.folders);
+        }
         let access = options.auth.as_ref().map(AccessControl::open).transpose()?;
         let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
         let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
@@ -250,6 +255,18 @@ async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
         admission.measure();
         drop((playbacks, admission));
         tokio::time::sleep(BALANCE_INTERVAL).await;
+    }
+}
+
+/// Warns of rules for nothing that is served: a misspelt one leaves the folder that was meant to the rule around it.
+fn warn_of_idle_rules(library: &Library, rules: &[FolderUsers]) {
+    for FolderUsers { path, .. } in rules {
+        if !AssetPath::from_decoded(path.as_bytes()).is_ok_and(|path| library.has(&path)) {
+            tracing::warn!(
+                path,
+                "--folder-users names nothing that is served: check the path if it should be there"
+            );
+        }
     }
 }
 
