@@ -57,7 +57,7 @@ fn a_single_file_is_its_own_example() -> Result<()> {
 
 /// Promise: `make run` says that a folder has no transport streams.
 ///
-/// One with films that are no transport streams, such a film alone, and an empty folder.
+/// A folder of films that are no transport streams, such a film alone, and an empty folder.
 fn a_folder_without_streams_has_no_example() -> Result<()> {
     let films = clips::folder(&[("film.mp4", &clips::mp4(2)?)])?;
     let film = films.path().join("film.mp4");

@@ -96,7 +96,7 @@ impl Selection {
         Ok(())
     }
 
-    /// What the handler reports: passed, dropped, and of those in the kernel.
+    /// Counts of the handler: passed, dropped, and of those in the kernel.
     fn reports(&self) -> Result<Option<[u64; 3]>> {
         let answer = self.link.server.enter(|| http::get((SERVER, PAGE).into(), "/api/status"))?;
         let status: Value = serde_json::from_slice(&answer.body)?;
@@ -109,7 +109,7 @@ impl Selection {
     }
 }
 
-/// What `kernel/bpf/rtp.bpf.c` says.
+/// Decision of `kernel/bpf/rtp.bpf.c`.
 fn is_rtp(record: &[u8]) -> bool {
     record.len() >= 12 && record[0] >> 6 == 2 && !(64..=95).contains(&(record[1] & 0x7f))
 }
@@ -153,7 +153,7 @@ fn the_kernel_drops_what_user_space_would_drop() -> Result<()> {
         records += train.len() as u64;
         selection.check().with_context(|| format!("round {round}"))?;
     }
-    // What is in fragments comes to user space, passed and dropped.
+    // Datagrams in fragments come to user space, passed and dropped.
     let in_kernel = selection.dropped;
     let mut long = record(&mut state, 5_000);
     for version in [0x80, 0x00, 0x80] {

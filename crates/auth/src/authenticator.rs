@@ -147,7 +147,7 @@ impl Authenticator {
         access: &Access,
         attempt: &Attempt<'_>,
     ) -> Result<(), Reason> {
-        // Who has shown a password on this connection is no guesser, whatever others of the address do.
+        // A client that gave a right password on this connection is no guesser, whatever others of its address do.
         let is_known = attempt.admitted == Some(credentials.user.as_str());
         if !is_known && self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
             return Err(Reason::Slowed);

@@ -156,7 +156,7 @@ impl Program {
             return Err(format!("{} bytes of instructions", bytes.len()));
         }
         let program: Arc<[Instruction]> = instructions.iter().copied().map(Instruction::read).collect();
-        // Whether an instruction is the second half of a constant of 64 bits.
+        // True for the second half of a constant of 64 bits.
         let mut is_half = vec![false; program.len() + 1];
         let mut place = 0;
         let mut last = Instruction::default();

@@ -19,9 +19,9 @@ struct State {
 
 /// Work of a handler in the kernel.
 pub enum InKernel {
-    /// It mirrors datagrams, and user space does what is left.
+    /// Mirrors datagrams; user space does what is left.
     Mirror(Mirror),
-    /// It drops records that user space would drop.
+    /// Drops records that user space would drop.
     Select(Select),
 }
 

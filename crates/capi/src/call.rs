@@ -139,7 +139,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     bytes.to_str().map_err(|error| Failure::invalid(format!("{name} is not UTF-8: {error}")))
 }
 
-/// What a pointer argument points to.
+/// Target of a pointer argument.
 ///
 /// # Safety
 /// `pointer` is NULL, or points to a `T` that lives and does not change during the call.

@@ -136,7 +136,7 @@ struct Folder(tempfile::TempDir);
 
 impl Folder {
     const SHARED: [&'static str; 1] = ["-lwirepath"];
-    /// What the static library needs of the system: `pkg-config --static` says the same.
+    /// System libraries that the static library needs: `pkg-config --static` says the same.
     const STATIC: [&'static str; 6] = ["-l:libwirepath.a", "-lgcc_s", "-lutil", "-lpthread", "-lm", "-ldl"];
 
     fn new() -> Result<Folder> {

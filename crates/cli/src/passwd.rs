@@ -18,7 +18,7 @@ const REALM: &str = "Wirepath";
 /// Longest password, in bytes.
 const MOST_BYTES: usize = 1024;
 
-/// What Ctrl-C types.
+/// Character of Ctrl-C.
 const INTERRUPT: u8 = 3;
 
 /// Arguments of `wirepath passwd`.

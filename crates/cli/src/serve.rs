@@ -239,7 +239,7 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
 
 /// Fails if clients could read the file of users, whose hashes are as good as passwords.
 fn ensure_not_served(users: &Path, paths: &[PathBuf]) -> Result<()> {
-    // What cannot be found is reported where it is opened.
+    // A file that cannot be found is reported where it is opened.
     let Ok(real) = users.canonicalize() else { return Ok(()) };
     for path in paths {
         let below = path.canonicalize().ok().and_then(|served| real.strip_prefix(served).ok());

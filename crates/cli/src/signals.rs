@@ -17,7 +17,7 @@ pub(crate) struct Signals {
     reload: Option<Reload>,
 }
 
-/// What SIGHUP does instead of ending the program, unless the terminal was closed.
+/// Action on SIGHUP instead of ending the program, unless the terminal was closed.
 struct Reload {
     run: Box<dyn FnMut() + Send>,
     had_terminal: bool,

@@ -38,7 +38,7 @@ const REMEMBERED: usize = 4096;
 pub struct SocketId(u32);
 
 impl SocketId {
-    /// One that no other socket has. They repeat after 2^32, which costs the other a trial.
+    /// Number that no other socket has. Numbers repeat after 2^32, which costs the other socket a trial.
     pub fn unique() -> SocketId {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         SocketId(NEXT.fetch_add(1, Relaxed))

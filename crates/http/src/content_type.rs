@@ -61,7 +61,7 @@ pub fn content_type(name: &[u8]) -> &'static str {
     ending(name).and_then(of_ending).unwrap_or("application/octet-stream")
 }
 
-/// What follows the last dot.
+/// Ending of a name: the bytes behind its last dot.
 fn ending(name: &[u8]) -> Option<&[u8]> {
     name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..])
 }

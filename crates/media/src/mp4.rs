@@ -79,7 +79,7 @@ pub struct Sample {
     pub duration: u32,
     /// Presentation time less decode time, in units of the track's timescale.
     pub composition_offset: i64,
-    /// Whether a decoder can start here.
+    /// True if a decoder can start here.
     pub sync: bool,
     /// Samples of linear PCM that it stands for; 1 for every other codec.
     pub count: u32,
@@ -131,7 +131,7 @@ pub enum Error {
     /// Something that may be right, and is more than is read.
     #[error("this MP4 file has {what}: at most {limit} are read")]
     Limit {
-        /// What there is too much of.
+        /// Name of what exceeds its limit.
         what: &'static str,
         /// How much is read.
         limit: u64,

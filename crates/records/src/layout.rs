@@ -8,7 +8,7 @@ pub(crate) struct Layout {
     pub(crate) nodes: usize,
     /// Buffers of each array, in order. Arrays of views have further ones, as many as the batch says.
     pub(crate) arrays: Vec<Buffers>,
-    /// What the first buffers of each array have to hold.
+    /// Least contents of the first buffers of each array.
     pub(crate) contents: Vec<Vec<Content>>,
     /// Identifiers of its dictionaries, those of children first.
     pub(crate) dictionaries: Vec<i64>,

@@ -82,7 +82,7 @@ pub struct Stored {
 enum Source {
     /// Blocks of the footer: those of dictionaries first.
     Blocks(Vec<Range<u64>>),
-    /// One behind the other, from this byte to that.
+    /// Messages one behind the other, in this range of bytes.
     Stream(Range<u64>),
 }
 

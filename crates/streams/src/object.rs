@@ -120,7 +120,7 @@ pub(crate) struct Datagrams {
     pub(crate) id: SocketId,
     /// The socket cuts what it sends into datagrams of so many bytes; 0: it does not.
     pub(crate) cut_bytes: u16,
-    /// What the socket reported when a train was to be lent, perhaps of earlier datagrams.
+    /// Error that the socket reported when a train was to be lent, perhaps of earlier datagrams.
     pub(crate) reported: Option<Errno>,
 }
 

@@ -56,10 +56,10 @@ pub(crate) struct Outputs {
     made: Vec<Run>,
     /// Places of outputs to which a train was lent in this pass, in order.
     borrowers: Vec<usize>,
-    /// What they took of it; empty between two trains.
+    /// Bytes that each output took of it; empty between two trains.
     taken: Vec<(usize, Result<usize, Errno>)>,
     pub(crate) taken_bytes: u64,
-    /// Those that were lent: copied once for all outputs.
+    /// Bytes that were lent: copied once for all outputs.
     pub(crate) lent_bytes: u64,
     pub(crate) gone: GoneOutputs,
 }

@@ -43,7 +43,7 @@ pub const MOST_LOANS: u16 = 256;
 /// Answers to loans carry their places from here on, those to sends from a buffer its place.
 const LOANS_FROM: u16 = MOST_BUFFERS as u16;
 
-/// Those to sends from a shared block carry its place from here on.
+/// Answers to sends from a shared block carry its place from here on.
 const BLOCKS_FROM: u16 = LOANS_FROM + MOST_LOANS;
 
 /// Most blocks of a ring.

@@ -6,7 +6,7 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 
 use crate::finding::Finding;
 
-/// What a manifest says of a published crate.
+/// Manifest of a published crate.
 pub(crate) struct Published {
     name: String,
     version: String,

@@ -1,4 +1,4 @@
-//! What is done with the bytes on their way: handlers, and orders of inputs.
+//! Handlers, and orders of inputs: what a case does with bytes on their way.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum OrderKind {
     RoundRobin,
     /// A record of one at random.
     Random,
-    /// What has come.
+    /// Records as they arrive.
     Arrival,
     /// The record with the least tag, which is in the record.
     Tag,

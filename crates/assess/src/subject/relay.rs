@@ -154,7 +154,7 @@ impl Program {
 }
 
 impl Method {
-    /// Those that are no other program.
+    /// Methods without another program.
     const OWN: [Method; 6] =
         [Method::ReadWrite, Method::Plain, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
 

@@ -74,7 +74,7 @@ fn a_nonce_that_was_used_or_has_expired_is_stale() {
     assert_eq!(reason(authenticator.check(&expired)), Some(Reason::Stale));
     let elsewhere = Attempt { client: "10.0.0.9".parse().unwrap(), ..attempt("a.ts", Some(&next)) };
     assert_eq!(reason(authenticator.check(&elsewhere)), Some(Reason::Stale));
-    // Who does not know the password is not told that a nonce was right.
+    // A client without the password is not told that a nonce was right.
     let wrong = answer(&denial, 1, ("anna", "guess"), "/a.ts", 3).header();
     let wrong = Attempt { now_ms: 60_005, ..attempt("a.ts", Some(&wrong)) };
     assert_eq!(reason(authenticator.check(&wrong)), Some(Reason::Wrong));

@@ -22,7 +22,7 @@ const HEAD_LENGTH: usize = 16;
 /// Bytes of an asset that are read at a time.
 const READ_LENGTH: usize = 1 << 20;
 
-/// What was found in a file.
+/// Contents of a file.
 pub(super) enum Found {
     /// A transport stream or an image of one.
     Stream(Box<Inspection>),

@@ -11,7 +11,7 @@ use crate::{format, terminal};
 use wirepath_report::number::visible;
 use wirepath_report::terminal::{Terminal, lines};
 
-/// What is printed about it.
+/// Text about a movie, for people or as JSON.
 pub(super) fn shown(movie: &Movie, as_json: bool) -> String {
     if as_json { format!("{}\n", of(movie)) } else { text(movie, terminal::output()) }
 }

@@ -19,9 +19,9 @@ pub struct MovieReport {
     pub brand: Option<String>,
     /// Offset of the `moov` box.
     pub tables_offset: u64,
-    /// Whether samples may be in fragments.
+    /// True if samples may be in fragments.
     pub fragmented: bool,
-    /// Whether the file ends within a fragment.
+    /// True if the file ends within a fragment.
     pub truncated: bool,
     /// Duration in microseconds: until the last sample of any track ends.
     pub duration_us: u64,

@@ -3,7 +3,7 @@
 
 use super::boxes::Fields;
 
-/// What an `esds` box says.
+/// Contents of an `esds` box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) object_type: u8,

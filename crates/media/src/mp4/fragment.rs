@@ -80,7 +80,7 @@ pub(super) fn runs(moof: &MemoryBox, defaults: impl Fn(u32) -> Defaults) -> Resu
     Ok(runs)
 }
 
-/// What a track fragment says about all of its runs.
+/// Defaults of a track fragment for all of its runs.
 struct Header {
     track_id: u32,
     base: Option<u64>,

@@ -20,7 +20,7 @@ pub struct Movie {
     pub brand: Option<FourCc>,
     /// Place of the `moov` box.
     pub extent: Extent,
-    /// Whether samples may be in fragments (`moof`) too.
+    /// True if samples may be in fragments (`moof`) too.
     pub fragmented: bool,
     /// The tracks in the order of the file.
     pub tracks: Vec<Track>,

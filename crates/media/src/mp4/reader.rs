@@ -23,7 +23,7 @@ pub(super) struct FileBox {
     pub(super) kind: FourCc,
     /// All of it, as far as the file has it.
     pub(super) extent: Extent,
-    /// Whether the file ends before it.
+    /// True if the file ends before it.
     pub(super) cut: bool,
 }
 

@@ -50,7 +50,7 @@ pub struct SampleShape {
     pub duration: u32,
     /// Composition offset.
     pub composition_offset: i32,
-    /// Whether a decoder can start here.
+    /// True if a decoder can start here.
     pub sync: bool,
 }
 

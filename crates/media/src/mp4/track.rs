@@ -24,16 +24,16 @@ pub struct Track {
     pub picture: Option<(u16, u16)>,
     /// Channels and sample rate, of audio.
     pub sound: Option<Sound>,
-    /// What its edit list adds to the times of samples, in units of `timescale`.
+    /// Offset that its edit list adds to the times of samples, in units of `timescale`.
     pub shift: i64,
     /// Edits that are not applied: all after the first that shows media.
     pub edits_left_out: u32,
     /// Sample descriptions; samples of a second one cannot be read with this `codec`.
     pub descriptions: u32,
-    /// Whether its samples are in another file.
+    /// True if its samples are in another file.
     pub external: bool,
     pub(super) table: Table,
-    /// What fragments take from `trex`.
+    /// Defaults of fragments from `trex`.
     pub(super) defaults: Defaults,
 }
 

@@ -11,7 +11,7 @@ const MPEG_AUDIO: u8 = 14;
 /// Lines about one track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackDescription {
-    /// Whether its media line says `video`, else `audio`.
+    /// True if its media line says `video`, false for `audio`.
     pub video: bool,
     /// Payload type.
     pub payload_type: u8,

@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What the scripts share: the folder, the server's URL, tables, and reading of answers.
+/// Code that the scripts share: the folder, the server's URL, tables, and reading of answers.
 const SHARED: &str = include_str!("shared.py");
 
 /// Exit code of a script that lacks a module.

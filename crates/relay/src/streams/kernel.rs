@@ -44,7 +44,7 @@ pub(super) struct Obstacles {
 /// A `bpf` handler of a stream, which may run in the kernel.
 pub struct KernelHandler {
     object: HandlerObject,
-    /// What the handler in the stream shares.
+    /// State that the handler in the stream shares.
     shared: Arc<Place>,
     place: HandlerPlace,
     /// Address of the input, or the reason why the kernel cannot run the handler.

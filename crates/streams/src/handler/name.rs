@@ -13,7 +13,7 @@ static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 /// A name cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerNameError {
-    /// It is empty or too long.
+    /// Name that is empty or too long.
     #[error("name of a handler with {0} bytes: expected 1 to {LONGEST}")]
     Length(usize),
     /// Too many others are kept.

@@ -21,7 +21,7 @@ pub struct StreamStatus {
     pub zero_copy_bytes: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
-    /// Those that were lent to the kernel: long trains of datagrams for many outputs, copied once for all of them.
+    /// Bytes that were lent to the kernel: long trains of datagrams for many outputs, copied once for all of them.
     pub lent_bytes: u64,
     /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, and those
     /// without room.

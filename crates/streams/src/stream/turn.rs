@@ -51,7 +51,7 @@ impl Stream {
             } else if !self.shared.turn.is_over() {
                 progressed |= self.take_in(now_us)?;
                 if self.shared.turn.is_over() {
-                    // What was handled is still in the processor's cache.
+                    // Handled bytes are still in the processor's cache.
                     self.distribute(now_us);
                     self.outputs.send(&mut self.shared, now_us)?;
                 }

@@ -24,7 +24,7 @@ impl RelayCase {
     }
 }
 
-/// What is measured of handlers, beside what [`super::cases`] has.
+/// Cases of handlers, beside those of [`super::cases`].
 pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
     use HandlerKind::{Gathered, Grow, Peek, Read, Select, Slices};
     let by = |method: Method| RelayCase::new(part, method);

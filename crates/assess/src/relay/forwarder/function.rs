@@ -17,7 +17,7 @@ pub(super) struct Buffer {
     position: usize,
     /// Bytes that wait for the rest of their record.
     waiting: usize,
-    /// What was read of them, so that no compiler leaves the reading out.
+    /// Sum of the bytes that were read, so that no compiler leaves the reading out.
     sum: u64,
 }
 
@@ -68,7 +68,7 @@ impl Buffer {
         range
     }
 
-    /// What waits, which is whole now, or at the end.
+    /// Range of the record that waits: it is whole now, or its input has ended.
     pub(super) fn rest(&mut self) -> Range<usize> {
         let range = HEADER.len()..HEADER.len() + std::mem::take(&mut self.waiting);
         self.sum = black_box(self.sum ^ sum(&self.bytes[range.clone()]));
@@ -99,7 +99,7 @@ mod tests {
     use crate::result::Method;
     use std::net::{IpAddr, Ipv4Addr};
 
-    /// What a buffer of 100 bytes makes of two records that come in pieces of so many bytes.
+    /// Output of a buffer of 100 bytes for two records that come in pieces of so many bytes.
     fn made(handler: Option<HandlerKind>, touch: bool, piece: usize) -> Vec<u8> {
         let task = Task {
             method: Method::ReadWrite,
