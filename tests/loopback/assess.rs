@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_datapath::calibration::Host;
 use wirepath_tests::process::{self, Process};
+use wirepath_tests::proxy::ClosedPort;
 use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -198,7 +199,8 @@ fn an_option_that_an_experiment_has_no_use_for_is_refused() -> Result<()> {
 
 /// Promise: A missing sink, a forbidden processor and useless options are errors before the first run.
 fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> {
-    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let closed = ClosedPort::new()?;
+    let nobody = closed.address();
     let scratch = process::open_folder()?;
     let mut command = Command::new(program()?);
     command.args(["assess", "--quick", "--sink", &nobody.to_string(), "--scratch"]).arg(scratch.path());

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use wirepath_tests::process::{as_ordinary_user, open_folder, status_number};
-use wirepath_tests::proxy::{self, PATIENCE, Proxy, accept, echo, echo_on, free_port};
+use wirepath_tests::proxy::{self, ClosedPort, PATIENCE, Proxy, accept, echo, echo_on, free_port};
 use wirepath_tests::{Deadline, http, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -146,7 +146,8 @@ fn connections_have_no_threads_of_their_own() -> Result<()> {
 
 /// Promise: A backend that refuses is skipped and the next is tried; a client that none takes is reset.
 fn a_backend_that_refuses_is_left_out() -> Result<()> {
-    let nobody = free_port()?;
+    let closed = ClosedPort::new()?;
+    let nobody = closed.address();
     let proxy = Proxy::before(&[nobody, echo(7)?], &["--health-interval", "1h", "--fall", "1000"])?;
     for _ in 0..4 {
         ensure!(numbered(&proxy)?.0 == 7);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::process::{Process, find};
@@ -181,6 +182,29 @@ fn patient(connection: TcpStream) -> Result<TcpStream> {
     connection.set_read_timeout(Some(PATIENCE))?;
     connection.set_write_timeout(Some(PATIENCE))?;
     Ok(connection)
+}
+
+/// A port of the loopback address that refuses connections as long as this lives.
+///
+/// A free port does not do for that: somebody else may get it, and who connects to it from it meets itself.
+pub struct ClosedPort {
+    address: SocketAddr,
+    _bound: Socket,
+}
+
+impl ClosedPort {
+    /// Binds a port and does not listen.
+    pub fn new() -> Result<Self> {
+        let bound = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+        let address = bound.local_addr()?.as_socket().context("an address of another family")?;
+        Ok(Self { address, _bound: bound })
+    }
+
+    /// The port's address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 /// A port of the loopback address that nobody has now.
