@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install install-library python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +52,9 @@ build: ## the release binaries, wirepath, wirepath-images and wirepath-records i
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records -p wirepath-capi
 
-install: build install-library ## copy them to PREFIX/bin, lib and include (PREFIX=/usr/local)
+install: build install-library ## copy them, and man pages, to PREFIX/bin, lib, include and share (PREFIX=/usr/local)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images target/release/wirepath-records
+	target/release/wirepath manual $(DESTDIR)$(PREFIX)/share/man/man1
 
 # The library for C alone, from the folder LIBRARIES, where it was built.
 LIBRARIES ?= target/release
@@ -66,6 +67,9 @@ install-library:
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(LIBRARIES)/libwirepath.a
 	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/wirepath.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/wirepath.pc
+
+deb: build ## a Debian package of the programs, the service, man pages and completions, in target/deb
+	scripts/deb.sh
 
 python: ## build the Python package, target/wheels/wirepath-….whl, for Python 3.11 and newer
 	@scripts/install.sh

@@ -22,6 +22,7 @@ mod load;
 mod load_http;
 mod log;
 mod overload;
+mod package;
 mod packing;
 mod page;
 mod playing;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         load::trials(),
         load_http::trials(),
         log::trials(),
+        package::trials(),
         packing::trials(),
         page::trials(),
         playing::trials(),

@@ -10,6 +10,7 @@ mod assess;
 mod cpus;
 mod exit;
 mod format;
+mod generate;
 mod image_options;
 mod inspect;
 mod interrupt;
@@ -60,6 +61,10 @@ enum Command {
     Load(load::Load),
     /// Measure the cost of every data path on this machine, and how many clients it carries
     Assess(assess::Assess),
+    /// Write completions for a shell to standard output
+    Completions(generate::Completions),
+    /// Write man pages of all commands to a folder
+    Manual(generate::Manual),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +77,8 @@ fn main() -> ExitCode {
         Command::Relay(relay) => relay.run(),
         Command::Load(load) => load.run(),
         Command::Assess(assess) => assess.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Manual(manual) => manual.run(),
     };
     match result {
         Ok(code) => code,

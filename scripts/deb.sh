@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Makes wirepath_VERSION_ARCHITECTURE.deb of programs that are built: scripts/deb.sh [PROGRAMS [FOLDER]], by default of
+# target/release in target/deb. Standard output has the name of the package.
+set -eu
+cd "$(dirname "$0")/.."
+built=${1:-${CARGO_TARGET_DIR:-target}/release}
+folder=${2:-${CARGO_TARGET_DIR:-target}/deb}
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+architecture=$(dpkg --print-architecture)
+# The number of commits orders packages between two versions.
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
+  version=$version+git$(git rev-list --count HEAD).$commit
+fi
+
+install -s -D -m 755 -t "$root/usr/bin" "$built"/wirepath "$built"/wirepath-images "$built"/wirepath-records
+install -D -m 644 -t "$root/etc/wirepath" packaging/wirepath.toml
+mkdir -p "$root/usr/lib/systemd/system" "$root/usr/share/man/man1" "$root/usr/share/doc/wirepath"
+sed 's|/usr/local/bin/|/usr/bin/|' packaging/wirepath.service >"$root/usr/lib/systemd/system/wirepath.service"
+install -m 644 -t "$root/usr/share/doc/wirepath" README.md CHANGELOG.md docs/guide.md docs/reference.md packaging/relay.toml
+install -m 644 packaging/debian/copyright "$root/usr/share/doc/wirepath/copyright"
+"$built/wirepath" manual "$root/usr/share/man/man1"
+gzip -9 -n "$root"/usr/share/man/man1/*.1
+completions() { # shell, file
+  mkdir -p "$root/usr/share/$(dirname "$2")"
+  "$built/wirepath" completions "$1" >"$root/usr/share/$2"
+}
+completions bash bash-completion/completions/wirepath
+completions zsh zsh/vendor-completions/_wirepath
+completions fish fish/vendor_completions.d/wirepath.fish
+
+mkdir "$root/DEBIAN"
+# Libraries by the versions of symbols that the programs were linked with.
+if command -v dpkg-shlibdeps >/dev/null; then
+  mkdir -p "$root/debian" && touch "$root/debian/control"
+  needed=$(cd "$root" && dpkg-shlibdeps --warnings=0 -O usr/bin/* | sed -n 's/^shlibs:Depends=//p')
+  rm -r "$root/debian"
+else
+  needed="libc6 (>= $(ldd --version | sed -n '1s/.* //p')), libgcc-s1"
+fi
+cat >"$root/DEBIAN/control" <<EOF
+Package: wirepath
+Version: $version
+Architecture: $architecture
+Maintainer: The Wirepath developers <wirepath@localhost>
+Depends: $needed, adduser
+Section: net
+Priority: optional
+Installed-Size: $(du -k -s "$root" | cut -f1)
+Description: server of stored media over RTSP/RTP and HTTP, and relay of streams
+ Wirepath takes stored media to the network by the shortest path the machine
+ offers: a server for many clients, a relay of streams of bytes and datagrams,
+ and an assessment of what each data path costs on this machine.
+EOF
+echo /etc/wirepath/wirepath.toml >"$root/DEBIAN/conffiles"
+install -m 755 -t "$root/DEBIAN" packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm
+
+mkdir -p "$folder"
+package=$folder/wirepath_${version}_$architecture.deb
+# Renamed when it is whole.
+dpkg-deb --root-owner-group -Zzstd --build "$root" "$package.part" >/dev/null
+mv "$package.part" "$package"
+echo "$package"

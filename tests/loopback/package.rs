@@ -1,0 +1,59 @@
+//! The Debian package, of the programs that these tests run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::process::find;
+use wirepath_tests::{require, server, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![a_package_has_programs_pages_completions_and_the_unit]
+}
+
+/// Promise: `make deb` makes a Debian package of the programs, the service, man pages and completions.
+fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
+    for tool in ["dpkg-deb", "gzip", "strip", "zstd"] {
+        require!(find(tool).is_some(), "`{tool}` is not installed");
+    }
+    let programs = server::binary()?.parent().context("a folder")?.to_owned();
+    for program in ["wirepath-images", "wirepath-records"] {
+        require!(programs.join(program).exists(), "{program} is not built");
+    }
+    let home = tempfile::tempdir()?;
+    let package = made_of(&programs, home.path())?;
+    let control = text(Command::new("dpkg-deb").arg("--field").arg(&package))?;
+    ensure!(control.contains("Package: wirepath") && control.contains("libc6 (>="), "{control}");
+
+    let root = home.path().join("root");
+    text(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root))?;
+    text(Command::new("dpkg-deb").arg("--control").arg(&package).arg(root.join("DEBIAN")))?;
+    let version = text(Command::new(root.join("usr/bin/wirepath")).arg("--version"))?;
+    ensure!(version.starts_with("wirepath "), "{version}");
+    let unit = std::fs::read_to_string(root.join("usr/lib/systemd/system/wirepath.service"))?;
+    ensure!(unit.contains("ExecStart=/usr/bin/wirepath serve --config /etc/wirepath/wirepath.toml"), "{unit}");
+    ensure!(std::fs::read_to_string(root.join("DEBIAN/conffiles"))? == "/etc/wirepath/wirepath.toml\n");
+    let page = text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/wirepath-serve.1.gz")))?;
+    ensure!(page.starts_with(".ie") && page.contains("burst"), "no man page: {page}");
+    for script in ["usr/share/bash-completion/completions/wirepath", "DEBIAN/postinst", "DEBIAN/prerm"] {
+        text(Command::new("bash").arg("-n").arg(root.join(script)))?;
+    }
+    Ok(())
+}
+
+/// Makes the package and returns its place.
+fn made_of(programs: &Path, home: &Path) -> Result<PathBuf> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/deb.sh");
+    let said = text(Command::new(script).arg(programs).arg(home.join("deb")))?;
+    let package = PathBuf::from(said.trim_end());
+    ensure!(package.is_file(), "no package at {said}");
+    Ok(package)
+}
+
+/// Standard output of a command that succeeds.
+fn text(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
