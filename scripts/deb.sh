@@ -5,8 +5,9 @@ set -eu
 cd "$(dirname "$0")/.."
 built=${1:-${CARGO_TARGET_DIR:-target}/release}
 folder=${2:-${CARGO_TARGET_DIR:-target}/deb}
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/debian/wirepath # where dpkg-shlibdeps expects it
 architecture=$(dpkg --print-architecture)
 # The number of commits orders packages between two versions.
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -33,9 +34,8 @@ completions fish fish/vendor_completions.d/wirepath.fish
 mkdir "$root/DEBIAN"
 # Libraries by the versions of symbols that the programs were linked with.
 if command -v dpkg-shlibdeps >/dev/null; then
-  mkdir -p "$root/debian" && touch "$root/debian/control"
-  needed=$(cd "$root" && dpkg-shlibdeps --warnings=0 -O usr/bin/* | sed -n 's/^shlibs:Depends=//p')
-  rm -r "$root/debian"
+  touch "$work/debian/control"
+  needed=$(cd "$work" && dpkg-shlibdeps -O debian/wirepath/usr/bin/* | sed -n 's/^shlibs:Depends=//p')
 else
   needed="libc6 (>= $(ldd --version | sed -n '1s/.* //p')), libgcc-s1"
 fi

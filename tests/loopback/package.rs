@@ -32,9 +32,13 @@ fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
     let version = text(Command::new(root.join("usr/bin/wirepath")).arg("--version"))?;
     ensure!(version.starts_with("wirepath "), "{version}");
     let unit = std::fs::read_to_string(root.join("usr/lib/systemd/system/wirepath.service"))?;
-    ensure!(unit.contains("ExecStart=/usr/bin/wirepath serve --config /etc/wirepath/wirepath.toml"), "{unit}");
+    ensure!(
+        unit.contains("ExecStart=/usr/bin/wirepath serve --config /etc/wirepath/wirepath.toml"),
+        "{unit}"
+    );
     ensure!(std::fs::read_to_string(root.join("DEBIAN/conffiles"))? == "/etc/wirepath/wirepath.toml\n");
-    let page = text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/wirepath-serve.1.gz")))?;
+    let page =
+        text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/wirepath-serve.1.gz")))?;
     ensure!(page.starts_with(".ie") && page.contains("burst"), "no man page: {page}");
     for script in ["usr/share/bash-completion/completions/wirepath", "DEBIAN/postinst", "DEBIAN/prerm"] {
         text(Command::new("bash").arg("-n").arg(root.join(script)))?;
