@@ -29,6 +29,7 @@ use wirepath_playback::{
 use wirepath_tests::{require, trials};
 
 mod control;
+mod downloads;
 mod interleaved;
 mod paths;
 mod turns;
@@ -48,10 +49,17 @@ fn main() -> ExitCode {
     let engine = trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call];
     wirepath_tests::trial::run(
         Vec::new(),
-        [engine, control::trials(), interleaved::trials(), turns::trials(), paths::trials()]
-            .into_iter()
-            .flatten()
-            .collect(),
+        [
+            engine,
+            control::trials(),
+            downloads::trials(),
+            interleaved::trials(),
+            turns::trials(),
+            paths::trials(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
     )
 }
 
@@ -158,7 +166,7 @@ fn count_trains(playbacks: &Playbacks, calls: &mut Counter) -> Result<Cost> {
 fn system_calls_of(name: &str) -> Result<Counter> {
     let mut thread = None;
     wait_for(|| {
-        thread = thread_called(name); // a thread gives itself its name, some time after it was started
+        thread = thread_called("self", name); // a thread gives itself its name, some time after it was started
         thread.is_some()
     })?;
     system_calls(thread)
@@ -182,9 +190,9 @@ fn system_calls(thread: Option<i32>) -> Result<Counter> {
     Ok(counter)
 }
 
-/// Number of the thread of this name.
-fn thread_called(name: &str) -> Option<i32> {
-    let threads = fs::read_dir("/proc/self/task").ok()?.filter_map(Result::ok);
+/// Number of the thread of this name, of the process with this name below `/proc`.
+fn thread_called(process: &str, name: &str) -> Option<i32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?.filter_map(Result::ok);
     let named = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
     threads.map(|entry| entry.path()).find(named)?.file_name()?.to_str()?.parse().ok()
 }

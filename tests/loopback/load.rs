@@ -38,6 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         interleaved_frames_are_judged_and_requests_of_the_server_answered,
         interleaved_media_outside_the_sample_are_thrown_away,
         sessions_that_fail_say_why,
+        sessions_beyond_a_limit_are_told_as_refused,
         sessions_that_never_play_are_not_timely,
         arguments_that_make_no_sense_are_refused,
     ]
@@ -256,6 +257,18 @@ fn sessions_that_fail_say_why() -> Result<()> {
     let run = Run::of(&[&format!("rtsp://{address}/a"), "--for=1s"])?;
     run.ensure_code(3)?;
     ensure!(run.text.contains("Connection refused"), "{}", run.text);
+    Ok(())
+}
+
+/// Promise: `wirepath load` says of sessions beyond a server's limits that they were refused.
+fn sessions_beyond_a_limit_are_told_as_refused() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("clip.ts", Path::new(&clip))])?;
+    let server = Server::of(folder.path()).with(["--max-connections", "2"]).start()?;
+    let run = Run::of(&[&server.rtsp_url("clip.ts"), "--sessions=5", "--ramp=100", "--for=1s"])?;
+    run.ensure_code(3)?;
+    let refused = &run.json["failures"]["OPTIONS was refused: 503 Service Unavailable"];
+    ensure!(*refused == 3, "{}", run.json["failures"]);
     Ok(())
 }
 

@@ -39,8 +39,10 @@ const FIRST_OF_PEERS: usize = 25;
 /// Seconds that media go on after a step.
 const TO_SPARE: f64 = 2.0;
 
-/// Open files beside those of sessions.
+/// Open files beside those of sessions: of the load client, and of a server, which keeps 512 in reserve and has 128
+/// sockets for the ports that sessions share.
 const OTHER_DESCRIPTORS: usize = 512;
+const OTHER_DESCRIPTORS_OF_SERVER: usize = 1024;
 
 /// Open files of the load client for judged sessions, of a server for each session.
 const JUDGED_DESCRIPTORS: usize = 300;
@@ -100,17 +102,18 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
 /// Most clients that the options and the limit of open files allow.
 fn most(options: &ClientOptions, descriptors: u64) -> usize {
     let of_server = of_process(descriptors).saturating_mul(options.processes);
-    let of_client = for_sessions(descriptors).saturating_sub(JUDGED_DESCRIPTORS);
+    let of_client = beside(descriptors, OTHER_DESCRIPTORS + JUDGED_DESCRIPTORS);
     options.most.min(MOST_CLIENTS).min(of_server).min(of_client)
 }
 
 /// Most clients of a server that is one process.
 fn of_process(descriptors: u64) -> usize {
-    for_sessions(descriptors) / SERVER_DESCRIPTORS
+    beside(descriptors, OTHER_DESCRIPTORS_OF_SERVER) / SERVER_DESCRIPTORS
 }
 
-fn for_sessions(descriptors: u64) -> usize {
-    usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_DESCRIPTORS)
+/// Descriptors for sessions beside `others`.
+fn beside(descriptors: u64, others: usize) -> usize {
+    usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(others)
 }
 
 fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: usize) -> Conditions {

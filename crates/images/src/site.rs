@@ -88,9 +88,7 @@ fn look_up(folder: &Folder, path: &AssetPath, question: &Question, request: &Req
         Err(error) => return failed(error, path),
     };
     match open_picture(stored.size, |bytes, at| stored.file.read_exact_at(bytes, at)) {
-        Ok(picture) => {
-            answer(question, request, stored, &picture, |response, file, _| Answer::of_file(response, file))
-        }
+        Ok(picture) => answer(question, request, stored, &picture, Answer::of_file),
         Err(error) => unusable(&error, path),
     }
 }
@@ -101,12 +99,12 @@ fn answer(
     request: &Request,
     stored: StoredFile,
     picture: &Picture,
-    whole: impl FnOnce(Response, File, u64) -> Answer,
+    whole: impl FnOnce(Response, File) -> Answer,
 ) -> Answer {
     match question {
         Question::Whole => {
             let response = respond_with(request, &stored, stored.size, picture.format, "");
-            whole(response, stored.file, stored.size)
+            whole(response, stored.file)
         }
         Question::View => page::viewer().into(),
         Question::Information => information(picture).into(),

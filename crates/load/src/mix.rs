@@ -5,7 +5,7 @@ use wirepath_media::random::Random;
 /// Distribution of sessions over assets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mix {
-    /// All alike.
+    /// All alike, in turn.
     Even,
     /// Zipf's law: the asset in place k is played in proportion to 1 / k^s.
     Zipf(f64),
@@ -16,9 +16,12 @@ const MOST_EXPONENT: f64 = 10.0;
 
 /// A mix over a number of assets.
 #[derive(Clone, Debug)]
-pub(crate) struct Chooser {
+pub(crate) enum Chooser {
+    /// One asset after the other, of so many: drawn at random, some of several servers with a limit each would get
+    /// more sessions than others.
+    InTurn(u64),
     /// Share of all assets up to each.
-    cumulative: Vec<f64>,
+    Shares(Vec<f64>),
 }
 
 impl std::str::FromStr for Mix {
@@ -46,25 +49,27 @@ impl std::fmt::Display for Mix {
 
 impl Chooser {
     pub(crate) fn new(mix: Mix, assets: usize) -> Chooser {
-        let weight = |place: usize| match mix {
-            Mix::Even => 1.0,
-            Mix::Zipf(exponent) => (place as f64).powf(-exponent),
-        };
-        let weights: Vec<f64> = (1..=assets).map(weight).collect();
+        let Mix::Zipf(exponent) = mix else { return Chooser::InTurn(assets.max(1) as u64) };
+        let weights: Vec<f64> = (1..=assets).map(|place| (place as f64).powf(-exponent)).collect();
         let sum: f64 = weights.iter().sum();
         let mut before = 0.0;
         let cumulative = weights.into_iter().map(|weight| {
             before += weight / sum;
             before
         });
-        Chooser { cumulative: cumulative.collect() }
+        Chooser::Shares(cumulative.collect())
     }
 
-    /// Number of an asset, from 0.
-    pub(crate) fn choose(&self, random: &mut Random) -> usize {
-        let place = share(random);
-        let chosen = self.cumulative.partition_point(|end| *end <= place);
-        chosen.min(self.cumulative.len().saturating_sub(1))
+    /// Index of the asset of the session with this number.
+    pub(crate) fn choose(&self, number: u64, random: &mut Random) -> usize {
+        match self {
+            Chooser::InTurn(assets) => (number % assets) as usize,
+            Chooser::Shares(cumulative) => {
+                let place = share(random);
+                let chosen = cumulative.partition_point(|end| *end <= place);
+                chosen.min(cumulative.len().saturating_sub(1))
+            }
+        }
     }
 }
 
@@ -100,11 +105,11 @@ mod tests {
         let counts = |mix| {
             let (chooser, mut random) = (Chooser::new(mix, 3), Random::new(7));
             let mut counts = [0u32; 3];
-            (0..11_000).for_each(|_| counts[chooser.choose(&mut random)] += 1);
+            (0..11_000).for_each(|number| counts[chooser.choose(number, &mut random)] += 1);
             counts
         };
         let near = |count: u32, expected: u32| count.abs_diff(expected) < 250;
-        assert!(counts(Mix::Even).iter().all(|count| near(*count, 3_667)), "{:?}", counts(Mix::Even));
+        assert_eq!(counts(Mix::Even), [3_667, 3_667, 3_666]);
         let [first, second, third] = counts(Mix::Zipf(1.0));
         assert!(near(first, 6_000) && near(second, 3_000) && near(third, 2_000), "{first} {second} {third}");
     }

@@ -53,7 +53,7 @@ impl Starter {
         let number = self.next.fetch_add(1, Relaxed);
         let mut random = Random::new(self.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
         let judged = mix::share(&mut random) < self.shared.options.sample || number == 0;
-        let target = self.chooser.choose(&mut random);
+        let target = self.chooser.choose(number, &mut random);
         Plan { number, target, judged, seed: random.below(u64::MAX) }
     }
 }

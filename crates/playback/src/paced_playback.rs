@@ -280,8 +280,10 @@ impl PacedPlayback {
             output.is_held
         });
         if !is_held {
-            let begin_us = thread.slots.next_us(now_us, burst_us, thread.counters.playbacks.value());
-            let timetable = Timetable::starting(departure.at_us, begin_us, burst_us);
+            let (source_us, playbacks) = (departure.at_us, thread.counters.playbacks.value());
+            let source_begin_us = source_us - source_us % burst_us;
+            let begin_us = thread.slots.next_us(now_us, source_begin_us, burst_us, playbacks);
+            let timetable = Timetable::starting(source_us, begin_us, burst_us);
             self.playing = Some(Playing::new(timetable, &thread.counters));
             self.note_clock(departure);
         }

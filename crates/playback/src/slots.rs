@@ -21,21 +21,28 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Time at which a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself
-    /// included.
-    pub(crate) fn next_us(&mut self, now_us: u64, burst_us: u64, playbacks: u64) -> u64 {
+    /// included. Its first burst begins at `source_us` of its source.
+    ///
+    /// Bursts begin at multiples of their length in the source's time. So it is the start of the source that is in a
+    /// slot: then the playback is in one, too, when bursts have become longer.
+    pub(crate) fn next_us(&mut self, now_us: u64, source_us: u64, burst_us: u64, playbacks: u64) -> u64 {
         let distance_us = distance_us(burst_us, playbacks);
         self.turn = self.turn.wrapping_add(1);
         let skipped = self.turn % (burst_us.min(DISTANCES_US[0]) / distance_us).max(1);
-        let in_burst_us = now_us % burst_us;
-        let next_us = now_us - in_burst_us + in_burst_us.next_multiple_of(distance_us);
-        next_us + skipped * distance_us
+        let source_phase_us = source_us % distance_us;
+        let after_slot_us = (now_us + distance_us - source_phase_us) % distance_us;
+        now_us + (distance_us - after_slot_us) % distance_us + skipped * distance_us
     }
 }
 
-/// The largest distance that divides the burst and with which few playbacks share a slot, else the least.
+/// The largest distance that divides two bursts and with which few playbacks share a slot, else the least.
+///
+/// Two, because bursts of 10 and 50 ms grow to multiples of 20 ms: playbacks that began every 10 ms would have the
+/// thread wake twice as often from then on.
 fn distance_us(burst_us: u64, playbacks: u64) -> u64 {
-    let mut dividing = DISTANCES_US.into_iter().filter(|distance_us| burst_us.is_multiple_of(*distance_us));
-    let has_few = |distance_us: &u64| playbacks <= SLOT_PLAYBACKS * (burst_us / distance_us);
+    let divides = |distance_us: &u64| (2 * burst_us).is_multiple_of(*distance_us);
+    let mut dividing = DISTANCES_US.into_iter().filter(divides);
+    let has_few = |distance_us: &u64| playbacks <= SLOT_PLAYBACKS * (burst_us / distance_us).max(1);
     let distance_us = dividing.clone().find(has_few).or(dividing.next_back());
     distance_us.unwrap_or(burst_us.min(DISTANCES_US[0]))
 }
@@ -43,7 +50,9 @@ fn distance_us(burst_us: u64, playbacks: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use crate::burst::Burst;
+    use crate::timetable::Timetable;
+    use std::collections::{HashMap, HashSet};
 
     /// Number of `playbacks` that begin at each place of the burst, in microseconds.
     fn crowds(burst_us: u64, playbacks: u64) -> HashMap<u64, u64> {
@@ -51,7 +60,7 @@ mod tests {
         let mut crowds = HashMap::new();
         for number in 0..playbacks {
             let now_us = 123_456_789 + number * 777;
-            let begin_us = slots.next_us(now_us, burst_us, playbacks);
+            let begin_us = slots.next_us(now_us, 0, burst_us, playbacks);
             assert!((now_us..=now_us + 2 * DISTANCES_US[0]).contains(&begin_us));
             *crowds.entry(begin_us % burst_us).or_default() += 1;
         }
@@ -70,12 +79,31 @@ mod tests {
         }
     }
 
+    /// Promise: Sessions that began in short bursts share wake-ups with others when bursts have grown.
+    #[test]
+    fn playbacks_of_short_bursts_are_in_slots_of_long_ones() {
+        const LONG_US: u64 = 100_000;
+        let mut slots = Slots::default();
+        let mut wakes = HashSet::new();
+        for number in 1..=50 {
+            let (now_us, at_us) = (123_456_789 + number * 7_777_777, number * 1_234_567);
+            let burst_us = Burst::Auto { most_us: LONG_US }.length_us(number);
+            let begin_us = slots.next_us(now_us, at_us - at_us % burst_us, burst_us, number);
+            assert!((now_us..=now_us + DISTANCES_US[0]).contains(&begin_us));
+            let mut timetable = Timetable::starting(at_us, begin_us, burst_us);
+            // The first long burst begins where a short one would have.
+            timetable.due_us(at_us + LONG_US, LONG_US);
+            wakes.insert(timetable.due_us(at_us + 2 * LONG_US, LONG_US) % LONG_US);
+        }
+        assert_eq!(wakes.len() as u64, LONG_US / DISTANCES_US[0], "{wakes:?}");
+    }
+
     #[test]
     fn slots_of_few_playbacks_are_slots_of_many() {
         for burst_us in [10_000, 20_000, 50_000, 100_000, 500_000] {
             let distances = [1, 200, 1000, 100_000].map(|playbacks| distance_us(burst_us, playbacks));
             assert!(distances.windows(2).all(|pair| pair[0].is_multiple_of(pair[1])), "{distances:?}");
-            assert!(burst_us.is_multiple_of(distances[0]));
+            assert!((2 * burst_us).is_multiple_of(distances[0]));
         }
     }
 
@@ -85,7 +113,7 @@ mod tests {
             let mut slots = Slots::default();
             for now_us in (0..2_000_000).step_by(7919) {
                 for playbacks in [1, 100] {
-                    let begin_us = slots.next_us(now_us, burst_us, playbacks);
+                    let begin_us = slots.next_us(now_us, now_us / 3, burst_us, playbacks);
                     let latest_us = now_us + 2 * DISTANCES_US[0];
                     assert!((now_us..=latest_us).contains(&begin_us), "{burst_us} at {now_us}: {begin_us}");
                 }

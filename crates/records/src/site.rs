@@ -120,7 +120,7 @@ fn at_once(stored: StoredFile, request: &Request, question: &Question) -> Option
         }
         _ => {
             let response = respond_with(request, &stored, stored.size, records.form.content_type(), "");
-            Some(Answer::of_cached_file(response, stored.file, stored.size))
+            Some(Answer::of_cached_file(response, stored.file))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Site of the server: files by range, folders as listings, the status page, `/metrics` and `/api`.
 
+mod kept_files;
 mod listing;
 mod page;
 mod site;

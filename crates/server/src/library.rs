@@ -6,15 +6,14 @@
 //! check and a use. Names that begin with a dot are neither listed nor served: they are how people and
 //! programs mark private files (`.git`, half-written downloads, caches).
 //!
-//! All functions but `find_cached` may wait for a disk: call them where that is allowed.
+//! All functions but `find_cached` and `version` may wait for a disk: call them where that is allowed.
 
 mod asset;
 mod folded;
 mod listing;
 mod resolve;
 
-pub(crate) use asset::Asset;
-pub(crate) use asset::identity;
+pub(crate) use asset::{Asset, Version, identity};
 pub(crate) use listing::{Entry, EntryKind, FolderListing};
 
 use http::StatusCode;
@@ -142,6 +141,16 @@ impl Library {
         match self.locate(path).ok()? {
             Location::Below(folder, rest) if !path.names_folder() => folder.find_cached(rest),
             Location::Top(_) | Location::Below(..) => None,
+        }
+    }
+
+    /// Version of the file that a path names now. Symbolic links are followed, also out of the served folders: it
+    /// is for comparing with that of a file that [`find_cached`](Self::find_cached) opened by this path. Waits for
+    /// storage only if names were changed meanwhile, since an open file holds its names in the kernel's cache.
+    pub(crate) fn version(&self, path: &AssetPath) -> Option<Version> {
+        match self.locate(path).ok()? {
+            Location::Below(folder, rest) => folder.version(rest),
+            Location::Top(_) => None,
         }
     }
 

@@ -199,7 +199,7 @@ impl Server {
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
-        let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
+        let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let site = site.yielding_to(admission).for_users(access.clone());
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
         Ok(Server { rtsp, http, site, engine, store, access })

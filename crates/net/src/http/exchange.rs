@@ -28,9 +28,6 @@ use crate::limits::Permit;
 /// from the page cache, by a call more.
 const SMALL_BYTES: u64 = 32 * 1024;
 
-/// Most bytes of a file that is closed on the thread that serves connections, deleted or not.
-const SMALL_FILE_BYTES: u64 = 1 << 20;
-
 /// Source of the answers to GET and HEAD.
 pub trait Site: Send + Sync + 'static {
     /// Answers a request for a path that came to this local address. The body of an answer to HEAD is not
@@ -92,29 +89,17 @@ impl Answer {
     /// A response whose extents lie in this file. Reads small bodies into memory, which costs less than
     /// sending them without a copy by an engine thread. Waits for storage, and may close the file.
     pub fn of_file(response: Response, file: File) -> Self {
-        match read_small(&response, |bytes, offset| file.read_exact_at(bytes, offset)) {
+        match read_body(&response, &file) {
             Some(body) => Response { body, ..response }.into(),
             // A file that cannot be read fails where bodies are sent, and the connection is cut there.
-            None => Self { file: Some(Arc::new(file)), ..response.into() },
+            None => Self::of_cached_file(response, file),
         }
     }
 
-    /// As [`Answer::of_file`], but reads only what is in the page cache of a file of `size` bytes. Never
-    /// blocks.
-    pub fn of_cached_file(response: Response, file: File, size: u64) -> Self {
-        let body = read_small(&response, |bytes, offset| {
-            let length = bytes.len();
-            match preadv2(&file, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT)? {
-                read if read == length => Ok(()),
-                _ => Err(io::ErrorKind::WouldBlock.into()),
-            }
-        });
-        match body {
-            // The file is closed here.
-            Some(body) if size <= SMALL_FILE_BYTES => Response { body, ..response }.into(),
-            Some(body) => Self { file: Some(Arc::new(file)), ..Response { body, ..response }.into() },
-            None => Self { file: Some(Arc::new(file)), ..response.into() },
-        }
+    /// A response whose extents lie in this file, of which nothing is read before it is sent: small bodies then, if
+    /// they are in the page cache. Never blocks.
+    pub fn of_cached_file(response: Response, file: impl Into<Arc<File>>) -> Self {
+        Self { file: Some(file.into()), ..response.into() }
     }
 
     /// A response with parts of files behind its body, to whose length theirs is added.
@@ -134,19 +119,40 @@ impl Answer {
     }
 }
 
-/// The body with its extents read into memory; none if it is long or cannot be read.
-fn read_small(
-    response: &Response,
-    mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
-) -> Option<Vec<BodyPart>> {
+/// The body with its extents read into memory; none if it is long or cannot be read. May block.
+fn read_body(response: &Response, file: &File) -> Option<Vec<BodyPart>> {
     let parts = response.body.iter().map(|part| match part {
         BodyPart::Bytes(bytes) => Ok(BodyPart::Bytes(bytes.clone())),
         BodyPart::Extent(extent) => {
             let mut bytes = vec![0; extent.length as usize];
-            read(&mut bytes, extent.offset).map(|()| BodyPart::Bytes(bytes))
+            file.read_exact_at(&mut bytes, extent.offset).map(|()| BodyPart::Bytes(bytes))
         }
     });
     (response.body_length() <= SMALL_BYTES).then(|| parts.collect::<io::Result<_>>().ok())?
+}
+
+/// Reads a small body behind the head; returns the head alone if the body is long or not all in the page cache.
+fn read_behind(mut head: Vec<u8>, body: &[BodyPart], file: &File) -> Result<Vec<u8>, Vec<u8>> {
+    let (head_length, length) = (head.len(), body.iter().map(BodyPart::length).sum::<u64>());
+    if length > SMALL_BYTES {
+        return Err(head);
+    }
+    head.reserve(length as usize);
+    for part in body {
+        match part {
+            BodyPart::Bytes(bytes) => head.extend_from_slice(bytes),
+            BodyPart::Extent(extent) => {
+                let (start, length) = (head.len(), extent.length as usize);
+                head.resize(start + length, 0);
+                let mut room = [IoSliceMut::new(&mut head[start..])];
+                if preadv2(file, &mut room, extent.offset, ReadWriteFlags::NOWAIT) != Ok(length) {
+                    head.truncate(head_length);
+                    return Err(head);
+                }
+            }
+        }
+    }
+    Ok(head)
 }
 
 impl From<Response> for Answer {
@@ -333,14 +339,22 @@ impl<S: Site> Exchanges<S> {
                 });
                 self.client.send_parts(engine, head, parts).await.map(drop)
             }
-            // Only the parts hold the file from here on; their owner discards them.
             (Some(file), None) if of_file => {
                 let head = response.head(client, keep_alive, now_s());
-                let parts = body_parts(head, response.body, file);
-                self.client.send(engine, parts).await.map(drop)
+                match read_behind(head, &response.body, &file) {
+                    Ok(bytes) => {
+                        close(file, engine);
+                        self.client.write(&bytes).await
+                    }
+                    // Only the parts hold the file from here on; their owner discards them.
+                    Err(head) => {
+                        let parts = body_parts(head, response.body, file);
+                        self.client.send(engine, parts).await.map(drop)
+                    }
+                }
             }
             (file, None) => {
-                close(file, engine);
+                file.into_iter().for_each(|file| close(file, engine));
                 self.client.write(&response.into_bytes(client, keep_alive, now_s())).await
             }
         };
@@ -389,9 +403,10 @@ fn too_many_files() -> Answer {
     Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
-/// Closes a file of which nothing is needed any more. Freeing one that was deleted meanwhile may take long.
-fn close(file: Option<Arc<File>>, engine: &Engine) {
-    if let Some(file) = file.filter(|file| super::is_deleted(file)) {
+/// Closes a file of which nothing is needed any more, unless it is kept open elsewhere. Freeing one that was deleted
+/// meanwhile may take long.
+fn close(file: Arc<File>, engine: &Engine) {
+    if let Some(file) = Arc::into_inner(file).filter(super::is_deleted) {
         engine.pool().discard(file);
     }
 }

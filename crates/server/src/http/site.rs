@@ -1,5 +1,6 @@
 //! Answers of the library: files, and folders as listings.
 
+use super::kept_files::KeptFiles;
 use super::{listing, page};
 use crate::admission::Admission;
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
@@ -8,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use wirepath_auth::Area;
-use wirepath_http::{AssetPath, Request, Response, ResponseContext, encode_segment, respond};
+use wirepath_http::{AssetPath, Representation, Request, Response, ResponseContext, encode_segment, respond};
 use wirepath_media::ts::check_head;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
@@ -20,6 +21,7 @@ const SNIFFED_BYTES: usize = 4096;
 /// The files of a library, beside the status page, metrics and status.
 pub struct LibrarySite {
     library: Arc<Library>,
+    kept_files: Arc<KeptFiles>,
     endpoint: Endpoint,
     /// RTSP port for links in listings.
     rtsp_port: u16,
@@ -28,9 +30,10 @@ pub struct LibrarySite {
 }
 
 impl LibrarySite {
-    /// A site of these files, which are played from this port.
-    pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16) -> LibrarySite {
-        LibrarySite { library, endpoint, rtsp_port, admission: None, access: None }
+    /// A site of these files, which are played from this port, in a process that may have `open_files`.
+    pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16, open_files: u64) -> LibrarySite {
+        let kept_files = KeptFiles::new(open_files);
+        LibrarySite { library, kept_files, endpoint, rtsp_port, admission: None, access: None }
     }
 
     /// The site that refuses downloads while sessions are late.
@@ -75,9 +78,8 @@ impl Site for LibrarySite {
         if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
             return busy("sessions are late, and downloads wait");
         }
-        if let Some(asset) = self.library.find_cached(&path) {
-            let size = asset.identity.size;
-            return Answer::of_cached_file(respond_with(&path, &request, &asset), asset.file, size);
+        if let Some(open) = self.kept_files.find(&self.library, &path, now_s()) {
+            return Answer::of_cached_file(respond_with(&request, &open.representation), open.file);
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {
@@ -100,7 +102,10 @@ fn is_page(path: &AssetPath) -> bool {
 fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> Answer {
     match library.find(path) {
         Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
-        Ok(Found::File(asset)) => Answer::of_file(respond_with(path, request, &asset), asset.file),
+        Ok(Found::File(Asset { file, version })) => {
+            let representation = version.representation(path.segments().last().unwrap_or_default());
+            Answer::of_file(respond_with(request, &representation), file)
+        }
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
         Ok(Found::Folder) => match library.list(path) {
             Ok(mut folder) => {
@@ -113,10 +118,8 @@ fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> A
     }
 }
 
-fn respond_with(path: &AssetPath, request: &Request, asset: &Asset) -> Response {
-    let name = path.segments().last().unwrap_or_default();
-    let context = ResponseContext { now_s: now_s(), boundary };
-    respond(request, &asset.representation(name), &context)
+fn respond_with(request: &Request, file: &Representation) -> Response {
+    respond(request, file, &ResponseContext { now_s: now_s(), boundary })
 }
 
 /// Notes which files of a folder can be played, by their heads.

@@ -1,8 +1,8 @@
 //! Paths below a served folder, resolved by the kernel.
 
-use super::asset::identity;
+use super::asset::Version;
 use super::{Asset, FindError, FolderListing, Found, is_hidden, listing};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat2};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat2, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -52,7 +52,7 @@ impl ServedFolder {
     pub(super) fn find(&self, path: &[u8]) -> Result<Found, FindError> {
         let (fd, stat) = self.open_shown(path)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Found::File(Asset { file: fd.into(), identity: identity(&stat) })),
+            FileType::RegularFile => Ok(Found::File(Asset { file: fd.into(), version: Version::new(&stat) })),
             FileType::Directory => Ok(Found::Folder),
             _ => Err(FindError::NotFound),
         }
@@ -67,7 +67,12 @@ impl ServedFolder {
         let fd = openat2(&self.fd, path, READ, Mode::empty(), flags).ok()?;
         let stat = fstat(&fd).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        is_file.then(|| Asset { file: fd.into(), identity: identity(&stat) })
+        is_file.then(|| Asset { file: fd.into(), version: Version::new(&stat) })
+    }
+
+    /// Version of the file that a path names, links followed, also out of the folder.
+    pub(super) fn version(&self, path: &[u8]) -> Option<Version> {
+        statat(&self.fd, path, AtFlags::empty()).ok().map(|stat| Version::new(&stat))
     }
 
     pub(super) fn list(&self, path: &[u8]) -> Result<FolderListing, FindError> {

@@ -29,7 +29,7 @@ fn open(dir: &TempDir, names: &[&str]) -> Result<Library, LibraryError> {
 fn content(library: &Library, target: &str) -> Result<String, FindError> {
     let mut asset = library.find_file(&path(target))?;
     let content = std::io::read_to_string(&mut asset.file).unwrap();
-    assert_eq!(asset.identity.size, content.len() as u64);
+    assert_eq!(asset.version.identity.size, content.len() as u64);
     Ok(content)
 }
 
@@ -243,15 +243,15 @@ fn identities_tell_files_apart() {
     let dir = tree();
     let library = open(&dir, &["media"]).unwrap();
     let found = || library.find_file(&path("/clip.ts")).unwrap();
-    let before = found().identity;
-    assert_eq!(found().identity, before);
+    let before = found().version.identity;
+    assert_eq!(found().version.identity, before);
     let file = dir.path().join("media/clip.ts");
     fs::File::open(&file).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert_eq!(found().identity.mtime_ns, 0);
+    assert_eq!(found().version.identity.mtime_ns, 0);
     fs::copy(&file, dir.path().join("media/new")).unwrap();
     fs::rename(dir.path().join("media/new"), &file).unwrap();
-    assert_ne!(found().identity.inode, before.inode);
-    let http = found().representation(b"clip.ts");
+    assert_ne!(found().version.identity.inode, before.inode);
+    let http = found().version.representation(b"clip.ts");
     assert_eq!((http.size, http.content_type), (4, "video/mp2t"));
 }
 

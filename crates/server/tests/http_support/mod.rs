@@ -100,7 +100,7 @@ fn run(
     let http = Listener::new(options).on(HttpThreads::start(2).unwrap());
     http.register(&mut metrics, &mut status);
     let endpoint = Endpoint::new(metrics, status);
-    let site = LibrarySite::new(library, endpoint, 8554);
+    let site = LibrarySite::new(library, endpoint, 8554, 1024);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

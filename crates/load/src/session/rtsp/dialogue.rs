@@ -21,6 +21,9 @@ const LEAST_KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Time for the answer to TEARDOWN: a player that leaves does not wait.
 const GOODBYE: Duration = Duration::from_secs(2);
 
+/// Status of a server that takes no further connection.
+const SERVICE_UNAVAILABLE: u16 = 503;
+
 /// Longest identifier of a session that is sent back.
 const LONGEST_ID: usize = 256;
 
@@ -28,8 +31,11 @@ impl Session {
     /// OPTIONS, DESCRIBE, and a SETUP for each track.
     pub(super) async fn set_up(&mut self) -> Result<(), Failure> {
         let url = self.description.url.clone();
-        // As players do; what it says is welcome and not needed.
+        // As players do; what it says is welcome and not needed. A server beyond its limits answers, and resets.
         let options = self.exchange("OPTIONS", &url, &[]).await?;
+        if options.status == SERVICE_UNAVAILABLE {
+            return Err(Failure::refused("OPTIONS", options.status, &options.reason));
+        }
         let methods: Vec<&str> = options.headers.list("Public").collect();
         if methods.iter().any(|method| method.eq_ignore_ascii_case("GET_PARAMETER")) {
             self.keep_alive_method = "GET_PARAMETER";
