@@ -3,14 +3,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
+use bytesize::ByteSize;
 use clap::Parser;
 use tokio::sync::watch;
 use wirepath_net::ClientLimits;
 use wirepath_net::folder::Folder;
 use wirepath_net::program::{self, Service, ServiceOptions, announce, bind_option, listen_address};
-use wirepath_records::{LineListener, RecordSite, Records};
+use wirepath_records::{Budget, LineListener, RecordSite, Records};
 
 /// Serves Arrow records, each client in the format that it asks for
 #[derive(Parser)]
@@ -47,6 +49,14 @@ struct Arguments {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     tcp: Option<SocketAddr>,
 
+    /// Room for what is made for answers and not yet sent, in memory (1 MiB of each) and temporary files
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    answer_room: ByteSize,
+
+    /// Time limit of making an answer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    answer_time: Duration,
+
     #[command(flatten)]
     service: ServiceOptions,
 }
@@ -59,7 +69,8 @@ fn main() {
 async fn serve(arguments: Arguments, draining: watch::Receiver<bool>) -> Result<()> {
     let folder = Folder::open(&arguments.folder)?;
     let Service { threads, engine, descriptors, listener, socket, endpoint } = arguments.service.start()?;
-    let records = Records::new(folder, threads);
+    let budget = Budget::new(arguments.answer_room.as_u64());
+    let records = Records::new(folder, threads, budget, arguments.answer_time);
     let lines = arguments.tcp.map(|address| bind_option("--tcp", address)).transpose()?;
     let mut addresses = format!("http=http://{}/", socket.local_addr()?);
     if let Some(lines) = &lines {
