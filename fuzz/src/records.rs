@@ -2,8 +2,9 @@
 //! length that was announced and refers to no byte outside its file, and an answer can be asked again.
 
 use std::io;
+use std::time::Duration;
 
-use wirepath_records::{Format, Question, RecordsError, Stored, answer};
+use wirepath_records::{Budget, Format, Limits, Question, RecordsError, Stored, answer};
 
 /// Takes a query or a format description up to the first NUL, and a file.
 pub fn fuzz(data: &[u8]) {
@@ -43,7 +44,8 @@ fn ask(file: &[u8], format: &Format) -> Result<Vec<u8>, RecordsError> {
         io::Result::Ok(())
     };
     let stored = Stored::open(file.len() as u64, read)?;
-    let answered = answer(&stored, format, file.len() as u64, read)?;
+    let limits = Limits::new(Budget::new(1 << 30), Duration::from_secs(60));
+    let answered = answer(&stored, format, file.len() as u64, &limits, read)?;
     let (mut made, announced) = (Vec::new(), answered.bytes());
     // Columns may be asked for many times, so an answer may be long.
     if announced < 16 << 20 {

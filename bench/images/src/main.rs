@@ -72,7 +72,7 @@ fn measure(options: &Options) -> Result<()> {
     ensure!(ours.exists(), "{} is not built; run: make bench-images", ours.display());
     let mut servers = vec![Server::start(
         "wirepath-images",
-        Command::new(ours).args(["--listen", "127.0.0.1:0"]).arg(folder.path()),
+        Command::new(ours).args(["--http", "127.0.0.1:0"]).arg(folder.path()),
     )?];
     for way in Way::ALL {
         let mut command = Command::new(std::env::current_exe()?);

@@ -90,8 +90,7 @@ fn measure(options: &Options) -> Result<()> {
     let ours = std::env::current_exe()?.with_file_name("wirepath-records");
     ensure!(ours.exists(), "{} is not built; run: make bench-records", ours.display());
     let mut command = Command::new(ours);
-    let ours =
-        Server::start("wirepath-records", command.args(["--listen", "127.0.0.1:0"]).arg(folder.path()))?;
+    let ours = Server::start("wirepath-records", command.args(["--http", "127.0.0.1:0"]).arg(folder.path()))?;
     let mut command = Command::new(std::env::current_exe()?);
     let servers = [ours, Server::start("user level", command.arg("serve").arg(folder.path()))?];
     let Options { rounds, volume, connections, .. } = *options;

@@ -142,8 +142,9 @@ typedef struct wp_handler {
      * or WP_FAIL. */
     int64_t (*rewrite)(void *context, const wp_piece *piece, uint8_t *out, size_t room);
     size_t grows_by;
-    /* Called once when the context is not needed any more, on any thread, also if wp_stream_handler fails; or
-     * NULL. */
+    /* Called once when the context is not needed any more, also if wp_stream_handler fails; or NULL. On any
+     * thread, the stream's among them: like a handler it must not block, and functions that wait answer
+     * WP_STATE. */
     void (*release)(void *context);
 } wp_handler;
 

@@ -96,10 +96,15 @@ fn answer<T: Answer>(result: Result<T, Failure>) -> T {
 /// its answer, and the reason for which it fails, if it gave one.
 pub(crate) fn call_handler<T>(function: impl FnOnce() -> T) -> (T, Option<String>) {
     FAIL_REASON.set(None);
-    IN_HANDLER.set(true);
+    (refusing_waits(function), FAIL_REASON.take())
+}
+
+/// Calls a function on a thread that may be a stream's: what would wait for that is refused meanwhile.
+pub(crate) fn refusing_waits<T>(function: impl FnOnce() -> T) -> T {
+    let before = IN_HANDLER.replace(true);
     let answer = function();
-    IN_HANDLER.set(false);
-    (answer, FAIL_REASON.take())
+    IN_HANDLER.set(before);
+    answer
 }
 
 /// Reason of this thread's last failure.

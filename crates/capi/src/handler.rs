@@ -6,7 +6,7 @@ use wirepath_streams::{
     Common, Handler, HandlerError, Modify, Piece, PieceMut, Reach, Read, Rewrite, Verdict, handler_name,
 };
 
-use crate::call::{FAIL, Failure, call_handler, text};
+use crate::call::{FAIL, Failure, call_handler, refusing_waits, text};
 
 const PASS: c_int = 0;
 const DROP: c_int = -1;
@@ -51,7 +51,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         if let Some(release) = self.release {
             // SAFETY: the header asks for a function that takes the context, and it is called this once.
-            unsafe { release(self.pointer) }
+            refusing_waits(|| unsafe { release(self.pointer) });
         }
     }
 }

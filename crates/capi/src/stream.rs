@@ -410,6 +410,8 @@ mod tests {
         // SAFETY: the context is this.
         let released = unsafe { &*context.cast::<Cell<u32>>() };
         released.set(released.get() + 1);
+        let waits = call(|| Ok(OK));
+        assert_eq!(waits, STATE, "a function that may wait for this thread");
     }
 
     /// Promise: The context of a handler is released once, also if the handler is added from another handler,

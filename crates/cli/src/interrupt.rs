@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
-
-use crate::signals::Signals;
+use wirepath_net::program::Signals;
 
 /// Time within which further signals count as the first: `timeout` signals its child and then the process
 /// group, and so do shells and scripts.

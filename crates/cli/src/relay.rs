@@ -4,6 +4,7 @@ mod cache;
 mod messages;
 mod modes;
 mod proxy;
+mod ready;
 mod status_table;
 mod stream_options;
 mod streams;
@@ -63,8 +64,10 @@ streams run at once; when one ends or fails, the others continue.
 
 With --listen and --to it is a TCP proxy: each client is connected to one of the backends (HOST:PORT, tcp://HOST:PORT or \
 unix:PATH); a graceful end or a reset of either side is passed on. With --listen and --cache it is an HTTP cache: \
-concurrent requests for one resource share one fetch from the origin. Both print one line on standard output when they \
-listen, unless --json uses it: ready listen=tcp://ADDRESS:PORT, or for a cache: ready http=http://ADDRESS:PORT/
+concurrent requests for one resource share one fetch from the origin.
+
+When all addresses are open, one line goes to standard output, unless --json or an output uses it: ready, with \
+listen=tcp://ADDRESS:PORT for each that listens, or for a cache http=http://ADDRESS:PORT/
 SIGTERM, SIGINT or SIGHUP drains within --drain; a second signal ends at once. The log goes to standard error; RUST_LOG \
 sets its level (default: info).
 

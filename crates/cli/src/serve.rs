@@ -16,16 +16,15 @@ use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
 use wirepath_net::auth::AuthOptions;
-use wirepath_net::http::{AccessLog, HttpOptions};
+use wirepath_net::http::HttpOptions;
+use wirepath_net::program::{Log, Signals};
 use wirepath_server::{
     AdmissionPolicy, Burst, DataPath, HotMemorySize, RtspOptions, Server, ServerOptions, StartError,
 };
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
-use crate::log::Log;
 use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
-use crate::signals::Signals;
 use crate::values::BurstOption;
 
 /// Share of the engine threads' time that sessions leave to others unless another is asked for.
@@ -90,7 +89,7 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     announce(server.rtsp_address()?, server.http_address()?)?;
     tokio::spawn(log.losses().report());
     let run = |stopped| server.run(async { drop(stopped.await) });
-    let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await;
+    let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await == Some(true);
     leave(log, if in_time { 0 } else { exit::INCOMPLETE })
 }
 
@@ -213,7 +212,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         http_options: HttpOptions {
             max_connections: connections,
             max_connections_per_address: connections_per_address,
-            access_log: options.access_log.map(AccessLog::from),
+            access_log: options.access_log,
             ..HttpOptions::default()
         },
     })

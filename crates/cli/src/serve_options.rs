@@ -154,7 +154,7 @@ pub(crate) struct ServeOptions {
 
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]
-    pub(crate) access_log: Option<AccessLogForm>,
+    pub(crate) access_log: Option<AccessLog>,
 }
 
 /// Rule by which sessions are admitted.
@@ -183,24 +183,6 @@ impl From<PolicyChoice> for ImagePolicy {
             PolicyChoice::Auto => ImagePolicy::Auto,
             PolicyChoice::All => ImagePolicy::All,
             PolicyChoice::None => ImagePolicy::None,
-        }
-    }
-}
-
-/// Form of the log of HTTP requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccessLogForm {
-    /// Fields, as in the rest of the log
-    Text,
-    /// A JSON object on a line of its own
-    Json,
-}
-
-impl From<AccessLogForm> for AccessLog {
-    fn from(form: AccessLogForm) -> AccessLog {
-        match form {
-            AccessLogForm::Text => AccessLog::Text,
-            AccessLogForm::Json => AccessLog::Json,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Value parsers of options.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use wirepath_auth::{Access, FolderUsers};
+pub(crate) use wirepath_net::program::{listen_address, threads};
 use wirepath_server::{FolderBurst, HotMemorySize};
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
@@ -17,38 +17,8 @@ const MIN_PACKING_MEMORY: ByteSize = ByteSize::mib(4);
 /// Minimum rate: a smaller one is a forgotten unit.
 const MIN_RATE: ByteSize = ByteSize::kib(64);
 
-/// Maximum number of threads: more than there are cores only wait for each other.
-const MAX_THREADS: usize = 1024;
-
 /// Bursts that packing allows.
 const BURSTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(500);
-
-/// Address to listen on: `HOST:PORT` with a name or an address, or `:PORT` for every address of the machine.
-pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    const EXPECTED: &str = "expected ADDRESS:PORT, such as 127.0.0.1:8554, localhost:8554 or :8554";
-    let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };
-    let port: u16 = port.parse().map_err(|_| EXPECTED.to_owned())?;
-    match host {
-        "" => Ok((wirepath_net::any_address(), port).into()),
-        _ if text.parse::<SocketAddr>().is_ok() => text.parse().map_err(|_| EXPECTED.to_owned()),
-        host if host.contains(':') => {
-            Err("an IPv6 address needs brackets: expected [ADDRESS]:PORT".to_owned())
-        }
-        host => {
-            let resolved = (host, port).to_socket_addrs();
-            let resolved = resolved.map_err(|error| format!("cannot resolve {host}: {error}"))?;
-            // The order of a resolver varies; IPv4 is what most clients of a local server try.
-            let mut addresses: Vec<SocketAddr> = resolved.collect();
-            addresses.sort_by_key(SocketAddr::is_ipv6);
-            addresses.first().copied().ok_or_else(|| format!("cannot resolve {host}: no address"))
-        }
-    }
-}
-
-pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MAX_THREADS);
-    threads.ok_or_else(|| format!("expected a whole number from 1 to {MAX_THREADS}"))
-}
 
 pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
     match time(text)? {

@@ -11,6 +11,7 @@ mod listener;
 mod log_limit;
 pub mod metrics;
 pub mod process;
+pub mod program;
 mod reserved_listener;
 pub mod status;
 

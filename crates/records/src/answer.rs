@@ -16,6 +16,7 @@ use crate::decode::Decoder;
 use crate::error::{RecordsError, Result};
 use crate::evaluate::{evaluate, uncomputed};
 use crate::expression::Expression;
+use crate::limits::Limits;
 use crate::plan::{Plan, Source};
 use crate::query::Format;
 use crate::stored::{Dictionary, Form, Message, ReadAt, Reader, Stored};
@@ -53,7 +54,8 @@ impl Answered {
     }
 }
 
-/// Reads the records of a file of `size` bytes in this format. `read` fills a buffer from a place in the file.
+/// Reads the records of a file of `size` bytes in this format, within limits. `read` fills a buffer from a place in the
+/// file.
 ///
 /// # Errors
 /// See [`RecordsError`].
@@ -61,20 +63,26 @@ pub fn answer(
     stored: &Stored,
     format: &Format,
     size: u64,
+    limits: &Limits,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Result<Answered> {
     let plan = Plan::new(stored, format)?;
-    assemble(stored, &plan, &Reader { size, read })
+    assemble(stored, &plan, limits, &Reader { size, read })
 }
 
-fn assemble<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Answered> {
+fn assemble<R: ReadAt>(
+    stored: &Stored,
+    plan: &Plan<'_>,
+    limits: &Limits,
+    reader: &Reader<R>,
+) -> Result<Answered> {
     if plan.is_projection() {
-        return Ok(Answered { assembly: project(stored, plan, reader)?, form: plan.form });
+        return Ok(Answered { assembly: project(stored, plan, limits, reader)?, form: plan.form });
     }
     // Buffers are checked before they are decoded; what is not found then, the library may meet by a panic.
     let computed = catch_unwind(AssertUnwindSafe(|| match plan.filter {
-        Some(_) => filtered(stored, plan, reader),
-        None => derive(stored, plan, reader),
+        Some(_) => filtered(stored, plan, limits, reader),
+        None => derive(stored, plan, limits, reader),
     }));
     let damaged = |_| RecordsError::invalid(0, "columns that contradict each other");
     Ok(Answered { assembly: computed.map_err(damaged)??, form: plan.form })
@@ -85,6 +93,7 @@ pub(crate) fn answer_at_once(
     stored: &Stored,
     format: &Format,
     size: u64,
+    limits: &Limits,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Option<Answered> {
     let messages = stored.known_messages()?.max(1);
@@ -100,15 +109,21 @@ pub(crate) fn answer_at_once(
     if !plan.is_projection() {
         plan.most_rows = VALUES_AT_ONCE / (messages * plan.operations()) as i64;
     }
-    assemble(stored, &plan, &Reader { size, read }).ok()
+    assemble(stored, &plan, limits, &Reader { size, read }).ok()
 }
 
 /// Some columns of all records: metadata is made, and bodies are extents of the file.
-fn project<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Assembly> {
+fn project<R: ReadAt>(
+    stored: &Stored,
+    plan: &Plan<'_>,
+    limits: &Limits,
+    reader: &Reader<R>,
+) -> Result<Assembly> {
     let columns = plan.columns();
-    let mut assembly = Assembly::new(plan.form, plan.schema(stored, Vec::new()))?;
+    let mut assembly = Assembly::new(plan.form, plan.schema(stored, Vec::new()), limits)?;
     let mut dictionaries = Dictionaries::new(stored, &columns, plan.form);
     for message in stored.messages(reader) {
+        limits.check()?;
         let message = message?;
         if let Some(dictionary) = message.dictionary {
             dictionaries.add(&mut assembly, &message, dictionary, reader)?;
@@ -122,13 +137,19 @@ fn project<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> R
 }
 
 /// All records, with fields that are computed: these are made, and the others are extents of the file.
-fn derive<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Assembly> {
+fn derive<R: ReadAt>(
+    stored: &Stored,
+    plan: &Plan<'_>,
+    limits: &Limits,
+    reader: &Reader<R>,
+) -> Result<Assembly> {
     let columns = plan.columns();
     let mut decoder = Decoder::new(stored, plan.computed_from(stored)?, plan.most_rows);
     let schema = plan.schema(stored, derived_fields(plan, &decoder.none())?);
-    let mut assembly = Assembly::new(plan.form, schema)?;
+    let mut assembly = Assembly::new(plan.form, schema, limits)?;
     let mut dictionaries = Dictionaries::new(stored, &columns, plan.form);
     for message in stored.messages(reader) {
+        limits.check()?;
         let message = message?;
         if let Some(dictionary) = message.dictionary {
             decoder.add_dictionary(&message, dictionary, reader)?;
@@ -154,16 +175,22 @@ fn derive<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Re
 }
 
 /// The records for which the filter is true, batch by batch.
-fn filtered<R: ReadAt>(stored: &Stored, plan: &Plan<'_>, reader: &Reader<R>) -> Result<Assembly> {
+fn filtered<R: ReadAt>(
+    stored: &Stored,
+    plan: &Plan<'_>,
+    limits: &Limits,
+    reader: &Reader<R>,
+) -> Result<Assembly> {
     let mut columns = [plan.columns(), plan.computed_from(stored)?].concat();
     columns.sort_unstable();
     columns.dedup();
     let place = |column| columns.binary_search(&column).expect("it is one of them");
     let mut decoder = Decoder::new(stored, columns.clone(), plan.most_rows);
     let schema = Arc::new(plan.schema(stored, derived_fields(plan, &decoder.none())?));
-    Assembly::whole(|made| {
+    Assembly::whole(limits, |made| {
         let mut writer = Writer::new(plan.form, made, &schema)?;
         for message in stored.messages(reader) {
+            limits.check()?;
             let message = message?;
             if let Some(dictionary) = message.dictionary {
                 decoder.add_dictionary(&message, dictionary, reader)?;

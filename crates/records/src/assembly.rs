@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow_ipc::Block;
 use arrow_schema::Schema;
@@ -14,6 +14,7 @@ use wirepath_streams::{Extents, ObjectPart};
 use crate::batch::{ALIGNMENT, Batch, Extent, Piece};
 use crate::encode;
 use crate::error::{RecordsError, Result};
+use crate::limits::{Held, Limits};
 use crate::stored::{Dictionary, Form, MAGIC, ReadAt, Reader};
 
 /// Made bytes of an answer that stay in memory; more of them go to a temporary file.
@@ -32,6 +33,7 @@ const MOST_EXTENTS: usize = 1 << 20;
 pub(crate) struct Made {
     file: SpooledTempFile,
     bytes: u64,
+    held: Held,
 }
 
 impl Write for Made {
@@ -39,6 +41,7 @@ impl Write for Made {
         if self.bytes + bytes.len() as u64 > MOST_MADE {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
+        self.held.grow(bytes.len() as u64).map_err(io::Error::other)?;
         let written = self.file.write(bytes)?;
         self.bytes += written as u64;
         Ok(written)
@@ -71,8 +74,8 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     /// Begins with a schema.
-    pub(crate) fn new(form: Form, schema: Schema) -> Result<Assembly> {
-        let mut assembly = Assembly::empty(form, schema);
+    pub(crate) fn new(form: Form, schema: Schema, limits: &Limits) -> Result<Assembly> {
+        let mut assembly = Assembly::empty(form, schema, limits);
         if form == Form::File {
             assembly.make(&[&MAGIC[..], &[0; 2]].concat())?;
         }
@@ -81,15 +84,15 @@ impl Assembly {
         Ok(assembly)
     }
 
-    fn empty(form: Form, schema: Schema) -> Assembly {
-        let made = Made { file: SpooledTempFile::new(IN_MEMORY), bytes: 0 };
+    fn empty(form: Form, schema: Schema, limits: &Limits) -> Assembly {
+        let made = Made { file: SpooledTempFile::new(IN_MEMORY), bytes: 0, held: limits.hold() };
         let (dictionaries, batches) = (Vec::new(), Vec::new());
         Assembly { form, schema, made, segments: Vec::new(), extents: 0, bytes: 0, dictionaries, batches }
     }
 
     /// An answer that `write` makes as a whole.
-    pub(crate) fn whole(write: impl FnOnce(&mut Made) -> Result<()>) -> Result<Assembly> {
-        let mut assembly = Assembly::empty(Form::Stream, Schema::empty());
+    pub(crate) fn whole(limits: &Limits, write: impl FnOnce(&mut Made) -> Result<()>) -> Result<Assembly> {
+        let mut assembly = Assembly::empty(Form::Stream, Schema::empty(), limits);
         write(&mut assembly.made)?;
         assembly.bytes = assembly.made.bytes;
         assembly.segments.push(Segment::Made(assembly.bytes));
@@ -225,9 +228,18 @@ impl Assembly {
     /// The parts of the answer, of this file.
     pub(crate) fn parts(self, stored: &Arc<File>) -> Vec<ObjectPart> {
         let Assembly { made, segments, .. } = self;
-        let mut made = match made.file.into_inner() {
-            SpooledData::InMemory(cursor) => Source::Memory(Bytes::from(cursor.into_inner())),
-            SpooledData::OnDisk(file) => Source::File(Arc::new(file), 0),
+        let Made { file, held, .. } = made;
+        let mut made = match file.into_inner() {
+            SpooledData::InMemory(cursor) => {
+                let bytes = cursor.into_inner();
+                Source::Memory(Bytes::from_owner(InMemory { bytes, _held: held }))
+            }
+            SpooledData::OnDisk(file) => {
+                let file = Arc::new(file);
+                let owner: Weak<File> = Arc::downgrade(&file);
+                held.until_dropped(owner);
+                Source::File(file, 0)
+            }
         };
         let part = |segment| match segment {
             Segment::Made(length) => made.take(length),
@@ -240,6 +252,18 @@ impl Assembly {
             }
         };
         segments.into_iter().map(part).collect()
+    }
+}
+
+/// Made bytes, and their part of the budget.
+struct InMemory {
+    bytes: Vec<u8>,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for InMemory {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -269,6 +293,7 @@ pub(crate) fn long(error: io::Error) -> RecordsError {
         io::ErrorKind::FileTooLarge => {
             RecordsError::Long(format!("more than {MOST_MADE} bytes have to be made"))
         }
-        _ => RecordsError::Read(error),
+        // A limit that was passed.
+        _ => error.downcast().unwrap_or_else(RecordsError::Read),
     }
 }

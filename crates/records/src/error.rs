@@ -1,6 +1,7 @@
 //! Errors of a request.
 
 use std::io;
+use std::time::Duration;
 
 /// A request that cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,12 @@ pub enum RecordsError {
     /// An answer that would take too much room.
     #[error("the answer is too long: {0}; select less")]
     Long(String),
+    /// An answer for which too many bytes of other answers are made and not yet sent.
+    #[error("answers that are being sent take all of {0} bytes: try again later, or select less")]
+    Full(u64),
+    /// An answer that takes too long to make.
+    #[error("making the answer took longer than {0:?}: select less")]
+    Slow(Duration),
     /// A file that cannot be read, or an answer that cannot be kept.
     #[error("reading the records failed: {0}")]
     Read(#[from] io::Error),

@@ -9,6 +9,7 @@
 // In the order of their dependencies.
 mod error;
 mod layout;
+mod limits;
 
 mod batch;
 mod stored;
@@ -37,6 +38,7 @@ mod site;
 pub use answer::{Answered, answer};
 pub use error::RecordsError;
 pub use expression::{Expression, Operator};
+pub use limits::{Budget, Limits};
 pub use lines::LineListener;
 pub use query::{FORMAT_LIMIT, Format, Question, Wanted};
 pub use records::Records;

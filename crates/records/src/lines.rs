@@ -130,7 +130,8 @@ fn find(records: &Records, line: &str) -> Result<Vec<ObjectPart>, String> {
     };
     let read = |bytes: &mut [u8], at| stored.file.read_exact_at(bytes, at);
     let opened = Stored::open(stored.size, read).map_err(|error| error.to_string())?;
-    let answered = answer(&opened, &format, stored.size, read).map_err(|error| error.to_string())?;
+    let answered =
+        answer(&opened, &format, stored.size, &records.limits(), read).map_err(|error| error.to_string())?;
     let file: Arc<File> = Arc::new(stored.file);
     Ok(answered.assembly.parts(&file))
 }

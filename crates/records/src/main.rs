@@ -1,32 +1,18 @@
 //! `wirepath-records`: serves Arrow records, each client in the format that it asks for.
 
-use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::available_parallelism;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use bytesize::ByteSize;
 use clap::Parser;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
-use wirepath_engine::{Engine, EngineOptions};
+use wirepath_net::ClientLimits;
 use wirepath_net::folder::Folder;
-use wirepath_net::http::{AccessLog, Endpoint, HttpOptions, HttpThreads, Listener};
-use wirepath_net::metrics::Metrics;
-use wirepath_net::status::Status;
-use wirepath_net::{ClientLimits, DescriptorBudget, bind, raise_descriptor_limit};
-use wirepath_records::{LineListener, RecordSite, Records};
-
-/// Time limit of draining, after which connections are cut.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// Exit code if connections were cut.
-const INCOMPLETE: u8 = 3;
+use wirepath_net::program::{self, Service, ServiceOptions, announce, bind_option, listen_address};
+use wirepath_records::{Budget, LineListener, RecordSite, Records};
 
 /// Serves Arrow records, each client in the format that it asks for
 #[derive(Parser)]
@@ -34,6 +20,7 @@ const INCOMPLETE: u8 = 3;
     name = "wirepath-records",
     version,
     max_term_width = 100,
+    mut_arg("http", |http| http.required(false).default_value("0.0.0.0:8091")),
     after_help = "\
 Records are files and streams of Arrow IPC (.arrow, .feather, .arrows).
 
@@ -49,7 +36,7 @@ State:    /api/status, /metrics
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When it listens, one line goes to standard output: ready http=http://HOST:PORT/ [tcp=HOST:PORT]
-SIGTERM or SIGINT drains for at most 10 s; a second signal ends at once.
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
 
 Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
 arguments; 3 connections were cut when the drain timed out"
@@ -58,130 +45,48 @@ struct Arguments {
     /// Folder whose records are served
     folder: PathBuf,
 
-    /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8091")]
-    listen: SocketAddr,
-
-    /// Address and port for clients that send a line PATH?QUERY and get a stream of Arrow
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Listen address for clients that send a line PATH?QUERY and get a stream of Arrow
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     tcp: Option<SocketAddr>,
 
-    /// Threads that serve connections, as many that compute, and as many engine threads [default: the number of cores]
-    #[arg(long, value_name = "NUMBER")]
-    threads: Option<std::num::NonZeroUsize>,
+    /// Room for what is made for answers and not yet sent, in memory (1 MiB of each) and temporary files
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    answer_room: ByteSize,
 
-    /// Most connections
-    #[arg(long, value_name = "NUMBER", default_value_t = 4096)]
-    max_connections: usize,
+    /// Time limit of making an answer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    answer_time: Duration,
 
-    /// Most connections from one address (of IPv6: from one /64 network)
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
-    max_connections_per_address: usize,
-
-    /// Log each request
-    #[arg(long)]
-    access_log: bool,
+    #[command(flatten)]
+    service: ServiceOptions,
 }
 
-fn main() -> ExitCode {
+fn main() {
     let arguments = Arguments::parse();
-    match run(arguments) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            // If standard error is closed, the exit code has to do.
-            drop(writeln!(io::stderr(), "wirepath-records: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    program::run("wirepath-records", |draining| serve(arguments, draining))
 }
 
-fn run(arguments: Arguments) -> Result<u8> {
-    // A reader of the log that stops reading must not block the threads that serve.
-    let (writer, _writing) = tracing_appender::non_blocking(io::stderr());
-    let filter = EnvFilter::try_from_default_env();
-    let invalid = std::env::var_os(EnvFilter::DEFAULT_ENV).is_some() && filter.is_err();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new("info")))
-        .with_writer(writer)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
-    if invalid {
-        tracing::warn!("invalid RUST_LOG; using info");
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(serve(arguments));
-    // A thread may wait for storage.
-    runtime.shutdown_background();
-    code
-}
-
-/// Serves until a signal; returns the exit code.
-async fn serve(arguments: Arguments) -> Result<u8> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+async fn serve(arguments: Arguments, draining: watch::Receiver<bool>) -> Result<()> {
     let folder = Folder::open(&arguments.folder)?;
-    let threads = match arguments.threads {
-        Some(threads) => threads.get(),
-        None => available_parallelism().context("cannot find the number of cores; use --threads")?.get(),
-    };
-    let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() })?);
-    let descriptors = DescriptorBudget::new(raise_descriptor_limit(), false);
-    let listener =
-        Listener::new(options(&arguments)).within(Arc::clone(&descriptors)).on(HttpThreads::start(threads)?);
-    let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    listener.register(&mut metrics, &mut status);
-    let records = Records::new(folder, threads);
-    let site = RecordSite::new(records.clone(), Endpoint::new(metrics, status));
-    let socket = listen(arguments.listen, "--listen")?;
-    let lines = arguments.tcp.map(|address| listen(address, "--tcp")).transpose()?;
-    announce(&socket, lines.as_ref())?;
-    let (drain, draining) = watch::channel(false);
-    let (most, per_address) = (arguments.max_connections, arguments.max_connections_per_address);
+    let Service { threads, engine, descriptors, listener, socket, endpoint } = arguments.service.start()?;
+    let budget = Budget::new(arguments.answer_room.as_u64());
+    let records = Records::new(folder, threads, budget, arguments.answer_time);
+    let lines = arguments.tcp.map(|address| bind_option("--tcp", address)).transpose()?;
+    let mut addresses = format!("http=http://{}/", socket.local_addr()?);
+    if let Some(lines) = &lines {
+        addresses += &format!(" tcp={}", lines.local_addr()?);
+    }
+    announce(&addresses)?;
+    let limits = &arguments.service;
+    let limits = ClientLimits::new(limits.max_connections, limits.max_connections_per_address);
     let lines = lines.map(|socket| {
-        let limits = ClientLimits::new(most, per_address);
-        LineListener { socket, limits, descriptors }.serve(records, Arc::clone(&engine), draining.clone())
+        let lines = LineListener { socket, limits, descriptors };
+        lines.serve(records.clone(), Arc::clone(&engine), draining.clone())
     });
-    let serving = async {
-        let http = listener.serve(socket, site, engine, draining);
-        match lines {
-            Some(lines) => drop(tokio::join!(http, lines)),
-            None => http.await,
-        }
-    };
-    tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => return Ok(0),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let http = listener.serve(socket, RecordSite::new(records.clone(), endpoint), engine, draining);
+    match lines {
+        Some(lines) => drop(tokio::join!(http, lines)),
+        None => http.await,
     }
-    tracing::info!("draining");
-    drain.send_replace(true);
-    let in_time = tokio::select! {
-        drained = tokio::time::timeout(DRAIN, serving) => drained.is_ok(),
-        _ = terminate.recv() => false,
-        _ = interrupt.recv() => false,
-    };
-    Ok(if in_time { 0 } else { INCOMPLETE })
-}
-
-fn options(arguments: &Arguments) -> HttpOptions {
-    HttpOptions {
-        max_connections: arguments.max_connections,
-        max_connections_per_address: arguments.max_connections_per_address,
-        access_log: arguments.access_log.then_some(AccessLog::Text),
-        ..HttpOptions::default()
-    }
-}
-
-fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    bind(address).with_context(|| format!("cannot listen on {address}; choose another with {option}"))
-}
-
-/// Announces that it listens: the one line on standard output.
-fn announce(http: &TcpListener, lines: Option<&TcpListener>) -> Result<()> {
-    let mut text = format!("ready http=http://{}/", http.local_addr()?);
-    if let Some(lines) = lines {
-        text += &format!(" tcp={}", lines.local_addr()?);
-    }
-    let mut output = io::stdout().lock();
-    writeln!(output, "{text}").and_then(|()| output.flush()).context("cannot write to standard output")
+    Ok(())
 }

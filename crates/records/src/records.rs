@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use wirepath_net::folder::Folder;
 
+use crate::limits::{Budget, Limits};
+
 /// Longest time that a request waits for others that are computed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -15,6 +17,9 @@ pub struct Records {
     pub(crate) folder: Arc<Folder>,
     /// Answers that may be made at a time: each may take memory for a record batch.
     computing: Arc<Semaphore>,
+    budget: Arc<Budget>,
+    /// Time for making an answer.
+    time: Duration,
 }
 
 /// An answer that was not made.
@@ -27,9 +32,15 @@ pub(crate) enum Unmade {
 }
 
 impl Records {
-    /// The records of a folder; `most` answers are computed at a time.
-    pub fn new(folder: Folder, most: usize) -> Records {
-        Records { folder: Arc::new(folder), computing: Arc::new(Semaphore::new(most)) }
+    /// The records of a folder; `most` answers are computed at a time, each within `time`, and all take bytes of one
+    /// budget.
+    pub fn new(folder: Folder, most: usize, budget: Arc<Budget>, time: Duration) -> Records {
+        Records { folder: Arc::new(folder), computing: Arc::new(Semaphore::new(most)), budget, time }
+    }
+
+    /// Limits of an answer that begins now.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits::new(Arc::clone(&self.budget), self.time)
     }
 
     /// Makes an answer on a thread that may block.

@@ -14,7 +14,7 @@ use serde_json::json;
 use wirepath_http::{
     AssetPath, BodyPart, Representation, Request, Response, ResponseContext, encode_segment, respond,
 };
-use wirepath_net::folder::{Entry, FindError, Folder, Found, StoredFile};
+use wirepath_net::folder::{Entry, FindError, Found, StoredFile};
 use wirepath_net::http::{Answer, Endpoint, Parts, Site, boundary, now_s};
 
 use crate::answer::{Answered, answer, answer_at_once};
@@ -46,11 +46,11 @@ impl RecordSite {
         if !path.names_folder()
             && let Question::Whole | Question::Format(_) = question
             && let Some(stored) = self.records.folder.find_cached(&path)
-            && let Some(answer) = at_once(stored, &request, &question)
+            && let Some(answer) = at_once(&self.records, stored, &request, &question)
         {
             return answer;
         }
-        let made = self.records.compute(move |records| look_up(&records.folder, &path, &question, &request));
+        let made = self.records.compute(move |records| look_up(records, &path, &question, &request));
         made.await.unwrap_or_else(|unmade| match unmade {
             Unmade::Busy => Response::error(StatusCode::SERVICE_UNAVAILABLE, &unmade.to_string())
                 .header(header::RETRY_AFTER, "5")
@@ -106,27 +106,28 @@ fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
 }
 
 /// The answer, if it can be made without waiting. Else the look-up that may wait says what is wrong, if anything is.
-fn at_once(stored: StoredFile, request: &Request, question: &Question) -> Option<Answer> {
+fn at_once(records: &Records, stored: StoredFile, request: &Request, question: &Question) -> Option<Answer> {
     let left = Cell::new(READ_AT_ONCE);
     let read = |bytes: &mut [u8], at| {
         left.set(left.get().checked_sub(bytes.len()).ok_or(ErrorKind::WouldBlock)?);
         read_cached(&stored.file, bytes, at)
     };
-    let records = Stored::open(stored.size, read).ok()?;
+    let opened = Stored::open(stored.size, read).ok()?;
     match question {
         Question::Format(format) => {
-            let answered = answer_at_once(&records, format, stored.size, read)?;
+            let answered = answer_at_once(&opened, format, stored.size, &records.limits(), read)?;
             Some(formatted(request, stored, answered))
         }
         _ => {
-            let response = respond_with(request, &stored, stored.size, records.form.content_type(), "");
+            let response = respond_with(request, &stored, stored.size, opened.form.content_type(), "");
             Some(Answer::of_cached_file(response, stored.file))
         }
     }
 }
 
 /// The answer for a path. May block.
-fn look_up(folder: &Folder, path: &AssetPath, question: &Question, request: &Request) -> Answer {
+fn look_up(records: &Records, path: &AssetPath, question: &Question, request: &Request) -> Answer {
+    let (folder, limits) = (&records.folder, records.limits());
     let stored = match folder.find(path) {
         Ok(Found::File(stored)) if !path.names_folder() => stored,
         Ok(Found::File(_)) => return unfound(FindError::NotFound, path),
@@ -139,17 +140,17 @@ fn look_up(folder: &Folder, path: &AssetPath, question: &Question, request: &Req
         Err(error) => return unfound(error, path),
     };
     let read = |bytes: &mut [u8], at| stored.file.read_exact_at(bytes, at);
-    let records = match Stored::open(stored.size, read) {
-        Ok(records) => records,
+    let opened = match Stored::open(stored.size, read) {
+        Ok(opened) => opened,
         Err(error) => return failed(&error, path),
     };
     match question {
         Question::Whole => {
-            let response = respond_with(request, &stored, stored.size, records.form.content_type(), "");
+            let response = respond_with(request, &stored, stored.size, opened.form.content_type(), "");
             Answer::of_file(response, stored.file)
         }
-        Question::Schema => schema(&records).into(),
-        Question::Format(format) => match answer(&records, format, stored.size, read) {
+        Question::Schema => schema(&opened).into(),
+        Question::Format(format) => match answer(&opened, format, stored.size, &limits, read) {
             Ok(answered) => formatted(request, stored, answered),
             Err(error) => failed(&error, path),
         },
@@ -218,12 +219,15 @@ fn failed(error: &RecordsError, path: &AssetPath) -> Answer {
     let status = match error {
         RecordsError::Query(_) | RecordsError::Long(_) => StatusCode::BAD_REQUEST,
         RecordsError::Unsupported(_) | RecordsError::Invalid { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        RecordsError::Full(_) | RecordsError::Slow(_) => StatusCode::SERVICE_UNAVAILABLE,
         RecordsError::Read(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     if let RecordsError::Read(error) = error {
         tracing::warn!(path = path.encoded(), %error, "records cannot be served");
     }
-    Response::error(status, &error.to_string()).into()
+    let response = Response::error(status, &error.to_string());
+    let is_full = matches!(error, RecordsError::Full(_));
+    if is_full { response.header(header::RETRY_AFTER, "5") } else { response }.into()
 }
 
 fn unfound(error: FindError, path: &AssetPath) -> Answer {

@@ -1,7 +1,7 @@
 //! Connections of `wirepath relay`: how they come about and how they end.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
@@ -21,6 +21,7 @@ use super::{at, free_port, random_bytes, relay, wait_for};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         connections_are_waited_for_and_said_so,
+        listeners_are_announced_when_all_are_open,
         peers_that_say_nothing_are_asked_for,
         who_connects_and_resets_has_come,
         what_a_peer_did_not_get_is_no_success,
@@ -65,6 +66,27 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
     ensure!(std::fs::read(target)? == bytes, "other bytes came");
     ensure!(!outlet.exists(), "the socket's name is left");
     ensure!(TcpStream::connect(inlet).is_err(), "somebody listens still");
+    Ok(())
+}
+
+/// Promise: Streams announce the addresses that listen by one line on standard output, once all are open.
+fn listeners_are_announced_when_all_are_open() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let outlet = folder.path().join("outlet");
+    let to = at(folder.path(), "unix", "outlet?listen");
+    let mut relaying = Process::start(&relay(&["--in", "tcp://127.0.0.1:0?listen", "--out", &to])?, false)?;
+    let mut lines = BufReader::new(relaying.take_stdout()?).lines();
+    let line = lines.next().context("no line")??;
+    let words: Vec<&str> = line.split(' ').collect();
+    let unix = format!("listen=unix:{}", outlet.display());
+    let inlet = words.iter().find_map(|word| word.strip_prefix("listen=tcp://"));
+    ensure!(words.len() == 3 && words[0] == "ready" && words.contains(&&unix[..]), "{line}");
+    let mut receiver = UnixStream::connect(&outlet)?;
+    TcpStream::connect(inlet.with_context(|| line.clone())?)?.write_all(b"bytes")?;
+    let mut received = String::new();
+    receiver.read_to_string(&mut received)?;
+    relaying.succeed(Deadline::seconds(20.0))?;
+    ensure!(received == "bytes" && lines.next().is_none(), "{received}");
     Ok(())
 }
 

@@ -16,14 +16,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wirepath_engine::{BlockingPool, Engine, EngineOptions};
+use wirepath_net::program::{Log, Signals};
 use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{self, Cache, CacheStatus, Origin};
 
 use super::{Listening, Showing, refuse_value};
 use crate::exit;
-use crate::log::Log;
 use crate::output::Output;
-use crate::signals::Signals;
 use crate::{format, terminal, values};
 
 /// Time limit of removing temporary files at the end; the next start removes the others.
@@ -125,7 +124,7 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         drain.send_replace(true);
         timeout(limit, serving.join_all()).await.is_ok()
     };
-    Ok(signals.run_until_drained(run, || tracing::info!("draining")).await)
+    Ok(signals.run_until_drained(run, || tracing::info!("draining")).await == Some(true))
 }
 
 /// Prints the addresses of the listeners: the one line on standard output.

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use wirepath_net::program::{Log, Signals};
 use wirepath_relay::{Balance, Endpoint, HealthOptions, Proxy, ProxyStatus};
 
 use super::{Listening, Showing, refuse, without_address};
 use crate::exit;
-use crate::log::Log;
 use crate::output::Output;
-use crate::signals::Signals;
 use crate::{format, terminal, values};
 
 /// Options of the TCP proxy.
@@ -148,7 +147,7 @@ async fn relay(
         tracing::info!("draining {}", format::counted(open, "connection", "connections"));
     };
     let run = |stopped| proxy.run(async { drop(stopped.await) });
-    let in_time = signals.run_until_drained(run, on_signal).await;
+    let in_time = signals.run_until_drained(run, on_signal).await == Some(true);
     losses.abort();
     Ok(Some((view.status().at_end(), in_time)))
 }

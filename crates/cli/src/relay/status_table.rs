@@ -8,6 +8,7 @@ use std::io::{IsTerminal, Write};
 use wirepath_relay::{GroupEvent, Observer, StreamSnapshot};
 
 use super::messages;
+use super::ready::Ready;
 use crate::terminal;
 
 /// Table on standard error, if that is a terminal.
@@ -17,11 +18,13 @@ pub(super) struct StatusTable {
     named: bool,
     /// The table as it was drawn last; the cursor is on the line below it.
     drawn: String,
+    ready: Option<Ready>,
 }
 
 impl StatusTable {
-    pub(super) fn new(named: bool) -> StatusTable {
-        StatusTable { is_terminal: std::io::stderr().is_terminal(), named, drawn: String::new() }
+    /// A table for streams that are to be announced by `ready`, if they are.
+    pub(super) fn new(named: bool, ready: Option<Ready>) -> StatusTable {
+        StatusTable { is_terminal: std::io::stderr().is_terminal(), named, drawn: String::new(), ready }
     }
 
     /// Prints a message above the table.
@@ -43,6 +46,13 @@ impl Observer for StatusTable {
         let name = self.named.then_some(stream.name.as_str());
         if let Some(message) = messages::event(stream, event, name) {
             self.print(&message);
+        }
+        let line = self.ready.as_mut().and_then(|ready| ready.note(stream, event));
+        if let Some(line) = line
+            && let Err(error) = terminal::print(&format!("{line}\n"))
+        {
+            // A reader that closed it does not wait for the line; the streams go on.
+            self.print(&format!("wirepath: cannot write to standard output: {error:#}"));
         }
     }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use wirepath_relay::{Configuration, StreamGroup, StreamSnapshot, StreamState, group_report, stream_report};
 
 use super::Showing;
+use super::ready::Ready;
 use super::status_table::StatusTable;
 use crate::exit;
 use crate::interrupt::Interrupt;
@@ -23,7 +24,9 @@ pub(super) fn run(
 ) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("cannot watch for signals")?;
     let output = Output::prepare(showing.json.as_deref())?;
-    let mut table = StatusTable::new(named);
+    let is_taken = output.is_standard() || configuration.uses_standard_output();
+    let ready = (!is_taken).then(|| Ready::new(configuration));
+    let mut table = StatusTable::new(named, ready);
     let mut group = StreamGroup::new(configuration, threads).context("cannot start the engine")?;
     let endpoint = showing.metrics.map(|address| group.open_metrics(address, remote_control)).transpose()?;
     if let Some(endpoint) = &endpoint {

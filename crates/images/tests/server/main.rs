@@ -32,7 +32,7 @@ impl TestBed {
     fn with(arguments: &[&str]) -> Result<TestBed> {
         let folder = open_folder()?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath-images"));
-        command.arg(folder.path()).args(["--listen", "127.0.0.1:0"]).args(arguments);
+        command.arg(folder.path()).args(["--http", "127.0.0.1:0"]).args(arguments);
         let mut process = Process::start(&command, false)?;
         let mut line = String::new();
         BufReader::new(process.take_stdout()?).read_line(&mut line)?;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use http::{Method, StatusCode};
 use serde_json::json;
 use wirepath_http::{Request, Target};
@@ -14,11 +15,11 @@ pub const JSON_TARGET: &str = "wirepath_access_json";
 const TARGET: &str = "wirepath_access";
 
 /// Form of the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AccessLog {
-    /// Fields for people.
+    /// Fields, as in the rest of the log
     Text,
-    /// An object for each request.
+    /// A JSON object on a line of its own
     Json,
 }
 

@@ -256,6 +256,11 @@ impl StreamConfig {
         Ok(OpenedStream { stream, kernel })
     }
 
+    /// Number of addresses that listen.
+    pub fn listeners(&self) -> usize {
+        self.inputs.iter().chain(&self.outputs).filter(|address| address.listens()).count()
+    }
+
     /// Adds the handlers of single outputs to a stream that has not begun.
     fn add_output_handlers(&self, stream: &mut Stream) -> Result<(), SpecError> {
         let ports: Vec<Port> = stream.status().outputs.iter().map(|output| output.port).collect();

@@ -7,6 +7,11 @@ use super::Configuration;
 use crate::file_identity::FileIdentity;
 
 impl Configuration {
+    /// Returns whether an output is standard output.
+    pub fn uses_standard_output(&self) -> bool {
+        self.user_of(Path::new("-")).is_some() || self.user_of(Path::new("/dev/stdout")).is_some()
+    }
+
     /// The use of a path by this configuration, as a phrase: an input, an output, a key or the configuration
     /// file itself. `-` is standard output.
     pub fn user_of(&self, report: &Path) -> Option<String> {

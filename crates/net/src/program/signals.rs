@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Receiver of these signals.
-pub(crate) struct Signals {
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
     /// None where it is ignored, as under `nohup`, and once it was received.
@@ -25,7 +25,10 @@ struct Reload {
 
 impl Signals {
     /// Watches for signals from now on; must be called on a tokio runtime.
-    pub(crate) fn watch() -> io::Result<Signals> {
+    ///
+    /// # Errors
+    /// Failure of `sigaction`, or no runtime.
+    pub fn watch() -> io::Result<Signals> {
         let hang_up = hears_hang_up().then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -36,13 +39,13 @@ impl Signals {
     }
 
     /// Has SIGHUP do this from now on, except when it comes from a terminal that was closed.
-    pub(crate) fn reload_on_hang_up(&mut self, run: impl FnMut() + Send + 'static) {
+    pub fn reload_on_hang_up(&mut self, run: impl FnMut() + Send + 'static) {
         self.reload = Some(Reload { run: Box::new(run), had_terminal: io::stdin().is_terminal() });
     }
 
     /// Receives the next signal. SIGHUP counts once: both the shell and the kernel may send it for a closed
     /// terminal.
-    pub(crate) async fn next(&mut self) -> SignalKind {
+    pub async fn next(&mut self) -> SignalKind {
         let Signals { interrupt, terminate, hang_up, reload } = self;
         loop {
             tokio::select! {
@@ -62,22 +65,22 @@ impl Signals {
     }
 
     /// Runs what drains once its argument completes, which the first signal does after `on_signal`; a second
-    /// signal ends it at once. Answers whether it drained in time.
-    pub(crate) async fn run_until_drained<F: Future<Output = bool>>(
+    /// signal ends it at once. Answers how it ended; None after a second signal.
+    pub async fn run_until_drained<T, F: Future<Output = T>>(
         &mut self,
         run: impl FnOnce(oneshot::Receiver<()>) -> F,
         on_signal: impl FnOnce(),
-    ) -> bool {
+    ) -> Option<T> {
         let (stop, stopped) = oneshot::channel();
         let mut drained = pin!(run(stopped));
         tokio::select! {
-            in_time = &mut drained => return in_time,
+            ended = &mut drained => return Some(ended),
             _ = self.next() => on_signal(),
         }
         drop(stop);
         tokio::select! {
-            in_time = drained => in_time,
-            _ = self.next() => false,
+            ended = drained => Some(ended),
+            _ = self.next() => None,
         }
     }
 }

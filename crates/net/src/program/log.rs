@@ -13,7 +13,8 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
-use wirepath_net::http::JSON_TARGET;
+
+use crate::http::JSON_TARGET;
 
 /// Lines that may wait to be written, some 200 bytes each. Further ones are lost and counted.
 const MAX_LINES: usize = 4096;
@@ -22,21 +23,21 @@ const MAX_LINES: usize = 4096;
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Log of the process, until it is dropped.
-pub(crate) struct Log {
+pub struct Log {
     losses: Losses,
     _writing: WorkerGuard,
 }
 
 /// Counter of lost lines.
 #[derive(Clone)]
-pub(crate) struct Losses {
+pub struct Losses {
     lost: ErrorCounter,
     reported: usize,
 }
 
 impl Log {
     /// Starts the log of the process; `RUST_LOG` sets its level.
-    pub(crate) fn start() -> Log {
+    pub fn start() -> Log {
         let (writer, writing) = NonBlockingBuilder::default()
             .buffered_lines_limit(MAX_LINES)
             .lossy(true)
@@ -60,13 +61,13 @@ impl Log {
     }
 
     /// Counter of the lines that are lost from now on.
-    pub(crate) fn losses(&self) -> Losses {
+    pub fn losses(&self) -> Losses {
         self.losses.clone()
     }
 
     /// Writes waiting lines, for about a second at most: the reader may never read again. Closes standard
     /// output.
-    pub(crate) fn end(self) {
+    pub fn end(self) {
         // A closed standard output is no reason to stay.
         _ = std::io::stdout().flush();
         // If the queue stays full, the guard prints that on standard output, which may block and is for the
@@ -117,7 +118,7 @@ where
 
 impl Losses {
     /// Logs losses as long as it is polled.
-    pub(crate) async fn report(mut self) {
+    pub async fn report(mut self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
             let lost = self.lost.dropped_lines();
