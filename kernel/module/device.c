@@ -51,18 +51,15 @@ static int wp_query(void __user *argument)
 static long wp_device_request(unsigned int request, void __user *argument,
 			      bool wait)
 {
-	switch (request) {
-	case WIREPATH_QUERY:
-		return wp_query(argument);
-	case WIREPATH_SEND:
+	if (wp_request_is(request, WIREPATH_SEND))
 		return wp_send_request(argument, wait);
-	case WIREPATH_SENDFILEW:
+	if (wp_request_is(request, WIREPATH_SENDFILEW))
 		return wp_vector_request(argument, wait);
-	case WIREPATH_START:
+	if (wp_request_is(request, WIREPATH_START))
 		return wp_run_request(argument, wait);
-	default:
-		return -ENOTTY;
-	}
+	if (wp_request_is(request, WIREPATH_QUERY))
+		return wp_query(argument);
+	return -ENOTTY;
 }
 
 /* Did waiting end because something is pending for the task? */
@@ -102,7 +99,8 @@ static bool wp_command_dontwait(unsigned int request, const u32 __user *argument
 {
 	u32 flags;
 
-	if (request != WIREPATH_SEND && request != WIREPATH_SENDFILEW)
+	if (!wp_request_is(request, WIREPATH_SEND) &&
+	    !wp_request_is(request, WIREPATH_SENDFILEW))
 		return false;
 	return !get_user(flags, argument + 1) && (flags & WIREPATH_DONTWAIT);
 }

@@ -192,14 +192,19 @@
 #define WIREPATH_VERSION 1
 #define WIREPATH_DEVICE "/dev/wirepath"
 
+/*
+ * 0xBC is in nobody's use (Documentation/userspace-api/ioctl/ioctl-number.rst).
+ * The numbers have a structure's size as of this header; the module goes by the
+ * size in the structure, and takes numbers with another one, or of _IO().
+ */
 #define WIREPATH_IOC 0xBC
-#define WIREPATH_QUERY _IO(WIREPATH_IOC, 0) /* struct wirepath_query */
-#define WIREPATH_SEND _IO(WIREPATH_IOC, 1) /* struct wirepath_send */
-#define WIREPATH_SENDFILEW _IO(WIREPATH_IOC, 2) /* struct wirepath_sendfilew */
-#define WIREPATH_START _IO(WIREPATH_IOC, 3) /* struct wirepath_start */
-#define WIREPATH_STATUS _IO(WIREPATH_IOC, 4) /* struct wirepath_status */
+#define WIREPATH_QUERY _IOWR(WIREPATH_IOC, 0, struct wirepath_query)
+#define WIREPATH_SEND _IOWR(WIREPATH_IOC, 1, struct wirepath_send)
+#define WIREPATH_SENDFILEW _IOWR(WIREPATH_IOC, 2, struct wirepath_sendfilew)
+#define WIREPATH_START _IOW(WIREPATH_IOC, 3, struct wirepath_start)
+#define WIREPATH_STATUS _IOWR(WIREPATH_IOC, 4, struct wirepath_status)
 #define WIREPATH_STOP _IO(WIREPATH_IOC, 5) /* no argument (0) */
-#define WIREPATH_WAIT _IO(WIREPATH_IOC, 6) /* struct wirepath_status */
+#define WIREPATH_WAIT _IOWR(WIREPATH_IOC, 6, struct wirepath_status)
 
 /* wirepath_query.features: what this module does on this kernel, as switched now */
 #define WIREPATH_FEATURE_FILES (1ULL << 0) /* payload from files */

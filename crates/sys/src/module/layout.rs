@@ -211,20 +211,25 @@ macro_rules! numbers {
     };
 }
 
-/// `_IO(WIREPATH_IOC, number)`.
-const fn request(number: u32) -> u32 {
-    0xbc << 8 | number
+/// `_IO`, `_IOW` and `_IOWR` of `WIREPATH_IOC`: the structure's direction and size, and a number
+/// (`asm-generic/ioctl.h`).
+const fn request<Structure>(direction: u32, number: u32) -> u32 {
+    direction << 30 | (size_of::<Structure>() as u32) << 16 | 0xbc << 8 | number
 }
+
+const NONE: u32 = 0;
+const WRITE: u32 = 1;
+const READ_WRITE: u32 = 3;
 
 numbers! {
     VERSION = "WIREPATH_VERSION": u32 = 1;
-    QUERY = "WIREPATH_QUERY": u32 = request(0);
-    SEND = "WIREPATH_SEND": u32 = request(1);
-    SENDFILEW = "WIREPATH_SENDFILEW": u32 = request(2);
-    START = "WIREPATH_START": u32 = request(3);
-    STATUS = "WIREPATH_STATUS": u32 = request(4);
-    STOP = "WIREPATH_STOP": u32 = request(5);
-    WAIT = "WIREPATH_WAIT": u32 = request(6);
+    QUERY = "WIREPATH_QUERY": u32 = request::<Query>(READ_WRITE, 0);
+    SEND = "WIREPATH_SEND": u32 = request::<Run>(READ_WRITE, 1);
+    SENDFILEW = "WIREPATH_SENDFILEW": u32 = request::<Vector>(READ_WRITE, 2);
+    START = "WIREPATH_START": u32 = request::<Start>(WRITE, 3);
+    STATUS = "WIREPATH_STATUS": u32 = request::<Status>(READ_WRITE, 4);
+    STOP = "WIREPATH_STOP": u32 = request::<()>(NONE, 5);
+    WAIT = "WIREPATH_WAIT": u32 = request::<Status>(READ_WRITE, 6);
     FEATURE_FILES = "WIREPATH_FEATURE_FILES": u64 = 1 << 0;
     FEATURE_MAPPINGS = "WIREPATH_FEATURE_MAPPINGS": u64 = 1 << 1;
     FEATURE_RTP = "WIREPATH_FEATURE_RTP": u64 = 1 << 2;
