@@ -6,12 +6,10 @@
 #ifndef _WP_COMPAT_H
 #define _WP_COMPAT_H
 
-#include <linux/hrtimer.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/udp.h>
 #include <linux/version.h>
-#include <linux/workqueue.h>
 #include <net/dst.h>
 #include <net/inet_sock.h>
 
@@ -47,11 +45,6 @@
 #define WP_REFERENCES 0
 #endif
 
-/* Workqueues by processor are the default until 6.17, and to be asked for later. */
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
-#define WQ_PERCPU 0
-#endif
-
 /*
  * The bytes of the submission entry that are the command's own. What reads
  * them was a function before it became a macro that asks for their type.
@@ -75,18 +68,6 @@ static inline void wp_command_done(struct io_uring_cmd *command, int result,
 	io_uring_cmd_done(command, result, issue_flags);
 #else
 	io_uring_cmd_done(command, result, 0, issue_flags);
-#endif
-}
-
-static inline void
-wp_timer_setup(struct hrtimer *timer,
-	       enum hrtimer_restart (*due)(struct hrtimer *timer))
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
-	hrtimer_setup(timer, due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-#else
-	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	timer->function = due;
 #endif
 }
 

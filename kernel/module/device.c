@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "member.h"
+#include "pacer.h"
 #include "request.h"
 #include "run.h"
 #include "send.h"
@@ -166,16 +167,16 @@ static int __init wp_setup(void)
 	err = wp_member_setup() ?: wp_send_setup();
 	if (err)
 		return err;
-	err = wp_run_setup();
+	err = wp_pacer_setup();
 	if (err)
 		goto send;
 	err = misc_register(&wp_device);
 	if (err)
-		goto run;
+		goto pacer;
 	return 0;
 
-run:
-	wp_run_teardown();
+pacer:
+	wp_pacer_teardown();
 send:
 	wp_send_teardown();
 	return err;
@@ -184,7 +185,7 @@ send:
 static void __exit wp_teardown(void)
 {
 	misc_deregister(&wp_device);
-	wp_run_teardown();
+	wp_pacer_teardown();
 	wp_send_teardown();
 }
 

@@ -197,9 +197,13 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->wait = !(request->flags & WIREPATH_DONTWAIT);
 	send->sending.wait = send->wait;
 	send->halting = NULL;
+	send->refused_packets = 0;
 	send->packets = 0;
 	send->trains = 0;
 	send->bytes = 0;
+	send->lost_packets = 0;
+	send->passed_packets = 0;
+	send->passed_bytes = 0;
 	wp_send_set_header(send, request, rtp);
 	send->train.owned = 0;
 	wp_train_empty(&send->train);
@@ -378,21 +382,31 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 	return err == -EAGAIN && filling ? filling : err;
 }
 
-/* The train was sent: what it was made of is done with. */
-static void wp_send_commit(struct wp_send *send, struct wp_header *header)
+/* The train is over: source and header go on behind it. */
+static void wp_send_pass(struct wp_send *send, const struct wp_header *header)
 {
 	const struct wp_train *train = &send->train;
 	u32 passed = train->payload + train->packets * send->skip_bytes;
 
-	if (header->kind == WIREPATH_HEADER_RTP)
-		header->rtp.state.last_ns = ktime_get_ns();
 	wp_header_set(&send->header, header);
-	send->packets += train->packets;
-	send->trains++;
-	send->bytes += train->payload;
 	if (send->left != WIREPATH_TO_END)
 		send->left -= passed;
 	wp_source_consume(&send->source, passed);
+	send->passed_packets += train->packets;
+	send->passed_bytes += train->bytes;
+}
+
+/* The train was sent. */
+static void wp_send_commit(struct wp_send *send, struct wp_header *header)
+{
+	const struct wp_train *train = &send->train;
+
+	if (header->kind == WIREPATH_HEADER_RTP)
+		header->rtp.state.last_ns = ktime_get_ns();
+	send->packets += train->packets;
+	send->trains++;
+	send->bytes += train->payload;
+	wp_send_pass(send, header);
 	wp_count(WP_PACKETS, train->packets);
 }
 
@@ -433,6 +447,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	struct wp_header header;
 	int sent, err;
 
+	send->refused_packets = 0;
 	if (wp_send_done(send))
 		return 0;
 	send->sending.references = !send->copy && READ_ONCE(wp_allow_references) &&
@@ -459,11 +474,42 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	if (sent > 0) {
 		sent = send->train.packets;
 		wp_send_commit(send, &header);
-	} else if (sent == -EAGAIN) {
-		wp_count(WP_FULL, 1);
+	} else {
+		send->refused_packets = send->train.packets;
+		if (sent == -EAGAIN)
+			wp_count(WP_FULL, 1);
 	}
 	wp_train_empty(&send->train);
 	return sent;
+}
+
+/**
+ * wp_send_lose() - Give up the next packet, as if the network had lost it.
+ * @send: what is under way
+ *
+ * Its sequence number is used up, and RTCP does not count it.
+ *
+ * Return: 1; 0: there is nothing left; errors as of wp_send_train().
+ */
+int wp_send_lose(struct wp_send *send)
+{
+	const struct wirepath_rtp *before = &send->header.rtp.state;
+	struct wp_header header;
+	int lost, err;
+
+	wp_header_set(&header, &send->header);
+	err = wp_send_prepare(send, &header, 1);
+	lost = send->train.packets;
+	if (!err && lost) {
+		if (header.kind == WIREPATH_HEADER_RTP) {
+			header.rtp.state.packets = before->packets;
+			header.rtp.state.octets = before->octets;
+		}
+		wp_send_pass(send, &header);
+		send->lost_packets += lost;
+	}
+	wp_train_empty(&send->train);
+	return err ?: lost;
 }
 
 /* Is no payload left? False if only reading can tell. */

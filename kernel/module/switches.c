@@ -48,7 +48,7 @@ ulong wp_run_packets_max = 1UL << 30;
 module_param_named(run_packets_max, wp_run_packets_max, ulong, 0644);
 MODULE_PARM_DESC(run_packets_max, "packets of one call or run");
 
-/* So that it takes eight users to fill the queue of runs (WQ_MAX_ACTIVE, 512 before 7.x). */
+/* Each has a thread. */
 ulong wp_user_runs_max = 64;
 module_param_named(user_runs_max, wp_user_runs_max, ulong, 0644);
 MODULE_PARM_DESC(user_runs_max, "runs of one user that go at a time");

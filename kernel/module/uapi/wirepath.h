@@ -159,8 +159,7 @@
  * `rate_bytes_per_second` (headers and payload) from `start_ns` on
  * (CLOCK_MONOTONIC; 0: now); or by a table of `departure_count` struct
  * wirepath_departure: at `time_ns` after the start, `packets` packets. What is
- * late is sent at once, and counted; still late after 64 trains, a run rests
- * for 1 ms. The answer is the run's descriptor
+ * late is sent at once, and counted. The answer is the run's descriptor
  * (close-on-exec), or EDQUOT when the caller's user has as many runs going as
  * this machine allows; in a namespace of users, whoever made the outermost one
  * counts. It ends by itself (everything sent, or an error), by STOP,
@@ -169,10 +168,20 @@
  * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
  * and headers against the memory cgroup, at most 16 MiB each) until it ends;
  * closing the socket's own descriptor does not end it, shutdown() does. It
- * acts with the credentials of its starter. STOP waits for the train that is
- * being sent, and so for storage that does not answer; only a signal that kills
- * ends that (EINTR), and the run stops all the same. Closing does not wait: what
- * is being read is not sent any more, what is being sent leaves.
+ * acts with the credentials of its starter, in its cgroups and with its
+ * niceness. STOP waits for the train that is being sent, and so for storage that
+ * does not answer; only a signal that kills ends that (EINTR), and the run stops
+ * all the same. Closing does not wait: what is being read is not sent any more,
+ * what is being sent leaves. While the machine sleeps a run sends nothing.
+ *
+ * A run survives what a loop around send() would: the answer to an earlier
+ * packet (ECONNREFUSED, EHOSTUNREACH, ...) and EPERM of a packet filter; the
+ * next packet is tried once more, and lost if it is refused again. ENOBUFS and
+ * ENOMEM: it tries again until there is room. EMSGSIZE: the packets of a train
+ * are tried by themselves for a second, as also after EINVAL or EIO of a train.
+ * STATUS counts these `errors`, which end no run, and `lost_packets`: they use
+ * up sequence numbers, and are no packets sent. Other errors end the run
+ * (EPIPE, EDESTADDRREQ, EACCES, EIO of the storage, ...).
  *
  * io_uring
  * --------
@@ -377,6 +386,10 @@ struct wirepath_status {
 	__u32 rtp_timestamp; /* of the next packet */
 	__u32 rtp_last_timestamp;
 	__u64 position; /* offset of the next packet in file or mapping */
+	__u64 errors; /* of the network, which the run survived */
+	__u64 lost_packets; /* not sent, for such an error */
+	__s32 last_error; /* the last of them, a positive errno, or 0 */
+	__u32 reserved2;
 };
 
 /* The `cmd` of an io_uring command (16 bytes of the submission entry). */

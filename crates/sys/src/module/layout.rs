@@ -195,6 +195,10 @@ structures! {
         rtp_timestamp: u32,
         rtp_last_timestamp: u32,
         position: u64,
+        errors: u64,
+        lost_packets: u64,
+        last_error: i32,
+        reserved2: u32,
     }
 }
 

@@ -62,6 +62,7 @@ int main(int count, char **names)
 			vectors(&data, pair);
 			commands(&data, pair);
 			paced_runs(&data, pair);
+			survives(&data, pair);
 			owners(&data, pair);
 			storage(pair);
 			pair_close(pair);

@@ -110,6 +110,7 @@ void misuse(const struct data *data, struct pair pair);
 void vectors(const struct data *data, struct pair pair);
 void commands(const struct data *data, struct pair pair);
 void paced_runs(const struct data *data, struct pair pair);
+void survives(const struct data *data, struct pair pair);
 void owners(const struct data *data, struct pair pair);
 void ends(struct pair pair);
 void storage(struct pair pair);
