@@ -112,4 +112,14 @@ static inline const struct net_device *wp_route_device(const struct dst_entry *d
 	return READ_ONCE(dst->dev);
 }
 
+/* How long a train may be that the device cuts, with all its headers; one for IPv4 since 6.3. */
+static inline u32 wp_gso_max_size(const struct net_device *device, int family)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	if (family == AF_INET)
+		return READ_ONCE(device->gso_ipv4_max_size);
+#endif
+	return READ_ONCE(device->gso_max_size);
+}
+
 #endif /* _WP_COMPAT_H */

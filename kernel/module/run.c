@@ -226,6 +226,11 @@ static int wp_run_keep(struct wp_run *run, const struct wirepath_send *request,
 	if (err || request->file != -1 || !request->length)
 		return err;
 	err = wp_pinned_take(&run->pinned, request->offset, request->length);
+	if (run->pinned.copied) {
+		run->send->sending.copied = min_t(u64, request->length,
+						  (u64)run->pinned.copied << PAGE_SHIFT);
+		wp_count(WP_COPIED_BYTES, run->send->sending.copied);
+	}
 	run->send->source.pinned = &run->pinned;
 	run->send->source.start = request->offset & PAGE_MASK;
 	return err;

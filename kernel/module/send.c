@@ -16,6 +16,7 @@
 #include "counters.h"
 #include "list.h"
 #include "request.h"
+#include "route.h"
 #include "send.h"
 #include "switches.h"
 
@@ -410,6 +411,19 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 	wp_count(WP_PACKETS, train->packets);
 }
 
+/* The most packets of the next train, as asked for and as its device cuts. */
+static u32 wp_send_train_packets(const struct wp_send *send)
+{
+	const struct sock *sk = send->sending.sock->sk;
+	u32 packet_bytes = send->packet_bytes + send->header.bytes;
+
+	if (!READ_ONCE(wp_allow_trains) || send->train_packets == 1)
+		return 1;
+	if (!send->packet_bytes || send->sending.address_bytes)
+		return send->train_packets;
+	return min(send->train_packets, wp_route_train_packets(sk, packet_bytes));
+}
+
 /*
  * May the next train be a list? Then it has as many packets as fill all its
  * members. Packets without headers do not need it: one buffer holds 46.
@@ -452,8 +466,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		return 0;
 	send->sending.references = !send->copy && READ_ONCE(wp_allow_references) &&
 				   WP_REFERENCES;
-	packets_max = min(packets_max, READ_ONCE(wp_allow_trains) ?
-				       send->train_packets : 1);
+	packets_max = min(packets_max, wp_send_train_packets(send));
 	packets_max = wp_send_choose_lists(send, packets_max);
 	for (;;) {
 		wp_header_set(&header, &send->header);

@@ -16,6 +16,7 @@
 struct wp_pinned {
 	struct page **pages;
 	unsigned long count;
+	unsigned long copied;		/* pages that the kernel copied to pin them */
 	struct user_struct *user;	/* whom they are charged to */
 };
 

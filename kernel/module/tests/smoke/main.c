@@ -63,6 +63,7 @@ int main(int count, char **names)
 			commands(&data, pair);
 			paced_runs(&data, pair);
 			survives(&data, pair);
+			account(&data, pair);
 			owners(&data, pair);
 			storage(pair);
 			pair_close(pair);
@@ -71,6 +72,7 @@ int main(int count, char **names)
 		full_buffers(&data);
 		close(data.file);
 	}
+	account_of_others();
 	printf("%d checks, %d failed, %d skipped\n", checks, failures, skips);
 	return failures ? 1 : 0;
 }
