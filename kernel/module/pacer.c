@@ -265,7 +265,7 @@ static int wp_pacer_thread(void *argument)
 	int err = wp_pacer_place(start->starter);
 
 	start->err = err;
-	/* What is the starter's stack is gone from here on. */
+	/* The starter goes on, and with it `start`, which is on its stack. */
 	complete(&start->placed);
 	if (!err)
 		err = wp_pacer_go(run);
