@@ -112,6 +112,17 @@ static inline const struct net_device *wp_route_device(const struct dst_entry *d
 	return READ_ONCE(dst->dev);
 }
 
+/*
+ * Handlers as struct_ops: modules may have some from 6.9 on; those here take the
+ * form of 6.12, and the module's own BTF.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0) &&                           \
+	IS_ENABLED(CONFIG_BPF_JIT) && IS_ENABLED(CONFIG_DEBUG_INFO_BTF_MODULES)
+#define WP_HANDLERS 1
+#else
+#define WP_HANDLERS 0
+#endif
+
 /* How long a train may be that the device cuts, with all its headers; one for IPv4 since 6.3. */
 static inline u32 wp_gso_max_size(const struct net_device *device, int family)
 {

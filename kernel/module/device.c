@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "handler.h"
 #include "member.h"
 #include "pacer.h"
 #include "request.h"
@@ -167,7 +168,7 @@ static int __init wp_setup(void)
 	err = wp_member_setup() ?: wp_send_setup();
 	if (err)
 		return err;
-	err = wp_pacer_setup();
+	err = wp_handler_setup() ?: wp_pacer_setup();
 	if (err)
 		goto send;
 	err = misc_register(&wp_device);

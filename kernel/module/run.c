@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "handler.h"
 #include "pacer.h"
 #include "request.h"
 #include "run.h"
@@ -44,6 +45,7 @@ void wp_run_note(struct wp_run *run)
 	status->bytes = send->bytes;
 	status->copied_bytes = send->sending.copied;
 	status->lost_packets = send->lost_packets;
+	status->dropped_packets = send->header.handling.dropped_packets;
 	status->position = send->source.position;
 	status->rtp_sequence = rtp->sequence;
 	status->rtp_packets = rtp->packets;
@@ -61,6 +63,8 @@ static void wp_run_close(struct wp_run *run)
 		return;
 	wp_send_close(run->send);
 	run->send = NULL;
+	wp_handler_put(run->handler);
+	run->handler = NULL;
 	wp_pinned_release(&run->pinned);
 	wp_schedule_close(&run->schedule);
 	kvfree(run->headers);
@@ -236,6 +240,28 @@ static int wp_run_keep(struct wp_run *run, const struct wirepath_send *request,
 	return err;
 }
 
+/* Find the handler that is asked for, if any. */
+static int wp_run_find_handler(struct wp_run *run, const struct wirepath_start *start)
+{
+	char name[WIREPATH_HANDLER_NAME_BYTES];
+	struct wp_handler *handler;
+	long length;
+
+	if (!start->handler)
+		return 0;
+	length = strncpy_from_user(name, u64_to_user_ptr(start->handler), sizeof(name));
+	if (length < 0)
+		return length;
+	if (!length || length == sizeof(name))
+		return -EINVAL;
+	handler = wp_handler_get(name);
+	if (IS_ERR(handler))
+		return PTR_ERR(handler);
+	run->handler = handler;
+	run->send->header.handling.handler = handler;
+	return 0;
+}
+
 static struct wp_run *wp_run_open(const struct wirepath_start *start,
 				  const struct wirepath_send *request,
 				  const struct wirepath_rtp *rtp)
@@ -265,6 +291,8 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	run->send->wait = true;
 	run->send->halting = &run->halting;
 	err = wp_source_is_stored(&run->send->source) ? 0 : -EINVAL;
+	if (!err)
+		err = wp_run_find_handler(run, start);
 	if (!err)
 		err = wp_schedule_open(&run->schedule, start);
 	if (!err)

@@ -19,6 +19,7 @@
 struct cred;
 struct mem_cgroup;
 struct task_struct;
+struct wp_handler;
 struct wp_send;
 struct wp_user;
 
@@ -36,6 +37,7 @@ struct wp_run {
 	void *table;			/* the RTP engine's, copied */
 	const struct cred *cred;
 	struct mem_cgroup *memcg;
+	struct wp_handler *handler;	/* or NULL */
 	struct wp_user *user;		/* counts it as one of its runs */
 	u64 due_ns;			/* of the next train */
 	u64 single_until_ns;		/* packets leave by themselves until then */

@@ -20,12 +20,13 @@ struct wp_send {
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
 	const bool *halting;		/* of a run: it is to send no more; or NULL */
+	u32 gathered;		/* bytes of the source that the train takes up */
 	u32 refused_packets;	/* of the train that the network refused, or 0 */
 	u64 packets;
 	u64 trains;
 	u64 bytes;		/* payload */
 	u64 lost_packets;	/* given up */
-	u64 passed_packets;	/* sent or given up */
+	u64 passed_packets;	/* sent, given up, or dropped by the handler */
 	u64 passed_bytes;	/* of these, headers too */
 	struct wp_header header;
 	struct wp_sending sending;

@@ -28,6 +28,7 @@
 #include <linux/dcache.h>
 #include <linux/fadvise.h>
 #include <linux/fsnotify.h>
+#include <linux/highmem.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -155,6 +156,21 @@ void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
 		bytes -= rest;
 		cursor->piece++;
 		cursor->skip = 0;
+	}
+}
+
+/* Copy the next @bytes from a cursor on; at most what is available from there. */
+void wp_source_peek(const struct wp_source *source, struct wp_cursor cursor, u8 *to,
+		    size_t bytes)
+{
+	while (bytes) {
+		const struct bio_vec *piece = &source->pieces[cursor.piece];
+		size_t some = min_t(size_t, piece->bv_len - cursor.skip, bytes);
+
+		memcpy_from_page(to, piece->bv_page, piece->bv_offset + cursor.skip, some);
+		wp_source_pass(source, &cursor, some);
+		to += some;
+		bytes -= some;
 	}
 }
 

@@ -46,6 +46,8 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait);
 void wp_source_consume(struct wp_source *source, size_t bytes);
 void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
 		    size_t bytes);
+void wp_source_peek(const struct wp_source *source, struct wp_cursor cursor, u8 *to,
+		    size_t bytes);
 
 int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length);
 void wp_pinned_release(struct wp_pinned *pinned);

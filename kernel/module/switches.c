@@ -4,6 +4,7 @@
 #include <linux/moduleparam.h>
 
 #include "compat.h"
+#include "handler.h"
 #include "member.h"
 #include "switches.h"
 #include "uapi/wirepath.h"
@@ -64,5 +65,6 @@ u64 wp_features(void)
 	       (wp_allow_lists && wp_member_lists ? WIREPATH_FEATURE_MEMBERS : 0) |
 	       (wp_allow_sendfilew ? WIREPATH_FEATURE_SENDFILEW : 0) |
 	       (wp_allow_uring && IS_ENABLED(CONFIG_IO_URING) ? WIREPATH_FEATURE_URING : 0) |
-	       (wp_allow_runs ? WIREPATH_FEATURE_RUNS : 0);
+	       (wp_allow_runs ? WIREPATH_FEATURE_RUNS : 0) |
+	       (wp_allow_runs && wp_handler_possible() ? WIREPATH_FEATURE_HANDLERS : 0);
 }

@@ -183,6 +183,12 @@
  * up sequence numbers, and are no packets sent. Other errors end the run
  * (EPIPE, EDESTADDRREQ, EACCES, EIO of the storage, ...).
  *
+ * `handler` names an eBPF program that is asked about each packet before it is
+ * sent, and may rewrite its header or have it dropped: wirepath_handler.h. ENOENT
+ * if none is attached by that name, EOPNOTSUPP if this kernel or module has no
+ * handlers. A run whose handler is detached ends with ENOLINK. Packets that it
+ * drops are counted as `dropped_packets`; RTCP does not count them.
+ *
  * io_uring
  * --------
  * IORING_OP_URING_CMD on the device's descriptor with `cmd_op` one of QUERY,
@@ -197,6 +203,8 @@
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
+
+#include "wirepath_handler.h"
 
 #define WIREPATH_VERSION 1
 #define WIREPATH_DEVICE "/dev/wirepath"
@@ -224,6 +232,7 @@
 #define WIREPATH_FEATURE_SENDFILEW (1ULL << 5)
 #define WIREPATH_FEATURE_URING (1ULL << 6) /* io_uring commands */
 #define WIREPATH_FEATURE_RUNS (1ULL << 7) /* START: pacing */
+#define WIREPATH_FEATURE_HANDLERS (1ULL << 9) /* START by a handler (Linux 6.12) */
 #define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5; not 7.2) */
 
 /* Shortest structures: what the first published version had. */
@@ -360,6 +369,7 @@ struct wirepath_start {
 	__u64 departures; /* address of struct wirepath_departure */
 	__u32 departure_count;
 	__u32 reserved;
+	__u64 handler; /* address of its name, a string; or 0 */
 };
 
 /* wirepath_status.state */
@@ -388,6 +398,7 @@ struct wirepath_status {
 	__u64 position; /* offset of the next packet in file or mapping */
 	__u64 errors; /* of the network, which the run survived */
 	__u64 lost_packets; /* not sent, for such an error */
+	__u64 dropped_packets; /* by the handler */
 	__s32 last_error; /* the last of them, a positive errno, or 0 */
 	__u32 reserved2;
 };

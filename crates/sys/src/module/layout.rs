@@ -173,6 +173,7 @@ structures! {
         departures: u64,
         departure_count: u32,
         reserved: u32,
+        handler: u64,
     }
 
     /// Progress of a paced run.
@@ -197,6 +198,7 @@ structures! {
         position: u64,
         errors: u64,
         lost_packets: u64,
+        dropped_packets: u64,
         last_error: i32,
         reserved2: u32,
     }
@@ -242,6 +244,7 @@ numbers! {
     FEATURE_SENDFILEW = "WIREPATH_FEATURE_SENDFILEW": u64 = 1 << 5;
     FEATURE_URING = "WIREPATH_FEATURE_URING": u64 = 1 << 6;
     FEATURE_RUNS = "WIREPATH_FEATURE_RUNS": u64 = 1 << 7;
+    FEATURE_HANDLERS = "WIREPATH_FEATURE_HANDLERS": u64 = 1 << 9;
     FEATURE_MEMBERS = "WIREPATH_FEATURE_MEMBERS": u64 = 1 << 8;
     TO_END = "WIREPATH_TO_END": u64 = u64::MAX;
     HEADER_BYTES_MAX = "WIREPATH_HEADER_BYTES_MAX": usize = 256;

@@ -64,6 +64,7 @@ int main(int count, char **names)
 			paced_runs(&data, pair);
 			survives(&data, pair);
 			account(&data, pair);
+			handlers(&data, pair);
 			owners(&data, pair);
 			storage(pair);
 			pair_close(pair);

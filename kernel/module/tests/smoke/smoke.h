@@ -112,6 +112,7 @@ void commands(const struct data *data, struct pair pair);
 void paced_runs(const struct data *data, struct pair pair);
 void survives(const struct data *data, struct pair pair);
 void account(const struct data *data, struct pair pair);
+void handlers(const struct data *data, struct pair pair);
 void owners(const struct data *data, struct pair pair);
 void ends(struct pair pair);
 void storage(struct pair pair);
