@@ -6,12 +6,10 @@
 #ifndef _WP_COMPAT_H
 #define _WP_COMPAT_H
 
-#include <linux/hrtimer.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/udp.h>
 #include <linux/version.h>
-#include <linux/workqueue.h>
 #include <net/dst.h>
 #include <net/inet_sock.h>
 
@@ -47,11 +45,6 @@
 #define WP_REFERENCES 0
 #endif
 
-/* Workqueues by processor are the default until 6.17, and to be asked for later. */
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
-#define WQ_PERCPU 0
-#endif
-
 /*
  * The bytes of the submission entry that are the command's own. What reads
  * them was a function before it became a macro that asks for their type.
@@ -75,18 +68,6 @@ static inline void wp_command_done(struct io_uring_cmd *command, int result,
 	io_uring_cmd_done(command, result, issue_flags);
 #else
 	io_uring_cmd_done(command, result, 0, issue_flags);
-#endif
-}
-
-static inline void
-wp_timer_setup(struct hrtimer *timer,
-	       enum hrtimer_restart (*due)(struct hrtimer *timer))
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
-	hrtimer_setup(timer, due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-#else
-	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	timer->function = due;
 #endif
 }
 
@@ -129,6 +110,27 @@ static inline bool wp_wants_errors(const struct sock *sk)
 static inline const struct net_device *wp_route_device(const struct dst_entry *dst)
 {
 	return READ_ONCE(dst->dev);
+}
+
+/*
+ * Handlers as struct_ops: modules may have some from 6.9 on; those here take the
+ * form of 6.12, and the module's own BTF.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0) &&                           \
+	IS_ENABLED(CONFIG_BPF_JIT) && IS_ENABLED(CONFIG_DEBUG_INFO_BTF_MODULES)
+#define WP_HANDLERS 1
+#else
+#define WP_HANDLERS 0
+#endif
+
+/* How long a train may be that the device cuts, with all its headers; one for IPv4 since 6.3. */
+static inline u32 wp_gso_max_size(const struct net_device *device, int family)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	if (family == AF_INET)
+		return READ_ONCE(device->gso_ipv4_max_size);
+#endif
+	return READ_ONCE(device->gso_max_size);
 }
 
 #endif /* _WP_COMPAT_H */

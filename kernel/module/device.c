@@ -15,7 +15,9 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "handler.h"
 #include "member.h"
+#include "pacer.h"
 #include "request.h"
 #include "run.h"
 #include "send.h"
@@ -51,18 +53,15 @@ static int wp_query(void __user *argument)
 static long wp_device_request(unsigned int request, void __user *argument,
 			      bool wait)
 {
-	switch (request) {
-	case WIREPATH_QUERY:
-		return wp_query(argument);
-	case WIREPATH_SEND:
+	if (wp_request_is(request, WIREPATH_SEND))
 		return wp_send_request(argument, wait);
-	case WIREPATH_SENDFILEW:
+	if (wp_request_is(request, WIREPATH_SENDFILEW))
 		return wp_vector_request(argument, wait);
-	case WIREPATH_START:
+	if (wp_request_is(request, WIREPATH_START))
 		return wp_run_request(argument, wait);
-	default:
-		return -ENOTTY;
-	}
+	if (wp_request_is(request, WIREPATH_QUERY))
+		return wp_query(argument);
+	return -ENOTTY;
 }
 
 /* Did waiting end because something is pending for the task? */
@@ -102,7 +101,8 @@ static bool wp_command_dontwait(unsigned int request, const u32 __user *argument
 {
 	u32 flags;
 
-	if (request != WIREPATH_SEND && request != WIREPATH_SENDFILEW)
+	if (!wp_request_is(request, WIREPATH_SEND) &&
+	    !wp_request_is(request, WIREPATH_SENDFILEW))
 		return false;
 	return !get_user(flags, argument + 1) && (flags & WIREPATH_DONTWAIT);
 }
@@ -168,16 +168,16 @@ static int __init wp_setup(void)
 	err = wp_member_setup() ?: wp_send_setup();
 	if (err)
 		return err;
-	err = wp_run_setup();
+	err = wp_handler_setup() ?: wp_pacer_setup();
 	if (err)
 		goto send;
 	err = misc_register(&wp_device);
 	if (err)
-		goto run;
+		goto pacer;
 	return 0;
 
-run:
-	wp_run_teardown();
+pacer:
+	wp_pacer_teardown();
 send:
 	wp_send_teardown();
 	return err;
@@ -186,7 +186,7 @@ send:
 static void __exit wp_teardown(void)
 {
 	misc_deregister(&wp_device);
-	wp_run_teardown();
+	wp_pacer_teardown();
 	wp_send_teardown();
 }
 

@@ -91,6 +91,18 @@ int wp_header_write(struct wp_header *header, struct bio_vec *piece,
 		    u32 payload_bytes)
 {
 	u8 *room = wp_header_room(piece, header->bytes);
+	int err;
 
-	return room ? wp_header_make(header, room, payload_bytes) : -ENOMEM;
+	if (!room)
+		return -ENOMEM;
+	if (header->kept || header->kind == WIREPATH_HEADER_RTP)
+		return wp_header_make(header, room, payload_bytes);
+	/*
+	 * Copying may fault, and what answers a fault may itself send, as a
+	 * network file system does: it must not be given the same bytes.
+	 */
+	get_page(piece->bv_page);
+	err = wp_header_make(header, room, payload_bytes);
+	put_page(piece->bv_page);
+	return err;
 }

@@ -5,6 +5,7 @@
 #include <linux/bvec.h>
 #include <linux/types.h>
 
+#include "handler.h"
 #include "rtp.h"
 
 /* Where the headers of packets come from. */
@@ -14,9 +15,10 @@ struct wp_header {
 	u64 given;		/* address in the caller's memory */
 	const u8 *kept;		/* of a run: the same, in our memory */
 	struct wp_rtp rtp;
+	struct wp_handling handling;
 };
 
-/* Copy it; the engine's state only where it is used. */
+/* Copy it; the states of engine and handler only where they are used. */
 static inline void wp_header_set(struct wp_header *to, const struct wp_header *from)
 {
 	to->kind = from->kind;
@@ -25,6 +27,9 @@ static inline void wp_header_set(struct wp_header *to, const struct wp_header *f
 	to->kept = from->kept;
 	if (from->kind == WIREPATH_HEADER_RTP)
 		to->rtp = from->rtp;
+	to->handling.handler = from->handling.handler;
+	if (from->handling.handler)
+		to->handling = from->handling;
 }
 
 /* Room for bytes of our own, in pages that socket buffers can refer to. */

@@ -303,46 +303,44 @@ static int wp_list_fail(struct sock *sk, int err)
 }
 
 /*
- * What stands in front of the caller's socket for one call of sock_sendmsg(),
- * which asks security modules, as modules of the kernel cannot do themselves,
- * and then has the socket send: this one by what is here.
+ * Ask security modules whether the caller's socket may send this, as modules of
+ * the kernel cannot but by sock_sendmsg(): with MSG_OOB, which UDP refuses
+ * before it looks at anything else. On its way the socket's flow is recorded for
+ * receive flow steering, as by any send. A program of BPF LSM that denies by
+ * EOPNOTSUPP, and by no other error, is not told apart from UDP and not heeded.
+ *
+ * Return: 0, or the answer that denies.
  */
-struct wp_list_front {
-	struct socket socket;
-	const struct wp_train *train;
-	const struct wp_sending *sending;
-	struct wp_list_ends ends;
-	struct dst_entry *dst;
-	unsigned int member_bytes;
-	int room;
-};
-
-static int wp_list_sendmsg(struct socket *socket, struct msghdr *message, size_t bytes)
+static int wp_list_ask(const struct wp_train *train, struct socket *sock)
 {
-	struct wp_list_front *front = container_of(socket, struct wp_list_front, socket);
-	struct sk_buff *skb = wp_list_make(front->train, front->sending, front->room,
-					   front->member_bytes);
-	int err;
+	struct msghdr message = { .msg_flags = MSG_NOSIGNAL | MSG_OOB };
+	int answer;
 
-	if (!skb)
-		return 0;
-	if (IS_ERR(skb))
-		return wp_list_fail(socket->sk, PTR_ERR(skb));
-	wp_list_write_udp(skb, front->train, &front->ends);
-	/* A packet by itself does, see wp_list_room(). */
-	wp_list_write_ip(skb, front->dst, &front->ends,
-			 front->train->packets == 1 || skb->len <= dst_mtu(front->dst));
-	/* The buffer has the reference now. */
-	front->dst = NULL;
-	err = wp_list_leave(skb, socket->sk);
-	return err ? wp_list_fail(socket->sk, err) : bytes;
+	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece, train->pieces,
+		      train->bytes);
+	answer = sock_sendmsg(sock, &message);
+	return answer == -EOPNOTSUPP ? 0 : answer < 0 ? answer : -EIO;
 }
 
-static const struct proto_ops wp_list_operations = {
-	.family = PF_INET,
-	.owner = THIS_MODULE,
-	.sendmsg = wp_list_sendmsg,
-};
+/* Make the buffer and have it leave; @dst is its route, with a reference. */
+static int wp_list_pass(const struct wp_train *train, const struct wp_sending *sending,
+			const struct wp_list_ends *ends, struct dst_entry *dst,
+			unsigned int member_bytes, int room)
+{
+	struct sk_buff *skb = wp_list_make(train, sending, room, member_bytes);
+	struct sock *sk = sending->sock->sk;
+	int err;
+
+	if (IS_ERR_OR_NULL(skb)) {
+		dst_release(dst);
+		return skb ? wp_list_fail(sk, PTR_ERR(skb)) : 0;
+	}
+	wp_list_write_udp(skb, train, ends);
+	/* A packet by itself does, see wp_list_room(). The buffer has the route. */
+	wp_list_write_ip(skb, dst, ends, train->packets == 1 || skb->len <= dst_mtu(dst));
+	err = wp_list_leave(skb, sk);
+	return err ? wp_list_fail(sk, err) : train->bytes;
+}
 
 /**
  * wp_list_send() - Hand a train to the network in buffers made here.
@@ -353,34 +351,22 @@ static const struct proto_ops wp_list_operations = {
  */
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 {
-	const struct socket *sock = sending->sock;
-	struct wp_list_front front = {
-		.socket = {
-			.state = sock->state,
-			.type = sock->type,
-			.flags = READ_ONCE(sock->flags),
-			.file = sock->file,
-			.sk = sock->sk,
-			.ops = &wp_list_operations,
-		},
-		.train = train,
-		.sending = sending,
-		.member_bytes = wp_list_member_bytes(train, sending),
-	};
-	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
-	int sent = 0;
+	unsigned int member_bytes = wp_list_member_bytes(train, sending);
+	struct socket *sock = sending->sock;
+	struct wp_list_ends ends;
+	struct dst_entry *dst;
+	int room, err;
 
-	if (!front.member_bytes || !wp_list_read_ends(inet_sk(sock->sk), &front.ends))
+	if (!member_bytes || !wp_list_read_ends(inet_sk(sock->sk), &ends))
 		return 0;
-	front.dst = sk_dst_check(sock->sk, 0);
-	if (!front.dst)
+	dst = sk_dst_check(sock->sk, 0);
+	if (!dst)
 		return 0;
-	front.room = wp_list_room(front.dst, train->packet_bytes);
-	if (front.room >= 0) {
-		iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
-			      train->pieces, train->bytes);
-		sent = sock_sendmsg(&front.socket, &message);
+	room = wp_list_room(dst, train->packet_bytes);
+	err = room < 0 ? 0 : wp_list_ask(train, sock);
+	if (room < 0 || err) {
+		dst_release(dst);
+		return err;
 	}
-	dst_release(front.dst);
-	return sent;
+	return wp_list_pass(train, sending, &ends, dst, member_bytes, room);
 }

@@ -3,9 +3,29 @@
 #define _WP_REQUEST_H
 
 #include <linux/compiler.h>
+#include <linux/ioctl.h>
 #include <linux/minmax.h>
 #include <linux/types.h>
 #include <linux/uaccess.h>
+
+#include "uapi/wirepath.h"
+
+/* A request of the header, without the size of its structure. */
+#define WP_REQUEST(request) ((request) & ~IOCSIZE_MASK)
+
+/**
+ * wp_request_is() - Is this the request?
+ * @asked: as the caller gave it
+ * @request: WIREPATH_*
+ *
+ * Return: true also for another size, as structures grow, and for the number
+ * without direction and size, which the first header had.
+ */
+static inline bool wp_request_is(unsigned int asked, unsigned int request)
+{
+	return WP_REQUEST(asked) == WP_REQUEST(request) ||
+	       asked == _IO(WIREPATH_IOC, _IOC_NR(request));
+}
 
 int wp_request_read_other(void *to, size_t size, size_t size_least,
 			  const void __user *from, u32 size_theirs);

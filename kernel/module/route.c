@@ -18,6 +18,7 @@
  * one. A route that changes between this answer
  * and the sending costs at most a packet, as on any network.
  */
+#include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netdevice.h>
 #include <linux/udp.h>
@@ -90,4 +91,34 @@ struct wp_route wp_route_of(struct sock *sk, bool addressed)
 	}
 	rcu_read_unlock();
 	return route;
+}
+
+/**
+ * wp_route_train_packets() - How many packets does the device cut from a train?
+ * @sk: a connected datagram socket
+ * @packet_bytes: of each, with its own header
+ *
+ * Return: at least 1; what is above a device's gso_max_segs or gso_max_size, the
+ * network cuts in software. U32_MAX if the route is not known.
+ */
+u32 wp_route_train_packets(const struct sock *sk, u32 packet_bytes)
+{
+	u32 packets = U32_MAX, headers, bytes_max;
+	const struct net_device *device;
+	const struct dst_entry *dst;
+
+	rcu_read_lock();
+	dst = rcu_dereference(sk->sk_dst_cache);
+	device = dst ? wp_route_device(dst) : NULL;
+	if (device) {
+		headers = device->hard_header_len + sizeof(struct udphdr) +
+			  (sk->sk_family == AF_INET6 ? sizeof(struct ipv6hdr) :
+						       sizeof(struct iphdr));
+		/* As in gso_features_check(): shorter than that. */
+		bytes_max = max(wp_gso_max_size(device, sk->sk_family), headers + 1) - 1;
+		packets = min_t(u32, READ_ONCE(device->gso_max_segs),
+				(bytes_max - headers) / packet_bytes);
+	}
+	rcu_read_unlock();
+	return max(packets, 1U);
 }

@@ -16,6 +16,7 @@
 #include "counters.h"
 #include "list.h"
 #include "request.h"
+#include "route.h"
 #include "send.h"
 #include "switches.h"
 
@@ -151,6 +152,9 @@ static void wp_send_set_header(struct wp_send *send,
 	/* A run tells of the engine's state, with or without one. */
 	if (header->kind == WIREPATH_HEADER_RTP || send->run)
 		memset(&header->rtp, 0, sizeof(header->rtp));
+	header->handling.handler = NULL;
+	if (send->run)
+		memset(&header->handling, 0, sizeof(header->handling));
 	if (header->kind == WIREPATH_HEADER_RTP) {
 		header->bytes = WP_RTP_HEADER_BYTES;
 		header->rtp.state = *rtp;
@@ -197,9 +201,13 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->wait = !(request->flags & WIREPATH_DONTWAIT);
 	send->sending.wait = send->wait;
 	send->halting = NULL;
+	send->refused_packets = 0;
 	send->packets = 0;
 	send->trains = 0;
 	send->bytes = 0;
+	send->lost_packets = 0;
+	send->passed_packets = 0;
+	send->passed_bytes = 0;
 	wp_send_set_header(send, request, rtp);
 	send->train.owned = 0;
 	wp_train_empty(&send->train);
@@ -274,20 +282,83 @@ static bool wp_send_fits(const struct wp_send *send, const struct wp_header *hea
 	return pieces <= pieces_max;
 }
 
-/* Add one packet, of which wp_send_fits() says that it can be. */
+/* Packets that the handler dropped from @before to @after. */
+static u32 wp_send_dropped(const struct wp_header *before, const struct wp_header *after)
+{
+	return after->handling.handler ? after->handling.dropped_packets -
+					 before->handling.dropped_packets : 0;
+}
+
+/*
+ * Ask the handler about a packet, and let it write to the header, which nobody
+ * else has yet: its verdict, or an error. @cursor is at the payload.
+ */
+static int wp_send_handle(const struct wp_send *send, struct wp_header *header, u8 *bytes,
+			  const struct wp_cursor *cursor, u32 payload)
+{
+	struct wp_handling *handling = &header->handling;
+	u32 shown = min_t(u32, header->bytes, WIREPATH_HANDLER_SEES);
+	struct wirepath_packet packet = {
+		.number = handling->packets,
+		.position = send->source.position + send->source.available - cursor->available,
+		.header_bytes = header->bytes,
+		.payload_bytes = payload,
+	};
+	int verdict;
+
+	memcpy(packet.state, handling->state, sizeof(packet.state));
+	memcpy(packet.header, bytes, shown);
+	wp_source_peek(&send->source, *cursor, packet.payload,
+		       min_t(u32, payload, WIREPATH_HANDLER_SEES));
+	verdict = wp_handler_call(handling->handler, &packet);
+	if (verdict < 0)
+		return verdict;
+	memcpy(handling->state, packet.state, sizeof(packet.state));
+	memcpy(bytes, packet.header, shown);
+	handling->packets++;
+	return verdict;
+}
+
+/* Pass over a packet that the handler dropped: RTCP does not count it. */
+static void wp_send_drop(const struct wp_send *send, struct wp_header *header,
+			 struct wp_cursor *cursor, u32 payload)
+{
+	wp_source_pass(&send->source, cursor, payload);
+	header->handling.dropped_packets++;
+	header->handling.dropped_bytes += header->bytes + payload;
+	if (header->kind == WIREPATH_HEADER_RTP) {
+		header->rtp.state.packets--;
+		header->rtp.state.octets -= payload;
+	}
+}
+
+/* Add one packet, of which wp_send_fits() says that it can be, or drop it. */
 static int wp_send_add_packet(struct wp_send *send, struct wp_header *header,
 			      struct wp_cursor *cursor, unsigned int payload)
 {
 	struct wp_train *train = &send->train;
 	struct bio_vec piece;
+	u8 *bytes = NULL;
 	int err;
 
 	if (header->kind != WIREPATH_HEADER_NONE) {
 		err = wp_header_write(header, &piece, payload);
 		if (err)
 			return err;
-		wp_train_add(train, &piece, true);
+		bytes = page_address(piece.bv_page) + piece.bv_offset;
 	}
+	if (header->handling.handler) {
+		int verdict = wp_send_handle(send, header, bytes, cursor, payload);
+
+		if (verdict < 0)
+			return verdict;
+		if (verdict == WIREPATH_HANDLER_DROP) {
+			wp_send_drop(send, header, cursor, payload);
+			return 0;
+		}
+	}
+	if (header->kind != WIREPATH_HEADER_NONE)
+		wp_train_add(train, &piece, true);
 	wp_train_add_payload(train, &send->source, cursor, payload);
 	if (!train->packets)
 		train->packet_bytes = train->bytes;
@@ -295,7 +366,7 @@ static int wp_send_add_packet(struct wp_send *send, struct wp_header *header,
 	return 0;
 }
 
-/* Gather up to @packets_max packets; @header moves on with each. */
+/* Gather up to @packets_max packets, dropped ones too; @header moves on with each. */
 static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 			  u32 packets_max)
 {
@@ -305,7 +376,8 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 	int payload = 0, err = 0;
 
 	wp_train_empty(train);
-	while (train->packets < packets_max) {
+	send->gathered = 0;
+	while (train->packets + wp_send_dropped(&send->header, header) < packets_max) {
 		payload = wp_send_payload(send, header, &cursor, left);
 		if (payload <= 0)
 			break;
@@ -317,6 +389,7 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 		err = wp_send_add_packet(send, header, &cursor, payload);
 		if (err)
 			break;
+		send->gathered = send->source.available - cursor.available;
 		if (left != WIREPATH_TO_END)
 			left -= send->skip_bytes + payload;
 		/* A shorter packet is a train's last. */
@@ -324,7 +397,7 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 			break;
 	}
 	/* What is gathered goes first; an error comes again with the next. */
-	if (train->packets)
+	if (send->gathered)
 		return 0;
 	return payload < 0 ? payload : err;
 }
@@ -351,6 +424,7 @@ static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
 	wp_train_add_payload(train, &send->source, &cursor, payload);
 	train->packet_bytes = train->bytes;
 	train->packets = 1;
+	send->gathered = send->source.available - cursor.available;
 	return 0;
 }
 
@@ -370,7 +444,7 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 
 	while (!filling && !send->source.ended && send->source.available < want)
 		filling = wp_source_fill(&send->source, target, send->wait);
-	if (packets_max == 1)
+	if (packets_max == 1 && !header->handling.handler)
 		err = wp_send_gather_one(send, header);
 	else
 		err = wp_send_gather(send, header, packets_max);
@@ -378,22 +452,48 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 	return err == -EAGAIN && filling ? filling : err;
 }
 
-/* The train was sent: what it was made of is done with. */
+/* The train is over: source and header go on behind it. */
+static void wp_send_pass(struct wp_send *send, const struct wp_header *header)
+{
+	const struct wp_train *train = &send->train;
+	u32 dropped = wp_send_dropped(&send->header, header);
+
+	send->passed_packets += train->packets + dropped;
+	send->passed_bytes += train->bytes;
+	if (dropped)
+		send->passed_bytes += header->handling.dropped_bytes -
+				      send->header.handling.dropped_bytes;
+	wp_header_set(&send->header, header);
+	if (send->left != WIREPATH_TO_END)
+		send->left -= send->gathered;
+	wp_source_consume(&send->source, send->gathered);
+}
+
+/* The train was sent. */
 static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 {
 	const struct wp_train *train = &send->train;
-	u32 passed = train->payload + train->packets * send->skip_bytes;
 
 	if (header->kind == WIREPATH_HEADER_RTP)
 		header->rtp.state.last_ns = ktime_get_ns();
-	wp_header_set(&send->header, header);
 	send->packets += train->packets;
 	send->trains++;
 	send->bytes += train->payload;
-	if (send->left != WIREPATH_TO_END)
-		send->left -= passed;
-	wp_source_consume(&send->source, passed);
+	wp_send_pass(send, header);
 	wp_count(WP_PACKETS, train->packets);
+}
+
+/* The most packets of the next train, as asked for and as its device cuts. */
+static u32 wp_send_train_packets(const struct wp_send *send)
+{
+	const struct sock *sk = send->sending.sock->sk;
+	u32 packet_bytes = send->packet_bytes + send->header.bytes;
+
+	if (!READ_ONCE(wp_allow_trains) || send->train_packets == 1)
+		return 1;
+	if (!send->packet_bytes || send->sending.address_bytes)
+		return send->train_packets;
+	return min(send->train_packets, wp_route_train_packets(sk, packet_bytes));
 }
 
 /*
@@ -424,7 +524,7 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
  * @send: what is under way
  * @packets_max: at most so many packets, at least 1
  *
- * Return: packets sent; 0: there is nothing left; -ENODATA: the source or the
+ * Return: packets sent, and dropped by the handler; 0: there is nothing left; -ENODATA: the source or the
  * RTP table ended before the length did; -EAGAIN, -EINTR and other errors,
  * after which nothing of the next packet was sent.
  */
@@ -432,19 +532,25 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 {
 	struct wp_header header;
 	int sent, err;
+	u32 dropped;
 
+	send->refused_packets = 0;
 	if (wp_send_done(send))
 		return 0;
 	send->sending.references = !send->copy && READ_ONCE(wp_allow_references) &&
 				   WP_REFERENCES;
-	packets_max = min(packets_max, READ_ONCE(wp_allow_trains) ?
-				       send->train_packets : 1);
+	packets_max = min(packets_max, wp_send_train_packets(send));
 	packets_max = wp_send_choose_lists(send, packets_max);
 	for (;;) {
 		wp_header_set(&header, &send->header);
 		err = wp_send_prepare(send, &header, packets_max);
 		if (err)
 			return err;
+		dropped = wp_send_dropped(&send->header, &header);
+		if (!send->train.packets && dropped) {
+			wp_send_pass(send, &header);
+			return dropped;
+		}
 		if (!send->train.packets)
 			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
 		/* Storage may have taken long, and the run's owner be gone. */
@@ -457,13 +563,45 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		send->sending.member_packets = 0;
 	}
 	if (sent > 0) {
-		sent = send->train.packets;
+		sent = send->train.packets + dropped;
 		wp_send_commit(send, &header);
-	} else if (sent == -EAGAIN) {
-		wp_count(WP_FULL, 1);
+	} else {
+		send->refused_packets = send->train.packets;
+		if (sent == -EAGAIN)
+			wp_count(WP_FULL, 1);
 	}
 	wp_train_empty(&send->train);
 	return sent;
+}
+
+/**
+ * wp_send_lose() - Give up the next packet, as if the network had lost it.
+ * @send: what is under way
+ *
+ * Its sequence number is used up, and RTCP does not count it.
+ *
+ * Return: 1, also if the handler dropped it; 0: there is nothing left; errors as
+ * of wp_send_train().
+ */
+int wp_send_lose(struct wp_send *send)
+{
+	const struct wirepath_rtp *before = &send->header.rtp.state;
+	struct wp_header header;
+	int passed, err;
+
+	wp_header_set(&header, &send->header);
+	err = wp_send_prepare(send, &header, 1);
+	passed = send->train.packets + wp_send_dropped(&send->header, &header);
+	if (!err && passed) {
+		if (header.kind == WIREPATH_HEADER_RTP) {
+			header.rtp.state.packets = before->packets;
+			header.rtp.state.octets = before->octets;
+		}
+		wp_send_pass(send, &header);
+		send->lost_packets += send->train.packets;
+	}
+	wp_train_empty(&send->train);
+	return err ?: passed;
 }
 
 /* Is no payload left? False if only reading can tell. */

@@ -20,9 +20,14 @@ struct wp_send {
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
 	const bool *halting;		/* of a run: it is to send no more; or NULL */
+	u32 gathered;		/* bytes of the source that the train takes up */
+	u32 refused_packets;	/* of the train that the network refused, or 0 */
 	u64 packets;
 	u64 trains;
 	u64 bytes;		/* payload */
+	u64 lost_packets;	/* given up */
+	u64 passed_packets;	/* sent, given up, or dropped by the handler */
+	u64 passed_bytes;	/* of these, headers too */
 	struct wp_header header;
 	struct wp_sending sending;
 	struct wp_source source;
@@ -44,6 +49,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 			     const struct wirepath_rtp *rtp, bool run);
 void wp_send_close(struct wp_send *send);
 int wp_send_train(struct wp_send *send, u32 packets_max);
+int wp_send_lose(struct wp_send *send);
 bool wp_send_done(const struct wp_send *send);
 int wp_send_remains(struct wp_send *send);
 

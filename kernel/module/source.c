@@ -27,12 +27,15 @@
 #include <linux/cred.h>
 #include <linux/dcache.h>
 #include <linux/fadvise.h>
+#include <linux/fsnotify.h>
+#include <linux/highmem.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/pipe_fs_i.h>
 #include <linux/sched/user.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/xacct.h>
 #include <linux/slab.h>
 #include <linux/splice.h>
 #include <linux/uio.h>
@@ -42,6 +45,8 @@
 
 /* How often to read again what others took out of the file meanwhile. */
 #define WP_SOURCE_RETRIES 16
+/* Pages that are pinned at a time. */
+#define WP_PINNED_PAGES 32
 
 /**
  * wp_source_open() - Begin reading.
@@ -154,6 +159,21 @@ void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
 	}
 }
 
+/* Copy the next @bytes from a cursor on; at most what is available from there. */
+void wp_source_peek(const struct wp_source *source, struct wp_cursor cursor, u8 *to,
+		    size_t bytes)
+{
+	while (bytes) {
+		const struct bio_vec *piece = &source->pieces[cursor.piece];
+		size_t some = min_t(size_t, piece->bv_len - cursor.skip, bytes);
+
+		memcpy_from_page(to, piece->bv_page, piece->bv_offset + cursor.skip, some);
+		wp_source_pass(source, &cursor, some);
+		to += some;
+		bytes -= some;
+	}
+}
+
 /*
  * Add a part of a page; @own: for which the window takes a reference, else one
  * becomes the window's.
@@ -234,6 +254,16 @@ static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 wan
 	return false;
 }
 
+/* Tell who watches the file, and count, as sendfile() does. */
+static void wp_source_account(const struct wp_source *source, ssize_t filled)
+{
+	if (filled > 0) {
+		fsnotify_access(source->file);
+		add_rchar(current, filled);
+	}
+	inc_syscr(current);
+}
+
 static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 {
 	struct splice_desc desc = {
@@ -256,6 +286,7 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 			return -EAGAIN;
 		filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
 	} while (filled == -AOP_TRUNCATED_PAGE && retries--);
+	wp_source_account(source, filled);
 	source->ended = !filled;
 	return min_t(ssize_t, filled, 0);
 }
@@ -394,6 +425,30 @@ static int wp_pinned_charge(struct wp_pinned *pinned, unsigned long count)
 	return 0;
 }
 
+/*
+ * Pin the next pages, some at a time. From 6.2 on the kernel copies those of a
+ * private mapping of a file before it pins them for long, as it copies what may
+ * not stay where it is: who has other pages now has a copy.
+ */
+static long wp_pinned_take_some(struct wp_pinned *pinned, u64 address, unsigned long count)
+{
+	struct page **pages = pinned->pages + pinned->count;
+	struct page *before[WP_PINNED_PAGES];
+	long had, got, i;
+
+	had = get_user_pages_fast(address, min_t(unsigned long, count, WP_PINNED_PAGES), 0,
+				  before);
+	if (had <= 0)
+		return had ?: -EFAULT;
+	/* Another reference would keep them where they are. */
+	for (i = 0; i < had; i++)
+		put_page(before[i]);
+	got = pin_user_pages_fast(address, had, FOLL_LONGTERM, pages);
+	for (i = 0; i < got; i++)
+		pinned->copied += before[i] != pages[i];
+	return got ?: -EFAULT;
+}
+
 /**
  * wp_pinned_take() - Pin all pages of a mapping, for a run.
  * @pinned: to be filled
@@ -425,14 +480,11 @@ int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length)
 				       GFP_KERNEL_ACCOUNT);
 	err = -ENOMEM;
 	while (pinned->pages && pinned->count < count) {
-		err = pin_user_pages_fast((address & PAGE_MASK) +
-						  (pinned->count << PAGE_SHIFT),
-					  count - pinned->count, FOLL_LONGTERM,
-					  pinned->pages + pinned->count);
-		if (err <= 0) {
-			err = err ?: -EFAULT;
+		err = wp_pinned_take_some(pinned, (address & PAGE_MASK) +
+					  (pinned->count << PAGE_SHIFT),
+					  count - pinned->count);
+		if (err < 0)
 			break;
-		}
 		pinned->count += err;
 		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (err)

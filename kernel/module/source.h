@@ -16,6 +16,7 @@
 struct wp_pinned {
 	struct page **pages;
 	unsigned long count;
+	unsigned long copied;		/* pages that the kernel copied to pin them */
 	struct user_struct *user;	/* whom they are charged to */
 };
 
@@ -44,6 +45,8 @@ void wp_source_close(struct wp_source *source);
 int wp_source_fill(struct wp_source *source, u64 want, bool wait);
 void wp_source_consume(struct wp_source *source, size_t bytes);
 void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
+		    size_t bytes);
+void wp_source_peek(const struct wp_source *source, struct wp_cursor cursor, u8 *to,
 		    size_t bytes);
 
 int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length);

@@ -4,6 +4,7 @@
 #include <linux/moduleparam.h>
 
 #include "compat.h"
+#include "handler.h"
 #include "member.h"
 #include "switches.h"
 #include "uapi/wirepath.h"
@@ -48,7 +49,7 @@ ulong wp_run_packets_max = 1UL << 30;
 module_param_named(run_packets_max, wp_run_packets_max, ulong, 0644);
 MODULE_PARM_DESC(run_packets_max, "packets of one call or run");
 
-/* So that it takes eight users to fill the queue of runs (WQ_MAX_ACTIVE, 512 before 7.x). */
+/* Each has a thread. */
 ulong wp_user_runs_max = 64;
 module_param_named(user_runs_max, wp_user_runs_max, ulong, 0644);
 MODULE_PARM_DESC(user_runs_max, "runs of one user that go at a time");
@@ -64,5 +65,6 @@ u64 wp_features(void)
 	       (wp_allow_lists && wp_member_lists ? WIREPATH_FEATURE_MEMBERS : 0) |
 	       (wp_allow_sendfilew ? WIREPATH_FEATURE_SENDFILEW : 0) |
 	       (wp_allow_uring && IS_ENABLED(CONFIG_IO_URING) ? WIREPATH_FEATURE_URING : 0) |
-	       (wp_allow_runs ? WIREPATH_FEATURE_RUNS : 0);
+	       (wp_allow_runs ? WIREPATH_FEATURE_RUNS : 0) |
+	       (wp_allow_runs && wp_handler_possible() ? WIREPATH_FEATURE_HANDLERS : 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs that go, counted by user. Each that waits for storage keeps a place of
- * the queue they share, so no user may have so many that others get none.
+ * Runs that go, counted by user. Each has a thread of the kernel, which limits
+ * of processes do not count.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>

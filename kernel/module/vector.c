@@ -75,10 +75,15 @@ static int wp_vector_copy(struct wp_vector *vector, u64 address, u64 bytes)
 		unsigned int some = min_t(u64, bytes, PAGE_SIZE / 2);
 		struct bio_vec piece;
 		void *room = wp_header_room(&piece, some);
+		unsigned long missing;
 
 		if (!room)
 			return -ENOMEM;
-		if (copy_from_user(room, u64_to_user_ptr(address), some))
+		/* As in wp_header_write(). */
+		get_page(piece.bv_page);
+		missing = copy_from_user(room, u64_to_user_ptr(address), some);
+		put_page(piece.bv_page);
+		if (missing)
 			return -EFAULT;
 		if (!wp_train_add(&vector->train, &piece, true))
 			break;

@@ -11,7 +11,12 @@ pub enum BpfError {
     /// The file is no object with a handler.
     #[error("{0} has no handler: {1}; build it from a .bpf.c file that includes wirepath.bpf.h")]
     Object(PathBuf, String),
-    /// The kernel does not run the handler; user space does.
+    /// The file is no object with a handler of paced runs.
+    #[error(
+        "{0} has no handler of paced runs: {1}; build it from a .bpf.c file that includes wirepath_paced.bpf.h"
+    )]
+    Paced(PathBuf, String),
+    /// The kernel does not run the handler.
     #[error("{0}")]
     Kernel(String),
 }

@@ -7,6 +7,8 @@
 //! receiver. What it cannot do is left to user space, record by record and in order. Where the stream
 //! goes on in user space, a program in front of the input's socket drops what the handler would drop there
 //! ([`Select`]).
+//!
+//! Paced runs of the kernel module have handlers of their own ([`PacedHandler`]).
 
 mod error;
 mod handler;
@@ -14,14 +16,17 @@ mod instructions;
 mod interpreter;
 mod maps;
 mod mirror;
+mod paced;
 mod place;
 mod program;
 mod select;
+mod types;
 
 pub use error::BpfError;
 pub use handler::BpfHandler;
 pub use maps::Counts;
 pub use mirror::{Mirror, Receiver};
+pub use paced::{PacedHandler, PacedObject};
 pub use place::{InKernel, Place};
 pub use program::HandlerObject;
 pub use select::Select;

@@ -24,6 +24,7 @@ pub mod region;
 pub mod ring;
 mod send;
 pub mod socket;
+pub mod struct_ops;
 pub mod usage;
 pub mod zerocopy;
 

@@ -90,7 +90,7 @@ static void rtpsendfile_packets(void)
 	char header[12] = "\x80!";
 
 	for (off_t at = 0; at < (off_t)file_bytes;)
-		if (rtpsendfile(device, udp, header, 12, file, &at,
+		if (wirepath_rtpsendfile(device, udp, header, 12, file, &at,
 				file_bytes - at < PAYLOAD ? file_bytes - at : PAYLOAD) < 0)
 			die("rtpsendfile");
 }
@@ -100,7 +100,7 @@ static void rtpmsend_packets(void)
 	char header[12] = "\x80!";
 
 	for (size_t at = 0; at < file_bytes; at += PAYLOAD)
-		if (rtpmsend(device, udp, header, 12, mapping + at,
+		if (wirepath_rtpmsend(device, udp, header, 12, mapping + at,
 			     file_bytes - at < PAYLOAD ? file_bytes - at : PAYLOAD) < 0)
 			die("rtpmsend");
 }
@@ -123,7 +123,7 @@ static void sendfilew_packets(void)
 				file, WIREPATH_PART_END, at, bytes };
 			at += bytes;
 		}
-		if (sendfilew(device, udp, parts, count) < 0)
+		if (wirepath_sendfilew(device, udp, parts, count) < 0)
 			die("sendfilew");
 	}
 }

@@ -159,8 +159,7 @@
  * `rate_bytes_per_second` (headers and payload) from `start_ns` on
  * (CLOCK_MONOTONIC; 0: now); or by a table of `departure_count` struct
  * wirepath_departure: at `time_ns` after the start, `packets` packets. What is
- * late is sent at once, and counted; still late after 64 trains, a run rests
- * for 1 ms. The answer is the run's descriptor
+ * late is sent at once, and counted. The answer is the run's descriptor
  * (close-on-exec), or EDQUOT when the caller's user has as many runs going as
  * this machine allows; in a namespace of users, whoever made the outermost one
  * counts. It ends by itself (everything sent, or an error), by STOP,
@@ -169,10 +168,26 @@
  * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
  * and headers against the memory cgroup, at most 16 MiB each) until it ends;
  * closing the socket's own descriptor does not end it, shutdown() does. It
- * acts with the credentials of its starter. STOP waits for the train that is
- * being sent, and so for storage that does not answer; only a signal that kills
- * ends that (EINTR), and the run stops all the same. Closing does not wait: what
- * is being read is not sent any more, what is being sent leaves.
+ * acts with the credentials of its starter, in its cgroups and with its
+ * niceness. STOP waits for the train that is being sent, and so for storage that
+ * does not answer; only a signal that kills ends that (EINTR), and the run stops
+ * all the same. Closing does not wait: what is being read is not sent any more,
+ * what is being sent leaves. While the machine sleeps a run sends nothing.
+ *
+ * A run survives what a loop around send() would: the answer to an earlier
+ * packet (ECONNREFUSED, EHOSTUNREACH, ...) and EPERM of a packet filter; the
+ * next packet is tried once more, and lost if it is refused again. ENOBUFS and
+ * ENOMEM: it tries again until there is room. EMSGSIZE: the packets of a train
+ * are tried by themselves for a second, as also after EINVAL or EIO of a train.
+ * STATUS counts these `errors`, which end no run, and `lost_packets`: they use
+ * up sequence numbers, and are no packets sent. Other errors end the run
+ * (EPIPE, EDESTADDRREQ, EACCES, EIO of the storage, ...).
+ *
+ * `handler` names an eBPF program that is asked about each packet before it is
+ * sent, and may rewrite its header or have it dropped: wirepath_handler.h. ENOENT
+ * if none is attached by that name, EOPNOTSUPP if this kernel or module has no
+ * handlers. A run whose handler is detached ends with ENOLINK. Packets that it
+ * drops are counted as `dropped_packets`; RTCP does not count them.
  *
  * io_uring
  * --------
@@ -189,17 +204,24 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
+#include "wirepath_handler.h"
+
 #define WIREPATH_VERSION 1
 #define WIREPATH_DEVICE "/dev/wirepath"
 
+/*
+ * 0xBC is in nobody's use (Documentation/userspace-api/ioctl/ioctl-number.rst).
+ * The numbers have a structure's size as of this header; the module goes by the
+ * size in the structure, and takes numbers with another one, or of _IO().
+ */
 #define WIREPATH_IOC 0xBC
-#define WIREPATH_QUERY _IO(WIREPATH_IOC, 0) /* struct wirepath_query */
-#define WIREPATH_SEND _IO(WIREPATH_IOC, 1) /* struct wirepath_send */
-#define WIREPATH_SENDFILEW _IO(WIREPATH_IOC, 2) /* struct wirepath_sendfilew */
-#define WIREPATH_START _IO(WIREPATH_IOC, 3) /* struct wirepath_start */
-#define WIREPATH_STATUS _IO(WIREPATH_IOC, 4) /* struct wirepath_status */
+#define WIREPATH_QUERY _IOWR(WIREPATH_IOC, 0, struct wirepath_query)
+#define WIREPATH_SEND _IOWR(WIREPATH_IOC, 1, struct wirepath_send)
+#define WIREPATH_SENDFILEW _IOWR(WIREPATH_IOC, 2, struct wirepath_sendfilew)
+#define WIREPATH_START _IOW(WIREPATH_IOC, 3, struct wirepath_start)
+#define WIREPATH_STATUS _IOWR(WIREPATH_IOC, 4, struct wirepath_status)
 #define WIREPATH_STOP _IO(WIREPATH_IOC, 5) /* no argument (0) */
-#define WIREPATH_WAIT _IO(WIREPATH_IOC, 6) /* struct wirepath_status */
+#define WIREPATH_WAIT _IOWR(WIREPATH_IOC, 6, struct wirepath_status)
 
 /* wirepath_query.features: what this module does on this kernel, as switched now */
 #define WIREPATH_FEATURE_FILES (1ULL << 0) /* payload from files */
@@ -210,6 +232,7 @@
 #define WIREPATH_FEATURE_SENDFILEW (1ULL << 5)
 #define WIREPATH_FEATURE_URING (1ULL << 6) /* io_uring commands */
 #define WIREPATH_FEATURE_RUNS (1ULL << 7) /* START: pacing */
+#define WIREPATH_FEATURE_HANDLERS (1ULL << 9) /* START by a handler (Linux 6.12) */
 #define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5; not 7.2) */
 
 /* Shortest structures: what the first published version had. */
@@ -346,6 +369,7 @@ struct wirepath_start {
 	__u64 departures; /* address of struct wirepath_departure */
 	__u32 departure_count;
 	__u32 reserved;
+	__u64 handler; /* address of its name, a string; or 0 */
 };
 
 /* wirepath_status.state */
@@ -372,6 +396,11 @@ struct wirepath_status {
 	__u32 rtp_timestamp; /* of the next packet */
 	__u32 rtp_last_timestamp;
 	__u64 position; /* offset of the next packet in file or mapping */
+	__u64 errors; /* of the network, which the run survived */
+	__u64 lost_packets; /* not sent, for such an error */
+	__u64 dropped_packets; /* by the handler */
+	__s32 last_error; /* the last of them, a positive errno, or 0 */
+	__u32 reserved2;
 };
 
 /* The `cmd` of an io_uring command (16 bytes of the submission entry). */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * The papers' calls, for C and C++: thin names over WIREPATH_SEND and
- * WIREPATH_SENDFILEW. `device` is /dev/wirepath, opened. Each answers the
+ * WIREPATH_SENDFILEW, with wirepath_ in front. `device` is /dev/wirepath, opened. Each answers the
  * payload bytes it sent, which are fewer than asked for when the file or a
  * signal ended it, or -1 and errno when it sent none.
  *
- *                      payload   header        packets
- *   msend              memory    none          one
- *   rtpmsend           memory    the caller's  one
- *   kmsend             memory    none          a run
- *   krtpmsend          memory    RTP engine    a run
- *   rtpsendfile        file      the caller's  one
- *   ksendfile          file      none          a run
- *   krtpsendfile       file      RTP engine    a run
- *   sendfilew          a vector of both        one or more
+ *                               payload   header        packets
+ *   wirepath_msend              memory    none          one
+ *   wirepath_rtpmsend           memory    the caller's  one
+ *   wirepath_kmsend             memory    none          a run
+ *   wirepath_krtpmsend          memory    RTP engine    a run
+ *   wirepath_rtpsendfile        file      the caller's  one
+ *   wirepath_ksendfile          file      none          a run
+ *   wirepath_krtpsendfile       file      RTP engine    a run
+ *   wirepath_sendfilew          a vector of both        one or more
  */
 #ifndef _UAPI_WIREPATH_CALLS_H
 #define _UAPI_WIREPATH_CALLS_H
@@ -57,15 +57,15 @@ static inline ssize_t wirepath_send_file(int device, struct wirepath_send *send,
 	return sent;
 }
 
-static inline ssize_t msend(int device, int socket, const void *payload, size_t bytes)
+static inline ssize_t wirepath_msend(int device, int socket, const void *payload, size_t bytes)
 {
 	struct wirepath_send send = wirepath_send_of(socket, -1, (__u64)(size_t)payload, bytes);
 
 	return wirepath_send_all(device, &send);
 }
 
-static inline ssize_t rtpmsend(int device, int socket, const void *header, size_t header_bytes,
-			       const void *payload, size_t bytes)
+static inline ssize_t wirepath_rtpmsend(int device, int socket, const void *header,
+					size_t header_bytes, const void *payload, size_t bytes)
 {
 	struct wirepath_send send = wirepath_send_of(socket, -1, (__u64)(size_t)payload, bytes);
 
@@ -75,8 +75,8 @@ static inline ssize_t rtpmsend(int device, int socket, const void *header, size_
 	return wirepath_send_all(device, &send);
 }
 
-static inline ssize_t kmsend(int device, int socket, const void *payload, size_t bytes,
-			     size_t packet_bytes)
+static inline ssize_t wirepath_kmsend(int device, int socket, const void *payload, size_t bytes,
+				      size_t packet_bytes)
 {
 	struct wirepath_send send = wirepath_send_of(socket, -1, (__u64)(size_t)payload, bytes);
 
@@ -85,8 +85,9 @@ static inline ssize_t kmsend(int device, int socket, const void *payload, size_t
 	return wirepath_send_all(device, &send);
 }
 
-static inline ssize_t krtpmsend(int device, int socket, const void *payload, size_t bytes,
-				size_t packet_bytes, struct wirepath_rtp *rtp)
+static inline ssize_t wirepath_krtpmsend(int device, int socket, const void *payload,
+					 size_t bytes, size_t packet_bytes,
+					 struct wirepath_rtp *rtp)
 {
 	struct wirepath_send send = wirepath_send_of(socket, -1, (__u64)(size_t)payload, bytes);
 
@@ -98,8 +99,9 @@ static inline ssize_t krtpmsend(int device, int socket, const void *payload, siz
 	return wirepath_send_all(device, &send);
 }
 
-static inline ssize_t rtpsendfile(int device, int socket, const void *header, size_t header_bytes,
-				  int file, off_t *offset, size_t bytes)
+static inline ssize_t wirepath_rtpsendfile(int device, int socket, const void *header,
+					   size_t header_bytes, int file, off_t *offset,
+					   size_t bytes)
 {
 	struct wirepath_send send = wirepath_send_of(socket, file, (__u64)*offset, bytes);
 
@@ -109,8 +111,8 @@ static inline ssize_t rtpsendfile(int device, int socket, const void *header, si
 	return wirepath_send_file(device, &send, offset);
 }
 
-static inline ssize_t ksendfile(int device, int socket, int file, off_t *offset, __u64 bytes,
-				size_t packet_bytes)
+static inline ssize_t wirepath_ksendfile(int device, int socket, int file, off_t *offset,
+					 __u64 bytes, size_t packet_bytes)
 {
 	struct wirepath_send send = wirepath_send_of(socket, file, (__u64)*offset, bytes);
 
@@ -119,8 +121,9 @@ static inline ssize_t ksendfile(int device, int socket, int file, off_t *offset,
 	return wirepath_send_file(device, &send, offset);
 }
 
-static inline ssize_t krtpsendfile(int device, int socket, int file, off_t *offset, __u64 bytes,
-				   size_t packet_bytes, struct wirepath_rtp *rtp)
+static inline ssize_t wirepath_krtpsendfile(int device, int socket, int file, off_t *offset,
+					    __u64 bytes, size_t packet_bytes,
+					    struct wirepath_rtp *rtp)
 {
 	struct wirepath_send send = wirepath_send_of(socket, file, (__u64)*offset, bytes);
 
@@ -132,8 +135,8 @@ static inline ssize_t krtpsendfile(int device, int socket, int file, off_t *offs
 	return wirepath_send_file(device, &send, offset);
 }
 
-static inline ssize_t sendfilew(int device, int socket, const struct wirepath_part *parts,
-				size_t count)
+static inline ssize_t wirepath_sendfilew(int device, int socket,
+					 const struct wirepath_part *parts, size_t count)
 {
 	struct wirepath_sendfilew vector;
 

@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     // Bindings have what any user of the library has.
     Rule { package: "wirepath-capi", ours: &["wirepath-streams"], others: None },
     Rule { package: "wirepath-python", ours: &["wirepath-streams"], others: None },
-    Rule { package: "wirepath-bpf", ours: &["wirepath-streams"], others: None },
+    Rule { package: "wirepath-bpf", ours: &["wirepath-streams", "wirepath-sys"], others: None },
     Rule {
         package: "wirepath-net",
         ours: &["wirepath-counters", "wirepath-http", "wirepath-auth", "wirepath-engine", "wirepath-streams"],

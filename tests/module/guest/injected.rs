@@ -17,7 +17,7 @@ use wirepath_module_tests::model::Outcome;
 use wirepath_module_tests::random::Random;
 use wirepath_module_tests::rtp::Rtp;
 use wirepath_sys::module::{DEVICE, Module, State, layout};
-use wirepath_tests::{require, trials};
+use wirepath_tests::{Deadline, require, trials};
 
 use crate::bench::{Bench, From, packets};
 use crate::bytes::LENGTH;
@@ -292,7 +292,14 @@ fn of_loading() -> Result<()> {
     require!(Path::new(FILE).exists(), "{FILE} is not there");
     // It prints its callers when it fails, as faults do.
     failing.spare("__kmem_cache_create_args")?;
-    let unload = || delete_module(NAME, DO_NOT_WAIT).context("unloading");
+    // The threads of runs that ended before may be on their way out.
+    let unload = || {
+        Deadline::seconds(5.0).wait_for("the module's users", || match delete_module(NAME, DO_NOT_WAIT) {
+            Ok(()) => Ok(Some(())),
+            Err(Errno::AGAIN | Errno::BUSY) => Ok(None),
+            Err(error) => bail!("unloading answered {error:?}"),
+        })
+    };
     let mut counts = Counts::default();
     unload()?;
     counts.failures = failing.each(|armed| {

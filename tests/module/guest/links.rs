@@ -11,11 +11,12 @@ use wirepath_module_tests::call::Call;
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::model::Outcome;
 use wirepath_module_tests::random::Random;
+use wirepath_sys::module::layout;
 use wirepath_tests::namespace::{CLIENT, Link, SERVER};
 use wirepath_tests::process::find;
 use wirepath_tests::{require, trials};
 
-use crate::bench::{Bench, From};
+use crate::bench::{Bench, From, RUN, packets};
 use crate::bytes::{LENGTH, random_call};
 use crate::files::Folder;
 use crate::query::kernel;
@@ -33,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         without_gathering,
         without_any,
         with_few_fragments,
+        with_short_trains,
         with_short_packets
     ]
 }
@@ -84,6 +86,32 @@ fn with_few_fragments() -> Result<()> {
     let result = over_link("links::with_few_fragments", "", true);
     std::fs::write(FRAGMENTS, usual).context(FRAGMENTS)?;
     result
+}
+
+/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+///
+/// A train is no longer than what the device cuts: what is, the network would cut in software.
+fn with_short_trains() -> Result<()> {
+    let link = Link::new()?;
+    let mut wires = [ipv4(&link)?, ipv6(&link)?];
+    let content = Content::new(settings().seed, LENGTH);
+    let file = Folder::tmpfs()?.file("plain", &content)?;
+    let from = From::File(file.as_raw_fd(), &content);
+    let mut bench = Bench::new()?;
+    for (limit, least) in [("gso_max_segs 8", 8), ("gso_max_segs 65535 gso_max_size 5000", 16)] {
+        link.server.ip(&format!("link set veth {limit}"))?;
+        for wire in &mut wires {
+            // The route is known from the first packet on.
+            bench.check(&Call { packet_bytes: 1000, ..Call::packet(0, 1000) }, &from, wire)?;
+            let call = Call { packet_bytes: 1000, train_packets: 64, ..Call::packet(0, 64_000) };
+            let before = bench.request(&call, &from, wire)?;
+            let answer = bench.send();
+            wire.compare(packets(&Outcome::of(&call, from.end()), &content))?;
+            let trains = bench.arena.take::<layout::Run>(RUN).trains - before.trains;
+            ensure!(answer == Ok(()) && trains >= least, "{limit}: {answer:?} in {trains} trains");
+        }
+    }
+    Ok(())
 }
 
 /// The most fragments that a buffer has.

@@ -187,7 +187,7 @@ fn requests_that_are_none() -> Result<()> {
     let mut bench = Bench::new()?;
     let argument = bench.arena.address(RUN);
     for request in
-        [layout::STATUS, layout::STOP, layout::WAIT, 0xbc07, 0xbcff, layout::SEND | 1 << 30, 0x5413, u32::MAX]
+        [layout::STATUS, layout::STOP, layout::WAIT, 0xbc07, 0xbcff, layout::SEND ^ 1 << 30, 0x5413, u32::MAX]
     {
         let answer = bench.module.ask(request, &mut bench.arena, argument);
         let error = answer.err().and_then(|error| Errno::from_io_error(&error));

@@ -10,6 +10,10 @@ use crate::rtp::Rtp;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
+/// Most bytes of a train that a device cuts: with headers of Ethernet, IPv6 and UDP below its usual
+/// `gso_max_size` of 65,536.
+const TRAIN_MAX: u64 = 65_535 - 14 - 40 - 8;
+
 /// Kind and place of a source's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -119,7 +123,7 @@ impl Outcome {
         trains
     }
 
-    /// Upper bound of the number of trains, if a packet takes a fragment for its header and one for each page
+    /// Upper bound of the number of trains of a device without limits of its own, if a packet takes a fragment for its header and one for each page
     /// of its payload, and a train as many as a socket buffer has. `start` is the position of the source's
     /// first byte: its address in memory, 0 of a file.
     pub fn trains_at_most(&self, most: u32, fragments_max: u32, start: u64) -> u64 {
@@ -129,7 +133,7 @@ impl Outcome {
             let length = packet.length();
             let pages = (start + packet.payload.end - 1) / PAGE - (start + packet.payload.start) / PAGE + 1;
             let taken = pages + u64::from(!packet.header.is_empty());
-            let is_full = bytes + length > PACKET_MAX || fragments + taken > fragments_max.into();
+            let is_full = bytes + length > TRAIN_MAX || fragments + taken > fragments_max.into();
             if count >= most.max(1) || last < first || length > first || is_full {
                 (trains, first, count, bytes, fragments) = (trains + 1, length, 0, 0, 0);
             }

@@ -89,7 +89,7 @@ impl Arena {
         assert!(self.is_harmless(argument), "a request's structure must lie in the arena");
         let offset = argument.wrapping_sub(self.address(0)) as usize;
         let room = self.bytes().get(offset..).unwrap_or_default();
-        if request == layout::SEND && room.len() >= size_of::<layout::Run>() {
+        if number_of(request) == SEND && room.len() >= size_of::<layout::Run>() {
             let header = layout::Run::from_bytes(room).header;
             assert!(self.is_harmless(header), "a run's header must lie in the arena");
         }
@@ -186,12 +186,21 @@ fn answer(device: &impl AsFd, request: u32, argument: u64) -> io::Result<Option<
     unsafe { answered(request, ioctl(device, request, argument as *mut u8)) }
 }
 
+/// Magic and number of a request, without direction and size.
+const fn number_of(request: u32) -> u32 {
+    request & 0xffff
+}
+
+const SEND: u32 = number_of(layout::SEND);
+const START: u32 = number_of(layout::START);
+
 /// # Safety
 /// The kernel has given this answer to the request.
 unsafe fn answered(request: u32, answer: io::Result<usize>) -> io::Result<Option<Started>> {
-    match (request, answer?) {
+    // The module also takes the number without direction and size.
+    match (number_of(request), answer?) {
         // SAFETY: the kernel has just made this descriptor for this call.
-        (layout::START, run) => Ok(Some(Started::new(unsafe { OwnedFd::from_raw_fd(run as i32) }))),
+        (START, run) => Ok(Some(Started::new(unsafe { OwnedFd::from_raw_fd(run as i32) }))),
         (_, 0) => Ok(None),
         (_, other) => Err(io::Error::other(format!("request {request:#x} answered {other}, not 0"))),
     }

@@ -173,6 +173,7 @@ structures! {
         departures: u64,
         departure_count: u32,
         reserved: u32,
+        handler: u64,
     }
 
     /// Progress of a paced run.
@@ -195,6 +196,11 @@ structures! {
         rtp_timestamp: u32,
         rtp_last_timestamp: u32,
         position: u64,
+        errors: u64,
+        lost_packets: u64,
+        dropped_packets: u64,
+        last_error: i32,
+        reserved2: u32,
     }
 }
 
@@ -211,20 +217,25 @@ macro_rules! numbers {
     };
 }
 
-/// `_IO(WIREPATH_IOC, number)`.
-const fn request(number: u32) -> u32 {
-    0xbc << 8 | number
+/// `_IO`, `_IOW` and `_IOWR` of `WIREPATH_IOC`: the structure's direction and size, and a number
+/// (`asm-generic/ioctl.h`).
+const fn request<Structure>(direction: u32, number: u32) -> u32 {
+    direction << 30 | (size_of::<Structure>() as u32) << 16 | 0xbc << 8 | number
 }
+
+const NONE: u32 = 0;
+const WRITE: u32 = 1;
+const READ_WRITE: u32 = 3;
 
 numbers! {
     VERSION = "WIREPATH_VERSION": u32 = 1;
-    QUERY = "WIREPATH_QUERY": u32 = request(0);
-    SEND = "WIREPATH_SEND": u32 = request(1);
-    SENDFILEW = "WIREPATH_SENDFILEW": u32 = request(2);
-    START = "WIREPATH_START": u32 = request(3);
-    STATUS = "WIREPATH_STATUS": u32 = request(4);
-    STOP = "WIREPATH_STOP": u32 = request(5);
-    WAIT = "WIREPATH_WAIT": u32 = request(6);
+    QUERY = "WIREPATH_QUERY": u32 = request::<Query>(READ_WRITE, 0);
+    SEND = "WIREPATH_SEND": u32 = request::<Run>(READ_WRITE, 1);
+    SENDFILEW = "WIREPATH_SENDFILEW": u32 = request::<Vector>(READ_WRITE, 2);
+    START = "WIREPATH_START": u32 = request::<Start>(WRITE, 3);
+    STATUS = "WIREPATH_STATUS": u32 = request::<Status>(READ_WRITE, 4);
+    STOP = "WIREPATH_STOP": u32 = request::<()>(NONE, 5);
+    WAIT = "WIREPATH_WAIT": u32 = request::<Status>(READ_WRITE, 6);
     FEATURE_FILES = "WIREPATH_FEATURE_FILES": u64 = 1 << 0;
     FEATURE_MAPPINGS = "WIREPATH_FEATURE_MAPPINGS": u64 = 1 << 1;
     FEATURE_RTP = "WIREPATH_FEATURE_RTP": u64 = 1 << 2;
@@ -233,6 +244,7 @@ numbers! {
     FEATURE_SENDFILEW = "WIREPATH_FEATURE_SENDFILEW": u64 = 1 << 5;
     FEATURE_URING = "WIREPATH_FEATURE_URING": u64 = 1 << 6;
     FEATURE_RUNS = "WIREPATH_FEATURE_RUNS": u64 = 1 << 7;
+    FEATURE_HANDLERS = "WIREPATH_FEATURE_HANDLERS": u64 = 1 << 9;
     FEATURE_MEMBERS = "WIREPATH_FEATURE_MEMBERS": u64 = 1 << 8;
     TO_END = "WIREPATH_TO_END": u64 = u64::MAX;
     HEADER_BYTES_MAX = "WIREPATH_HEADER_BYTES_MAX": usize = 256;

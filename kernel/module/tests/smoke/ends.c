@@ -17,20 +17,20 @@ static void end_of_file(struct pair pair)
 	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == ENODATA);
 	CHECK(send.bytes == 10000 && send.length == 2000 && send.packets == 4);
 	expect_plain(pair.to, bytes, 10000, 3000);
-	CHECK(ksendfile(device, pair.from, file, &offset, WIREPATH_TO_END, 900) == 1000);
+	CHECK(wirepath_ksendfile(device, pair.from, file, &offset, WIREPATH_TO_END, 900) == 1000);
 	expect_plain(pair.to, bytes + 9000, 1000, 900);
 	/* A hole, and a file that is cut while its pages are on their way. */
 	if (ftruncate(file, 100000))
 		die("ftruncate");
 	offset = 20000;
-	CHECK(ksendfile(device, pair.from, file, &offset, 70000, 1000) == 70000);
+	CHECK(wirepath_ksendfile(device, pair.from, file, &offset, 70000, 1000) == 70000);
 	expect_plain(pair.to, zeros, 70000, 1000);
 	offset = 0;
-	CHECK(ksendfile(device, pair.from, file, &offset, 8000, 1000) == 8000);
+	CHECK(wirepath_ksendfile(device, pair.from, file, &offset, 8000, 1000) == 8000);
 	if (ftruncate(file, 0))
 		die("ftruncate");
 	offset = 0;
-	CHECK(ksendfile(device, pair.from, file, &offset, 8000, 1000) == 0);
+	CHECK(wirepath_ksendfile(device, pair.from, file, &offset, 8000, 1000) == 0);
 	/* The bytes of before or the zeros of a cut page, whole packets. */
 	for (int i = 0; i < 8; i++) {
 		unsigned char packet[65536];
@@ -51,14 +51,14 @@ static void memory_that_goes(struct pair pair)
 
 	for (size_t i = 0; i < bytes; i++)
 		memory[i] = copy[i] = i ^ (i >> 8);
-	CHECK(kmsend(device, pair.from, memory, bytes, 1000) == (ssize_t)bytes);
+	CHECK(wirepath_kmsend(device, pair.from, memory, bytes, 1000) == (ssize_t)bytes);
 	munmap(memory, bytes + 4096);
 	expect_plain(pair.to, copy, bytes, 1000);
 	/* Half of it is not there: what is, is sent. */
 	memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(memory + 4096, 4096);
 	memcpy(memory, copy, 4096);
-	CHECK(kmsend(device, pair.from, memory, 8192, 1000) == 4000);
+	CHECK(wirepath_kmsend(device, pair.from, memory, 8192, 1000) == 4000);
 	expect_plain(pair.to, copy, 4000, 1000);
 	munmap(memory, 4096);
 	free(copy);
@@ -88,7 +88,7 @@ static void changing_file(struct pair pair)
 			_exit(0);
 		}
 		rtp = rtp_of();
-		CHECK(krtpsendfile(device, pair.from, file, &offset, WIREPATH_TO_END, 1300, &rtp) >= 0);
+		CHECK(wirepath_krtpsendfile(device, pair.from, file, &offset, WIREPATH_TO_END, 1300, &rtp) >= 0);
 		waitpid(child, NULL, 0);
 		for (ssize_t got; (got = recv(pair.to, page, sizeof(page), MSG_DONTWAIT)) > 0;)
 			for (ssize_t i = 12; i < got; i++)

@@ -62,6 +62,9 @@ int main(int count, char **names)
 			vectors(&data, pair);
 			commands(&data, pair);
 			paced_runs(&data, pair);
+			survives(&data, pair);
+			account(&data, pair);
+			handlers(&data, pair);
 			owners(&data, pair);
 			storage(pair);
 			pair_close(pair);
@@ -70,6 +73,7 @@ int main(int count, char **names)
 		full_buffers(&data);
 		close(data.file);
 	}
+	account_of_others();
 	printf("%d checks, %d failed, %d skipped\n", checks, failures, skips);
 	return failures ? 1 : 0;
 }

@@ -106,6 +106,21 @@ static void longer_structures(const struct wirepath_send good, struct pair pair)
 	CHECK(receive(pair.to, packet) == 1000);
 }
 
+/* The numbers of the first header, without direction and size, and of a later one. */
+static void other_numbers(struct wirepath_send good, struct pair pair)
+{
+	unsigned int longer = _IOC(_IOC_READ | _IOC_WRITE, WIREPATH_IOC, 1, 1000);
+	unsigned char packet[65536];
+	struct wirepath_send send = good;
+
+	CHECK(!ioctl(device, _IO(WIREPATH_IOC, 1), &send));
+	CHECK(receive(pair.to, packet) == 1000);
+	send = good;
+	CHECK(!ioctl(device, longer, &send));
+	CHECK(receive(pair.to, packet) == 1000);
+	CHECK(ioctl(device, _IOC(_IOC_READ, WIREPATH_IOC, 1, 104), &send) < 0 && errno == ENOTTY);
+}
+
 void misuse(const struct data *data, struct pair pair)
 {
 	struct wirepath_send good = wirepath_send_of(pair.from, data->file, 0, 1000);
@@ -113,6 +128,7 @@ void misuse(const struct data *data, struct pair pair)
 	fields(good, data->file);
 	rtp_fields(good);
 	longer_structures(good, pair);
+	other_numbers(good, pair);
 	CHECK(ioctl(device, WIREPATH_SEND, 8) < 0 && errno == EFAULT);
 	CHECK(ioctl(device, _IO(WIREPATH_IOC, 99), 0) < 0 && errno == ENOTTY);
 }

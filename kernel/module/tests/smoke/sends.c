@@ -19,11 +19,11 @@ void packets(const struct data *data, struct pair pair)
 			ssize_t size = sizes[j];
 			off_t offset = offsets[i];
 
-			CHECK(msend(device, pair.from, from, size) == size);
+			CHECK(wirepath_msend(device, pair.from, from, size) == size);
 			expect_one(pair.to, bytes, size);
-			CHECK(rtpmsend(device, pair.from, header, 12, from, size) == size);
+			CHECK(wirepath_rtpmsend(device, pair.from, header, 12, from, size) == size);
 			expect_with(pair.to, header, 12, bytes, size);
-			CHECK(rtpsendfile(device, pair.from, header, 12, data->file, &offset,
+			CHECK(wirepath_rtpsendfile(device, pair.from, header, 12, data->file, &offset,
 					  size) == size);
 			CHECK(offset == (off_t)(offsets[i] + size));
 			expect_with(pair.to, header, 12, bytes, size);
@@ -38,16 +38,17 @@ static void by_names(const struct data *data, struct pair pair, size_t at)
 	struct wirepath_rtp rtp = rtp_of(), header = rtp;
 	off_t offset = at;
 
-	CHECK(kmsend(device, pair.from, data->mapping + at, bytes, PACKET_BYTES) == bytes);
+	CHECK(wirepath_kmsend(device, pair.from, data->mapping + at, bytes, PACKET_BYTES) == bytes);
 	expect_plain(pair.to, data->bytes + at, bytes, PACKET_BYTES);
-	CHECK(ksendfile(device, pair.from, data->file, &offset, bytes, PACKET_BYTES) == bytes);
+	CHECK(wirepath_ksendfile(device, pair.from, data->file, &offset, bytes, PACKET_BYTES) == bytes);
 	CHECK(offset == (off_t)at + bytes);
 	expect_plain(pair.to, data->bytes + at, bytes, PACKET_BYTES);
 
 	offset = at;
-	CHECK(krtpsendfile(device, pair.from, data->file, &offset, half, PACKET_BYTES, &rtp) == half);
-	CHECK(krtpmsend(device, pair.from, data->mapping + at + half, bytes - half, PACKET_BYTES,
-			&rtp) == bytes - half);
+	CHECK(wirepath_krtpsendfile(device, pair.from, data->file, &offset, half, PACKET_BYTES,
+				    &rtp) == half);
+	CHECK(wirepath_krtpmsend(device, pair.from, data->mapping + at + half, bytes - half, PACKET_BYTES,
+				 &rtp) == bytes - half);
 	expect_rtp_run(pair.to, &header, data->bytes + at, half, PACKET_BYTES, 0);
 	expect_rtp_run(pair.to, &header, data->bytes + at + half, bytes - half, PACKET_BYTES, 0);
 	CHECK(nothing_more(pair.to));

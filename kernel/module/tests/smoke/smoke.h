@@ -110,11 +110,15 @@ void misuse(const struct data *data, struct pair pair);
 void vectors(const struct data *data, struct pair pair);
 void commands(const struct data *data, struct pair pair);
 void paced_runs(const struct data *data, struct pair pair);
+void survives(const struct data *data, struct pair pair);
+void account(const struct data *data, struct pair pair);
+void handlers(const struct data *data, struct pair pair);
 void owners(const struct data *data, struct pair pair);
 void ends(struct pair pair);
 void storage(struct pair pair);
 /* and with sockets of their own. */
 void destinations(const struct data *data);
 void full_buffers(const struct data *data);
+void account_of_others(void);
 
 #endif /* SMOKE_H */

@@ -155,6 +155,9 @@ static void silent_storage(struct pair pair)
 	int file, run, asked[2], users = module_users(), state;
 	pid_t server, stopper;
 
+	/* Threads of earlier runs, which have told their end, are still on their way out. */
+	while (users > 1)
+		users = module_users();
 	close(mkstemp(name));
 	if (pipe(asked))
 		die("pipe");

@@ -82,7 +82,7 @@ static void over_tcp(const struct wirepath_part *parts, size_t count,
 	child = fork();
 	if (!child) {
 		for (int i = 0; i < 40; i++) {
-			if (sendfilew(device, from, parts, count) != (ssize_t)bytes)
+			if (wirepath_sendfilew(device, from, parts, count) != (ssize_t)bytes)
 				_exit(1);
 		}
 		_exit(0);
@@ -120,10 +120,10 @@ static void many_parts(const struct data *data, struct pair pair)
 		memcpy(expected + i * 7, data->bytes + at, 7);
 	}
 	for (size_t i = 0; i < COUNT(counts); i++) {
-		CHECK(sendfilew(device, pair.from, parts, counts[i]) == (ssize_t)counts[i] * 7);
+		CHECK(wirepath_sendfilew(device, pair.from, parts, counts[i]) == (ssize_t)counts[i] * 7);
 		expect_one(pair.to, expected, counts[i] * 7);
 	}
-	CHECK(sendfilew(device, pair.from, parts, 161) < 0 && errno == EMSGSIZE);
+	CHECK(wirepath_sendfilew(device, pair.from, parts, 161) < 0 && errno == EMSGSIZE);
 	CHECK(nothing_more(pair.to));
 	over_tcp(parts, COUNT(parts), expected, sizeof(expected));
 }
@@ -133,7 +133,8 @@ void vectors(const struct data *data, struct pair pair)
 	static struct vector vector;
 
 	vector_of(&vector, data);
-	CHECK(sendfilew(device, pair.from, vector.parts, COUNT(vector.parts)) == (ssize_t)vector.bytes);
+	CHECK(wirepath_sendfilew(device, pair.from, vector.parts, COUNT(vector.parts)) ==
+	      (ssize_t)vector.bytes);
 	expect_one(pair.to, vector.expected, vector.first);
 	expect_one(pair.to, vector.expected + vector.first, vector.bytes - vector.first);
 	CHECK(nothing_more(pair.to));

@@ -4,9 +4,10 @@ use std::ffi::CString;
 use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
 use rustix::system::{delete_module, finit_module};
+use wirepath_tests::Deadline;
 
 /// Loads a module. One that the kernel has already is fine.
 pub(crate) fn load(file: &Path, parameters: &str) -> Result<()> {
@@ -18,21 +19,25 @@ pub(crate) fn load(file: &Path, parameters: &str) -> Result<()> {
     }
 }
 
-/// Unloads a module. All who used it have ended: one that is still in use has lost count.
+/// Unloads a module. All who used it have ended, and its own threads are on their way out: one that stays in
+/// use has lost count.
 pub(crate) fn unload(name: &str) -> Result<()> {
     let c_name = CString::new(name).context("name of a module")?;
-    match delete_module(&c_name, DO_NOT_WAIT) {
-        Ok(()) => Ok(()),
-        Err(Errno::AGAIN | Errno::BUSY) => {
-            let users = std::fs::read_to_string(format!("/sys/module/{name}/refcnt")).unwrap_or_default();
-            bail!(
-                "{name} is still in use ({} times) when its users have ended: references leak",
-                users.trim()
-            )
+    let unloaded = Deadline::seconds(LIMIT_SECONDS).wait_for("its users", || {
+        match delete_module(&c_name, DO_NOT_WAIT) {
+            Ok(()) => Ok(Some(())),
+            Err(Errno::AGAIN | Errno::BUSY) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("{name} does not unload")),
         }
-        Err(error) => Err(error).with_context(|| format!("{name} does not unload")),
-    }
+    });
+    unloaded.with_context(|| {
+        let users = std::fs::read_to_string(format!("/sys/module/{name}/refcnt")).unwrap_or_default();
+        format!("{name} is still in use ({} times) when its users have ended: references leak", users.trim())
+    })
 }
+
+/// Time in which the threads of runs that were closed end.
+const LIMIT_SECONDS: f64 = 5.0;
 
 /// `O_NONBLOCK`, as `delete_module(2)` calls it.
 const DO_NOT_WAIT: i32 = 0o4000;

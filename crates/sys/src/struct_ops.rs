@@ -1,0 +1,290 @@
+//! Programs of `struct_ops` that a kernel module offers (Linux 6.9 and newer), by `bpf(2)`.
+
+use std::ffi::{CStr, c_int, c_long};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+/// Commands, types and flags of `linux/bpf.h`.
+const MAP_CREATE: c_int = 0;
+const MAP_UPDATE_ELEM: c_int = 2;
+const PROG_LOAD: c_int = 5;
+const BTF_LOAD: c_int = 18;
+const OBJ_GET_INFO_BY_FD: c_int = 15;
+const BTF_GET_FD_BY_ID: c_int = 19;
+const BTF_GET_NEXT_ID: c_int = 23;
+const LINK_CREATE: c_int = 28;
+const MAP_TYPE_STRUCT_OPS: u32 = 26;
+const PROG_TYPE_STRUCT_OPS: u32 = 27;
+const ATTACH_STRUCT_OPS: u32 = 44;
+const LINKED: u32 = 1 << 13;
+const VALUE_OF_MODULE: u32 = 1 << 15;
+
+/// Most bytes that the verifier's log takes.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Types of a module (BTF), as an object of the kernel.
+#[derive(Debug)]
+pub struct ModuleTypes(OwnedFd);
+
+/// Program that the verifier accepted.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+/// Attachment; ends when this is dropped.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+}
+
+/// Part of `union bpf_attr` of `BPF_PROG_LOAD`.
+#[repr(C)]
+#[derive(Default)]
+struct Load {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    device: u32,
+    expected_attach_type: u32,
+    types: u32,
+    function_info_bytes: u32,
+    function_info: u64,
+    function_info_count: u32,
+    line_info_bytes: u32,
+    line_info: u64,
+    line_info_count: u32,
+    attach_type_id: u32,
+    attach_types: u32,
+    unused: u32,
+}
+
+/// Part of `union bpf_attr` of `BPF_MAP_CREATE`.
+#[repr(C)]
+#[derive(Default)]
+struct Create {
+    kind: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+    entries: u32,
+    flags: u32,
+    unused: [u32; 7],
+    own_types: u32,
+    unused_ids: [u32; 2],
+    value_type_id: u32,
+    extra: u64,
+    value_types: i32,
+    token: i32,
+}
+
+/// Part of `union bpf_attr` of `BPF_BTF_LOAD`.
+#[repr(C)]
+#[derive(Default)]
+struct LoadTypes {
+    types: u64,
+    log: u64,
+    bytes: u32,
+    log_size: u32,
+    log_level: u32,
+    unused: u32,
+}
+
+/// Types of one int: header, type and strings.
+#[repr(C)]
+struct OneInt {
+    magic: u16,
+    version: u8,
+    flags: u8,
+    parts: [u32; 5],
+    int: [u32; 4],
+    strings: [u8; 8],
+}
+
+const ONE_INT: OneInt = OneInt {
+    magic: 0xeb9f,
+    version: 1,
+    flags: 0,
+    // Length of the header, place and length of types and of strings.
+    parts: [24, 0, 16, 16, 8],
+    // Name, kind, bytes, bits.
+    int: [1, 1 << 24, 4, 32],
+    strings: *b"\0number\0",
+};
+
+/// Part of `union bpf_attr` of `BPF_MAP_UPDATE_ELEM`.
+#[repr(C)]
+#[derive(Default)]
+struct Update {
+    map: u32,
+    unused: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Part of `union bpf_attr` of `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct Ask {
+    object: u32,
+    bytes: u32,
+    info: u64,
+}
+
+/// `struct bpf_btf_info`.
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    types: u64,
+    types_bytes: u32,
+    id: u32,
+    name: u64,
+    name_bytes: u32,
+    is_of_kernel: u32,
+}
+
+/// # Safety
+/// The attribute is that of the command, and what it points to may be read and written as the command does.
+unsafe fn bpf<T>(command: c_int, attribute: &mut T) -> io::Result<usize> {
+    // SAFETY: the caller has made sure of it.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size_of::<T>() as c_long) };
+    crate::checked(answer as isize)
+}
+
+/// # Safety
+/// As of [`bpf`], and the command makes a descriptor.
+unsafe fn open<T>(command: c_int, attribute: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: as above; the kernel has just made the descriptor.
+    unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attribute)? as i32)) }
+}
+
+fn address<T: ?Sized>(of: &T) -> u64 {
+    (&raw const *of).cast::<u8>().expose_provenance() as u64
+}
+
+impl ModuleTypes {
+    /// The types of the module of this name.
+    ///
+    /// # Errors
+    /// `ENOENT` if there are none, `EPERM` without `CAP_SYS_ADMIN`.
+    pub fn of(module: &CStr) -> io::Result<ModuleTypes> {
+        let mut ids = [0_u32; 4];
+        loop {
+            // SAFETY: the command reads the first number and writes the second.
+            unsafe { bpf(BTF_GET_NEXT_ID, &mut ids)? };
+            let mut asked = [ids[1], 0, 0, 0];
+            // SAFETY: the command reads a number.
+            let types = unsafe { open(BTF_GET_FD_BY_ID, &mut asked)? };
+            if name_of(types.as_fd())? == module.to_bytes() {
+                return Ok(ModuleTypes(types));
+            }
+            ids[0] = ids[1];
+        }
+    }
+}
+
+fn name_of(types: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut name = vec![0_u8; 64];
+    let mut info = Info { name_bytes: name.len() as u32, ..Info::default() };
+    info.name = name.as_mut_ptr().expose_provenance() as u64;
+    let mut ask = Ask {
+        object: types.as_raw_fd() as u32,
+        bytes: size_of::<Info>() as u32,
+        info: (&raw mut info).expose_provenance() as u64,
+    };
+    // SAFETY: the kernel writes to the structure and to as many bytes of the name as it says.
+    match unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut ask) } {
+        // A longer name is another module's.
+        Err(error) if crate::errno_of(&error) == Errno::NOSPC => return Ok(Vec::new()),
+        other => other?,
+    };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    name.truncate(end);
+    Ok(name)
+}
+
+impl Program {
+    /// Loads the program of one member of a `struct_ops`, by the type's id and the member's number.
+    ///
+    /// # Errors
+    /// The kernel's error, and what the verifier said.
+    pub fn load(
+        types: &ModuleTypes,
+        type_id: u32,
+        member: u32,
+        instructions: &[u8],
+        license: &CStr,
+    ) -> Result<Program, (io::Error, String)> {
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut load = Load {
+            kind: PROG_TYPE_STRUCT_OPS,
+            count: (instructions.len() / 8) as u32,
+            instructions: address(instructions),
+            license: license.as_ptr().expose_provenance() as u64,
+            log_level: 1,
+            log_size: LOG_BYTES as u32,
+            log: log.as_mut_ptr().expose_provenance() as u64,
+            expected_attach_type: member,
+            attach_type_id: type_id,
+            attach_types: types.0.as_raw_fd() as u32,
+            ..Load::default()
+        };
+        // SAFETY: the kernel reads the instructions and the license, and writes at most so many bytes of the log.
+        let program = unsafe { open(PROG_LOAD, &mut load) };
+        program.map(Program).map_err(|error| {
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+            (error, String::from_utf8_lossy(&log[..end]).into_owned())
+        })
+    }
+
+    /// Number by which a value names the program.
+    pub fn number(&self) -> u32 {
+        self.0.as_raw_fd() as u32
+    }
+}
+
+impl Attached {
+    /// Attaches a value of this type, which names its programs by number.
+    ///
+    /// # Errors
+    /// What the kernel and the module answer, such as `EEXIST`.
+    pub fn new(types: &ModuleTypes, type_id: u32, value: &[u8]) -> io::Result<Attached> {
+        // A map of struct_ops wants types of its maker's own, whatever they are.
+        let bytes = size_of::<OneInt>() as u32;
+        let mut load = LoadTypes { types: address(&ONE_INT), bytes, ..LoadTypes::default() };
+        // SAFETY: the kernel reads as many bytes as the types have.
+        let own_types = unsafe { open(BTF_LOAD, &mut load)? };
+        let mut create = Create {
+            kind: MAP_TYPE_STRUCT_OPS,
+            key_bytes: 4,
+            value_bytes: value.len() as u32,
+            entries: 1,
+            flags: LINKED | VALUE_OF_MODULE,
+            own_types: own_types.as_raw_fd() as u32,
+            value_type_id: type_id,
+            value_types: types.0.as_raw_fd(),
+            ..Create::default()
+        };
+        // SAFETY: the command reads the attribute only.
+        let map = unsafe { open(MAP_CREATE, &mut create)? };
+        let key = 0_u32;
+        let mut update = Update {
+            map: map.as_raw_fd() as u32,
+            key: address(&key),
+            value: address(value),
+            ..Update::default()
+        };
+        // SAFETY: the kernel reads a key of four bytes and a value of as many as the map was made for.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut update)? };
+        let mut link = [map.as_raw_fd() as u32, 0, ATTACH_STRUCT_OPS, 0];
+        // SAFETY: the command reads the attribute only.
+        Ok(Attached { _link: unsafe { open(LINK_CREATE, &mut link)? } })
+    }
+}
