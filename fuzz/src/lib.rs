@@ -5,6 +5,8 @@ pub mod bpf;
 pub mod http;
 pub mod http_client;
 pub mod image;
+pub mod matroska;
+mod movie;
 pub mod mp4;
 pub mod picture;
 pub mod records;
@@ -24,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),
+    ("matroska", matroska::fuzz),
     ("mp4", mp4::fuzz),
     ("picture", picture::fuzz),
     ("records", records::fuzz),

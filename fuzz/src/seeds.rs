@@ -2,9 +2,10 @@
 //! each time.
 
 use wirepath_media::image::{Identity, Layout, PAGE, Plan, Recipe, Writer, copy_payload};
+use wirepath_media::matroska;
 use wirepath_media::mp4::synthetic::{self, File, SampleShape, SampleTrack};
 use wirepath_media::pack::{Error, Packer};
-use wirepath_media::payload::{Format, cases};
+use wirepath_media::payload::{Format, PcmEncoding, PcmFormat, cases};
 use wirepath_media::ts::synthetic::{Jump, Sample, SampleProgramme};
 use wirepath_media::ts::{Framing, NULL_PID};
 
@@ -36,6 +37,7 @@ pub fn all() -> Result<Vec<Seed>, Error> {
     let index = image(&Sample { packets: 60, ..Sample::default() }.stream().bytes, 3, Layout::Index)?;
     seeds.push(Seed { target: "image", name: "index", bytes: [&[1], &index[..]].concat() });
     seeds.extend(movies());
+    seeds.extend(matroska_files());
     Ok(seeds)
 }
 
@@ -74,28 +76,86 @@ fn track(format: Format, samples: &[&[usize]]) -> SampleTrack {
         Format::Opus => (audio(b"Opus", &[]), 0),
         Format::MpegAudio => (audio(b".mp3", &[]), 0),
         Format::Ac3 => (audio(b"ac-3", &[atom(b"dac3", &[vec![0x10, 0x3d, 0x60]])]), 0),
+        Format::Av1 => (visual(b"av01", &[atom(b"av1C", &[vec![0x81, 8, 0, 0]])]), 5),
+        Format::Vp8 => (visual(b"vp08", &[]), 0),
+        Format::Vp9 => (visual(b"vp09", &[atom(b"vpcC", &[vec![1, 0, 0, 0, 2]])]), 0),
+        Format::Pcm(PcmFormat { encoding, .. }) => match encoding {
+            PcmEncoding::Pcma => (audio(b"alaw", &[]), 0),
+            PcmEncoding::Pcmu => (audio(b"ulaw", &[]), 0),
+            PcmEncoding::L16 => (audio(b"twos", &[]), 0),
+            PcmEncoding::L24 => (audio(b"in24", &[]), 0),
+        },
     };
     let shape = |units: &&[usize]| {
         let length = units.iter().map(|length| length + prefix).sum::<usize>() as u32;
         SampleShape { length, duration: 40, composition_offset: 0, sync: true }
     };
-    let handler = if prefix > 0 { *b"vide" } else { *b"soun" };
+    let video = prefix > 0 || matches!(format, Format::Vp8 | Format::Vp9);
+    let handler = if video { *b"vide" } else { *b"soun" };
     let samples = samples.iter().map(shape).collect();
     SampleTrack { timescale: 1000, handler, entry, samples, edits: Vec::new() }
 }
 
-/// The file with NAL units in the samples of its only track, which are at its end.
+/// The file with NAL units or OBUs in the samples of its only track, which are at its end.
 fn with_units(file: File, case: &cases::Case) -> Vec<u8> {
     let mut bytes = file.bytes();
-    if matches!(case.format, Format::H264 | Format::H265) {
+    if matches!(case.format, Format::H264 | Format::H265 | Format::Av1) {
         let units = case.samples.iter().flat_map(|sample| sample.iter());
-        let units =
-            units.flat_map(|length| [&(*length as u32).to_be_bytes()[..], &vec![2; *length]].concat());
-        let media: Vec<u8> = units.collect();
+        let media: Vec<u8> = units.flat_map(|length| unit(case.format, *length)).collect();
         let start = bytes.len() - media.len();
         bytes[start..].copy_from_slice(&media);
     }
     bytes
+}
+
+/// A unit as it is in a sample: a NAL unit after its length; or an OBU, whose size has five bytes, and of
+/// whose length its header is one.
+fn unit(format: Format, length: usize) -> Vec<u8> {
+    if format != Format::Av1 {
+        return [&(length as u32).to_be_bytes()[..], &vec![2; length]].concat();
+    }
+    let body = length.saturating_sub(1);
+    let size = [0, 7, 14, 21].map(|shift| 0x80 | (body >> shift) as u8);
+    [&[0x32][..], &size, &[0], &vec![3; body]].concat()
+}
+
+/// Matroska files: one for each way to lay one out, and one for each codec that is read by its configuration.
+fn matroska_files() -> impl Iterator<Item = Seed> {
+    use matroska::synthetic::{BlockShape, File, Lacing, audio, avc_configuration, element, number, video};
+    let lace = |time, lacing, group, frames: &[usize]| BlockShape {
+        track: 2,
+        time,
+        lacing,
+        group,
+        frames: frames.to_vec(),
+        ..BlockShape::default()
+    };
+    let mut file = File::default();
+    file.tracks.push(audio(2, "A_AAC", &[0x11, 0x90], &number(0x56aa, 21_333_333)));
+    file.blocks.extend([
+        lace(81, Lacing::Xiph, false, &[300, 7, 9]),
+        lace(145, Lacing::Ebml, true, &[80, 200, 9]),
+        lace(209, Lacing::Fixed, false, &[40; 3]),
+    ]);
+    let encrypted = element(0x6d80, &element(0x6240, &number(0x5033, 1)));
+    let with = |tracks: Vec<Vec<u8>>| File { tracks, ..File::default() };
+    let sound = |codec: &str, private: &[u8]| with(vec![audio(1, codec, private, &[])]);
+    let picture =
+        |codec: &str, private: &[u8]| with(vec![video(1, codec, private, &number(0x23e383, 40_000_000))]);
+    let files = [
+        ("unknown-sizes", File { unknown_sizes: true, document: "webm", ..file.clone() }),
+        ("tracks-last", File { tracks_last: true, ..file.clone() }),
+        ("laces", file),
+        ("h264", picture("V_MPEG4/ISO/AVC", &avc_configuration())),
+        ("av1", picture("V_AV1", &[0x81, 8, 0, 0])),
+        ("vp8", picture("V_VP8", &[])),
+        ("opus", sound("A_OPUS", &[])),
+        ("mp3", sound("A_MPEG/L3", &[])),
+        ("pcm", sound("A_PCM/INT/BIG", &[])),
+        ("g711", sound("A_MS/ACM", &[6, 0])),
+        ("encrypted", with(vec![audio(1, "A_AC3", &[], &encrypted)])),
+    ];
+    files.into_iter().map(|(name, file)| Seed { target: "matroska", name, bytes: file.bytes() })
 }
 
 /// Short streams, one for each thing that can be special about one.

@@ -36,13 +36,21 @@ fn image_keeps_its_promises() {
     replay("image");
 }
 
+/// Promise: No file breaks the reader of Matroska files, the payload formats of its samples, or their
+/// description.
+#[test]
+fn matroska_keeps_its_promises() {
+    replay("matroska");
+}
+
 /// Promise: No file breaks the reader of MP4 files, the payload formats of its samples, or their description.
 #[test]
 fn mp4_keeps_its_promises() {
     replay("mp4");
 }
 
-/// Promise: No file breaks the readers of pictures, and no part of a picture refers to bytes outside its file.
+/// Promise: No file breaks the readers of pictures, and no part of a picture refers to bytes outside its
+/// file.
 #[test]
 fn picture_keeps_its_promises() {
     replay("picture");
@@ -101,6 +109,7 @@ fn every_target_is_replayed() {
             "http",
             "http_client",
             "image",
+            "matroska",
             "mp4",
             "picture",
             "records",

@@ -35,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         inspect_answers_json,
         inspect_reads_images_and_finds_their_damage,
         inspect_shows_the_tracks_of_a_movie,
+        inspect_shows_the_tracks_of_a_matroska_file,
     ]
 }
 
@@ -387,6 +388,28 @@ fn inspect_shows_the_tracks_of_a_movie() -> Result<()> {
         code == Some(1) && errors.contains("cut.mp4: MP4 box moov at byte 32: the file ends within it"),
         "{errors}"
     );
+    Ok(())
+}
+
+/// Promise: `wirepath inspect` shows tracks, times, rates and RTP payload formats of Matroska and WebM files.
+fn inspect_shows_the_tracks_of_a_matroska_file() -> Result<()> {
+    let file = clips::matroska(4)?;
+    let (code, json, errors) = inspect(&file)?;
+    ensure!(code == Some(0) && json["container"] == "matroska" && json["cues"] == 4, "{json} {errors}");
+    ensure!(json["random_access_points"]["count"] == 4, "a key frame each second: {json}");
+    let [video, audio] = [&json["tracks"][0], &json["tracks"][1]];
+    ensure!(video["codec"] == "H.264" && video["width"] == 640 && video["height"] == 360, "{video}");
+    ensure!(video["frame_rate"] == 25.0 && video["samples"] == 100 && video["rtp"] == "RFC 6184", "{video}");
+    ensure!(audio["codec"] == "AAC-LC" && audio["sample_rate"] == 48_000, "{audio}");
+    let text = Command::new(server::binary()?).arg("inspect").arg(&file).output()?;
+    let text = String::from_utf8(text.stdout)?;
+    ensure!(text.contains("Matroska file") && text.contains("4 cues"), "{text}");
+
+    let folder = process::open_folder()?;
+    let cut = folder.path().join("cut.mkv");
+    std::fs::write(&cut, &std::fs::read(&file)?[..100])?;
+    let (code, _, errors) = inspect(&cut)?;
+    ensure!(code == Some(1) && errors.contains("cut.mkv: no Tracks element"), "{errors}");
     Ok(())
 }
 

@@ -50,6 +50,11 @@ pub fn mp4(seconds: u32) -> Result<PathBuf> {
     )
 }
 
+/// A Matroska file.
+pub fn matroska(seconds: u32) -> Result<PathBuf> {
+    make(&format!("matroska-{seconds}s"), "mkv", &lines(seconds, 1, &["-f", "matroska"]))
+}
+
 /// A folder with links to clips under the given names, as something to serve.
 pub fn folder(clips: &[(&str, &Path)]) -> Result<tempfile::TempDir> {
     let folder = process::open_folder()?;

@@ -51,7 +51,7 @@ enum Command {
     Passwd(passwd::Passwd),
     /// Pack transport streams into wire images ahead of time
     Pack(pack::Pack),
-    /// Show the contents of a transport stream, an MP4 file or a wire image
+    /// Show the contents of a transport stream, an MP4 or Matroska file or a wire image
     Inspect(inspect::Inspect),
     /// Relay streams of bytes and datagrams, proxy TCP connections, or cache HTTP
     Relay(relay::Relay),

@@ -21,7 +21,7 @@ use trains::Measures;
 pub use asset::AssetInspector;
 pub use bit_rate::{BitRate, Peak};
 pub use image::ImageInspector;
-pub use movie::{MovieInspector, MovieReport, TrackReport};
+pub use movie::{MovieError, MovieInspector, MovieReport, TrackReport};
 pub use pids::PidReport;
 pub use trains::{PacketsPerTrain, TrainReport};
 

@@ -3,9 +3,11 @@
 //! Nothing here opens a file, a socket or a clock: bytes and times come in as arguments and values go out, so
 //! every test is a plain function call and every parser can be fuzzed.
 
+pub mod container;
 pub mod hls;
 pub mod image;
 pub mod inspect;
+pub mod matroska;
 pub mod mp4;
 pub mod pack;
 pub mod payload;
@@ -15,4 +17,5 @@ pub mod rtcp;
 pub mod rtp;
 pub mod rtsp;
 pub mod sdp;
+pub mod track;
 pub mod ts;

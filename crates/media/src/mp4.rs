@@ -33,8 +33,8 @@
 //! ```
 
 mod boxes;
-mod codec;
 mod descriptor;
+mod entry;
 mod fragment;
 mod movie;
 mod reader;
@@ -43,47 +43,11 @@ pub mod synthetic;
 mod table;
 mod track;
 
-pub use codec::{Avc, Codec, Hevc, Sound};
-pub use descriptor::AudioConfig;
+pub use crate::track::{
+    AudioConfig, Avc, Codec, Extent, FourCc, Hevc, Next, Pcm, PcmKind, Sample, Sound, Track, TrackKind,
+};
 pub use movie::{Movie, MovieReader};
-pub use samples::{Next, Samples};
-pub use track::{Track, TrackKind};
-pub use wirepath_http::Extent;
-
-/// Four characters that name a box, a codec or a brand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FourCc(pub [u8; 4]);
-
-impl std::fmt::Display for FourCc {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}", self.0.escape_ascii())
-    }
-}
-
-impl std::fmt::Debug for FourCc {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{self}")
-    }
-}
-
-/// Sample of a track: an access unit of video, a frame of audio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Index of its track in [`Movie::tracks`].
-    pub track: usize,
-    /// Place in the file.
-    pub extent: Extent,
-    /// Decode time in units of the track's timescale, edit lists not applied.
-    pub decode_time: u64,
-    /// Duration in units of the track's timescale.
-    pub duration: u32,
-    /// Presentation time less decode time, in units of the track's timescale.
-    pub composition_offset: i64,
-    /// True if a decoder can start here.
-    pub sync: bool,
-    /// Samples of linear PCM that it stands for; 1 for every other codec.
-    pub count: u32,
-}
+pub use samples::Samples;
 
 /// Fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

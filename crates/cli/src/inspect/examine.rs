@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use wirepath_media::container::MovieReader;
 use wirepath_media::image::{self, Header, Recipe, Table};
 use wirepath_media::inspect::{AssetInspector, ImageInspector, MovieInspector, MovieReport, Report};
-use wirepath_media::mp4::is_mp4;
 use wirepath_server::images::{USUAL_TS_PER_PACKET, read_image};
 
 use crate::format;
@@ -26,11 +26,11 @@ const READ_LENGTH: usize = 1 << 20;
 pub(super) enum Found {
     /// A transport stream or an image of one.
     Stream(Box<Inspection>),
-    /// An MP4 file.
+    /// An MP4 or Matroska file.
     Movie(Box<Movie>),
 }
 
-/// An MP4 file.
+/// An MP4 or Matroska file.
 pub(super) struct Movie {
     pub(super) file: PathBuf,
     pub(super) size_bytes: u64,
@@ -67,7 +67,8 @@ impl Inspection {
     }
 }
 
-/// Reads the file at `path`, with a progress bar if `shown`: of an MP4 file the boxes, of others everything.
+/// Reads the file at `path`, with a progress bar if `shown`: of MP4 and Matroska the boxes or
+/// elements, of others everything.
 pub(super) fn examine(path: &Path, shown: bool) -> Result<Found> {
     examine_file(path, shown).with_context(|| format::name(path))
 }
@@ -84,8 +85,8 @@ fn examine_file(path: &Path, shown: bool) -> Result<Found> {
     let length = file.read_at(&mut head, 0).context("byte 0: cannot read")?;
     let head = &head[..length];
     let path = path.to_owned();
-    if is_mp4(head) {
-        let report = examine_movie(&file, size_bytes, &progress)?;
+    if let Some(reader) = MovieReader::of(head, size_bytes) {
+        let report = examine_movie(&file, reader, &progress)?;
         return Ok(Found::Movie(Box::new(Movie { file: path, size_bytes, report })));
     }
     if head.starts_with(IMAGE_MAGIC) {
@@ -99,17 +100,17 @@ fn examine_file(path: &Path, shown: bool) -> Result<Found> {
     Ok(Found::Stream(Box::new(Inspection { file: path, size_bytes, recipe, report, image: None })))
 }
 
-fn examine_movie(file: &File, size_bytes: u64, progress: &Progress) -> Result<MovieReport> {
-    let mut inspector = MovieInspector::new(size_bytes);
+fn examine_movie(file: &File, reader: MovieReader, progress: &Progress) -> Result<MovieReport> {
+    let mut inspector = MovieInspector::new(reader);
     while let Some(wanted) = inspector.wanted() {
-        // The reader of boxes bounds what it wants, and wants nothing beyond the file.
+        // The reader bounds what it wants, and wants nothing beyond the file.
         let mut bytes = vec![0; wanted.length as usize];
         let offset = wanted.offset;
         file.read_exact_at(&mut bytes, offset).with_context(|| format!("byte {offset}: cannot read"))?;
         inspector.take(bytes)?;
         progress.done(wanted.end());
     }
-    Ok(inspector.finish()?)
+    inspector.finish()?.context("the inspection has ended")
 }
 
 fn examine_asset(file: &File, recipe: Recipe, progress: &Progress) -> Result<Report> {

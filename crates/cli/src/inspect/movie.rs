@@ -1,4 +1,4 @@
-//! An MP4 file as text and as JSON; `docs/inspect.md` describes the latter.
+//! An MP4 or Matroska file as text and as JSON; `docs/inspect.md` describes the latter.
 
 use serde_json::{Value, json};
 use wirepath_media::inspect::{MovieReport, TrackReport};
@@ -22,11 +22,12 @@ fn of(Movie { file, size_bytes, report }: &Movie) -> Value {
         "schema": SCHEMA,
         "file": file.to_string_lossy(),
         "kind": "asset",
-        "container": "mp4",
+        "container": report.container,
         "size_bytes": size_bytes,
         "brand": report.brand,
         "tables_offset": report.tables_offset,
         "fragmented": report.fragmented,
+        "cues": report.cues,
         "truncated": report.truncated,
         "duration_us": report.duration_us,
         "payload_bytes": report.payload_bytes,
@@ -74,7 +75,12 @@ fn text(movie: &Movie, terminal: Terminal) -> String {
 fn kind(report: &MovieReport) -> String {
     let brand = report.brand.as_ref().map(|brand| format!(" ({})", visible(brand.trim_end())));
     let fragmented = if report.fragmented { "fragmented " } else { "" };
-    format!("{fragmented}MP4 file{}", brand.unwrap_or_default())
+    let container = match report.container {
+        "matroska" => "Matroska",
+        "webm" => "WebM",
+        _ => "MP4",
+    };
+    format!("{fragmented}{container} file{}", brand.unwrap_or_default())
 }
 
 fn overview(report: &MovieReport, terminal: Terminal) -> String {
@@ -87,12 +93,20 @@ fn overview(report: &MovieReport, terminal: Terminal) -> String {
     let rows = [
         ("duration", format::time(report.duration_us)),
         ("bit rate", mean_and_peak(report.mean_bits_per_second(), peak)),
-        ("tables", format!("moov box at byte {}", format::count(report.tables_offset))),
+        ("tables", tables(report)),
         ("random access", starts),
     ];
     let mut table = terminal.grid();
     table.add_rows(rows.into_iter().map(|(what, value)| [what.to_owned(), value]));
     lines(&mut table, PADDING)
+}
+
+fn tables(report: &MovieReport) -> String {
+    let place = format::count(report.tables_offset);
+    match report.cues {
+        None => format!("moov box at byte {place}"),
+        Some(cues) => format!("Tracks element at byte {place}, {} cues", format::count(cues)),
+    }
 }
 
 fn tracks(report: &MovieReport, terminal: Terminal) -> String {

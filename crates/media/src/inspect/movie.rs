@@ -1,27 +1,43 @@
-//! Examining an MP4 file.
+//! Examining an MP4 or Matroska file.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::bit_rate::{BitRate, Peak};
 use super::{mean, mean_distance};
-use crate::mp4::{Error, Extent, Movie, MovieReader, Next, Sample, Samples, Track, TrackKind};
+use crate::container::{Error, Movie, MovieReader, Samples};
 use crate::payload::Format;
+use crate::track::{Extent, Next, Sample, Track, TrackKind};
 
 /// Most random access points: days of pictures that all are. Tables state samples of one size without bytes
 /// for each, and each random access point takes eight bytes of memory.
 const MAX_STARTS: usize = 1 << 23;
 
-/// Report about an MP4 file.
+/// Fault of a file that is examined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MovieError {
+    /// Of its container.
+    #[error(transparent)]
+    Container(#[from] Error),
+    /// More random access points than are listed.
+    #[error("this file has more random access points: at most {MAX_STARTS} are read")]
+    Starts,
+}
+
+/// Report about an MP4 or Matroska file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MovieReport {
+    /// Name of the container: `mp4`, `matroska` or `webm`.
+    pub container: &'static str,
     /// Major brand, where the file has one.
     pub brand: Option<String>,
-    /// Offset of the `moov` box.
+    /// Offset of the `moov` box or the `Tracks` element.
     pub tables_offset: u64,
     /// True if samples may be in fragments.
     pub fragmented: bool,
-    /// True if the file ends within a fragment.
+    /// Random access points that the file lists, of Matroska.
+    pub cues: Option<u64>,
+    /// True if the file ends within a fragment or an element.
     pub truncated: bool,
     /// Duration in microseconds: until the last sample of any track ends.
     pub duration_us: u64,
@@ -77,7 +93,7 @@ pub struct TrackReport {
     pub reason: Option<String>,
 }
 
-/// Examines an MP4 file: says which bytes it wants, and takes them.
+/// Examines an MP4 or Matroska file: says which bytes it wants, and takes them.
 #[derive(Debug)]
 pub struct MovieInspector {
     reader: Option<MovieReader>,
@@ -86,9 +102,8 @@ pub struct MovieInspector {
 }
 
 impl MovieInspector {
-    /// An inspector of a file of `size` bytes.
-    pub fn new(size: u64) -> Self {
-        let reader = MovieReader::new(size);
+    /// An inspector of a file with this reader.
+    pub fn new(reader: MovieReader) -> Self {
         Self { wanted: reader.wanted(), reader: Some(reader), examined: None }
     }
 
@@ -101,7 +116,7 @@ impl MovieInspector {
     ///
     /// # Panics
     /// If they are fewer.
-    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), MovieError> {
         let bytes = bytes.into();
         if let Some(reader) = &mut self.reader {
             reader.take(bytes)?;
@@ -119,12 +134,12 @@ impl MovieInspector {
         Ok(())
     }
 
-    /// The report, when nothing more is wanted.
-    pub fn finish(mut self) -> Result<MovieReport, Error> {
-        match (self.reader.take(), self.examined) {
-            (_, Some(examined)) => Ok(examined.report()),
-            (Some(reader), None) => Ok(Examined::new(reader.finish()?).report()),
-            (None, None) => Err(Error::NoMovie),
+    /// The report, when nothing more is wanted; `None` after an error.
+    pub fn finish(self) -> Result<Option<MovieReport>, MovieError> {
+        match (self.reader, self.examined) {
+            (_, Some(examined)) => Ok(Some(examined.report())),
+            (Some(reader), None) => Ok(Some(Examined::new(reader.finish()?).report())),
+            (None, None) => Ok(None),
         }
     }
 }
@@ -155,13 +170,13 @@ struct Sums {
 
 impl Examined {
     fn new(movie: Movie) -> Self {
-        let (samples, tracks) = (movie.samples(), vec![Sums::default(); movie.tracks.len()]);
-        let video = movie.tracks.iter().position(|track| track.kind == TrackKind::Video);
+        let (samples, tracks) = (movie.samples(), vec![Sums::default(); movie.tracks().len()]);
+        let video = movie.tracks().iter().position(|track| track.kind == TrackKind::Video);
         Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new() }
     }
 
     /// Takes samples until bytes are wanted.
-    fn read_on(&mut self) -> Result<Option<Extent>, Error> {
+    fn read_on(&mut self) -> Result<Option<Extent>, MovieError> {
         loop {
             match self.samples.next()? {
                 Next::Read(extent) => return Ok(Some(extent)),
@@ -171,8 +186,8 @@ impl Examined {
         }
     }
 
-    fn sample(&mut self, sample: &Sample) -> Result<(), Error> {
-        let track = &self.movie.tracks[sample.track];
+    fn sample(&mut self, sample: &Sample) -> Result<(), MovieError> {
+        let track = &self.movie.tracks()[sample.track];
         let presented_us = track.presentation_us(sample);
         let length_us = u64::from(sample.duration) * 1_000_000 / u64::from(track.timescale);
         let end_us = presented_us.saturating_add_unsigned(length_us);
@@ -182,8 +197,7 @@ impl Examined {
         self.bit_rate.spread(departure_us.max(0) as u64, until_us, sample.extent.length);
         if sample.sync && self.video == Some(sample.track) {
             if self.starts_us.len() == MAX_STARTS {
-                let limit = MAX_STARTS as u64;
-                return Err(Error::Limit { what: "more random access points", limit });
+                return Err(MovieError::Starts);
             }
             self.starts_us.push(presented_us.max(0) as u64);
         }
@@ -200,20 +214,21 @@ impl Examined {
     fn report(mut self) -> MovieReport {
         self.starts_us.sort_unstable();
         let ends = self.tracks.iter().filter_map(|sums| sums.span_us);
+        let (brand, fragmented, cues) = match &self.movie {
+            Movie::Mp4(movie) => (movie.brand.map(|brand| brand.to_string()), movie.fragmented, None),
+            Movie::Matroska(segment) => (None, false, Some(segment.cues.len() as u64)),
+        };
+        let tracks = self.movie.tracks().iter().zip(&self.tracks);
         MovieReport {
-            brand: self.movie.brand.map(|brand| brand.to_string()),
-            tables_offset: self.movie.extent.offset,
-            fragmented: self.movie.fragmented,
+            container: self.movie.container(),
+            brand,
+            tables_offset: self.movie.description().offset,
+            fragmented,
+            cues,
             truncated: self.samples.truncated(),
             duration_us: ends.map(|(_, end)| end.max(0) as u64).max().unwrap_or(0),
             payload_bytes: self.tracks.iter().map(|sums| sums.bytes).sum(),
-            tracks: self
-                .movie
-                .tracks
-                .iter()
-                .zip(&self.tracks)
-                .map(|(track, sums)| sums.report(track))
-                .collect(),
+            tracks: tracks.map(|(track, sums)| sums.report(track)).collect(),
             bit_rate: self.bit_rate,
             starts_us: self.starts_us,
         }
@@ -275,7 +290,8 @@ impl MovieReport {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.truncated {
-            warnings.push("the file ends within a fragment, which is left out".to_owned());
+            let part = if self.container == "mp4" { "a fragment" } else { "an element" };
+            warnings.push(format!("the file ends within {part}, which is left out"));
         }
         for TrackReport { id, edits_left_out, reason, .. } in &self.tracks {
             if let Some(reason) = reason {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::container::MovieReader;
 use crate::image::{Recipe, SegmentEntry};
 use crate::mp4::synthetic;
 use crate::pack::testing::{pack, plan, read};
@@ -104,12 +105,13 @@ fn a_damaged_segment_is_noticed_and_the_rest_is_measured() {
 }
 
 /// Report about an MP4 file in memory.
-fn examine_movie(file: &[u8]) -> Result<super::MovieReport, crate::mp4::Error> {
-    let mut inspector = super::MovieInspector::new(file.len() as u64);
+fn examine_movie(file: &[u8]) -> Result<super::MovieReport, MovieError> {
+    let reader = MovieReader::of(file, file.len() as u64).expect("a movie");
+    let mut inspector = MovieInspector::new(reader);
     while let Some(wanted) = inspector.wanted() {
         inspector.take(file[wanted.offset as usize..wanted.end() as usize].to_vec())?;
     }
-    inspector.finish()
+    Ok(inspector.finish()?.expect("a report"))
 }
 
 #[test]
@@ -137,5 +139,5 @@ fn random_access_points_are_bounded() {
     }
     bytes.resize(bytes.len() + samples as usize, 0);
     let error = examine_movie(&bytes).unwrap_err().to_string();
-    assert_eq!(error, "this MP4 file has more random access points: at most 8388608 are read");
+    assert_eq!(error, "this file has more random access points: at most 8388608 are read");
 }

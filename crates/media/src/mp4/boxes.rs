@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{Error, FourCc};
+use crate::track::Fields;
 
 /// Most bytes of a box's header: size, name, 64-bit size.
 pub(super) const MAX_HEADER_LENGTH: usize = 16;
@@ -129,54 +130,5 @@ impl Iterator for Children {
         self.bytes = self.bytes.slice(length..);
         self.offset += length as u64;
         Some(found)
-    }
-}
-
-/// Fields of a box, read one after another, big-endian.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*bytes)
-    }
-
-    pub(super) fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_be_bytes)
-    }
-
-    pub(super) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    pub(super) fn four_cc(&mut self) -> Option<FourCc> {
-        self.array().map(FourCc)
-    }
-
-    /// Version and flags of a full box.
-    pub(super) fn version(&mut self) -> Option<(u8, u32)> {
-        let word = self.u32()?;
-        Some(((word >> 24) as u8, word & 0xff_ffff))
-    }
-
-    /// A number of 64 bits in version 1, else of 32.
-    pub(super) fn long(&mut self, version: u8) -> Option<u64> {
-        if version == 1 { self.u64() } else { self.u32().map(u64::from) }
     }
 }

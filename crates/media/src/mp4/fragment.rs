@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use super::boxes::{Fields, MemoryBox};
+use super::boxes::MemoryBox;
 use super::track::{Defaults, NON_SYNC};
 use super::{Error, Extent};
+use crate::track::Fields;
 
 /// Flags of `tfhd` and `trun`: which fields there are.
 mod flag {

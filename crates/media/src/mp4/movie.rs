@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 
-use super::boxes::{Fields, MemoryBox};
+use super::boxes::MemoryBox;
 use super::reader::{FileBox, Walk};
-use super::track::{Defaults, Track};
-use super::{Error, Extent, FourCc};
+use super::track::{self, Defaults, Places};
+use super::{Error, Extent, FourCc, Track};
+use crate::track::Fields;
 
 /// Longest `moov` box that is read: the tables of days of media.
 const MAX_MOVIE_BYTES: u64 = 256 << 20;
@@ -26,6 +27,8 @@ pub struct Movie {
     pub tracks: Vec<Track>,
     /// Length of the file.
     pub size: u64,
+    /// Places of the samples of each track.
+    pub(super) places: Vec<Places>,
     /// The boxes after it.
     pub(super) rest: Walk,
 }
@@ -117,7 +120,7 @@ impl MovieReader {
         self.walk.used();
         let moov = MemoryBox::read(bytes, extent.offset)?;
         let timescale = moov.need(b"mvhd", "no mvhd box")?.fields(movie_timescale)?;
-        let mut tracks = Vec::new();
+        let (mut tracks, mut places) = (Vec::new(), Vec::new());
         let mut fragmented = false;
         for found in moov.children() {
             let found = found?;
@@ -125,16 +128,20 @@ impl MovieReader {
                 b"trak" if tracks.len() == MAX_TRACKS => {
                     return Err(Error::Limit { what: "more tracks", limit: MAX_TRACKS as u64 });
                 }
-                b"trak" => tracks.push(Track::read(&found, timescale)?),
+                b"trak" => {
+                    let (track, samples) = track::read(&found, timescale)?;
+                    tracks.push(track);
+                    places.push(samples);
+                }
                 b"mvex" => fragmented = true,
                 _ => {}
             }
         }
         if let Some(mvex) = moov.child(b"mvex")? {
-            set_defaults(&mvex, &mut tracks)?;
+            set_defaults(&mvex, &tracks, &mut places)?;
         }
         let (brand, rest) = (self.brand, self.walk.clone());
-        Ok(Movie { brand, extent, fragmented, tracks, size: self.size, rest })
+        Ok(Movie { brand, extent, fragmented, tracks, size: self.size, places, rest })
     }
 }
 
@@ -145,7 +152,7 @@ fn movie_timescale(fields: &mut Fields<'_>) -> Option<u32> {
 }
 
 /// Gives tracks what fragments take from `trex` (section 8.8.3).
-fn set_defaults(mvex: &MemoryBox, tracks: &mut [Track]) -> Result<(), Error> {
+fn set_defaults(mvex: &MemoryBox, tracks: &[Track], places: &mut [Places]) -> Result<(), Error> {
     for found in mvex.children() {
         let found = found?;
         if found.kind.0 != *b"trex" {
@@ -157,7 +164,8 @@ fn set_defaults(mvex: &MemoryBox, tracks: &mut [Track]) -> Result<(), Error> {
             fields.u32()?;
             Some((id, Defaults { duration: fields.u32()?, size: fields.u32()?, flags: fields.u32()? }))
         })?;
-        tracks.iter_mut().filter(|track| track.id == id).for_each(|track| track.defaults = defaults);
+        let of_track = tracks.iter().zip(places.iter_mut()).filter(|(track, _)| track.id == id);
+        of_track.for_each(|(_, places)| places.defaults = defaults);
     }
     Ok(())
 }

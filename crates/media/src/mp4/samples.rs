@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::boxes::MemoryBox;
-use super::codec::Codec;
 use super::fragment::{self, Run};
 use super::movie::Movie;
 use super::reader::Walk;
 use super::table::{Cursor, Entry};
-use super::track::{Defaults, Track};
-use super::{Error, Extent, Sample};
+use super::track::{Defaults, Places};
+use super::{Codec, Error, Extent, Next, Sample, Track};
 
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
 const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
@@ -26,17 +25,6 @@ const HELD_RUNS: usize = 64;
 
 /// Bytes of memory of runs that are held for that.
 const HELD_BYTES: usize = 16 << 20;
-
-/// Next step of a reader of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Bytes of the file that [`Samples::take`] is to be given.
-    Read(Extent),
-    /// A sample.
-    Sample(Sample),
-    /// There are no more.
-    End,
-}
 
 /// Samples of a movie in decode order, interleaved over its tracks by decode time.
 ///
@@ -63,6 +51,7 @@ enum Wanted {
 #[derive(Clone, Debug)]
 struct TrackSamples {
     track: Track,
+    defaults: Defaults,
     index: usize,
     cursor: Cursor,
     runs: VecDeque<Run>,
@@ -79,9 +68,11 @@ struct TrackSamples {
 impl Movie {
     /// Samples from the beginning.
     pub fn samples(&self) -> Samples {
-        let tracks = self.tracks.iter().enumerate();
-        let tracks =
-            tracks.map(|(index, track)| TrackSamples::new(track.clone(), index, self.size)).collect();
+        let tracks = self.tracks.iter().zip(&self.places).enumerate();
+        let tracks = tracks.map(|(index, (track, places))| {
+            TrackSamples::new(track.clone(), places.clone(), index, self.size)
+        });
+        let tracks = tracks.collect();
         let walk = self.fragmented.then(|| self.rest.clone());
         Samples { tracks, walk, wanted: None, size: self.size, truncated: false, given: 0 }
     }
@@ -175,7 +166,7 @@ impl Samples {
         let moof = MemoryBox::read(bytes, offset)?;
         let defaults = |id| {
             let track = self.tracks.iter().find(|track| track.track.id == id);
-            track.map_or(Defaults::default(), |track| track.track.defaults)
+            track.map_or(Defaults::default(), |track| track.defaults)
         };
         let runs = fragment::runs(&moof, defaults)?;
         for run in runs {
@@ -190,15 +181,16 @@ impl Samples {
 }
 
 impl TrackSamples {
-    fn new(track: Track, index: usize, size: u64) -> Self {
+    fn new(track: Track, places: Places, index: usize, size: u64) -> Self {
         // Linear PCM has thousands of samples in a second: a tenth of one is taken together.
         let together = match track.codec {
             Codec::Pcm(_) | Codec::G711A | Codec::G711Mu => track.timescale.div_ceil(10),
             _ => 1,
         };
-        let cursor = Cursor::new(track.table.clone(), together);
+        let cursor = Cursor::new(places.table, together);
         let runs = VecDeque::new();
-        Self { track, index, cursor, runs, time: 0, number: 0, budget: size, ahead: None }
+        let defaults = places.defaults;
+        Self { track, defaults, index, cursor, runs, time: 0, number: 0, budget: size, ahead: None }
     }
 
     /// Finds the next sample, unless it was found. Returns whether the file ends before a fragment does.

@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 
-use super::boxes::{Fields, MemoryBox};
+use super::boxes::MemoryBox;
 use super::{Error, Extent};
+use crate::track::Fields;
 
 /// Sample table of a track.
 #[derive(Clone, Debug)]
@@ -122,6 +123,13 @@ impl Sizes {
 }
 
 impl Table {
+    /// Sets the size of samples of linear PCM, for which QuickTime writes 1.
+    pub(super) fn set_frame_length(&mut self, length: u32) {
+        if matches!(self.sizes, Sizes::All(1)) {
+            self.sizes = Sizes::All(length.max(1));
+        }
+    }
+
     /// Reads the `stbl` box.
     pub(super) fn read(stbl: &MemoryBox) -> Result<Self, Error> {
         let entries = |kind, length| match stbl.child(kind)? {

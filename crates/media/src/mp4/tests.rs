@@ -9,6 +9,7 @@ use super::synthetic::{
 };
 use super::*;
 use crate::payload::Format;
+use crate::track::Av1;
 
 /// Samples of a file, and the bytes of boxes that were read.
 fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
@@ -142,6 +143,73 @@ fn only_aac_is_aac() {
     assert_eq!([0x6b, 0xa5].map(codec), ["MPEG audio", "AC-3"]);
     // DTS, Vorbis, QCELP: their configurations are no AudioSpecificConfig.
     assert_eq!([0xa9, 0xdd, 0xe1].map(codec), ["mp4a"; 3]);
+}
+
+/// The first track of a file whose only track is of video and has this sample description.
+fn picture(entry: Vec<u8>) -> Track {
+    let mut file = File::default();
+    file.tracks[0].entry = entry;
+    read(&file.bytes()).unwrap().0.tracks.remove(0)
+}
+
+/// Promise: MP4 tracks of AV1, VP8, VP9, G.711 and linear PCM are read with what RTP needs of them.
+#[test]
+fn sample_entries_without_esds_are_read() {
+    let av1 = picture(synthetic::visual(b"av01", &[atom(b"av1C", &[vec![0x81, 0x0d, 0x80, 0]])]));
+    assert_eq!(av1.codec, Codec::Av1(Some(Av1 { profile: 0, level: 13, tier: 1 })));
+    assert_eq!(av1.codec.profile().as_deref(), Some("Main 5.1"));
+    let vp9 = picture(synthetic::visual(b"vp09", &[atom(b"vpcC", &[vec![1, 0, 0, 0, 2, 31]])]));
+    assert_eq!((vp9.codec.clone(), Format::of(&vp9)), (Codec::Vp9(Some(2)), Ok(Format::Vp9)));
+    assert_eq!(Format::of(&picture(synthetic::visual(b"vp08", &[]))), Ok(Format::Vp8));
+    let format = |entry| match Format::of(&sound(entry)) {
+        Ok(Format::Pcm(format)) => {
+            format!("{:?}/{}/{}", format.encoding, format.sample_rate, format.channels)
+        }
+        other => other.expect_err("no other format").to_string(),
+    };
+    let little = atom(b"wave", &[atom(b"enda", &[vec![0, 1]])]);
+    let version_1 = |kind, boxes: Vec<u8>| {
+        let mut entry = audio(kind, &[vec![0; 16], boxes]);
+        entry[8 + 9] = 1;
+        entry
+    };
+    let lpcm = |bits: u32, flags: u32| {
+        let fields =
+            [words(&[72]), 44_100f64.to_be_bytes().to_vec(), words(&[2, 0x7f00_0000, bits, flags, 4, 1])];
+        let mut entry = audio(b"lpcm", &fields);
+        entry[8 + 9] = 2;
+        entry
+    };
+    let pcm = |flags, bits| atom(b"pcmC", &[vec![0, 0, 0, 0, flags, bits]]);
+    for (entry, expected) in [
+        (audio(b"alaw", &[]), "Pcma/48000/2"),
+        (audio(b"ulaw", &[]), "Pcmu/48000/2"),
+        (audio(b"twos", &[]), "L16/48000/2"),
+        (audio(b"sowt", &[]), "no RTP payload format for PCM 16 bit little-endian"),
+        (audio(b"raw ", &[]), "no RTP payload format for PCM 8 bit unsigned"),
+        (version_1(b"in24", Vec::new()), "L24/48000/2"),
+        (version_1(b"in24", little), "no RTP payload format for PCM 24 bit little-endian"),
+        (version_1(b"fl32", Vec::new()), "no RTP payload format for PCM 32 bit float"),
+        (lpcm(16, 14), "L16/44100/2"),
+        (lpcm(16, 12), "no RTP payload format for PCM 16 bit little-endian"),
+        (lpcm(32, 11), "no RTP payload format for PCM 32 bit float"),
+        (audio(b"ipcm", &[pcm(0, 24)]), "L24/48000/2"),
+        (audio(b"ipcm", &[pcm(1, 24)]), "no RTP payload format for PCM 24 bit little-endian"),
+        (audio(b"fpcm", &[pcm(0, 32)]), "no RTP payload format for PCM 32 bit float"),
+    ] {
+        assert_eq!(format(entry), expected);
+    }
+}
+
+#[test]
+fn pcm_whose_size_is_1_has_that_of_its_samples() {
+    let mut file = two_tracks();
+    file.tracks.remove(0);
+    file.tracks[0].entry = audio(b"twos", &[]);
+    let mut bytes = replace(&file.bytes(), b"stsz", &words(&[0, 1, 8]));
+    bytes.resize(4000, 0);
+    let (_, samples, _) = read(&bytes).unwrap();
+    assert!(samples.iter().all(|found| found.extent.length == 4 * u64::from(found.count)));
 }
 
 #[test]

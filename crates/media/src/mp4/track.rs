@@ -1,51 +1,17 @@
 //! A track: `trak` and what is in it (ISO/IEC 14496-12 section 8.3 to 8.6).
 
-use super::boxes::{Fields, MemoryBox};
-use super::codec::{Codec, SampleEntry, Sound};
+use super::boxes::MemoryBox;
+use super::entry::{SampleEntry, sample_entry};
 use super::table::Table;
-use super::{Error, FourCc, Sample};
+use super::{Codec, Error, FourCc, Track, TrackKind};
+use crate::track::Fields;
 
-/// Track of a movie.
+/// Places of the samples of a track.
 #[derive(Clone, Debug)]
-pub struct Track {
-    /// Identifier in the file, not 0.
-    pub id: u32,
-    /// What it is.
-    pub kind: TrackKind,
-    /// Codec of its samples.
-    pub codec: Codec,
-    /// Units of its times in a second.
-    pub timescale: u32,
-    /// Duration that the file states, in units of `timescale`; 0 where the file does not know it.
-    pub duration: u64,
-    /// Language as three letters of ISO 639-2, where the file has one.
-    pub language: Option<String>,
-    /// Width and height in pixels, of video.
-    pub picture: Option<(u16, u16)>,
-    /// Channels and sample rate, of audio.
-    pub sound: Option<Sound>,
-    /// Offset that its edit list adds to the times of samples, in units of `timescale`.
-    pub shift: i64,
-    /// Edits that are not applied: all after the first that shows media.
-    pub edits_left_out: u32,
-    /// Sample descriptions; samples of a second one cannot be read with this `codec`.
-    pub descriptions: u32,
-    /// True if its samples are in another file.
-    pub external: bool,
+pub(super) struct Places {
     pub(super) table: Table,
     /// Defaults of fragments from `trex`.
     pub(super) defaults: Defaults,
-}
-
-/// Kind of a track, by its handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrackKind {
-    /// Pictures.
-    Video,
-    /// Sound.
-    Audio,
-    /// Anything else, such as subtitles and timecodes.
-    Other(FourCc),
 }
 
 /// Values of fragments that do not say otherwise (`trex`, section 8.8.3).
@@ -59,65 +25,54 @@ pub(super) struct Defaults {
 /// Flag of a sample at which a decoder cannot start (section 8.8.3.1).
 pub(super) const NON_SYNC: u32 = 0x1_0000;
 
-impl Track {
-    /// Decode time in microseconds after the beginning of the movie; of what precedes that, less than 0.
-    pub fn decode_us(&self, sample: &Sample) -> i64 {
-        self.us(i128::from(sample.decode_time) + i128::from(self.shift))
+/// Reads a `trak` box of a movie with this timescale.
+pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<(Track, Places), Error> {
+    let id = trak.need(b"tkhd", "no tkhd box")?.fields(track_id)?;
+    let mdia = trak.need(b"mdia", "no mdia box")?;
+    let (timescale, duration, language) = mdia.need(b"mdhd", "no mdhd box")?.fields(media_header)?;
+    if timescale == 0 {
+        return Err(mdia.error("its timescale is 0"));
     }
-
-    /// Presentation time in microseconds after the beginning of the movie.
-    pub fn presentation_us(&self, sample: &Sample) -> i64 {
-        self.us(i128::from(sample.decode_time)
-            + i128::from(sample.composition_offset)
-            + i128::from(self.shift))
+    let handler = mdia.need(b"hdlr", "no hdlr box")?.fields(handler)?;
+    let kind = match &handler.0 {
+        b"vide" => TrackKind::Video,
+        b"soun" => TrackKind::Audio,
+        _ => TrackKind::Other(handler),
+    };
+    let minf = mdia.need(b"minf", "no minf box")?;
+    let stbl = minf.need(b"stbl", "no stbl box")?;
+    let stsd = stbl.need(b"stsd", "no stsd box")?;
+    let descriptions = stsd.fields(|fields| {
+        fields.version()?;
+        fields.u32()
+    })?;
+    let entry = sample_entry(&stsd, kind == TrackKind::Audio, kind == TrackKind::Video)?;
+    let SampleEntry { codec, picture, sound, reference } = entry;
+    let edits = edits(trak, movie_timescale, timescale)?;
+    let mut table = Table::read(&stbl)?;
+    let bytes = match &codec {
+        Codec::Pcm(pcm) => u32::from(pcm.bits.div_ceil(8)),
+        Codec::G711A | Codec::G711Mu => 1,
+        _ => 0,
+    };
+    if let Some(sound) = sound.filter(|_| bytes > 0) {
+        table.set_frame_length(bytes * u32::from(sound.channels));
     }
-
-    fn us(&self, time: i128) -> i64 {
-        let us = (time * 1_000_000).div_euclid(self.timescale.into());
-        us.clamp(i64::MIN.into(), i64::MAX.into()) as i64
-    }
-
-    /// Reads a `trak` box of a movie with this timescale.
-    pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<Self, Error> {
-        let id = trak.need(b"tkhd", "no tkhd box")?.fields(track_id)?;
-        let mdia = trak.need(b"mdia", "no mdia box")?;
-        let (timescale, duration, language) = mdia.need(b"mdhd", "no mdhd box")?.fields(media_header)?;
-        if timescale == 0 {
-            return Err(mdia.error("its timescale is 0"));
-        }
-        let handler = mdia.need(b"hdlr", "no hdlr box")?.fields(handler)?;
-        let kind = match &handler.0 {
-            b"vide" => TrackKind::Video,
-            b"soun" => TrackKind::Audio,
-            _ => TrackKind::Other(handler),
-        };
-        let minf = mdia.need(b"minf", "no minf box")?;
-        let stbl = minf.need(b"stbl", "no stbl box")?;
-        let stsd = stbl.need(b"stsd", "no stsd box")?;
-        let descriptions = stsd.fields(|fields| {
-            fields.version()?;
-            fields.u32()
-        })?;
-        let entry = Codec::read(&stsd, kind == TrackKind::Audio, kind == TrackKind::Video)?;
-        let SampleEntry { codec, picture, sound, reference } = entry;
-        let edits = edits(trak, movie_timescale, timescale)?;
-        Ok(Self {
-            id,
-            kind,
-            codec,
-            timescale,
-            duration: if duration == u64::MAX || duration == u64::from(u32::MAX) { 0 } else { duration },
-            language,
-            picture,
-            sound,
-            shift: edits.shift,
-            edits_left_out: edits.left_out,
-            descriptions,
-            external: external(&minf, reference)?,
-            table: Table::read(&stbl)?,
-            defaults: Defaults::default(),
-        })
-    }
+    let track = Track {
+        id,
+        kind,
+        codec,
+        timescale,
+        duration: if duration == u64::MAX || duration == u64::from(u32::MAX) { 0 } else { duration },
+        language,
+        picture,
+        sound,
+        shift: edits.shift,
+        edits_left_out: edits.left_out,
+        descriptions,
+        external: external(&minf, reference)?,
+    };
+    Ok((track, Places { table, defaults: Defaults::default() }))
 }
 
 fn track_id(fields: &mut Fields<'_>) -> Option<u32> {

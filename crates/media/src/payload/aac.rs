@@ -2,7 +2,7 @@
 
 use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
-use crate::mp4::Extent;
+use crate::track::Extent;
 
 /// Longest access unit that a size of 13 bits can state (section 3.3.6).
 pub(super) const MAX_ACCESS_UNIT: u64 = 8191;

@@ -2,7 +2,7 @@
 
 use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
-use crate::mp4::Extent;
+use crate::track::Extent;
 
 /// Frame types (section 4.1.1): whole frames; a first fragment with five eighths of its frame or more, or
 /// with less; another fragment.

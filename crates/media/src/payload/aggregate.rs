@@ -1,6 +1,6 @@
 //! Frames of audio that wait to go into one packet.
 
-use crate::mp4::Extent;
+use crate::track::Extent;
 
 /// Frames that go into a packet together.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Cases of all formats: they drive the tests of packetizers and depacketizers, and are seeds of the fuzzer.
 
-use super::Format;
+use super::{Format, PcmEncoding, PcmFormat};
 
 /// Samples, and the packets that they make.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,8 @@ pub struct Case {
     pub limit: usize,
     /// Most frames of audio in a packet.
     pub most: usize,
-    /// Lengths: of the NAL units of each sample of H.264 and H.265; else of each sample in a list of its own.
+    /// Lengths: of the NAL units of each sample of H.264 and H.265, of the OBUs of AV1 without their sizes;
+    /// else of each sample in a list of its own.
     pub samples: &'static [&'static [usize]],
     /// Lengths of payloads.
     pub payloads: &'static [usize],
@@ -42,7 +43,12 @@ const fn audio(
     Case { name, format, limit: 100, most, samples, payloads, trains }
 }
 
-use Format::{Aac, Ac3, H264, H265, MpegAudio, Opus};
+use Format::{Aac, Ac3, Av1, H264, H265, MpegAudio, Opus, Vp8, Vp9};
+
+const A_LAW: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::Pcma, channels: 1, sample_rate: 8000 });
+const MU_LAW: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::Pcmu, channels: 2, sample_rate: 1000 });
+const L16: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::L16, channels: 2, sample_rate: 48_000 });
+const L24: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::L24, channels: 1, sample_rate: 48_000 });
 
 /// All of them, with payloads of at most 100 bytes.
 pub const CASES: &[Case] = &[
@@ -65,6 +71,27 @@ pub const CASES: &[Case] = &[
     video("h265-equal-fragments", H265, &[&[2 + 3 * 97]], &[100, 100, 100], &[3]),
     video("h265-aggregated", H265, &[&[10, 20, 30]], &[68], &[1]),
     video("h265-parameter-sets-and-a-picture", H265, &[&[25, 4, 300]], &[35, 100, 100, 100, 10], &[1, 4]),
+    video("av1-no-units", Av1, &[&[]], &[], &[]),
+    video("av1-header", Av1, &[&[1]], &[2], &[1]),
+    video("av1-full", Av1, &[&[99]], &[100], &[1]),
+    video("av1-one-more-than-full", Av1, &[&[100]], &[100, 2], &[2]),
+    video("av1-two-units", Av1, &[&[10, 20]], &[32], &[1]),
+    video("av1-sequence-and-frame", Av1, &[&[12, 300]], &[100, 100, 100, 17], &[4]),
+    video("av1-four-units", Av1, &[&[10, 10, 10, 10]], &[33, 11], &[2]),
+    video("av1-no-room-for-another", Av1, &[&[95, 20]], &[96, 21], &[2]),
+    video("av1-room-for-a-beginning", Av1, &[&[94, 99], &[7]], &[100, 96, 8], &[2, 1]),
+    video("av1-frames", Av1, &[&[50, 200], &[200]], &[100, 100, 54, 100, 100, 3], &[3, 3]),
+    video("vp8-empty", Vp8, &[&[0]], &[], &[]),
+    video("vp8-full", Vp8, &[&[99]], &[100], &[1]),
+    video("vp8-fragments", Vp8, &[&[200], &[5]], &[100, 100, 3, 6], &[3, 1]),
+    video("vp9-empty", Vp9, &[&[0]], &[], &[]),
+    video("vp9-full", Vp9, &[&[99]], &[100], &[1]),
+    video("vp9-fragments", Vp9, &[&[200], &[5]], &[100, 100, 3, 6], &[3, 1]),
+    audio("a-law", A_LAW, 1, &[&[160], &[0]], &[100, 60], &[1, 1]),
+    audio("mu-law-20-ms", MU_LAW, 1, &[&[80]], &[40, 40], &[1, 1]),
+    audio("mu-law-40-ms", MU_LAW, 2, &[&[80]], &[80], &[1]),
+    audio("l16", L16, 1, &[&[104], &[8]], &[100, 4, 8], &[1, 1, 1]),
+    audio("l24", L24, 1, &[&[102]], &[99, 3], &[1, 1]),
     audio("aac-empty", Aac, 1, &[&[0]], &[4], &[1]),
     audio("aac-one", Aac, 1, &[&[50], &[60]], &[54, 64], &[1, 1]),
     audio("aac-full", Aac, 1, &[&[96]], &[100], &[1]),

@@ -6,17 +6,21 @@ use super::Format;
 /// A packet: payload and marker.
 pub type Packet = (Vec<u8>, bool);
 
-/// Samples in packets of which none was lost: NAL units after lengths of four bytes, or frames of audio.
-/// Frames of MPEG audio and AC-3 that share a packet are one sample, since only their own headers divide
-/// them.
+/// Samples in packets of which none was lost: NAL units, or OBUs without sizes, after lengths of four bytes,
+/// or frames, or the sound of each packet of PCM. Frames of MPEG audio and AC-3 that share a packet are one
+/// sample, since only their own headers divide them.
 pub fn depacketize(format: Format, packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
     match format {
         Format::H264 => access_units(packets, 1, h264),
         Format::H265 => access_units(packets, 2, h265),
         Format::Aac => aac(packets),
-        Format::Opus => Ok(packets.iter().map(|(payload, _)| payload.clone()).collect()),
+        Format::Opus => pcm(packets, 1),
         Format::MpegAudio => mpeg_audio(packets),
         Format::Ac3 => ac3(packets),
+        Format::Av1 => av1(packets),
+        Format::Vp8 => frames(packets, vp8),
+        Format::Vp9 => frames(packets, vp9),
+        Format::Pcm(format) => pcm(packets, format.frame_length()),
     }
 }
 
@@ -185,4 +189,116 @@ fn ac3(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
         }
     }
     if left == 0 { Ok(all) } else { Err("a frame without end") }
+}
+
+/// Temporal units: OBUs after lengths of four bytes.
+fn av1(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut all, mut unit, mut part, mut obus) = (Vec::new(), Vec::new(), None::<Vec<u8>>, Vec::new());
+    for (index, (payload, marker)) in packets.iter().enumerate() {
+        let (aggregation, rest) = payload.split_first().ok_or("no aggregation header")?;
+        let (continues, goes_on) = (aggregation & 0x80 != 0, aggregation & 0x40 != 0);
+        let begins = aggregation & 0x08 != 0;
+        if continues != part.is_some() || begins && continues || aggregation & 0x07 != 0 {
+            return Err("an aggregation header out of place");
+        }
+        if begins && index > 0 && !packets[index - 1].1 {
+            return Err("a sequence that begins within a temporal unit");
+        }
+        let mut elements = elements(rest, aggregation >> 4 & 3)?;
+        if continues {
+            let first = elements.first_mut().ok_or("a packet without elements")?;
+            *first = [part.take().unwrap_or_default(), std::mem::take(first)].concat();
+        }
+        part = if goes_on { elements.pop() } else { None };
+        obus.extend(elements);
+        if *marker && part.is_some() {
+            return Err("a temporal unit that ends within an OBU");
+        }
+        for obu in obus.drain(..) {
+            if obu.first().is_none_or(|header| header & 0x82 != 0 || matches!(header >> 3 & 15, 2 | 8)) {
+                return Err("an OBU that is not for RTP");
+            }
+            unit.extend((obu.len() as u32).to_be_bytes());
+            unit.extend(obu);
+        }
+        if *marker {
+            all.push(std::mem::take(&mut unit));
+        }
+    }
+    if unit.is_empty() && part.is_none() { Ok(all) } else { Err("no marker at the end") }
+}
+
+/// Elements of a packet: `count` of them, of which the last has no length, or with lengths to the end if it
+/// is 0.
+fn elements(mut bytes: &[u8], count: u8) -> Result<Vec<Vec<u8>>, &'static str> {
+    let mut elements = Vec::new();
+    while !bytes.is_empty() {
+        if count > 0 && elements.len() + 1 == usize::from(count) {
+            elements.push(bytes.to_vec());
+            return Ok(elements);
+        }
+        let digits = bytes.iter().position(|byte| byte & 0x80 == 0).ok_or("a length without end")? + 1;
+        let length = bytes[..digits]
+            .iter()
+            .rev()
+            .fold(0usize, |length, digit| length << 7 | usize::from(digit & 0x7f));
+        let (element, rest) = bytes[digits..].split_at_checked(length).ok_or("an element that ends early")?;
+        elements.push(element.to_vec());
+        bytes = rest;
+    }
+    if count == 0 && !elements.is_empty() { Ok(elements) } else { Err("fewer elements than the header says") }
+}
+
+/// Frames whose packets have a descriptor that says where one begins.
+fn frames(
+    packets: &[Packet],
+    read: fn(&[u8]) -> Result<(bool, &[u8]), &'static str>,
+) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut all, mut frame) = (Vec::new(), None::<Vec<u8>>);
+    for (payload, marker) in packets {
+        let (start, data) = read(payload)?;
+        if start == frame.is_some() || data.is_empty() {
+            return Err("a fragment out of place");
+        }
+        frame.get_or_insert_default().extend(data);
+        if *marker {
+            all.extend(frame.take());
+        }
+    }
+    if frame.is_none() { Ok(all) } else { Err("a frame without end") }
+}
+
+/// RFC 7741 section 4.2, without extensions.
+fn vp8(payload: &[u8]) -> Result<(bool, &[u8]), &'static str> {
+    match payload.split_first() {
+        Some((descriptor @ (0 | 0x10), data)) => Ok((*descriptor == 0x10, data)),
+        _ => Err("a descriptor with extensions or of another partition"),
+    }
+}
+
+/// RFC 9628 section 4.2, without layers and picture ID. The bit for prediction is that of the frame.
+fn vp9(payload: &[u8]) -> Result<(bool, &[u8]), &'static str> {
+    let (descriptor, data) = payload.split_first().ok_or("no descriptor")?;
+    let start = descriptor & 0x08 != 0;
+    let inter = data.first().is_some_and(|first| first & 0x30 != 0x30 && first & 0x0c != 0);
+    match descriptor & 0xb3 {
+        0 if start && first_profiles(data) && inter != (descriptor & 0x40 != 0) => {
+            Err("a wrong bit of prediction")
+        }
+        0 => Ok((start, data)),
+        _ => Err("a descriptor with layers"),
+    }
+}
+
+/// Returns whether a frame is of profile 0, 1 or 2, whose first byte has the type of frame in one place.
+fn first_profiles(data: &[u8]) -> bool {
+    data.first().is_some_and(|first| first & 0x30 != 0x30)
+}
+
+/// Sound of each packet, of whole samples of all channels.
+fn pcm(packets: &[Packet], frame: usize) -> Result<Vec<Vec<u8>>, &'static str> {
+    if packets.iter().any(|(payload, _)| payload.is_empty() || payload.len() % frame != 0) {
+        return Err("a part of a sample");
+    }
+    Ok(packets.iter().map(|(payload, _)| payload.clone()).collect())
 }

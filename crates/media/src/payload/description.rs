@@ -2,8 +2,8 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 
-use super::{Format, Unplayable};
-use crate::mp4::{Avc, Codec, Hevc, Track, TrackKind};
+use super::{Format, PcmEncoding, PcmFormat, Unplayable};
+use crate::track::{Av1, Avc, Codec, Hevc, Track, TrackKind};
 
 /// Static payload type of MPEG audio (RFC 3551 table 4).
 const MPEG_AUDIO: u8 = 14;
@@ -28,7 +28,7 @@ impl TrackDescription {
     /// frames per second where they are known.
     pub fn of(track: &Track, payload_type: u8, frame_rate: Option<f64>) -> Result<Self, Unplayable> {
         let format = Format::of(track)?;
-        let payload_type = if format == Format::MpegAudio { MPEG_AUDIO } else { payload_type };
+        let payload_type = static_type(format).unwrap_or(payload_type);
         let clock = format.clock_hz(track);
         let channels = track.sound.map_or(1, |sound| sound.channels);
         let name = match format {
@@ -39,11 +39,19 @@ impl TrackDescription {
             Format::Opus => format!("opus/{clock}/2"),
             Format::MpegAudio => format!("MPA/{clock}"),
             Format::Ac3 => format!("ac3/{clock}/{channels}"),
+            Format::Av1 => format!("AV1/{clock}"),
+            Format::Vp8 => format!("VP8/{clock}"),
+            Format::Vp9 => format!("VP9/{clock}"),
+            Format::Pcm(format) => pcm(format),
         };
         let parameters = match &track.codec {
             Codec::H264(avc) => Some(h264(avc)),
             Codec::H265(hevc) => h265(hevc),
             Codec::Aac(config) => Some(aac(&config.bytes)),
+            Codec::Av1(Some(Av1 { profile, level, tier })) => {
+                Some(format!("profile={profile};level-idx={level};tier={tier}"))
+            }
+            Codec::Vp9(Some(profile)) => Some(format!("profile-id={profile}")),
             Codec::Opus if channels == 2 => Some("sprop-stereo=1".to_owned()),
             _ => None,
         };
@@ -55,6 +63,35 @@ impl TrackDescription {
             frame_rate: frame_rate.map(|rate| ((rate * 1000.0).round() / 1000.0).to_string()),
         })
     }
+}
+
+/// Payload type of formats that have a static one (RFC 3551 tables 4 and 5).
+fn static_type(format: Format) -> Option<u8> {
+    use PcmEncoding::{L16, Pcma, Pcmu};
+    match format {
+        Format::MpegAudio => Some(MPEG_AUDIO),
+        Format::Pcm(PcmFormat { encoding, channels, sample_rate }) => match (encoding, channels, sample_rate)
+        {
+            (Pcmu, 1, 8000) => Some(0),
+            (Pcma, 1, 8000) => Some(8),
+            (L16, 2, 44_100) => Some(10),
+            (L16, 1, 44_100) => Some(11),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// RFC 3551 section 6: without a number there is one channel.
+fn pcm(PcmFormat { encoding, channels, sample_rate }: PcmFormat) -> String {
+    let name = match encoding {
+        PcmEncoding::Pcma => "PCMA",
+        PcmEncoding::Pcmu => "PCMU",
+        PcmEncoding::L16 => "L16",
+        PcmEncoding::L24 => "L24",
+    };
+    let channels = if channels > 1 { format!("/{channels}") } else { String::new() };
+    format!("{name}/{sample_rate}{channels}")
 }
 
 /// RFC 6184 section 8.1. Without parameter sets, as in files of `avc3`, they come in the stream.

@@ -2,7 +2,7 @@
 
 use super::nal::NalUnit;
 use super::{Payloads, cut};
-use crate::mp4::Extent;
+use crate::track::Extent;
 
 /// Types of NAL units that this format adds (section 4.4).
 const AGGREGATION: u8 = 48;

@@ -2,7 +2,7 @@
 
 use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
-use crate::mp4::Extent;
+use crate::track::Extent;
 
 /// Longest frame of which 16 bits can state where a fragment begins.
 const MAX_FRAME: u64 = 1 << 16;

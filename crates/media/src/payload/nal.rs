@@ -1,23 +1,8 @@
 //! NAL units of a sample, each after its length (ISO/IEC 14496-15 section 5.3.4.2).
 
-use crate::mp4::Extent;
+use crate::track::Extent;
 
-/// NAL unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NalUnit {
-    /// Place in the asset, without the length before it.
-    pub extent: Extent,
-    /// Its first two bytes; the second is 0 if there is none.
-    pub header: [u8; 2],
-}
-
-/// A sample that is not divided into NAL units as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NAL unit at byte {offset}: it ends after its sample")]
-pub struct NalError {
-    /// Offset of its length in the asset.
-    pub offset: u64,
-}
+pub use super::unit::{Unit as NalUnit, UnitError as NalError};
 
 /// Walk over the NAL units of a sample: reads their lengths and headers, and nothing else.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +26,7 @@ impl NalUnits {
 
     /// Takes the bytes that were wanted. An empty NAL unit is none.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<NalUnit>, NalError> {
-        let fault = NalError { offset: self.at };
+        let fault = NalError { what: "NAL unit", offset: self.at, reason: "it ends after its sample" };
         let (length, header) = bytes.split_at_checked(self.length_size.into()).ok_or(fault)?;
         let length = length.iter().fold(0, |length, byte| length << 8 | u64::from(*byte));
         let extent = Extent { offset: self.at + u64::from(self.length_size), length };

@@ -1,7 +1,7 @@
 //! Opus (RFC 7587): a packet of Opus is a payload. There are no fragments.
 
 use super::{Payloads, TooLong};
-use crate::mp4::Extent;
+use crate::track::Extent;
 
 /// Adds a packet of Opus, of at most `limit` bytes. An empty one is left out.
 pub(super) fn packetize(

@@ -1,8 +1,9 @@
 //! Packetizer of any format.
 
-use super::nal::NalUnit;
-use super::{Format, MIN_PAYLOAD, Payloads, TooLong, aac, ac3, h264, h265, mpeg_audio, opus};
-use crate::mp4::Extent;
+use super::unit::Unit;
+use super::{Format, MIN_PAYLOAD, Payloads, PcmFormat, TooLong};
+use super::{aac, ac3, av1, h264, h265, mpeg_audio, opus, pcm, vp8, vp9};
+use crate::track::Extent;
 
 /// Cuts the samples of a track into payloads.
 #[derive(Clone, Debug)]
@@ -19,10 +20,15 @@ enum State {
     Aac(aac::Packetizer),
     MpegAudio(mpeg_audio::Packetizer),
     Ac3(ac3::Packetizer),
+    Av1,
+    Vp8,
+    Vp9,
+    Pcm(PcmFormat, usize),
 }
 
 impl Packetizer {
-    /// Payloads of at most `limit` bytes, [`MIN_PAYLOAD`] or more, with at most `most` frames of audio each.
+    /// Payloads of at most `limit` bytes, [`MIN_PAYLOAD`] or more, with at most `most` frames of audio each;
+    /// 20 ms of PCM count as one.
     pub fn new(format: Format, limit: usize, most: usize) -> Self {
         let limit = limit.clamp(MIN_PAYLOAD, u16::MAX.into());
         let state = match format {
@@ -32,16 +38,19 @@ impl Packetizer {
             Format::Aac => State::Aac(aac::Packetizer::new(limit, most)),
             Format::MpegAudio => State::MpegAudio(mpeg_audio::Packetizer::new(limit, most)),
             Format::Ac3 => State::Ac3(ac3::Packetizer::new(limit, most)),
+            Format::Av1 => State::Av1,
+            Format::Vp8 => State::Vp8,
+            Format::Vp9 => State::Vp9,
+            Format::Pcm(format) => State::Pcm(format, most),
         };
         Self { state, limit }
     }
 
-    /// Adds the payloads of a sample; `units` are those of H.264 and H.265, by
-    /// [`NalUnits`](super::nal::NalUnits).
+    /// Adds the payloads of a sample, whose units are those that [`Units`](super::Units) finds.
     pub fn push(
         &mut self,
         sample: Extent,
-        units: &[NalUnit],
+        units: &[Unit],
         timestamp: u64,
         payloads: &mut Payloads,
     ) -> Result<(), TooLong> {
@@ -52,6 +61,14 @@ impl Packetizer {
             State::Aac(packetizer) => packetizer.push(sample, timestamp, payloads)?,
             State::MpegAudio(packetizer) => packetizer.push(sample, timestamp, payloads)?,
             State::Ac3(packetizer) => packetizer.push(sample, timestamp, payloads)?,
+            State::Av1 => av1::packetize(units, timestamp, self.limit, payloads),
+            State::Vp8 => vp8::packetize(sample, timestamp, self.limit, payloads),
+            State::Vp9 => {
+                units.iter().for_each(|frame| vp9::packetize(frame, timestamp, self.limit, payloads))
+            }
+            State::Pcm(format, most) => {
+                pcm::packetize(*format, sample, timestamp, self.limit, *most, payloads);
+            }
         }
         Ok(())
     }
@@ -59,7 +76,13 @@ impl Packetizer {
     /// Adds the payload of frames that waited for others.
     pub fn flush(&mut self, payloads: &mut Payloads) {
         match &mut self.state {
-            State::H264 | State::H265 | State::Opus => {}
+            State::H264
+            | State::H265
+            | State::Opus
+            | State::Av1
+            | State::Vp8
+            | State::Vp9
+            | State::Pcm(..) => {}
             State::Aac(packetizer) => packetizer.flush(payloads),
             State::MpegAudio(packetizer) => packetizer.flush(payloads),
             State::Ac3(packetizer) => packetizer.flush(payloads),

@@ -4,36 +4,88 @@ use proptest::prelude::*;
 
 use super::cases::{CASES, Case};
 use super::depacketize::{Packet, depacketize};
-use super::nal::{NalUnit, NalUnits};
+use super::nal::NalUnits;
 use super::*;
 
-/// Samples as an asset has them: NAL units after lengths of four bytes, or frames.
+/// Unit of a sample, with a header of its format: a NAL unit, an OBU without a size, or all of a frame.
+fn unit(format: Format, index: usize, length: usize) -> Vec<u8> {
+    let header = match format {
+        Format::H264 => [0x61 + (index as u8 & 3), 0],
+        Format::Av1 => [[0x08, 0x30, 0x34, 0x2c][index & 3], 0x20],
+        Format::Vp9 => [[0x82, 0x86][index & 1], 0],
+        _ => [0x02, 0x01 + (index as u8 & 3)],
+    };
+    let body = (0..length).map(|at| (at * 7 + index) as u8);
+    header.into_iter().take(length).chain(body.skip(2)).collect()
+}
+
+/// Samples of these units as an asset has them: NAL units after lengths of four bytes, OBUs with sizes
+/// behind a temporal delimiter, or frames.
 fn samples(format: Format, lengths: &[Vec<usize>]) -> Vec<Vec<u8>> {
-    let unit = |index: usize, length: usize| {
-        let header = match format {
-            Format::H264 => [0x61 + (index as u8 & 3), 0],
-            _ => [0x02, 0x01 + (index as u8 & 3)],
-        };
-        let body = (0..length).map(|at| (at * 7 + index) as u8);
-        header.into_iter().take(length).chain(body.skip(2)).collect::<Vec<u8>>()
+    let in_asset = |unit: Vec<u8>| match format {
+        Format::H264 | Format::H265 => sized(&unit),
+        Format::Av1 => {
+            let header = if unit[0] & 4 == 0 { 1 } else { 2 };
+            let (header, body) = unit.split_at(header);
+            let size = [0x80 | body.len() as u8, 0x80 | (body.len() >> 7) as u8, (body.len() >> 14) as u8];
+            [&[header[0] | 2], &header[1..], &size, body].concat()
+        }
+        _ => unit,
     };
     let sample = |lengths: &Vec<usize>| {
-        let units = lengths.iter().enumerate().map(|(index, length)| unit(index, *length));
-        match format {
-            Format::H264 | Format::H265 => {
-                units.flat_map(|unit| [&(unit.len() as u32).to_be_bytes()[..], &unit].concat()).collect()
-            }
-            _ => units.flatten().collect(),
-        }
+        let units =
+            lengths.iter().enumerate().flat_map(|(index, length)| in_asset(unit(format, index, *length)));
+        let delimiter = if format == Format::Av1 { &[0x12, 0][..] } else { &[] };
+        delimiter.iter().copied().chain(units).collect()
     };
     lengths.iter().map(sample).collect()
 }
 
-/// NAL units of a sample, of which only lengths and headers are read.
-fn units(asset: &[u8], sample: Extent) -> Vec<NalUnit> {
-    let (mut walk, mut units) = (NalUnits::new(sample, 4), Vec::new());
+/// Samples of these units as a depacketizer gives them.
+fn received(format: Format, lengths: &[Vec<usize>]) -> Vec<Vec<u8>> {
+    let units = |lengths: &Vec<usize>| {
+        let units = lengths.iter().enumerate().map(|(index, length)| unit(format, index, *length));
+        units.flat_map(|unit| sized(&unit)).collect()
+    };
+    match format {
+        Format::Av1 => lengths.iter().map(units).filter(|unit: &Vec<u8>| !unit.is_empty()).collect(),
+        _ => samples(format, lengths),
+    }
+}
+
+fn sized(unit: &[u8]) -> Vec<u8> {
+    [&(unit.len() as u32).to_be_bytes(), unit].concat()
+}
+
+/// Codec whose samples have units of this format.
+fn codec(format: Format) -> Codec {
+    let (length_size, sets) = (4, Vec::new());
+    match format {
+        Format::H264 => Codec::H264(crate::track::Avc {
+            profile_level: [0; 3],
+            length_size,
+            sequence_sets: sets.clone(),
+            picture_sets: sets,
+        }),
+        Format::H265 => Codec::H265(crate::track::Hevc {
+            profile: 1,
+            level: 93,
+            length_size,
+            video_sets: sets.clone(),
+            sequence_sets: sets.clone(),
+            picture_sets: sets,
+        }),
+        Format::Av1 => Codec::Av1(None),
+        Format::Vp9 => Codec::Vp9(None),
+        _ => Codec::Opus,
+    }
+}
+
+/// Units of a sample, of which only lengths and headers are read.
+fn units(format: Format, asset: &[u8], sample: Extent) -> Vec<Unit> {
+    let (mut walk, mut units) = (Units::new(&codec(format), sample), Vec::new());
     while let Some(wanted) = walk.wanted() {
-        assert!(wanted.length <= 6);
+        assert!(wanted.length <= 10);
         units.extend(walk.take(&asset[wanted.offset as usize..wanted.end() as usize]).unwrap());
     }
     units
@@ -51,10 +103,7 @@ fn packetize(
     for (number, sample) in samples.iter().enumerate() {
         let extent = Extent { offset, length: sample.len() as u64 };
         offset = extent.end();
-        let units = match format {
-            Format::H264 | Format::H265 => units(&asset, extent),
-            _ => Vec::new(),
-        };
+        let units = units(format, &asset, extent);
         packetizer.push(extent, &units, number as u64, &mut payloads)?;
     }
     packetizer.flush(&mut payloads);
@@ -73,7 +122,7 @@ fn cases_make_the_packets_of_the_table() {
         assert_eq!(found.trains().collect::<Vec<_>>(), *trains, "{name}");
         assert!(packets.iter().zip(*payloads).all(|((bytes, _), length)| bytes.len() == *length), "{name}");
         let read = depacketize(*format, &packets).unwrap_or_else(|reason| panic!("{name}: {reason}"));
-        assert_eq!(read.concat(), samples.concat(), "{name}");
+        assert_eq!(read.concat(), received(*format, &lengths).concat(), "{name}");
     }
 }
 
@@ -95,6 +144,15 @@ fn headers_are_those_of_the_specifications() {
     assert_eq!(first(Format::MpegAudio, &[70])[1].0, [0, 0, 0, 60]);
     assert_eq!(first(Format::Ac3, &[70])[0].0[..2], [1, 2]);
     assert_eq!(first(Format::Ac3, &[130])[0].0[..2], [2, 3]);
+    // A sequence header of 5 bytes and the beginning of a frame; its middle; its end.
+    let packets = first(Format::Av1, &[5, 150]);
+    assert_eq!(packets[0].0, [0x68, 5, 0x08, 0x20]);
+    assert_eq!(packets.iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(), [0x68, 0xd0, 0x90]);
+    assert_eq!(
+        first(Format::Vp8, &[130]).iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(),
+        [0x10, 0, 0]
+    );
+    assert_eq!(first(Format::Vp9, &[130]).iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(), [8, 0, 4]);
 }
 
 /// RFC 6184 table 1, RFC 7798 section 4.4: a receiver would read these types as packets of many NAL units.
@@ -139,7 +197,10 @@ fn a_nal_unit_ends_in_its_sample() {
     for bytes in [&[0, 0, 0, 9, 1][..], &[0, 0, 0], &[0xff, 0xff, 0xff, 0xff, 1, 2, 3]] {
         let mut walk = NalUnits::new(Extent { offset: 7, length: bytes.len() as u64 }, 4);
         let wanted = walk.wanted().unwrap();
-        assert_eq!(walk.take(&bytes[..wanted.length as usize]), Err(nal::NalError { offset: 7 }));
+        assert_eq!(
+            walk.take(&bytes[..wanted.length as usize]),
+            Err(UnitError { what: "NAL unit", offset: 7, reason: "it ends after its sample" })
+        );
     }
 }
 
@@ -171,6 +232,57 @@ proptest! {
         let generated = pieces.filter(|piece| matches!(piece, Piece::Generated(_)));
         prop_assert!(generated.count() <= packets.len() + lengths.iter().flatten().count());
         prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
+    }
+
+    /// Promise: AV1, VP8 and VP9 samples from 0 bytes to MiB come back from RTP packets byte for byte.
+    #[test]
+    fn video_without_nal_units_comes_back(
+        lengths in proptest::collection::vec(proptest::collection::vec(length(), 0..6), 1..4),
+        limit in 64usize..9000,
+        format in proptest::sample::select(vec![Format::Av1, Format::Vp8, Format::Vp9]),
+    ) {
+        // An OBU with an extension has a header of two bytes; frames of other formats are not divided.
+        let lengths: Vec<Vec<usize>> = match format {
+            Format::Av1 => lengths.iter().map(|units| units.iter().map(|length| length + 2).collect()).collect(),
+            _ => lengths.into_iter().flatten().map(|length| vec![length]).collect(),
+        };
+        let samples = samples(format, &lengths);
+        let (payloads, packets) = packetize(format, limit, 1, &samples).unwrap();
+        let expected: Vec<Vec<u8>> =
+            received(format, &lengths).into_iter().filter(|sample| !sample.is_empty()).collect();
+        prop_assert_eq!(depacketize(format, &packets), Ok(expected));
+        prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
+        prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
+    }
+
+    /// Promise: G.711 and linear PCM comes back from RTP packets byte for byte, at the times of its samples.
+    #[test]
+    fn sound_that_is_sent_as_it_is_comes_back(
+        frames in proptest::collection::vec(prop_oneof![0usize..40, 0usize..20_000], 1..6),
+        channels in 1u8..=21,
+        rate in prop_oneof![Just(8000u32), Just(44_100), 1u32..400_000],
+        limit in 64usize..9000,
+        most in 1usize..9,
+        encoding in proptest::sample::select(
+            vec![PcmEncoding::Pcma, PcmEncoding::Pcmu, PcmEncoding::L16, PcmEncoding::L24],
+        ),
+    ) {
+        let sound = PcmFormat { encoding, channels, sample_rate: rate };
+        let format = Format::Pcm(sound);
+        let lengths: Vec<Vec<usize>> =
+            frames.iter().map(|frames| vec![frames * sound.frame_length()]).collect();
+        let samples = samples(format, &lengths);
+        let (payloads, packets) = packetize(format, limit, most, &samples).unwrap();
+        prop_assert_eq!(depacketize(format, &packets).map(|read| read.concat()), Ok(samples.concat()));
+        prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
+        // Samples have their numbers for timestamps.
+        let times = frames.iter().enumerate().flat_map(|(number, frames)| (number..).take(*frames));
+        let mut times = times.map(|time| time as u64);
+        for payload in payloads.iter() {
+            prop_assert_eq!(times.next(), Some(payload.timestamp));
+            times.by_ref().take(payload.length / sound.frame_length() - 1).for_each(drop);
+        }
+        prop_assert_eq!(times.next(), None);
     }
 
     /// Promise: AAC, AC-3, MPEG audio and Opus frames come back from RTP packets byte for byte.

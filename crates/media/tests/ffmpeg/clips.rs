@@ -18,7 +18,7 @@ const H264: &str = "PICTURE SOUND -c:v libx264 -preset veryfast -bf 3 -g 25 -c:a
 const COPY: &str = "-i COPIED -c copy -map 0";
 
 /// Clips of tables, of fragments, and of each codec.
-const CLIPS: [Clip; 16] = [
+const CLIPS: [Clip; 29] = [
     Clip { name: "b-frames.mp4", arguments: H264 },
     Clip { name: "faststart.mp4", arguments: "COPY -movflags +faststart" },
     Clip { name: "fragments.mp4", arguments: "COPY -movflags +frag_keyframe+empty_moov+default_base_moof" },
@@ -49,6 +49,33 @@ const CLIPS: [Clip; 16] = [
         arguments: "PICTURE SOUND -c:v libvpx-vp9 -cpu-used 8 -deadline realtime -c:a flac -strict -2",
     },
     Clip { name: "pcm.mov", arguments: "SOUND -c:a pcm_s16le" },
+    Clip { name: "l16.mov", arguments: "SOUND -c:a pcm_s16be -ac 2" },
+    Clip { name: "a-law.mov", arguments: "SOUND -ar 8000 -c:a pcm_alaw" },
+    Clip { name: "mu-law.mov", arguments: "SOUND -ar 16000 -c:a pcm_mulaw -ac 2" },
+    Clip { name: "b-frames.mkv", arguments: "COPY" },
+    Clip { name: "live.mkv", arguments: "COPY -live 1" },
+    Clip { name: "index-in-front.mkv", arguments: "COPY -cues_to_front 1" },
+    Clip {
+        name: "languages.mkv",
+        arguments: "PICTURE SOUND SOUND -map 0 -map 1 -map 2 -c:v libx264 -preset veryfast -x264-params b-pyramid=2 \
+                    -bf 5 -c:a aac -metadata:s:a:0 language=deu -metadata:s:a:1 language=fra",
+    },
+    Clip {
+        name: "h265.mkv",
+        arguments: "PICTURE SOUND -c:v libx265 -x265-params log-level=error:bframes=4:b-pyramid=1 -preset ultrafast \
+                    -c:a ac3",
+    },
+    Clip { name: "av1.mkv", arguments: "PICTURE SOUND -c:v libaom-av1 -cpu-used 8 -c:a libmp3lame" },
+    Clip {
+        name: "vp9.webm",
+        arguments: "PICTURE SOUND -c:v libvpx-vp9 -cpu-used 8 -deadline realtime -c:a libopus",
+    },
+    Clip {
+        name: "vp8.webm",
+        arguments: "PICTURE SOUND -c:v libvpx -cpu-used 8 -deadline realtime -c:a libopus",
+    },
+    Clip { name: "l16.mkv", arguments: "SOUND -c:a pcm_s16be -ac 2" },
+    Clip { name: "a-law.mkv", arguments: "SOUND -ar 8000 -c:a pcm_alaw" },
 ];
 
 /// Path of the clip of this name, which is made unless a run before did.
@@ -61,7 +88,7 @@ impl Clip {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let copied = if self.arguments.contains("COPY") { Some(CLIPS[0].file()?) } else { None };
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mp4-2");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mp4-3");
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let file = folder.join(self.name);
         if !file.exists() {

@@ -18,10 +18,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         opus_is_described_as_by_ffmpeg => || as_ffmpeg("h265.mp4", 1),
         mpeg_audio_is_described_as_by_ffmpeg => || as_ffmpeg("mp3.mp4", 0),
         ac3_is_described_by_its_channels,
+        vp8_is_described_as_by_ffmpeg => || as_ffmpeg("vp8.webm", 0),
+        h264_in_matroska_is_described_as_by_ffmpeg => || as_ffmpeg("b-frames.mkv", 0),
+        a_law_is_described_as_by_ffmpeg => || as_ffmpeg("a-law.mov", 0),
+        mu_law_is_described_as_by_ffmpeg => || as_ffmpeg("mu-law.mov", 0),
+        l16_is_described_as_by_ffmpeg => || as_ffmpeg("l16.mov", 0),
+        vp9_and_av1_are_described_by_their_profiles,
     ]
 }
 
-/// Promise: SDP of H.264, H.265, AAC, Opus and MPEG audio tracks has the parameters that ffmpeg gives.
+/// Promise: SDP of H.264, H.265, VP8, AAC, Opus, MPEG audio, G.711 and L16 tracks is what ffmpeg gives.
 fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
     let clip = clip(name)?;
     let (movie, _) = read(&std::fs::read(&clip)?)?;
@@ -29,7 +35,7 @@ fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
     let file = folder.path().join("sdp");
     let (clip, file) = (clip.to_str().context("a name")?, file.to_str().context("a name")?);
     let (map, payload_type) =
-        (format!("0:{index}"), if movie.tracks[index].picture.is_some() { 96 } else { 97 });
+        (format!("0:{index}"), if movie.tracks()[index].picture.is_some() { 96 } else { 97 });
     let output =
         ["-nostdin", "-v", "error", "-i", clip, "-map", &map, "-c", "copy", "-t", "0.1", "-f", "rtp"];
     // Port 9 is discard: nobody has to receive what this sends.
@@ -37,7 +43,7 @@ fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
     let text = std::fs::read_to_string(file)?;
     let line = |prefix| text.lines().find_map(|line| line.strip_prefix(prefix));
 
-    let ours = TrackDescription::of(&movie.tracks[index], payload_type, None)?;
+    let ours = TrackDescription::of(&movie.tracks()[index], payload_type, None)?;
     let media = format!("{} 9 RTP/AVP {}", if ours.video { "video" } else { "audio" }, ours.payload_type);
     ensure!(line("m=") == Some(media.as_str()), "{media} here: {text}");
     // ffmpeg writes no rtpmap for a static payload type.
@@ -59,7 +65,22 @@ fn parameters(line: &str) -> BTreeSet<String> {
 /// Promise: SDP of AC-3 tracks has their sample rate and channels (RFC 4184).
 fn ac3_is_described_by_its_channels() -> Result<()> {
     let (movie, _) = read(&std::fs::read(clip("ac-3.mp4")?)?)?;
-    let ours = TrackDescription::of(&movie.tracks[0], 97, None)?;
+    let ours = TrackDescription::of(&movie.tracks()[0], 97, None)?;
     ensure!(ours.map == "97 ac3/48000/6" && ours.parameters.is_none(), "{ours:?}");
+    Ok(())
+}
+
+/// Promise: SDP of VP9 and AV1 tracks has their profiles and levels, where the file states them.
+fn vp9_and_av1_are_described_by_their_profiles() -> Result<()> {
+    for (name, map, parameters) in [
+        ("vp9.mp4", "96 VP9/90000", Some("96 profile-id=0")),
+        ("vp9.webm", "96 VP9/90000", None),
+        ("av1.mp4", "96 AV1/90000", Some("96 profile=0;level-idx=0;tier=0")),
+        ("av1.mkv", "96 AV1/90000", Some("96 profile=0;level-idx=0;tier=0")),
+    ] {
+        let (movie, _) = read(&std::fs::read(clip(name)?)?)?;
+        let ours = TrackDescription::of(&movie.tracks()[0], 96, None)?;
+        ensure!(ours.map == map && ours.parameters.as_deref() == parameters, "{name}: {ours:?}");
+    }
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! MP4 files that ffmpeg makes, read by this crate and by readers that are not ours, ffprobe and
-//! `shiguredo_mp4`; and their tracks as RTP, read by ffmpeg.
+//! MP4 and Matroska files that ffmpeg makes, read by this crate and by readers that are not ours, ffprobe,
+//! `shiguredo_mp4` and `matroska-demuxer`; and their tracks as RTP, read by ffmpeg.
 
 mod clips;
 mod descriptions;
+mod matroska;
 mod playing;
 mod samples;
 
@@ -10,7 +11,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     wirepath_testkit::trial::run(
-        [samples::trials(), descriptions::trials(), playing::trials()].into_iter().flatten().collect(),
+        [samples::trials(), matroska::trials(), descriptions::trials(), playing::trials()]
+            .into_iter()
+            .flatten()
+            .collect(),
         Vec::new(),
     )
 }

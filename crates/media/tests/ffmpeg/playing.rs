@@ -2,17 +2,16 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_media::mp4::Codec;
-use wirepath_media::mp4::{Extent, Movie, Sample};
-use wirepath_media::payload::nal::NalUnits;
-use wirepath_media::payload::{Format, Packetizer, Payloads, TrackDescription};
+use wirepath_media::container::Movie;
+use wirepath_media::payload::{Format, Packetizer, Payloads, TrackDescription, Unit, Units};
 use wirepath_media::rtp;
+use wirepath_media::track::{Codec, Extent, Sample};
 use wirepath_testkit::trials;
 
 use super::clips::{clip, run};
@@ -29,6 +28,20 @@ pub(crate) fn trials() -> Vec<Trial> {
         mpeg_audio_comes_out_as_it_is_in_the_file => || plays("mp3.mp4", 0, 1),
         mpeg_audio_in_fours_comes_out_as_it_is_in_the_file => || plays("mp3.mp4", 0, 4),
         ac3_comes_out_as_it_is_in_the_file => || plays("ac-3.mp4", 0, 1),
+        vp8_comes_out_as_it_is_in_the_file => || plays("vp8.webm", 0, 1),
+        vp9_comes_out_as_it_is_in_the_file => || plays("vp9.mp4", 0, 1),
+        vp9_in_webm_comes_out_as_it_is_in_the_file => || plays("vp9.webm", 0, 1),
+        h264_in_matroska_comes_out_as_it_is_in_the_file => || plays("languages.mkv", 0, 1),
+        h265_in_matroska_comes_out_as_it_is_in_the_file => || plays("h265.mkv", 0, 1),
+        aac_in_matroska_comes_out_as_it_is_in_the_file => || plays("b-frames.mkv", 1, 4),
+        opus_in_webm_comes_out_as_it_is_in_the_file => || plays("vp8.webm", 1, 1),
+        ac3_in_matroska_comes_out_as_it_is_in_the_file => || plays("h265.mkv", 1, 1),
+        mpeg_audio_in_matroska_comes_out_as_it_is_in_the_file => || plays("av1.mkv", 1, 1),
+        a_law_comes_out_as_it_is_in_the_file => || sounds("a-law.mov", 1),
+        mu_law_comes_out_as_it_is_in_the_file => || sounds("mu-law.mov", 4),
+        l16_comes_out_as_it_is_in_the_file => || sounds("l16.mov", 1),
+        l16_in_matroska_comes_out_as_it_is_in_the_file => || sounds("l16.mkv", 1),
+        a_law_in_matroska_comes_out_as_it_is_in_the_file => || sounds("a-law.mkv", 1),
     ]
 }
 
@@ -40,17 +53,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Promise: ffmpeg's depacketizers read the packets of each format, and decode the frames of the file.
 fn plays(name: &str, index: usize, most: usize) -> Result<()> {
-    let clip = clip(name)?;
-    let file = std::fs::read(&clip)?;
-    let (movie, samples) = read(&file)?;
-    let (description, stream) = stream(&file, &movie, &samples, index, most)?;
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let url = format!("rtsp://{}/clip", listener.local_addr()?);
-    let server = thread::spawn(move || serve(&listener, &description, &stream));
-    let played = hashes(&["-analyzeduration", "200000", "-rtsp_transport", "tcp", "-i", &url], "0:0");
+    let (clip, played) = played(name, index, most, hashes)?;
     let direct = hashes(&["-i", path(&clip)?], &format!("0:{index}"))?;
-    let played = played?;
-    server.join().ok().context("the server panicked")??;
     ensure!(direct.len() > 20, "{} frames", direct.len());
     let differing = played.iter().zip(&direct).filter(|(played, direct)| played != direct).count();
     ensure!(
@@ -60,6 +64,39 @@ fn plays(name: &str, index: usize, most: usize) -> Result<()> {
         direct.len()
     );
     Ok(())
+}
+
+/// Promise: ffmpeg reads the packets of G.711 and L16, and decodes the sound of the file.
+fn sounds(name: &str, most: usize) -> Result<()> {
+    let (clip, played) = played(name, 0, most, sound)?;
+    let direct = sound(&["-i", path(&clip)?], "0:0")?;
+    ensure!(played == direct, "{played:?} over RTP, {direct:?} in the file");
+    Ok(())
+}
+
+/// Hash of sound, which packets divide otherwise than the file.
+fn sound(input: &[&str], map: &str) -> Result<Vec<String>> {
+    let output = ["-map", map, "-c:a", "pcm_s16le", "-f", "md5", "-"];
+    Ok(vec![run("ffmpeg", &[&["-nostdin", "-v", "error"], input, &output].concat())?])
+}
+
+/// Path of a clip, and what `hashes` gives for a track of it that ffmpeg plays from this server.
+fn played(
+    name: &str,
+    index: usize,
+    most: usize,
+    hashes: fn(&[&str], &str) -> Result<Vec<String>>,
+) -> Result<(PathBuf, Vec<String>)> {
+    let clip = clip(name)?;
+    let file = std::fs::read(&clip)?;
+    let (movie, samples) = read(&file)?;
+    let (description, stream) = stream(&file, &movie, &samples, index, most)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("rtsp://{}/clip", listener.local_addr()?);
+    let server = thread::spawn(move || serve(&listener, &description, &stream));
+    let played = hashes(&["-analyzeduration", "200000", "-rtsp_transport", "tcp", "-i", &url], "0:0")?;
+    server.join().ok().context("the server panicked")??;
+    Ok((clip, played))
 }
 
 fn path(path: &Path) -> Result<&str> {
@@ -84,7 +121,7 @@ fn stream(
     index: usize,
     most: usize,
 ) -> Result<(String, Vec<u8>)> {
-    let track = &movie.tracks[index];
+    let track = &movie.tracks()[index];
     let format = Format::of(track)?;
     let about = TrackDescription::of(track, 96, None)?;
     let kind = if about.video { "video" } else { "audio" };
@@ -94,20 +131,12 @@ fn stream(
     lines.extend(about.parameters.iter().map(|parameters| format!("a=fmtp:{parameters}")));
     lines.push("a=control:track1".into());
 
-    let length_size = match &track.codec {
-        Codec::H264(avc) => Some(avc.length_size),
-        Codec::H265(hevc) => Some(hevc.length_size),
-        _ => None,
-    };
     let (mut packetizer, mut payloads) = (Packetizer::new(format, LIMIT, most), Payloads::default());
     let clock = u64::from(format.clock_hz(track));
     for sample in samples.iter().filter(|sample| sample.track == index) {
         let presented = sample.decode_time.saturating_add_signed(sample.composition_offset);
         let timestamp = presented * clock / u64::from(track.timescale);
-        let units = match length_size {
-            Some(length_size) => units(file, sample.extent, length_size)?,
-            None => Vec::new(),
-        };
+        let units = units(file, &track.codec, sample.extent)?;
         packetizer.push(sample.extent, &units, timestamp, &mut payloads)?;
     }
     packetizer.flush(&mut payloads);
@@ -129,8 +158,8 @@ fn stream(
     Ok((lines.join("\r\n") + "\r\n", bytes))
 }
 
-fn units(file: &[u8], sample: Extent, length_size: u8) -> Result<Vec<wirepath_media::payload::nal::NalUnit>> {
-    let (mut walk, mut units) = (NalUnits::new(sample, length_size), Vec::new());
+fn units(file: &[u8], codec: &Codec, sample: Extent) -> Result<Vec<Unit>> {
+    let (mut walk, mut units) = (Units::new(codec, sample), Vec::new());
     while let Some(wanted) = walk.wanted() {
         units.extend(walk.take(&file[wanted.offset as usize..wanted.end() as usize])?);
     }

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use libtest_mimic::Trial;
 use shiguredo_mp4::demux::{Fmp4FileDemuxer, Input, Mp4FileDemuxer};
-use wirepath_media::mp4::{Extent, Movie, MovieReader, Next, Sample};
+use wirepath_media::container::{Movie, MovieReader};
+use wirepath_media::track::{Extent, Next, Sample};
 use wirepath_testkit::trials;
 
 use super::clips::{clip, run};
@@ -31,6 +32,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         mp3_as_ffprobe => || as_ffprobe("mp3.mp4"),
         vp9_as_ffprobe => || as_ffprobe("vp9.mp4"),
         pcm_as_ffprobe => || as_ffprobe("pcm.mov"),
+        l16_as_ffprobe => || as_ffprobe("l16.mov"),
+        a_law_as_ffprobe => || as_ffprobe("a-law.mov"),
         b_frames_as_another_demuxer => || as_shiguredo("b-frames.mp4"),
         faststart_as_another_demuxer => || as_shiguredo("faststart.mp4"),
         fragments_as_another_demuxer => || as_shiguredo("fragments.mp4"),
@@ -50,7 +53,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// A movie and its samples.
 pub(crate) fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>)> {
     let bytes = |wanted: Extent| Bytes::copy_from_slice(&file[wanted.offset as usize..wanted.end() as usize]);
-    let mut reader = MovieReader::new(file.len() as u64);
+    let mut reader = MovieReader::of(file, file.len() as u64).context("no movie")?;
     while let Some(wanted) = reader.wanted() {
         reader.take(bytes(wanted))?;
     }
@@ -69,19 +72,20 @@ pub(crate) fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>)> {
 fn as_ffprobe(name: &str) -> Result<()> {
     let clip = clip(name)?;
     let (movie, samples) = read(&std::fs::read(&clip)?)?;
-    let times: Vec<i64> = samples.iter().map(|sample| movie.tracks[sample.track].decode_us(sample)).collect();
+    let times: Vec<i64> =
+        samples.iter().map(|sample| movie.tracks()[sample.track].decode_us(sample)).collect();
     ensure!(times.is_sorted(), "tracks are not interleaved by decode time");
     let path = clip.to_str().context("a name")?;
     let entries = "packet=stream_index,pos,size,pts,dts,flags";
     let text = run("ffprobe", &["-v", "error", "-show_entries", entries, "-of", "csv=p=0", path])?;
     let probed: Vec<Probed> = text.lines().filter_map(Probed::read).collect();
     ensure!(!samples.is_empty() && !probed.is_empty(), "no samples: {text}");
-    for (index, track) in movie.tracks.iter().enumerate() {
+    for (index, track) in movie.tracks().iter().enumerate() {
         let shifted = SHIFTED.iter().find(|(shifted, ..)| *shifted == name && index == 0);
         let (dts_less, pts_less) = shifted.map_or((0, 0), |(_, dts, pts)| (*dts, *pts));
         let mut expected: Vec<&Probed> = probed.iter().filter(|packet| packet.stream == index).collect();
         let ours = samples.iter().filter(|sample| sample.track == index);
-        if track.codec.name().starts_with("PCM") {
+        if track.codec.name().starts_with("PCM") || track.codec.name().starts_with("G.711") {
             let bytes: u64 = ours.map(|sample| sample.extent.length).sum();
             ensure!(bytes == expected.iter().map(|packet| packet.size).sum::<u64>(), "{bytes} bytes of PCM");
             continue;
@@ -132,12 +136,15 @@ impl Probed {
 fn as_shiguredo(name: &str) -> Result<()> {
     let file = std::fs::read(clip(name)?)?;
     let (movie, samples) = read(&file)?;
-    let mut theirs = if movie.fragmented { fragments(&file)? } else { tables(&file)? };
+    let mut theirs = match &movie {
+        Movie::Mp4(movie) if movie.fragmented => fragments(&file)?,
+        _ => tables(&file)?,
+    };
     let mut ours: Vec<_> = samples
         .iter()
         .map(|sample| {
             let Sample { track, extent, decode_time, composition_offset, sync, .. } = *sample;
-            (movie.tracks[track].id, decode_time, extent.offset, extent.length, sync, composition_offset)
+            (movie.tracks()[track].id, decode_time, extent.offset, extent.length, sync, composition_offset)
         })
         .collect();
     ensure!(!ours.is_empty(), "no samples");

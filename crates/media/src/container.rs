@@ -1,0 +1,151 @@
+//! Containers with tracks, MP4 and Matroska, behind one reader: tracks, then samples as extents in decode
+//! order.
+//!
+//! What packs, sends or examines a movie takes these types and does not know the container.
+
+use bytes::Bytes;
+
+use crate::track::{Extent, Next, Track};
+use crate::{matroska, mp4};
+
+/// Reader of what describes a movie: says which bytes it wants, and takes them.
+#[derive(Debug)]
+pub enum MovieReader {
+    /// Of an MP4 or QuickTime file.
+    Mp4(mp4::MovieReader),
+    /// Of a Matroska or WebM file.
+    Matroska(matroska::SegmentReader),
+}
+
+/// Movie of any container.
+#[derive(Clone, Debug)]
+pub enum Movie {
+    /// An MP4 or QuickTime file.
+    Mp4(mp4::Movie),
+    /// A Matroska or WebM file.
+    Matroska(matroska::Segment),
+}
+
+/// Samples of a movie in decode order, interleaved over its tracks by decode time.
+#[derive(Clone, Debug)]
+pub enum Samples {
+    /// Of an MP4 or QuickTime file.
+    Mp4(mp4::Samples),
+    /// Of a Matroska or WebM file.
+    Matroska(matroska::Samples),
+}
+
+/// Fault of a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Of an MP4 or QuickTime file.
+    #[error(transparent)]
+    Mp4(#[from] mp4::Error),
+    /// Of a Matroska or WebM file.
+    #[error(transparent)]
+    Matroska(#[from] matroska::Error),
+}
+
+impl MovieReader {
+    /// A reader of a file of `size` bytes that begins with `head`, at least 12 bytes; `None` if it is no
+    /// movie of these containers.
+    pub fn of(head: &[u8], size: u64) -> Option<Self> {
+        if mp4::is_mp4(head) {
+            return Some(Self::Mp4(mp4::MovieReader::new(size)));
+        }
+        matroska::is_matroska(head).then(|| Self::Matroska(matroska::SegmentReader::new(size)))
+    }
+
+    /// Bytes that are to be read next; `None` at the end.
+    pub fn wanted(&self) -> Option<Extent> {
+        match self {
+            Self::Mp4(reader) => reader.wanted(),
+            Self::Matroska(reader) => reader.wanted(),
+        }
+    }
+
+    /// Takes the bytes that were wanted.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        match self {
+            Self::Mp4(reader) => Ok(reader.take(bytes)?),
+            Self::Matroska(reader) => Ok(reader.take(bytes)?),
+        }
+    }
+
+    /// The movie, when nothing more is wanted.
+    pub fn finish(self) -> Result<Movie, Error> {
+        match self {
+            Self::Mp4(reader) => Ok(Movie::Mp4(reader.finish()?)),
+            Self::Matroska(reader) => Ok(Movie::Matroska(reader.finish()?)),
+        }
+    }
+}
+
+impl Movie {
+    /// The tracks in the order of the file.
+    pub fn tracks(&self) -> &[Track] {
+        match self {
+            Self::Mp4(movie) => &movie.tracks,
+            Self::Matroska(segment) => &segment.tracks,
+        }
+    }
+
+    /// Samples from the beginning.
+    pub fn samples(&self) -> Samples {
+        match self {
+            Self::Mp4(movie) => Samples::Mp4(movie.samples()),
+            Self::Matroska(segment) => Samples::Matroska(segment.samples()),
+        }
+    }
+
+    /// Name of the container: `mp4`, `matroska` or `webm`.
+    pub fn container(&self) -> &'static str {
+        match self {
+            Self::Mp4(_) => "mp4",
+            Self::Matroska(segment) => segment.document.name(),
+        }
+    }
+
+    /// Place of the boxes or elements that describe the tracks.
+    pub fn description(&self) -> Extent {
+        match self {
+            Self::Mp4(movie) => movie.extent,
+            Self::Matroska(segment) => segment.extent,
+        }
+    }
+}
+
+impl Samples {
+    /// The next sample, or the bytes that are needed to find it.
+    ///
+    /// Not an iterator: bytes come in between.
+    #[expect(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Next, Error> {
+        match self {
+            Self::Mp4(samples) => Ok(samples.next()?),
+            Self::Matroska(samples) => Ok(samples.next()?),
+        }
+    }
+
+    /// Takes the bytes that were to be read.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        match self {
+            Self::Mp4(samples) => Ok(samples.take(bytes)?),
+            Self::Matroska(samples) => Ok(samples.take(bytes)?),
+        }
+    }
+
+    /// Returns whether the file ends within a fragment or an element: it was cut, or it grows.
+    pub fn truncated(&self) -> bool {
+        match self {
+            Self::Mp4(samples) => samples.truncated(),
+            Self::Matroska(samples) => samples.truncated(),
+        }
+    }
+}

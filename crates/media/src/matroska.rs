@@ -1,0 +1,103 @@
+//! Matroska and WebM files (RFC 9559, over EBML, RFC 8794): tracks, and their samples as extents of the file.
+//!
+//! The shape is that of [`mp4`](crate::mp4): nothing here reads a file. [`SegmentReader`] finds tracks and
+//! makes a [`Segment`], [`Samples`] walks its clusters. Of media only the headers of blocks are asked for: a
+//! few bytes at each element, and more of a block only where the sizes of a lace need them. Memory is that
+//! of the description of tracks and of the blocks of about a second, since tracks are interleaved by decode
+//! time.
+//!
+//! Blocks have presentation times in decode order; `matroska/order.rs` explains how decode times come from
+//! them.
+//! ```
+//! use wirepath_media::matroska::{SegmentReader, synthetic};
+//! use wirepath_media::track::{Extent, Next};
+//!
+//! # fn main() -> Result<(), wirepath_media::matroska::Error> {
+//! let file = synthetic::File::default().bytes();
+//! let read = |wanted: Extent| file[wanted.offset as usize..wanted.end() as usize].to_vec();
+//!
+//! let mut reader = SegmentReader::new(file.len() as u64);
+//! while let Some(wanted) = reader.wanted() {
+//!     reader.take(read(wanted))?;
+//! }
+//! let segment = reader.finish()?;
+//! let mut samples = segment.samples();
+//! let mut lengths = Vec::new();
+//! loop {
+//!     match samples.next()? {
+//!         Next::Read(wanted) => samples.take(read(wanted))?,
+//!         Next::Sample(sample) => lengths.push(sample.extent.length),
+//!         Next::End => break,
+//!     }
+//! }
+//! assert_eq!(lengths, [10, 20, 30]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod block;
+mod clusters;
+mod codec;
+mod cue;
+mod depth;
+mod ebml;
+mod entry;
+mod id;
+mod order;
+mod reader;
+mod samples;
+mod segment;
+pub mod synthetic;
+mod timeline;
+mod track;
+
+pub use id::Id;
+pub use reader::SegmentReader;
+pub use samples::Samples;
+pub use segment::{Cue, DocumentType, Segment};
+
+/// Fault of a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Another kind of file.
+    #[error("not a Matroska or WebM file: it does not begin with an EBML header of one")]
+    NotMatroska,
+    /// No description of tracks.
+    #[error("no Tracks element in this Matroska file: it was cut, or its recording was not finished")]
+    NoTracks,
+    /// An element that cannot be read.
+    #[error("Matroska element {id} at byte {offset}: {reason}")]
+    Element {
+        /// Identifier of the element.
+        id: Id,
+        /// Offset of the element in the file.
+        offset: u64,
+        /// Reason.
+        reason: &'static str,
+    },
+    /// Bytes that are no element.
+    #[error("byte {offset} of this Matroska file is not the beginning of an element: {reason}")]
+    Bytes {
+        /// Offset in the file.
+        offset: u64,
+        /// Reason.
+        reason: &'static str,
+    },
+    /// Something that may be right, and is more than is read.
+    #[error("this Matroska file has {what}: at most {limit} are read")]
+    Limit {
+        /// Name of what exceeds its limit.
+        what: &'static str,
+        /// How much is read.
+        limit: u64,
+    },
+}
+
+/// Returns whether a file that begins with these bytes, at least 4, is an EBML file: Matroska, WebM, or
+/// another.
+pub fn is_matroska(head: &[u8]) -> bool {
+    head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Depth of reordering: how many frames at most precede a frame in decode order and follow it in
+//! presentation.
+
+use std::num::NonZeroUsize;
+
+use h264_reader::nal::sps::SeqParameterSet;
+use h264_reader::nal::{Nal, RefNal};
+use h264_reader::rbsp::{BitRead, BitReader, ByteReader};
+
+use crate::track::Codec;
+
+/// Most frames that a decoder of H.264 or H.265 reorders.
+pub(super) const MAX_DEPTH: usize = 16;
+
+/// Depth that the codec or its configuration states; `None` where it does not.
+pub(super) fn stated(codec: &Codec) -> Option<usize> {
+    let depth = match codec {
+        Codec::H264(avc) => avc.sequence_sets.iter().map(|set| h264(set)).max()?,
+        Codec::H265(hevc) => hevc.sequence_sets.iter().map(|set| h265(set)).max()?,
+        Codec::Other(_) => None,
+        _ => Some(0),
+    };
+    depth.filter(|depth| *depth <= MAX_DEPTH)
+}
+
+/// Of a sequence parameter set (ITU-T H.264 section E.2.1). The Baseline profile has no B-frames.
+fn h264(set: &[u8]) -> Option<usize> {
+    let set = SeqParameterSet::from_bits(RefNal::new(set, &[], true).rbsp_bits()).ok()?;
+    let restrictions = set.vui_parameters.and_then(|vui| vui.bitstream_restrictions);
+    match restrictions {
+        Some(restrictions) => Some(restrictions.max_num_reorder_frames as usize),
+        None => (u8::from(set.profile_idc) == 66).then_some(0),
+    }
+}
+
+/// Of a sequence parameter set (ITU-T H.265 section 7.3.2.2): that of its highest sub-layer.
+fn h265(set: &[u8]) -> Option<usize> {
+    let mut bits = BitReader::new(ByteReader::skipping_bytes(set, NonZeroUsize::new(2)?));
+    bits.skip(4, "sps_video_parameter_set_id").ok()?;
+    let layers = bits.read::<3, u8>("sps_max_sub_layers_minus1").ok()?;
+    bits.skip(1 + 88 + 8, "profile_tier_level").ok()?;
+    profiles_of_layers(&mut bits, layers)?;
+    bits.read_ue("sps_seq_parameter_set_id").ok()?;
+    if bits.read_ue("chroma_format_idc").ok()? == 3 {
+        bits.skip(1, "separate_colour_plane_flag").ok()?;
+    }
+    bits.read_ue("pic_width_in_luma_samples").ok()?;
+    bits.read_ue("pic_height_in_luma_samples").ok()?;
+    if bits.read_bit("conformance_window_flag").ok()? {
+        for _ in 0..4 {
+            bits.read_ue("conf_win_offset").ok()?;
+        }
+    }
+    for _ in 0..3 {
+        bits.read_ue("bit_depths_and_log2_max_pic_order_cnt_lsb").ok()?;
+    }
+    let each = bits.read_bit("sps_sub_layer_ordering_info_present_flag").ok()?;
+    let mut depth = None;
+    for _ in if each { 0 } else { layers }..=layers {
+        bits.read_ue("sps_max_dec_pic_buffering_minus1").ok()?;
+        depth = Some(bits.read_ue("sps_max_num_reorder_pics").ok()? as usize);
+        bits.read_ue("sps_max_latency_increase_plus1").ok()?;
+    }
+    depth
+}
+
+/// Skips profiles and levels of sub-layers (section 7.3.3).
+fn profiles_of_layers(bits: &mut impl BitRead, layers: u8) -> Option<()> {
+    let mut present = [(false, false); 8];
+    for layer in present.iter_mut().take(layers.into()) {
+        *layer = (bits.read_bit("sub_layer_profile").ok()?, bits.read_bit("sub_layer_level").ok()?);
+    }
+    if layers > 0 {
+        bits.skip(2 * (8 - u32::from(layers)), "reserved_zero_2bits").ok()?;
+    }
+    for (profile, level) in present {
+        bits.skip(if profile { 88 } else { 0 } + if level { 8 } else { 0 }, "sub_layer").ok()?;
+    }
+    Some(())
+}

@@ -1,0 +1,311 @@
+//! Finds the elements that describe a segment, wherever in the file they are.
+
+use bytes::Bytes;
+
+use super::ebml::{Elements, Header, MAX_HEADER};
+use super::id::{
+    CLUSTER, CUES, DOC_TYPE, DURATION, EBML, INFO, SEEK, SEEK_HEAD, SEEK_ID, SEEK_POSITION, SEGMENT,
+    TIMESTAMP_SCALE, TRACKS,
+};
+use super::segment::{DocumentType, Segment};
+use super::{Error, Id, cue, track};
+use crate::track::Extent;
+
+/// Longest elements that are read: an EBML header; what a segment says about itself; tracks with their
+/// configurations; cues, which are left out if they are longer.
+const MAX_EBML: u64 = 4 << 10;
+const MAX_INFO: u64 = 1 << 20;
+const MAX_TRACKS: u64 = 4 << 20;
+const MAX_CUES: u64 = 16 << 20;
+
+/// Most elements beside clusters before the description of tracks, clusters before it, and places that are
+/// looked at since the file says that something is there.
+const MAX_ELEMENTS: u64 = 100_000;
+const MAX_PLACES: usize = 16;
+
+/// Longest tick: blocks of such files are a quarter of an hour apart.
+const MAX_TICK_NS: u64 = 1_000_000_000_000;
+
+/// Finds and reads what describes a segment.
+#[derive(Debug)]
+pub struct SegmentReader {
+    size: u64,
+    state: State,
+    elements: u64,
+    document: DocumentType,
+    /// Offset of the segment's data, from which positions count, and where it ends.
+    base: u64,
+    end: u64,
+    cut: bool,
+    cluster: Option<u64>,
+    found: Found,
+    /// Elements that the file says are elsewhere.
+    places: Vec<(Id, u64)>,
+    looked: usize,
+}
+
+/// Elements with their data.
+#[derive(Debug, Default)]
+struct Found {
+    info: Option<(Extent, Bytes)>,
+    tracks: Option<(Extent, Bytes)>,
+    cues: Option<(Extent, Bytes)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The header of the EBML element, of the segment, of an element in it.
+    Document,
+    Segment(u64),
+    Element(u64),
+    /// An element that the file says is there.
+    Place(Id, u64),
+    /// Data of an element, and the state after it.
+    Data(Id, Extent, After),
+    Done,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum After {
+    Segment,
+    Element,
+    Place,
+}
+
+impl SegmentReader {
+    /// A reader of a file of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        Self {
+            size,
+            state: if size == 0 { State::Done } else { State::Document },
+            elements: 0,
+            document: DocumentType::Matroska,
+            base: 0,
+            end: size,
+            cut: false,
+            cluster: None,
+            found: Found::default(),
+            places: Vec::new(),
+            looked: 0,
+        }
+    }
+
+    /// Bytes that are to be read next; `None` at the end.
+    pub fn wanted(&self) -> Option<Extent> {
+        let header = |at: u64, end: u64| Extent { offset: at, length: (end - at).min(MAX_HEADER as u64) };
+        match self.state {
+            State::Document => Some(header(0, self.size)),
+            State::Segment(at) => Some(header(at, self.size)),
+            State::Element(at) | State::Place(_, at) => Some(header(at, self.end)),
+            State::Data(_, extent, _) => Some(extent),
+            State::Done => None,
+        }
+    }
+
+    /// Takes the bytes that were wanted.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
+        let wanted = self.wanted().map_or(0, |wanted| wanted.length);
+        assert_eq!(bytes.len() as u64, wanted, "the bytes that were wanted");
+        self.elements += 1;
+        if self.elements > MAX_ELEMENTS {
+            return Err(Error::Limit { what: "more elements before its first cluster", limit: MAX_ELEMENTS });
+        }
+        self.state = match self.state {
+            State::Document => document(&bytes, self.size)?,
+            State::Segment(at) => self.segment(&Header::read(&bytes, at)?)?,
+            State::Element(at) => match Header::read(&bytes, at) {
+                Err(_) if bytes.len() < MAX_HEADER => self.look(),
+                header => self.element(&header?)?,
+            },
+            State::Place(id, at) => self.place(id, Header::read(&bytes, at).ok()),
+            State::Data(id, extent, after) => self.data(id, extent, after, bytes)?,
+            State::Done => State::Done,
+        };
+        Ok(())
+    }
+
+    /// The segment, when nothing more is wanted.
+    pub fn finish(self) -> Result<Segment, Error> {
+        if self.base == 0 {
+            return Err(Error::NotMatroska);
+        }
+        let (extent, tracks) = self.found.tracks.ok_or(Error::NoTracks)?;
+        let (tick_ns, duration) =
+            self.found.info.map_or(Ok((1_000_000, None)), |(at, data)| info(&data, at))?;
+        let (tracks, plans) = track::read(&tracks, extent.offset, tick_ns)?;
+        let duration_us = duration.map(|ticks| (ticks * tick_ns as f64 / 1000.0) as u64);
+        let mut segment = Segment {
+            document: self.document,
+            extent,
+            tracks,
+            cues: Vec::new(),
+            duration_us: duration_us.filter(|us| *us > 0),
+            size: self.size,
+            tick_ns,
+            plans,
+            cluster: self.cluster,
+            end: self.end,
+            cut: self.cut,
+        };
+        if let Some((at, data)) = self.found.cues {
+            // Damaged cues are left out: nothing needs them.
+            segment.cues = cue::read(&data, at.offset, self.base, &segment).unwrap_or_default();
+        }
+        Ok(segment)
+    }
+
+    fn segment(&mut self, header: &Header) -> Result<State, Error> {
+        if header.id != SEGMENT {
+            let next = header.body(self.size)?.end();
+            return if next < self.size { Ok(State::Segment(next)) } else { Err(Error::NoTracks) };
+        }
+        self.base = header.data();
+        let end = header.size.map(|size| self.base.saturating_add(size));
+        self.cut = end.is_some_and(|end| end > self.size);
+        self.end = end.unwrap_or(self.size).min(self.size);
+        Ok(self.next(self.base))
+    }
+
+    /// The element at an offset, or if there is none, what is elsewhere.
+    fn next(&mut self, at: u64) -> State {
+        if at < self.end { State::Element(at) } else { self.look() }
+    }
+
+    fn element(&mut self, header: &Header) -> Result<State, Error> {
+        if header.id == CLUSTER {
+            self.cluster.get_or_insert(header.offset);
+            let stated = self.places.iter().any(|(id, _)| *id == TRACKS);
+            return match header.size {
+                _ if self.found.tracks.is_some() || stated => Ok(self.look()),
+                Some(size) => Ok(self.next(header.data().saturating_add(size))),
+                None => Err(Error::NoTracks),
+            };
+        }
+        match header.body(self.end) {
+            Ok(body) if self.is_wanted(header.id, body) => Ok(State::Data(header.id, body, After::Element)),
+            Ok(body) if header.id == TRACKS && self.found.tracks.is_none() && body.length > 0 => {
+                Err(Error::Limit { what: "a Tracks element of more bytes", limit: MAX_TRACKS })
+            }
+            Ok(body) => Ok(self.next(body.end())),
+            // The file ends within it.
+            Err(_) if header.size.is_some() && header.id != TRACKS => Ok(self.look()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the data of an element is to be read.
+    fn is_wanted(&self, id: Id, body: Extent) -> bool {
+        let (found, limit) = match id {
+            INFO => (&self.found.info, MAX_INFO),
+            TRACKS => (&self.found.tracks, MAX_TRACKS),
+            CUES => (&self.found.cues, MAX_CUES),
+            SEEK_HEAD => (&None, MAX_INFO),
+            _ => return false,
+        };
+        found.is_none() && (1..=limit).contains(&body.length)
+    }
+
+    /// The next element that is elsewhere and was not found yet.
+    fn look(&mut self) -> State {
+        while let Some((id, at)) = self.places.pop() {
+            self.looked += 1;
+            let known = Extent { offset: at, length: 1 };
+            if self.looked <= MAX_PLACES && at >= self.base && at < self.end && self.is_wanted(id, known) {
+                return State::Place(id, at);
+            }
+        }
+        State::Done
+    }
+
+    fn place(&mut self, id: Id, header: Option<Header>) -> State {
+        let header = header.filter(|header| header.id == id);
+        match header.and_then(|header| header.body(self.end).ok()) {
+            Some(body) if self.is_wanted(id, body) => State::Data(id, body, After::Place),
+            _ => self.look(),
+        }
+    }
+
+    fn data(&mut self, id: Id, extent: Extent, after: After, bytes: Bytes) -> Result<State, Error> {
+        match id {
+            EBML => self.document = document_type(&bytes)?,
+            INFO => self.found.info = Some((extent, bytes)),
+            TRACKS => self.found.tracks = Some((extent, bytes)),
+            CUES => self.found.cues = Some((extent, bytes)),
+            _ => self.seek_head(extent, &bytes)?,
+        }
+        Ok(match after {
+            After::Segment if extent.end() < self.size => State::Segment(extent.end()),
+            After::Segment => return Err(Error::NoTracks),
+            After::Element => self.next(extent.end()),
+            After::Place => self.look(),
+        })
+    }
+
+    /// Notes what the file says is elsewhere (RFC 9559 section 5.1.1).
+    fn seek_head(&mut self, extent: Extent, data: &[u8]) -> Result<(), Error> {
+        for seek in Elements::new(data, extent.offset) {
+            let seek = seek?;
+            if seek.header.id != SEEK {
+                continue;
+            }
+            let (mut id, mut position) = (0, 0);
+            for field in seek.children() {
+                let field = field?;
+                match field.header.id {
+                    SEEK_ID => id = field.unsigned()?,
+                    SEEK_POSITION => position = field.unsigned()?,
+                    _ => {}
+                }
+            }
+            let id = Id(u32::try_from(id).unwrap_or(0));
+            if self.places.len() < MAX_PLACES && [INFO, TRACKS, CUES, SEEK_HEAD].contains(&id) {
+                self.places.push((id, self.base.saturating_add(position)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state after the header of the EBML element.
+fn document(bytes: &[u8], size: u64) -> Result<State, Error> {
+    let header = Header::read(bytes, 0).ok().filter(|header| header.id == EBML);
+    let body =
+        header.and_then(|header| header.body(size).ok()).filter(|body| (1..=MAX_EBML).contains(&body.length));
+    body.map(|body| State::Data(EBML, body, After::Segment)).ok_or(Error::NotMatroska)
+}
+
+/// Kind of a document by the data of its EBML element.
+fn document_type(data: &[u8]) -> Result<DocumentType, Error> {
+    for field in Elements::new(data, 0) {
+        match field.map(|field| (field.header.id, field.text())) {
+            Ok((DOC_TYPE, "matroska")) => return Ok(DocumentType::Matroska),
+            Ok((DOC_TYPE, "webm")) => return Ok(DocumentType::Webm),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    Err(Error::NotMatroska)
+}
+
+/// Nanoseconds of a tick, and the duration in ticks.
+fn info(data: &[u8], at: Extent) -> Result<(u64, Option<f64>), Error> {
+    let (mut tick_ns, mut duration) = (1_000_000, None);
+    for field in Elements::new(data, at.offset) {
+        let field = field?;
+        match field.header.id {
+            TIMESTAMP_SCALE => {
+                tick_ns = field.unsigned()?;
+                if !(1..=MAX_TICK_NS).contains(&tick_ns) {
+                    return Err(field.header.error("a tick has 1 to 1,000,000,000,000 nanoseconds"));
+                }
+            }
+            DURATION => duration = Some(field.float()?),
+            _ => {}
+        }
+    }
+    Ok((tick_ns, duration))
+}

@@ -1,0 +1,107 @@
+//! Samples of all tracks, interleaved by decode time.
+
+use bytes::Bytes;
+
+use super::Error;
+use super::clusters::Clusters;
+use super::segment::Segment;
+use super::timeline::Timeline;
+use crate::track::{Next, Sample};
+
+/// Most samples of a file: a month of pictures and sound. A file has bytes for each.
+const MAX_SAMPLES: u64 = 1 << 28;
+
+/// Time that a track without a sample is waited for: blocks of all tracks are near each other in a file, and
+/// subtitles are rare.
+const WINDOW_US: i64 = 1_000_000;
+
+/// Frames that are held for that.
+const HELD_FRAMES: usize = 1 << 14;
+
+/// Samples of a segment in decode order, interleaved over its tracks by decode time, as far as their blocks
+/// are near each other.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    clusters: Clusters,
+    tracks: Vec<Timeline>,
+    /// Latest time of a block so far.
+    newest_us: i64,
+    cut: bool,
+    given: u64,
+}
+
+impl Segment {
+    /// Samples from the beginning.
+    pub fn samples(&self) -> Samples {
+        let tracks = self.tracks.iter().zip(&self.plans).enumerate();
+        let tracks = tracks.map(|(index, (track, plan))| Timeline::new(track.clone(), plan.clone(), index));
+        let clusters = Clusters::new(self.cluster, self.end);
+        Samples { clusters, tracks: tracks.collect(), newest_us: i64::MIN, cut: self.cut, given: 0 }
+    }
+}
+
+impl Samples {
+    /// The next sample, or the bytes that are needed to find it.
+    ///
+    /// Not an iterator: bytes come in between.
+    #[expect(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Next, Error> {
+        let wanted = self.clusters.wanted();
+        if wanted.is_none() {
+            self.tracks.iter_mut().filter(|track| track.waits()).for_each(Timeline::finish);
+        }
+        match (wanted, self.sample()) {
+            (_, Some(sample)) => {
+                if self.given == MAX_SAMPLES {
+                    return Err(Error::Limit { what: "more samples", limit: MAX_SAMPLES });
+                }
+                self.given += 1;
+                Ok(Next::Sample(sample))
+            }
+            (Some(wanted), None) => Ok(Next::Read(wanted)),
+            (None, None) => Ok(Next::End),
+        }
+    }
+
+    /// Takes the bytes that were to be read.
+    ///
+    /// # Panics
+    /// If they are fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let Some(wanted) = self.clusters.wanted() else { return Ok(()) };
+        let bytes = bytes.into();
+        assert_eq!(bytes.len() as u64, wanted.length, "the bytes that were wanted");
+        if let Some(block) = self.clusters.take(&bytes)?
+            && let Some(track) = self.tracks.iter_mut().find(|track| track.number() == block.track)
+        {
+            self.newest_us = self.newest_us.max(track.push(&block, &self.clusters.frames));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the file ends within an element: it was cut, or it grows.
+    pub fn truncated(&self) -> bool {
+        self.cut || self.clusters.truncated
+    }
+
+    /// Number of frames that are held.
+    pub fn held(&self) -> usize {
+        self.tracks.iter().map(Timeline::held).sum()
+    }
+
+    /// The sample that is decoded first, unless a track that has none may still have an earlier one.
+    fn sample(&mut self) -> Option<Sample> {
+        let (mut first, mut waits) = (None, false);
+        for (index, track) in self.tracks.iter().enumerate() {
+            waits |= track.waits();
+            let next = track.next_us().map(|us| (us, index));
+            first = first.min(next).or(first).or(next);
+        }
+        let (us, index) = first?;
+        let late = self.newest_us.saturating_sub(us) > WINDOW_US;
+        if waits && !late && self.held() < HELD_FRAMES {
+            return None;
+        }
+        self.tracks[index].pop()
+    }
+}

@@ -1,0 +1,67 @@
+//! A segment: what is known of a file before its clusters are walked over.
+
+use super::track::Plan;
+use crate::track::{Extent, Track};
+
+/// Segment of a file: its tracks, and where its clusters are.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Kind of document.
+    pub document: DocumentType,
+    /// Place of the `Tracks` element.
+    pub extent: Extent,
+    /// The tracks in the order of the file.
+    pub tracks: Vec<Track>,
+    /// Random access points that the file lists, in its order. They may be fewer than its key frames.
+    pub cues: Vec<Cue>,
+    /// Duration in microseconds that the file states.
+    pub duration_us: Option<u64>,
+    /// Length of the file.
+    pub size: u64,
+    /// Nanoseconds of a tick.
+    pub(super) tick_ns: u64,
+    pub(super) plans: Vec<Plan>,
+    /// Offset of the first cluster.
+    pub(super) cluster: Option<u64>,
+    /// Where it ends, or the file if that is before.
+    pub(super) end: u64,
+    /// True if the file is shorter than it.
+    pub(super) cut: bool,
+}
+
+/// Random access point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cue {
+    /// Presentation time in microseconds.
+    pub time_us: u64,
+    /// Index of its track in [`Segment::tracks`].
+    pub track: usize,
+    /// Offset of its cluster in the file.
+    pub cluster: u64,
+}
+
+/// Kind of a document (RFC 8794 section 11.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentType {
+    /// Matroska.
+    Matroska,
+    /// WebM, a part of Matroska.
+    Webm,
+}
+
+impl DocumentType {
+    /// Name in lower case, as it is in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Matroska => "matroska",
+            Self::Webm => "webm",
+        }
+    }
+}
+
+impl Segment {
+    /// Index of the track with this number in blocks and cues.
+    pub(super) fn track(&self, number: u64) -> Option<usize> {
+        self.plans.iter().position(|plan| plan.number == number)
+    }
+}

@@ -1,0 +1,406 @@
+//! Tests on files that are made, and on files that are wrong.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::synthetic::{BlockShape, File, Lacing, audio, avc_configuration, element, number, video};
+use super::*;
+use crate::payload::{Format, PcmEncoding, PcmFormat};
+use crate::track::{Codec, Extent, Next, Pcm, PcmKind, Sample, Sound, TrackKind};
+
+/// Samples of a file, and the bytes that were read.
+fn read(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64), Error> {
+    let mut read = 0;
+    let mut bytes = |wanted: Extent| {
+        read += wanted.length;
+        Bytes::copy_from_slice(&file[wanted.offset as usize..wanted.end() as usize])
+    };
+    let mut reader = SegmentReader::new(file.len() as u64);
+    while let Some(wanted) = reader.wanted() {
+        reader.take(bytes(wanted))?;
+    }
+    let segment = reader.finish()?;
+    let (mut samples, mut found) = (segment.samples(), Vec::new());
+    loop {
+        match samples.next()? {
+            Next::Read(wanted) => samples.take(bytes(wanted))?,
+            Next::Sample(sample) => found.push(sample),
+            Next::End => return Ok((segment, found, read)),
+        }
+    }
+}
+
+fn block(track: u8, time: u64, frames: &[usize]) -> BlockShape {
+    BlockShape { track, time, frames: frames.to_vec(), ..BlockShape::default() }
+}
+
+/// The only track of a file.
+fn track(entry: Vec<u8>) -> crate::track::Track {
+    let file = File { tracks: vec![entry], blocks: Vec::new(), ..File::default() };
+    read(&file.bytes()).unwrap().0.tracks.remove(0)
+}
+
+/// Video at 25 frames a second with frames that are shown before others, and AAC in laced blocks.
+fn two_tracks() -> File {
+    let picture = |(index, time): (usize, &u64)| BlockShape {
+        key: index == 0 || index == 4,
+        group: index % 2 == 1,
+        ..block(1, *time, &[100 + index])
+    };
+    let pictures = [0, 120, 40, 80, 160, 280, 200, 240];
+    let mut blocks: Vec<BlockShape> = pictures.iter().enumerate().map(picture).collect();
+    for (index, lacing) in [Lacing::Xiph, Lacing::Ebml, Lacing::Fixed, Lacing::None].into_iter().enumerate() {
+        let frames = match lacing {
+            Lacing::Xiph => vec![300, 255, 7, 20],
+            Lacing::Ebml => vec![200, 9, 90, 40],
+            Lacing::Fixed => vec![50; 4],
+            Lacing::None => vec![30],
+        };
+        // Four frames of AAC take 85.3 ms, which the file rounds.
+        let time = [0, 85, 171, 256][index];
+        blocks.insert(index * 2, BlockShape { lacing, ..block(2, time, &frames) });
+    }
+    let tracks = vec![
+        video(1, "V_MPEG4/ISO/AVC", &avc_configuration(), &element(0x22_b59c, b"ger")),
+        audio(2, "A_AAC", &[0x11, 0x90], &number(0x56aa, 21_333_333)),
+    ];
+    File { tracks, blocks, blocks_in_cluster: 5, ..File::default() }
+}
+
+/// Promise: Samples of Matroska blocks are found as extents, in decode order over tracks, whatever the
+/// lacing.
+#[test]
+fn samples_are_where_the_blocks_are() {
+    for (unknown_sizes, tracks_last) in [(false, false), (true, false), (false, true)] {
+        let file = File { unknown_sizes, tracks_last, ..two_tracks() };
+        let bytes = file.bytes();
+        let (segment, samples, _) = read(&bytes).unwrap();
+        assert_eq!(samples.len(), 8 + 13);
+        let times: Vec<i64> =
+            samples.iter().map(|found| segment.tracks[found.track].decode_us(found)).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        for (index, number) in [(0, 1), (1, 2)] {
+            let found = samples.iter().filter(|found| found.track == index);
+            let blocks = file.blocks.iter().filter(|block| block.track == number);
+            let lengths: Vec<usize> = blocks.flat_map(|block| block.frames.clone()).collect();
+            assert_eq!(found.clone().count(), lengths.len());
+            for (frame, (found, length)) in found.zip(lengths).enumerate() {
+                let content = &bytes[found.extent.offset as usize..found.extent.end() as usize];
+                assert_eq!(content, vec![frame as u8; length], "track {number}");
+            }
+        }
+    }
+}
+
+/// Promise: Frames of Matroska have decode times at even distances, not after their presentation times.
+#[test]
+fn decode_times_are_those_of_presentation_in_order() {
+    let (segment, samples, _) = read(&two_tracks().bytes()).unwrap();
+    let pictures: Vec<&Sample> = samples.iter().filter(|found| found.track == 0).collect();
+    let presented = |found: &&Sample| segment.tracks[0].presentation_us(found) / 1000;
+    assert_eq!(pictures.iter().map(presented).collect::<Vec<_>>(), [0, 120, 40, 80, 160, 280, 200, 240]);
+    // One frame is decoded before another that is shown before it; none can be decoded before 0.
+    let decoded: Vec<u64> = pictures.iter().map(|found| found.decode_time).collect();
+    assert_eq!(decoded, [0, 0, 40, 80, 120, 160, 200, 240]);
+    let sync: Vec<usize> = (0..8).filter(|index| pictures[*index].sync).collect();
+    assert_eq!(sync, [0, 4]);
+    assert_eq!(pictures[3].duration, 40);
+}
+
+#[test]
+fn stated_distances_begin_before_the_first_picture() {
+    // Baseline has no reordering; Main with a stated depth is in the tests with ffmpeg.
+    let mut file = two_tracks();
+    file.tracks[0] = video(1, "V_VP9", &[], &number(0x23_e383, 40_000_000));
+    let (segment, samples, _) = read(&file.bytes()).unwrap();
+    let (video, shift) = (samples.iter().filter(|found| found.track == 0), segment.tracks[0].shift);
+    assert!(video.clone().map(|found| found.decode_time).is_sorted());
+    assert_eq!((video.last().unwrap().duration, shift), (40, 0));
+}
+
+/// Promise: Times of Matroska sound, which the file rounds, are made exact again, also within laces.
+#[test]
+fn times_of_sound_are_exact() {
+    let (segment, samples, _) = read(&two_tracks().bytes()).unwrap();
+    let sound = &segment.tracks[1];
+    assert_eq!((sound.timescale, sound.shift), (48_000, -1024));
+    let times = samples.iter().filter(|found| found.track == 1);
+    for (index, found) in times.enumerate() {
+        assert_eq!((found.decode_time, found.duration), (1024 * index as u64, 1024));
+        assert_eq!((found.composition_offset, found.sync, found.count), (0, true, 1));
+    }
+}
+
+#[test]
+fn a_gap_in_sound_stays_one() {
+    let mut file = two_tracks();
+    file.blocks.retain(|block| block.track == 2);
+    file.blocks[3].time += 2;
+    let (_, samples, _) = read(&file.bytes()).unwrap();
+    assert_eq!(samples[12].decode_time, 258 * 48);
+}
+
+#[test]
+fn laces_of_unknown_frames_share_the_time_to_the_next_block() {
+    let lace = |time| BlockShape { lacing: Lacing::Fixed, ..block(1, time, &[10; 4]) };
+    let file = File {
+        tracks: vec![audio(1, "A_OPUS", &[], &[])],
+        blocks: vec![lace(0), lace(80), lace(160)],
+        ..File::default()
+    };
+    let (_, samples, _) = read(&file.bytes()).unwrap();
+    let times: Vec<u64> = samples.iter().map(|found| found.decode_time).collect();
+    assert_eq!(times[..9], [0, 960, 1920, 2880, 3840, 4800, 5760, 6720, 7680]);
+    assert_eq!(times.len(), 12);
+}
+
+#[test]
+fn tracks_are_described() {
+    let (segment, ..) = read(&two_tracks().bytes()).unwrap();
+    let [video, sound] = segment.tracks.as_slice() else { panic!("two tracks") };
+    assert_eq!((segment.document, video.id, sound.id), (DocumentType::Matroska, 1, 2));
+    assert_eq!((video.kind, video.picture), (TrackKind::Video, Some((64, 48))));
+    assert_eq!((video.language.as_deref(), sound.language.as_deref()), (Some("ger"), Some("eng")));
+    assert_eq!(video.codec.profile().as_deref(), Some("Main 3.0"));
+    assert_eq!(sound.codec.name(), "AAC-LC");
+    assert_eq!(sound.sound, Some(Sound { channels: 2, sample_rate: 48_000 }));
+}
+
+/// Promise: Matroska codecs of H.264 to PCM are read with their configurations; others are named.
+#[test]
+fn codecs_are_read_by_their_identifiers() {
+    let sound = |codec: &str, private: &[u8]| track(audio(1, codec, private, &[]));
+    let picture = |codec: &str, private: &[u8]| track(video(1, codec, private, &[]));
+    let l16 = Format::Pcm(PcmFormat { encoding: PcmEncoding::L16, channels: 2, sample_rate: 48_000 });
+    let a_law = Format::Pcm(PcmFormat { encoding: PcmEncoding::Pcma, channels: 2, sample_rate: 48_000 });
+    let mu_law = Format::Pcm(PcmFormat { encoding: PcmEncoding::Pcmu, channels: 2, sample_rate: 48_000 });
+    for (track, format) in [
+        (sound("A_OPUS", b"OpusHead"), Format::Opus),
+        (sound("A_MPEG/L3", &[]), Format::MpegAudio),
+        (sound("A_AC3", &[]), Format::Ac3),
+        (sound("A_PCM/INT/BIG", &[]), l16),
+        (sound("A_MS/ACM", &[6, 0]), a_law),
+        (sound("A_MS/ACM", &[7, 0]), mu_law),
+        (sound("A_MS/ACM", &[0x55, 0]), Format::MpegAudio),
+        (picture("V_VP8", &[]), Format::Vp8),
+        (picture("V_VP9", &[1, 1, 2]), Format::Vp9),
+        (picture("V_AV1", &[0x81, 0x08, 0, 0]), Format::Av1),
+    ] {
+        assert_eq!(Format::of(&track), Ok(format), "{:?}", track.codec);
+    }
+    assert_eq!(picture("V_VP9", &[2, 1, 31, 1, 1, 2]).codec, Codec::Vp9(Some(2)));
+    assert_eq!(picture("V_AV1", &[0x81, 0x08, 0, 0]).codec.profile().as_deref(), Some("Main 4.0"));
+    let little = Pcm { bits: 16, big_endian: false, kind: PcmKind::Signed };
+    assert_eq!(sound("A_PCM/INT/LIT", &[]).codec, Codec::Pcm(little));
+    for (track, reason) in [
+        (sound("A_PCM/INT/LIT", &[]), "no RTP payload format for PCM 16 bit little-endian"),
+        (sound("A_PCM/FLOAT/IEEE", &[]), "no RTP payload format for PCM 16 bit float little-endian"),
+        (sound("A_VORBIS", &[]), "no RTP payload format for A_VORBIS"),
+        (sound("A_AAC", &[]), "no RTP payload format for A_AAC"),
+        (picture("V_MPEG4/ISO/AVC", &[1]), "no RTP payload format for V_MPEG4/ISO/AVC"),
+        (picture("\x1b[31m", &[]), "no RTP payload format for [31m"),
+    ] {
+        assert_eq!(Format::of(&track).unwrap_err().to_string(), reason);
+    }
+}
+
+/// Promise: Encrypted and compressed Matroska tracks are named as such, and not played.
+#[test]
+fn encrypted_and_compressed_samples_are_refused() {
+    let encodings = |fields: Vec<u8>| element(0x6d80, &element(0x6240, &fields));
+    let stripped = [number(0x4254, 3), element(0x4255, &[0x0b, 0x77])].concat();
+    for (fields, reason) in [
+        (element(0x5034, &stripped), "its samples are compressed by the container"),
+        (element(0x5034, &[]), "its samples are compressed by the container"),
+        ([number(0x5033, 1), element(0x5035, &[])].concat(), "its samples are encrypted"),
+    ] {
+        let found = Format::of(&track(audio(1, "A_AC3", &[], &encodings(fields)))).unwrap_err().to_string();
+        assert!(found.starts_with(reason), "{found}");
+    }
+}
+
+/// Promise: Of Matroska files only the headers of blocks are read, no media.
+#[test]
+fn media_is_not_read() {
+    for unknown_sizes in [false, true] {
+        let mut file = File { unknown_sizes, ..two_tracks() };
+        file.blocks.iter_mut().filter(|block| block.track == 1).for_each(|block| block.frames[0] = 3_000_000);
+        let bytes = file.bytes();
+        let (_, samples, read) = read(&bytes).unwrap();
+        assert!(samples.len() == 21 && read < 2_000, "{read}");
+    }
+}
+
+#[test]
+fn cues_are_at_clusters_with_random_access_points() {
+    let file = File { tracks_last: true, blocks_in_cluster: 1, ..File::default() };
+    let bytes = file.bytes();
+    let (segment, ..) = read(&bytes).unwrap();
+    let [Cue { time_us: 0, track: 0, cluster }] = segment.cues[..] else { panic!("{:?}", segment.cues) };
+    assert!(bytes[cluster as usize..].starts_with(&[0x1f, 0x43, 0xb6, 0x75]));
+    assert_eq!(segment.cluster, Some(cluster));
+    // Cues behind the clusters that no SeekHead names are not looked for.
+    assert!(read(&File { tracks_last: false, ..file }.bytes()).unwrap().0.cues.is_empty());
+}
+
+#[test]
+fn a_track_without_blocks_holds_up_no_other() {
+    let mut file = File::default();
+    file.tracks.push(audio(2, "A_OPUS", &[], &[]));
+    file.blocks = (0..500).map(|index| block(1, index * 40, &[10])).collect();
+    let bytes = file.bytes();
+    let mut reader = SegmentReader::new(bytes.len() as u64);
+    while let Some(wanted) = reader.wanted() {
+        reader.take(bytes[wanted.offset as usize..wanted.end() as usize].to_vec()).unwrap();
+    }
+    let mut samples = reader.finish().unwrap().samples();
+    let mut given = 0;
+    loop {
+        match samples.next().unwrap() {
+            Next::Read(wanted) => {
+                samples.take(bytes[wanted.offset as usize..wanted.end() as usize].to_vec()).unwrap();
+            }
+            Next::Sample(_) => given += 1,
+            Next::End => break,
+        }
+        assert!(samples.held() < 40, "{} frames of more than a second", samples.held());
+    }
+    assert_eq!(given, 500);
+}
+
+/// Promise: A Matroska file that was cut, or grows, is read up to its last whole block.
+#[test]
+fn a_file_may_end_anywhere() {
+    for unknown_sizes in [false, true] {
+        let whole = File { unknown_sizes, ..two_tracks() }.bytes();
+        let (segment, all, _) = read(&whole).unwrap();
+        let mut found = 0;
+        for length in segment.cluster.unwrap() as usize + 100..whole.len() - 50 {
+            let (_, samples, _) = read(&whole[..length]).unwrap();
+            assert!(samples.len() >= found && samples.len() <= all.len());
+            assert!(samples.iter().all(|sample| all.iter().any(|other| other.extent == sample.extent)));
+            found = samples.len();
+        }
+        assert!(found > 12);
+    }
+}
+
+/// A file with this data in its segment, after its tracks.
+fn with(data: &[u8]) -> Vec<u8> {
+    let file = File { blocks: Vec::new(), unknown_sizes: true, ..File::default() }.bytes();
+    let cues = element(0x1c53_bb6b, &[]).len();
+    [&file[..file.len() - cues], data].concat()
+}
+
+fn cluster(blocks: &[u8]) -> Vec<u8> {
+    with(&element(0x1f43_b675, &[number(0xe7, 0), blocks.to_vec()].concat()))
+}
+
+/// Promise: Hostile Matroska files are refused with the element at fault, in bounded time and memory.
+#[test]
+fn hostile_files_are_refused() {
+    let document = |kind: &[u8]| element(0x1a45_dfa3, &element(0x4282, kind));
+    let simple = |data: &[u8]| cluster(&element(0xa3, data));
+    let tracks = |entry: Vec<u8>| File { tracks: vec![entry], ..File::default() }.bytes();
+    let many = |entry: Vec<u8>, count| File { tracks: vec![entry; count], ..File::default() }.bytes();
+    for (name, file, expected) in [
+        ("text", b"This is not a movie.".to_vec(), "not a Matroska or WebM file"),
+        ("empty", Vec::new(), "not a Matroska or WebM file"),
+        ("another document", document(b"other"), "not a Matroska or WebM file"),
+        ("a header alone", document(b"webm"), "no Tracks element"),
+        ("no tracks", [document(b"webm"), element(0x1853_8067, &[])].concat(), "no Tracks element"),
+        (
+            "a cluster without end before tracks",
+            [document(b"webm"), vec![0x18, 0x53, 0x80, 0x67, 0xff, 0x1f, 0x43, 0xb6, 0x75, 0xff]].concat(),
+            "no Tracks element",
+        ),
+        ("a track without number", tracks(element(0xae, &number(0x83, 1))), "its number is 0"),
+        ("a number twice", many(video(1, "V_VP8", &[], &[]), 2), "another track has its number"),
+        ("many tracks", many_tracks(), "more tracks: at most 64"),
+        ("a long number", tracks(element(0xae, &element(0xd7, &[1; 9]))), "an integer has at most 8 bytes"),
+        (
+            "a short float",
+            tracks(audio(1, "A_AC3", &[], &element(0xe1, &element(0xb5, &[1; 3])))),
+            "0, 4 or 8",
+        ),
+        ("a tick of 0", File { tick_ns: 0, ..File::default() }.bytes(), "a tick has 1 to"),
+        ("a tick of years", File { tick_ns: 1 << 62, ..File::default() }.bytes(), "a tick has 1 to"),
+        ("a block without header", simple(&[0x81, 0]), "SimpleBlock at byte 207: it ends within its header"),
+        ("a block without track", simple(&[]), "it ends within its header"),
+        ("a lace without sizes", simple(&[0x81, 0, 0, 0x02, 9, 255]), "it ends within its header"),
+        (
+            "a lace that is too long",
+            simple(&[0x81, 0, 0, 0x02, 1, 200, 1, 2, 3]),
+            "frames are longer than it",
+        ),
+        ("an uneven lace", simple(&[0x81, 0, 0, 0x04, 1, 1, 2, 3]), "its frames are not of one size"),
+        ("a lace below nothing", simple(&[0x81, 0, 0, 0x06, 2, 0x81, 0x80, 1]), "less than no bytes"),
+        (
+            "a lace of no number",
+            simple(&[0x81, 0, 0, 0x06, 2, 0, 0x80, 1]),
+            "a size in its lace cannot be read",
+        ),
+        (
+            "a block before its time",
+            with(&element(0x1f43_b675, &element(0xa3, &[0x81, 0, 0, 0, 9]))),
+            "Timestamp",
+        ),
+        ("an element of no size", cluster(&[0xa3, 0xff]), "its size is unknown"),
+        (
+            "an element longer than its parent",
+            [cluster(&[0xa3, 0x90, 0x81]), vec![0xec; 40]].concat(),
+            "ends after",
+        ),
+        ("an identifier of 8 bytes", with(&[1; 40]), "more than 4 bytes"),
+        ("a size of 2^63", with(&[0xec, 0x00, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), "its size cannot be read"),
+        ("many elements", with(&[0xec, 0x80].repeat(100_001)), "more elements before its first cluster"),
+        (
+            "many elements later",
+            [cluster(&[]), [0xec, 0x80].repeat(100_001)].concat(),
+            "more elements in a row without media",
+        ),
+    ] {
+        let found = read(&file).map(|(_, samples, _)| samples.len()).expect_err(name).to_string();
+        assert!(found.contains(expected), "{name}: {found}");
+    }
+}
+
+fn many_tracks() -> Vec<u8> {
+    let tracks = (1..=65).map(|number| video(number, "V_VP8", &[], &[])).collect();
+    File { tracks, ..File::default() }.bytes()
+}
+
+#[test]
+fn times_beyond_all_bounds_are_bounded() {
+    let mut file = File { tick_ns: 1_000_000_000_000, ..two_tracks() };
+    for block in &mut file.blocks {
+        block.time = u64::MAX - block.time;
+    }
+    let (segment, samples, _) = read(&file.bytes()).unwrap();
+    assert_eq!(samples.len(), 21);
+    assert!(samples.iter().all(|found| segment.tracks[found.track].decode_us(found) > 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Promise: Hostile Matroska files are refused with the element at fault, in bounded time and memory.
+    #[test]
+    fn changed_bytes_never_lead_outside_of_the_file(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        unknown_sizes: bool,
+        tracks_last: bool,
+    ) {
+        let tracks_last = tracks_last && !unknown_sizes;
+        let mut bytes = File { unknown_sizes, tracks_last, ..two_tracks() }.bytes();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok((segment, samples, _)) = read(&bytes) {
+            prop_assert!(samples.iter().all(|sample| sample.extent.end() <= bytes.len() as u64));
+            prop_assert!(samples.iter().all(|sample| sample.track < segment.tracks.len()));
+            prop_assert!(samples.iter().map(|sample| sample.extent.length).sum::<u64>() <= bytes.len() as u64);
+        }
+    }
+}

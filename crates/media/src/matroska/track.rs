@@ -1,0 +1,154 @@
+//! Tracks (RFC 9559 section 5.1.4), and how the times of their blocks are read.
+
+use super::Error;
+use super::codec::{codec, sound};
+use super::depth;
+use super::ebml::Elements;
+use super::entry::Entry;
+use super::id::TRACK_ENTRY;
+use crate::track::{Codec, FourCc, Pcm, Track, TrackKind};
+
+/// Most tracks.
+const MAX_TRACKS: usize = 64;
+
+/// Nanoseconds of a second.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+
+/// How blocks of a track become samples.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Number by which blocks name the track.
+    pub(super) number: u64,
+    /// Nanoseconds of a tick.
+    tick_ns: u64,
+    timescale: u32,
+    /// Time that is added to those of the file, so that decode times are not negative.
+    lead: u64,
+    pub(super) length: FrameLength,
+    /// Depth of reordering, where it is stated.
+    pub(super) depth: Option<usize>,
+    /// Time from a frame to the next, where it is stated, in units of the track.
+    pub(super) interval: Option<u64>,
+}
+
+/// Duration of a frame of sound, in units of the track: of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameLength {
+    /// So many samples.
+    Samples(u64),
+    /// A sample for so many bytes: PCM.
+    Bytes(u64),
+    /// It is not known.
+    Unknown,
+}
+
+impl Plan {
+    /// Time of a tick in units of the track, rounded; what precedes 0 is 0.
+    pub(super) fn time(&self, ticks: i64) -> u64 {
+        let time = self.units(i128::from(ticks).saturating_mul(self.tick_ns.into()));
+        time.saturating_add(self.lead.into()).clamp(0, i64::MAX.into()) as u64
+    }
+
+    /// Units of a number of ticks.
+    pub(super) fn ticks(&self, ticks: u64) -> u64 {
+        let ns = i128::from(ticks).saturating_mul(self.tick_ns.into());
+        u64::try_from(self.units(ns)).unwrap_or(u64::MAX)
+    }
+
+    /// Rounding of times in the file, in units of the track.
+    pub(super) fn rounding(&self) -> u64 {
+        self.ticks(1) + 1
+    }
+
+    fn units(&self, ns: i128) -> i128 {
+        units(ns, self.timescale)
+    }
+}
+
+/// Nanoseconds as units, rounded.
+fn units(ns: i128, timescale: u32) -> i128 {
+    let scaled = ns.saturating_mul(timescale.into());
+    scaled.saturating_add((SECOND_NS / 2).into()).div_euclid(SECOND_NS.into())
+}
+
+/// Reads the data of a `Tracks` element at `offset`.
+pub(super) fn read(data: &[u8], offset: u64, tick_ns: u64) -> Result<(Vec<Track>, Vec<Plan>), Error> {
+    let (mut tracks, mut plans) = (Vec::<Track>::new(), Vec::<Plan>::new());
+    for found in Elements::new(data, offset) {
+        let found = found?;
+        if found.header.id != TRACK_ENTRY {
+            continue;
+        }
+        if tracks.len() == MAX_TRACKS {
+            return Err(Error::Limit { what: "more tracks", limit: MAX_TRACKS as u64 });
+        }
+        let entry = Entry::read(&found)?;
+        let id = u32::try_from(entry.number).ok().filter(|id| *id > 0);
+        let id = id.ok_or_else(|| found.header.error("its number is 0, or above 4294967295"))?;
+        if plans.iter().any(|plan| plan.number == entry.number) {
+            return Err(found.header.error("another track has its number"));
+        }
+        let (track, plan) = track(entry, id, tick_ns);
+        tracks.push(track);
+        plans.push(plan);
+    }
+    Ok((tracks, plans))
+}
+
+/// The track of an entry, and how its blocks become samples.
+fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
+    let kind = match entry.kind {
+        1 => TrackKind::Video,
+        2 => TrackKind::Audio,
+        17 => TrackKind::Other(FourCc(*b"subt")),
+        _ => TrackKind::Other(FourCc(*b"meta")),
+    };
+    let plain = codec(&entry);
+    let sound = (kind == TrackKind::Audio).then(|| sound(&entry, &plain));
+    let rate = sound.map(|sound| sound.sample_rate).filter(|rate| *rate > 0);
+    // Times of sound are made exact; those of pictures stay as they are.
+    let whole = SECOND_NS.is_multiple_of(tick_ns).then_some(SECOND_NS / tick_ns);
+    let timescale = rate.unwrap_or(whole.unwrap_or(SECOND_NS) as u32);
+    let length = match &plain {
+        Codec::Pcm(Pcm { bits, .. }) => {
+            FrameLength::Bytes(u64::from(bits.div_ceil(8)).saturating_mul(entry.channels))
+        }
+        Codec::G711A | Codec::G711Mu => FrameLength::Bytes(entry.channels),
+        Codec::Aac(config) if matches!(config.object_type, 5 | 29) => FrameLength::Samples(2048),
+        Codec::Aac(_) => FrameLength::Samples(1024),
+        Codec::Ac3 | Codec::Eac3 => FrameLength::Samples(1536),
+        Codec::MpegAudio if entry.codec == "A_MPEG/L1" => FrameLength::Samples(384),
+        Codec::MpegAudio if entry.codec == "A_MPEG/L3" && timescale < 32_000 => FrameLength::Samples(576),
+        Codec::MpegAudio => FrameLength::Samples(1152),
+        _ => FrameLength::Unknown,
+    };
+    let length =
+        if rate.is_none() || length == FrameLength::Bytes(0) { FrameLength::Unknown } else { length };
+    let scaled = |ns: u64| u64::try_from(units(ns.into(), timescale)).unwrap_or(u64::MAX);
+    let interval = entry.default_duration_ns.map(scaled).filter(|interval| *interval > 0);
+    let depth = if kind == TrackKind::Video { depth::stated(&plain) } else { Some(0) };
+    let lead = interval.unwrap_or(0).saturating_mul(depth.unwrap_or(0) as u64).min(u64::from(u32::MAX));
+    let shift = 0i64.saturating_sub_unsigned(scaled(entry.delay_ns)).saturating_sub_unsigned(lead);
+    let track = Track {
+        id,
+        kind,
+        language: language(entry.tag.unwrap_or(entry.language)),
+        picture: if kind == TrackKind::Video { entry.picture } else { None },
+        sound,
+        codec: entry.encoding.unwrap_or(plain),
+        timescale,
+        duration: 0,
+        shift,
+        edits_left_out: 0,
+        descriptions: 1,
+        external: false,
+    };
+    let number = entry.number;
+    (track, Plan { number, tick_ns, timescale, lead, length, depth, interval })
+}
+
+/// Language, if it is one and can be printed.
+fn language(text: &str) -> Option<String> {
+    let plain = text.len() <= 35 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    (plain && !text.is_empty() && text != "und").then(|| text.to_owned())
+}

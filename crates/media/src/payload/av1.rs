@@ -1,0 +1,103 @@
+//! AV1 (AOM, "RTP Payload Format For AV1" version 1.0): OBUs without size fields, as elements of packets.
+//!
+//! A packet has at most three elements, of which the last has no length: full packets are of one length.
+
+use super::Payloads;
+use super::obu::{SEQUENCE_HEADER, header, kind};
+use super::unit::Unit;
+use crate::track::Extent;
+
+/// Flags of the aggregation header (section 4.4): the first element continues one of the packet before; the
+/// last one goes on in the packet after; a coded video sequence begins.
+const CONTINUES: u8 = 0x80;
+const GOES_ON: u8 = 0x40;
+const BEGINS: u8 = 0x08;
+
+/// Most elements of a packet whose number the aggregation header states.
+const MAX_ELEMENTS: usize = 3;
+
+/// Least room for the beginning of a further element: its length, its header and a byte more.
+const LEAST_ROOM: u64 = 4;
+
+/// Element of a packet: a part of an OBU.
+#[derive(Clone, Copy, Debug)]
+struct Element<'a> {
+    obu: &'a Unit,
+    /// First byte of it and the one after it, counted from the OBU's header.
+    from: u64,
+    to: u64,
+}
+
+/// Adds the packets of a temporal unit, of at most `limit` bytes each.
+pub(super) fn packetize(obus: &[Unit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
+    let sequence = obus.iter().any(|obu| kind(obu) == SEQUENCE_HEADER);
+    let (mut rest, mut sent, mut first) = (obus, 0, true);
+    while let Some(obu) = rest.first() {
+        let continues = if sent > 0 { CONTINUES } else { 0 };
+        let mut elements = [Element { obu, from: 0, to: 0 }; MAX_ELEMENTS];
+        let mut count = 0;
+        let mut room = limit as u64 - 1;
+        while let (Some((obu, after)), true) = (rest.split_first(), count < MAX_ELEMENTS) {
+            let left = length(obu) - sent;
+            let (from, to) = (sent, sent + left.min(room));
+            elements[count] = Element { obu, from, to };
+            count += 1;
+            if left > room {
+                sent = to;
+                break;
+            }
+            (rest, sent) = (after, 0);
+            let prefixed = left + leb128(left).1 as u64;
+            if room < prefixed + LEAST_ROOM {
+                break;
+            }
+            room -= prefixed;
+        }
+        let goes_on = if sent > 0 { GOES_ON } else { 0 };
+        let begins = if sequence && std::mem::take(&mut first) { BEGINS } else { 0 };
+        let aggregation = continues | goes_on | (count as u8) << 4 | begins;
+        packet(aggregation, &elements[..count], payloads);
+        payloads.end(timestamp, rest.is_empty());
+    }
+}
+
+/// Adds an aggregation header and elements: all but the last after their lengths.
+fn packet(aggregation: u8, elements: &[Element<'_>], payloads: &mut Payloads) {
+    for (index, Element { obu, from, to }) in elements.iter().enumerate() {
+        let (mut bytes, mut used) = ([aggregation; 6], usize::from(index == 0));
+        if index + 1 < elements.len() {
+            let (length, digits) = leb128(to - from);
+            bytes[used..used + digits].copy_from_slice(&length[..digits]);
+            used += digits;
+        }
+        let header = header(obu);
+        if *from == 0 {
+            bytes[used..used + header.len()].copy_from_slice(header);
+            used += header.len();
+        }
+        bytes[..used].chunks(super::MAX_GENERATED).for_each(|bytes| payloads.generate(bytes));
+        let headers = header.len() as u64;
+        let (start, end) = (from.max(&headers) - headers, to - headers);
+        payloads.refer(Extent { offset: obu.extent.offset + start, length: end - start });
+    }
+}
+
+/// Bytes of an OBU as an element.
+fn length(obu: &Unit) -> u64 {
+    header(obu).len() as u64 + obu.extent.length
+}
+
+/// The number of bytes of an element in leb128, and how many digits it has: at most 3, since a packet has
+/// fewer than 2^21 bytes.
+fn leb128(mut value: u64) -> ([u8; 3], usize) {
+    let mut digits = [0; 3];
+    for (index, digit) in digits.iter_mut().enumerate() {
+        *digit = value as u8 & 0x7f;
+        value >>= 7;
+        if value == 0 {
+            return (digits, index + 1);
+        }
+        *digit |= 0x80;
+    }
+    (digits, 3)
+}

@@ -1,0 +1,18 @@
+//! VP8 (RFC 7741): a frame in fragments behind the least descriptor, one byte.
+//!
+//! The partition index stays 0, as section 4.2 allows.
+
+use super::{Payloads, cut};
+use crate::track::Extent;
+
+/// Flag of the first packet of a partition.
+const START: u8 = 0x10;
+
+/// Adds the packets of a frame, of at most `limit` bytes each.
+pub(super) fn packetize(frame: Extent, timestamp: u64, limit: usize, payloads: &mut Payloads) {
+    for part in cut(frame, limit - 1) {
+        payloads.generate(&[if part.offset == frame.offset { START } else { 0 }]);
+        payloads.refer(part);
+        payloads.end(timestamp, part.end() == frame.end());
+    }
+}

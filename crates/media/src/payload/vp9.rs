@@ -1,0 +1,28 @@
+//! VP9 (RFC 9628): a frame in fragments behind the least descriptor, one byte: no layers, no picture ID.
+
+use super::unit::Unit;
+use super::{Payloads, cut};
+
+/// Flags of the descriptor (section 4.2): predicted from other pictures, beginning and end of the frame.
+const PREDICTED: u8 = 0x40;
+const START: u8 = 0x08;
+const END: u8 = 0x04;
+
+/// Adds the packets of a frame, of at most `limit` bytes each.
+pub(super) fn packetize(frame: &Unit, timestamp: u64, limit: usize, payloads: &mut Payloads) {
+    let predicted = if is_key(frame.header[0]) { 0 } else { PREDICTED };
+    for part in cut(frame.extent, limit - 1) {
+        let start = if part.offset == frame.extent.offset { START } else { 0 };
+        let (end, marker) = if part.end() == frame.extent.end() { (END, true) } else { (0, false) };
+        payloads.generate(&[predicted | start | end]);
+        payloads.refer(part);
+        payloads.end(timestamp, marker);
+    }
+}
+
+/// Returns whether a frame that begins with this byte is a key frame (VP9 specification section 6.2): frame
+/// marker, two bits of profile, of profile 3 a reserved bit, `show_existing_frame`, `frame_type`.
+fn is_key(first: u8) -> bool {
+    let shift = if first & 0x30 == 0x30 { 1 } else { 2 };
+    first >> shift & 3 == 0
+}

@@ -1,0 +1,129 @@
+//! Movies of any container: whatever the file, reading refuses it or gives samples that lie in it, and their
+//! payloads are no longer than was asked for and lie in it too. Boxes and elements are asked for within the
+//! file, and few bytes are held.
+
+use wirepath_media::container::{Movie, MovieReader, Samples};
+use wirepath_media::inspect::{MovieError, MovieInspector, MovieReport};
+use wirepath_media::payload::depacketize::depacketize;
+use wirepath_media::payload::{Format, Packetizer, Payloads, Piece, TrackDescription, Unit, Units};
+use wirepath_media::track::{Codec, Extent, Next, Sample};
+
+/// Most bytes of a payload.
+const LIMIT: usize = 200;
+
+/// Reads a file by the readers that `reader` makes, in two ways.
+pub(crate) fn fuzz(file: &[u8], reader: impl Fn(u64) -> MovieReader) {
+    let size = file.len() as u64;
+    let read = read(file, reader(size));
+    let report = inspect(file, reader(size));
+    assert_eq!(read.as_ref().err(), report.as_ref().err(), "inspection reads other samples");
+    let (Ok((movie, samples)), Ok(report)) = (read, report) else { return };
+    assert!(report.starts_us.is_sorted(), "starts out of order");
+    let times = samples.iter().map(|sample| movie.tracks()[sample.track].decode_us(sample));
+    let tables = matches!(&movie, Movie::Mp4(movie) if !movie.fragmented);
+    assert!(!tables || times.is_sorted(), "tables are interleaved by decode time");
+    for (index, track) in movie.tracks().iter().enumerate() {
+        let ours = || samples.iter().filter(|sample| sample.track == index);
+        let in_order = ours().map(|sample| sample.decode_time).is_sorted();
+        assert!(in_order || matches!(movie, Movie::Mp4(_)), "decode times out of order");
+        let bytes: u64 = ours().map(|sample| sample.extent.length).sum();
+        assert_eq!(report.tracks[index].bytes, bytes);
+        assert!(bytes <= file.len() as u64, "more bytes of samples than the file has");
+        if let Ok(format) = Format::of(track) {
+            let described = TrackDescription::of(track, 96, report.tracks[index].frame_rate);
+            assert!(described.is_ok_and(|description| !description.map.contains(['\r', '\n'])));
+            packetize(file, format, &track.codec, ours());
+        }
+    }
+}
+
+fn bytes(file: &[u8], wanted: Extent) -> &[u8] {
+    assert!(wanted.length > 0 && wanted.end() <= file.len() as u64, "{wanted:?} is not in the file");
+    &file[wanted.offset as usize..wanted.end() as usize]
+}
+
+fn read(file: &[u8], mut reader: MovieReader) -> Result<(Movie, Vec<Sample>), MovieError> {
+    while let Some(wanted) = reader.wanted() {
+        reader.take(bytes(file, wanted).to_vec())?;
+    }
+    let movie = reader.finish()?;
+    let (mut samples, mut found) = (movie.samples(), Vec::new());
+    loop {
+        let held = match &samples {
+            Samples::Mp4(samples) => samples.held_bytes(),
+            Samples::Matroska(samples) => samples.held(),
+        };
+        assert!(held <= file.len(), "more is held than was read");
+        match samples.next()? {
+            Next::Read(wanted) => samples.take(bytes(file, wanted).to_vec())?,
+            Next::Sample(sample) => {
+                assert!(sample.extent.end() <= file.len() as u64, "{sample:?} is not in the file");
+                found.push(sample);
+            }
+            Next::End => return Ok((movie, found)),
+        }
+    }
+}
+
+fn inspect(file: &[u8], reader: MovieReader) -> Result<MovieReport, MovieError> {
+    let mut inspector = MovieInspector::new(reader);
+    while let Some(wanted) = inspector.wanted() {
+        inspector.take(bytes(file, wanted).to_vec())?;
+    }
+    Ok(inspector.finish()?.expect("no error came before"))
+}
+
+fn packetize<'a>(file: &[u8], format: Format, codec: &Codec, samples: impl Iterator<Item = &'a Sample>) {
+    let (mut packetizer, mut payloads) = (Packetizer::new(format, LIMIT, 4), Payloads::default());
+    let mut expected: Vec<u8> = Vec::new();
+    for sample in samples {
+        let Some(units) = units(file, codec, sample.extent) else { return };
+        if packetizer.push(sample.extent, &units, sample.decode_time, &mut payloads).is_err() {
+            return;
+        }
+        expected.extend(received(file, format, sample.extent, &units));
+    }
+    packetizer.flush(&mut payloads);
+    assert_eq!(payloads.trains().sum::<usize>(), payloads.iter().count());
+    for payload in payloads.iter() {
+        assert!((1..=LIMIT).contains(&payload.length), "a payload of {} bytes", payload.length);
+        for piece in payload.pieces {
+            assert!(
+                matches!(piece, Piece::Generated(_))
+                    || matches!(piece, Piece::Extent(extent) if extent.end() <= file.len() as u64)
+            );
+        }
+    }
+    let packets: Vec<_> = payloads.iter().map(|payload| (payload.copy(file), payload.marker)).collect();
+    if !matches!(format, Format::H264 | Format::H265) {
+        let samples = depacketize(format, &packets).expect("packets that a receiver takes");
+        assert_eq!(samples.concat(), expected, "other bytes come back");
+    }
+}
+
+/// A sample as a depacketizer gives it.
+fn received(file: &[u8], format: Format, sample: Extent, units: &[Unit]) -> Vec<u8> {
+    let Extent { offset, length } = sample;
+    let part = |offset: u64, length: u64| &file[offset as usize..(offset + length) as usize];
+    match format {
+        Format::Av1 => {
+            let obu = |obu: &Unit| {
+                let header = &obu.header[..if obu.header[0] & 4 == 0 { 1 } else { 2 }];
+                let body = part(obu.extent.offset, obu.extent.length);
+                [&((header.len() + body.len()) as u32).to_be_bytes()[..], header, body].concat()
+            };
+            units.iter().flat_map(obu).collect()
+        }
+        Format::Pcm(format) => part(offset, length - length % format.frame_length() as u64).to_vec(),
+        _ => part(offset, length).to_vec(),
+    }
+}
+
+/// Units of a sample, if it is divided into them.
+fn units(file: &[u8], codec: &Codec, sample: Extent) -> Option<Vec<Unit>> {
+    let (mut walk, mut units) = (Units::new(codec, sample), Vec::new());
+    while let Some(wanted) = walk.wanted() {
+        units.extend(walk.take(bytes(file, wanted)).ok()?);
+    }
+    Some(units)
+}
