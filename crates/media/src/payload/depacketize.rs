@@ -249,11 +249,11 @@ fn elements(mut bytes: &[u8], count: u8) -> Result<Vec<Vec<u8>>, &'static str> {
     if count == 0 && !elements.is_empty() { Ok(elements) } else { Err("fewer elements than the header says") }
 }
 
+/// Part of a frame in a packet, with true if the frame begins there.
+type Fragment<'a> = Result<(bool, &'a [u8]), &'static str>;
+
 /// Frames whose packets have a descriptor that says where one begins.
-fn frames(
-    packets: &[Packet],
-    read: fn(&[u8]) -> Result<(bool, &[u8]), &'static str>,
-) -> Result<Vec<Vec<u8>>, &'static str> {
+fn frames(packets: &[Packet], read: fn(&[u8]) -> Fragment<'_>) -> Result<Vec<Vec<u8>>, &'static str> {
     let (mut all, mut frame) = (Vec::new(), None::<Vec<u8>>);
     for (payload, marker) in packets {
         let (start, data) = read(payload)?;
@@ -269,7 +269,7 @@ fn frames(
 }
 
 /// RFC 7741 section 4.2, without extensions.
-fn vp8(payload: &[u8]) -> Result<(bool, &[u8]), &'static str> {
+fn vp8(payload: &[u8]) -> Fragment<'_> {
     match payload.split_first() {
         Some((descriptor @ (0 | 0x10), data)) => Ok((*descriptor == 0x10, data)),
         _ => Err("a descriptor with extensions or of another partition"),
@@ -277,7 +277,7 @@ fn vp8(payload: &[u8]) -> Result<(bool, &[u8]), &'static str> {
 }
 
 /// RFC 9628 section 4.2, without layers and picture ID. The bit for prediction is that of the frame.
-fn vp9(payload: &[u8]) -> Result<(bool, &[u8]), &'static str> {
+fn vp9(payload: &[u8]) -> Fragment<'_> {
     let (descriptor, data) = payload.split_first().ok_or("no descriptor")?;
     let start = descriptor & 0x08 != 0;
     let inter = data.first().is_some_and(|first| first & 0x30 != 0x30 && first & 0x0c != 0);
