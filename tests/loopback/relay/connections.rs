@@ -74,7 +74,8 @@ fn listeners_are_announced_when_all_are_open() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let outlet = folder.path().join("outlet");
     let to = at(folder.path(), "unix", "outlet?listen");
-    let mut relaying = Process::start(&relay(&["--in", "tcp://127.0.0.1:0?listen", "--out", &to])?, false)?;
+    let from = format!("tcp://{}?listen", free_port()?);
+    let mut relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, false)?;
     let mut lines = BufReader::new(relaying.take_stdout()?).lines();
     let line = lines.next().context("no line")??;
     let words: Vec<&str> = line.split(' ').collect();
