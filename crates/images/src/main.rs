@@ -16,10 +16,10 @@ use tracing_subscriber::EnvFilter;
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_images::PictureSite;
 use wirepath_net::folder::Folder;
-use wirepath_net::http::{AccessLog, Endpoint, HttpOptions, HttpThreads, Listener};
+use wirepath_net::http::{AccessLog, Endpoint, HttpOptions, Listener};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
+use wirepath_net::{DescriptorBudget, RuntimeThreads, bind, raise_descriptor_limit};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -123,7 +123,8 @@ async fn serve(arguments: Arguments) -> Result<u8> {
     };
     let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() })?);
     let descriptors = DescriptorBudget::new(raise_descriptor_limit(), false);
-    let listener = Listener::new(options(&arguments)).within(descriptors).on(HttpThreads::start(threads)?);
+    let listener =
+        Listener::new(options(&arguments)).within(descriptors).on(RuntimeThreads::start("http", threads)?);
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     listener.register(&mut metrics, &mut status);
     let site = PictureSite::new(folder, Endpoint::new(metrics, status));

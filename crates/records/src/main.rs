@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_net::folder::Folder;
-use wirepath_net::http::{AccessLog, Endpoint, HttpOptions, HttpThreads, Listener};
+use wirepath_net::http::{AccessLog, Endpoint, HttpOptions, Listener};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::{ClientLimits, DescriptorBudget, bind, raise_descriptor_limit};
+use wirepath_net::{ClientLimits, DescriptorBudget, RuntimeThreads, bind, raise_descriptor_limit};
 use wirepath_records::{LineListener, RecordSite, Records};
 
 /// Time limit of draining, after which connections are cut.
@@ -125,8 +125,9 @@ async fn serve(arguments: Arguments) -> Result<u8> {
     };
     let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() })?);
     let descriptors = DescriptorBudget::new(raise_descriptor_limit(), false);
-    let listener =
-        Listener::new(options(&arguments)).within(Arc::clone(&descriptors)).on(HttpThreads::start(threads)?);
+    let listener = Listener::new(options(&arguments))
+        .within(Arc::clone(&descriptors))
+        .on(RuntimeThreads::start("http", threads)?);
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     listener.register(&mut metrics, &mut status);
     let records = Records::new(folder, threads);

@@ -13,6 +13,7 @@ mod rtsp;
 mod server;
 mod session_limit;
 mod status;
+mod tls;
 mod warnings;
 
 pub use admission::AdmissionPolicy;
@@ -23,5 +24,6 @@ pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use server::{Server, ServerOptions, StartError};
 pub use session_limit::TooManySessions;
+pub use tls::{TlsAddresses, TlsOptions};
 pub use wirepath_datapath::DataPath;
 pub use wirepath_playback::Burst;
