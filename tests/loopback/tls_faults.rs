@@ -23,8 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A server does not start with a certificate or key that is missing, broken, expired, served or of another
-/// pair; the error says which.
+/// Promise: A server does not start with a TLS certificate or key that is missing, broken, expired or of another pair.
+/// Promise: A TLS key in a served folder, under a name that is served, is refused.
 fn wrong_certificates_are_refused_at_start() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (own, other) = (Certificate::new()?, Certificate::new()?);

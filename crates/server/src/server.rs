@@ -14,12 +14,12 @@ use wirepath_auth::FolderUsers;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_http::AssetPath;
-use wirepath_net::auth::{AccessControl, AuthError, AuthOptions};
+use wirepath_net::auth::{AccessControl, AuthOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::tls::{Terminator, TlsError};
-use wirepath_net::{DescriptorBudget, RuntimeThreads, bind, raise_descriptor_limit};
+use wirepath_net::tls::Terminator;
+use wirepath_net::{DescriptorBudget, RuntimeThreads, raise_descriptor_limit};
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
 
 use crate::admission::{Admission, AdmissionPolicy};
@@ -27,13 +27,13 @@ use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::LibrarySite;
 use crate::images::{
-    FolderError, HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions,
-    usual_packing_memory,
+    HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
 };
-use crate::library::{Library, LibraryError};
+use crate::library::Library;
 use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
-use crate::session_limit::{self, TooManySessions};
+use crate::session_limit;
+use crate::start_error::{StartError, listen};
 use crate::tls::{TlsAddresses, TlsListeners, TlsOptions};
 use crate::{calibrated, memory_limit, status};
 
@@ -95,32 +95,6 @@ pub struct ServerOptions {
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
     pub http_options: HttpOptions,
-}
-
-/// A server cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A path cannot be served.
-    #[error(transparent)]
-    Library(#[from] LibraryError),
-    /// Authentication cannot begin.
-    #[error(transparent)]
-    Auth(#[from] AuthError),
-    /// TLS cannot begin.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The cache folder cannot be used.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// Listening failed for a protocol.
-    #[error("cannot listen for {0} on {1}: {2}")]
-    Listen(&'static str, SocketAddr, io::Error),
-    /// Open files do not allow as many sessions.
-    #[error(transparent)]
-    Sessions(#[from] TooManySessions),
-    /// Too few threads or descriptors.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
 }
 
 /// Server that listens.
@@ -338,9 +312,4 @@ fn can_use_hot_memory(support: &Support) -> bool {
             false
         }
     }
-}
-
-/// Listens for a protocol.
-pub(crate) fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    bind(address).map_err(|source| StartError::Listen(protocol, address, source))
 }

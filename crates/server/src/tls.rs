@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use wirepath_net::tls::{Terminator, TlsFiles};
 
-use crate::server::{StartError, listen};
+use crate::start_error::{StartError, listen};
 
 /// Addresses with TLS, and its certificate.
 #[derive(Clone, Debug)]

@@ -147,7 +147,9 @@ impl Terminator {
     ) {
         self.counters.handshakes_pending.increment();
         let opened = tokio::select! {
-            opened = self.open_both(client) => opened,
+            opened = timeout(HANDSHAKE_LIMIT, self.open_both(client)) => opened.unwrap_or_else(|_| {
+                Err((Failure::Timeout, io::Error::other("not complete after 10 s")))
+            }),
             () = ready.closed() => Err((Failure::Closed, io::Error::other("the server drains"))),
         };
         self.counters.handshakes_pending.decrement();
@@ -179,11 +181,7 @@ impl Terminator {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config.read()));
         // Its buffer is bounded by what is written at a time.
         let handshake = acceptor.accept_with(client, |connection| connection.set_buffer_limit(None));
-        let client = match timeout(HANDSHAKE_LIMIT, handshake).await {
-            Ok(Ok(client)) => client,
-            Ok(Err(error)) => return Err((reason(&error), error)),
-            Err(_) => return Err((Failure::Timeout, io::Error::other("not complete after 10 s"))),
-        };
+        let client = handshake.await.map_err(|error| (reason(&error), error))?;
         let (near, far) = connected_pair().await.map_err(system)?;
         let far = far.into_std().map_err(system)?;
         Ok((client, near, far))
