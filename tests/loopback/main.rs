@@ -52,6 +52,8 @@ mod rtsp;
 mod scripts;
 mod seeking;
 mod soak;
+mod tls;
+mod tls_faults;
 
 use std::process::ExitCode;
 
@@ -105,6 +107,8 @@ fn main() -> ExitCode {
         rtsp::trials(),
         scripts::trials(),
         seeking::trials(),
+        tls::trials(),
+        tls_faults::trials(),
     ];
     let alone = [
         faults::alone(),

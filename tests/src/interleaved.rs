@@ -51,7 +51,11 @@ impl Interleaved {
         if let Some(bytes) = receive_buffer {
             rustix::net::sockopt::set_socket_recv_buffer_size(&stream, bytes).context("SO_RCVBUF")?;
         }
-        let url = format!("rtsp://{server}/{path}");
+        Self::over(stream, format!("rtsp://{server}/{path}"))
+    }
+
+    /// Sets a session up over a connection made elsewhere.
+    pub fn over(stream: TcpStream, url: String) -> Result<Self> {
         let mut client = Client::over(stream.try_clone().context("dup")?);
         let (_, control) = describe(&mut client, &url)?;
         let asked = format!("RTP/AVP/TCP;unicast;interleaved={}-{}", CHANNELS.0, CHANNELS.1);

@@ -29,6 +29,7 @@ pub mod rtsp;
 pub mod seek;
 pub mod server;
 pub mod slow;
+pub mod tls;
 
 pub use deadline::Deadline;
 pub use wirepath_testkit::{require, trial, trials};

@@ -22,6 +22,10 @@ pub struct Server {
     pub rtsp: SocketAddr,
     /// HTTP listen address.
     pub http: SocketAddr,
+    /// Listen address of RTSP over TLS, if there is one.
+    pub rtsps: Option<SocketAddr>,
+    /// HTTPS listen address, if there is one.
+    pub https: Option<SocketAddr>,
     /// Folder of its wire images, unless the test chose another one.
     pub cache: PathBuf,
     lines: Mutex<mpsc::Receiver<String>>,
@@ -153,8 +157,18 @@ impl<'a> Builder<'a> {
         let Ok(line) = lines.recv_timeout(Deadline::seconds(15.0).left()) else {
             anyhow::bail!("the server did not get ready; its log:\n{}", process.log());
         };
-        let (rtsp, http) = addresses(&line)?;
-        Ok(Server { process, rtsp, http, cache, lines: Mutex::new(lines), _own_cache: own_cache })
+        let [rtsp, http, rtsps, https] = addresses(&line)?;
+        let (rtsp, http) = rtsp.zip(http).with_context(|| format!("addresses are missing in `{line}`"))?;
+        Ok(Server {
+            process,
+            rtsp,
+            http,
+            rtsps,
+            https,
+            cache,
+            lines: Mutex::new(lines),
+            _own_cache: own_cache,
+        })
     }
 
     fn command(&self, cache: &Path, calibration: &Path) -> Result<Command> {
@@ -214,14 +228,23 @@ fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// Reads `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`.
-fn addresses(line: &str) -> Result<(SocketAddr, SocketAddr)> {
-    let context = || format!("`{line}` is not `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`");
-    let rest = line.strip_prefix("ready rtsp=rtsp://").with_context(context)?;
-    let (rtsp, http) = rest.split_once("/ http=http://").with_context(context)?;
-    let http = http.strip_suffix('/').with_context(context)?;
-    let resolve = |address: &str| address.to_socket_addrs().ok()?.next();
-    Ok((resolve(rtsp).with_context(context)?, resolve(http).with_context(context)?))
+/// Reads `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`, then rtsps and https where they are served.
+fn addresses(line: &str) -> Result<[Option<SocketAddr>; 4]> {
+    let context = || format!("`{line}` is not `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/ …`");
+    let mut words = line.split(' ');
+    ensure!(words.next() == Some("ready"), context());
+    let mut addresses = [None; 4];
+    let mut word = words.next();
+    for (protocol, address) in ["rtsp", "http", "rtsps", "https"].into_iter().zip(&mut addresses) {
+        let prefix = format!("{protocol}={protocol}://");
+        if let Some(rest) = word.and_then(|word| word.strip_prefix(&prefix)) {
+            let resolved = rest.strip_suffix('/').and_then(|rest| rest.to_socket_addrs().ok()?.next());
+            *address = Some(resolved.with_context(context)?);
+            word = words.next();
+        }
+    }
+    ensure!(word.is_none() && addresses[0].is_some() && addresses[1].is_some(), context());
+    Ok(addresses)
 }
 
 #[cfg(test)]
@@ -230,11 +253,14 @@ mod tests {
 
     #[test]
     fn the_ready_line_is_read_strictly() {
-        let (rtsp, http) =
-            addresses("ready rtsp=rtsp://127.0.0.1:8554/ http=http://127.0.0.1:8080/").unwrap();
-        assert_eq!((rtsp.port(), http.port()), (8554, 8080));
+        let ports = |line: &str| addresses(line).map(|all| all.map(|one| one.map(|address| address.port())));
+        let plain = "ready rtsp=rtsp://127.0.0.1:8554/ http=http://127.0.0.1:8080/";
+        assert_eq!(ports(plain).unwrap(), [Some(8554), Some(8080), None, None]);
+        let secure = format!("{plain} https=https://127.0.0.1:8443/");
+        assert_eq!(ports(&secure).unwrap(), [Some(8554), Some(8080), None, Some(8443)]);
         assert!(
             addresses("ready").is_err()
+                && addresses(&format!("{secure} more")).is_err()
                 && addresses("ready rtsp=rtsp://127.0.0.1/ http=http://a:1/").is_err()
         );
     }

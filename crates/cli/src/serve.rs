@@ -6,7 +6,6 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -18,8 +17,10 @@ use wirepath_datapath::SendContext;
 use wirepath_net::auth::AuthOptions;
 use wirepath_net::http::HttpOptions;
 use wirepath_net::program::{Log, Signals};
+use wirepath_net::tls::TlsFiles;
 use wirepath_server::{
     AdmissionPolicy, Burst, DataPath, HotMemorySize, RtspOptions, Server, ServerOptions, StartError,
+    TlsAddresses, TlsOptions,
 };
 
 use crate::exit;
@@ -45,9 +46,10 @@ Watch:     http://HOST:8080/status in a browser (JSON: /api/status, Prometheus: 
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
-ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --users,
-SIGHUP reads that file again instead, unless it comes from a terminal that was closed.
+ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
+rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --users or
+--tls-certificate, SIGHUP reads these files again instead, unless it comes from a terminal that was closed.
 
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {
@@ -80,13 +82,18 @@ impl Serve {
 async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     let mut signals = Signals::watch()?;
     let server = Server::start(options).map_err(with_advice)?;
-    if let Some(access) = server.access() {
+    let (access, terminator) = (server.access(), server.terminator());
+    if access.is_some() || terminator.is_some() {
         signals.reload_on_hang_up(move || {
-            let access = Arc::clone(&access);
-            drop(tokio::task::spawn_blocking(move || access.reload())); // it logs what comes of it
+            let (access, terminator) = (access.clone(), terminator.clone());
+            // Each logs what comes of it.
+            drop(tokio::task::spawn_blocking(move || {
+                access.inspect(|access| access.reload());
+                terminator.inspect(|terminator| terminator.reload());
+            }));
         });
     }
-    announce(server.rtsp_address()?, server.http_address()?)?;
+    announce(&server)?;
     tokio::spawn(log.losses().report());
     let run = |stopped| server.run(async { drop(stopped.await) });
     let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await == Some(true);
@@ -110,12 +117,18 @@ fn leave(log: Log, code: u8) -> ! {
     std::process::exit(code.into())
 }
 
-/// Announces that both listen: the one line on standard output, and systemd.
-fn announce(rtsp: SocketAddr, http: SocketAddr) -> Result<()> {
+/// Announces that all listen: the one line on standard output, and systemd.
+fn announce(server: &Server) -> Result<()> {
+    let mut line =
+        format!("ready rtsp=rtsp://{}/ http=http://{}/", server.rtsp_address()?, server.http_address()?);
+    let TlsAddresses { rtsps, https } = server.tls_addresses();
+    for (protocol, address) in [("rtsps", rtsps), ("https", https)] {
+        if let Some(address) = address {
+            line += &format!(" {protocol}={protocol}://{address}/");
+        }
+    }
     let mut output = std::io::stdout().lock();
-    writeln!(output, "ready rtsp=rtsp://{rtsp}/ http=http://{http}/")
-        .and_then(|()| output.flush())
-        .context("cannot write to standard output")?;
+    writeln!(output, "{line}").and_then(|()| output.flush()).context("cannot write to standard output")?;
     notify(&[NotifyState::Ready]);
     Ok(())
 }
@@ -172,6 +185,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     }
     ensure_memory(hot_memory)?;
     let auth = auth(&options)?;
+    let tls = tls(&options)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
@@ -201,6 +215,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         folder_bursts: options.folder_burst_max,
         max_lag,
         auth,
+        tls,
         rtsp_options: RtspOptions {
             session_timeout,
             connections,
@@ -227,7 +242,7 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
         ensure!(is_alone, "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE");
         return Ok(None);
     };
-    ensure_not_served(&users, &options.paths)?;
+    ensure_not_served("the file of users", &users, &options.paths)?;
     Ok(Some(AuthOptions {
         users,
         folders: options.folder_users.clone(),
@@ -236,18 +251,35 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
     }))
 }
 
-/// Fails if clients could read the file of users, whose hashes are as good as passwords.
-fn ensure_not_served(users: &Path, paths: &[PathBuf]) -> Result<()> {
+/// TLS by `--rtsps` and `--https` and the files that belong to them.
+fn tls(options: &ServeOptions) -> Result<Option<TlsOptions>> {
+    let addresses = TlsAddresses { rtsps: options.rtsps, https: options.https };
+    let listens = addresses.rtsps.is_some() || addresses.https.is_some();
+    match (options.tls_certificate.clone(), options.tls_key.clone()) {
+        (Some(certificate), Some(key)) if listens => {
+            ensure_not_served("the TLS key", &key, &options.paths)?;
+            Ok(Some(TlsOptions { files: TlsFiles { certificate, key }, addresses }))
+        }
+        (None, None) if !listens => Ok(None),
+        (Some(_), Some(_)) => {
+            bail!("nothing listens for TLS: add --rtsps ADDRESS:PORT or --https ADDRESS:PORT")
+        }
+        _ => bail!("TLS needs both --tls-certificate FILE and --tls-key FILE, and --rtsps or --https"),
+    }
+}
+
+/// Fails if clients could read a file of secrets: hashes of users are as good as passwords.
+fn ensure_not_served(what: &str, file: &Path, paths: &[PathBuf]) -> Result<()> {
     // A file that cannot be found is reported where it is opened.
-    let Ok(real) = users.canonicalize() else { return Ok(()) };
+    let Ok(real) = file.canonicalize() else { return Ok(()) };
     for path in paths {
         let below = path.canonicalize().ok().and_then(|served| real.strip_prefix(served).ok());
         let is_shown =
             |below: &Path| !below.iter().any(|name: &OsStr| name.as_encoded_bytes().starts_with(b"."));
         ensure!(
             !below.is_some_and(is_shown),
-            "the file of users {} lies in {}, which is served: move it, or let its name begin with a dot",
-            users.display(),
+            "{what} {} lies in {}, which is served: move it, or let its name begin with a dot",
+            file.display(),
             path.display()
         );
     }

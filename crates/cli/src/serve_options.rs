@@ -35,6 +35,24 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     pub(crate) http: Option<SocketAddr>,
 
+    /// Listen address of RTSP over TLS (rtsps), media in the connection only; needs --tls-certificate and --tls-key
+    /// [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
+    pub(crate) rtsps: Option<SocketAddr>,
+
+    /// HTTPS listen address; needs --tls-certificate and --tls-key [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
+    pub(crate) https: Option<SocketAddr>,
+
+    /// Certificate chain for --rtsps and --https (PEM, the server's own certificate first). SIGHUP reads it and the key
+    /// again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// Private key of that certificate (PEM, without a passphrase)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) images: ImageOptions,
 
@@ -85,7 +103,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<Cpus>,
 
-    /// Engine threads, and as many HTTP threads [default: one per processor of --cpus]
+    /// Engine threads, and as many HTTP and TLS threads [default: one per processor of --cpus]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
@@ -212,6 +230,9 @@ fn command() -> Command {
     Command::new("serve").no_binary_name(true)
 }
 
+/// Keys whose values are paths, relative to the folder of the configuration file.
+const PATH_KEYS: &[&str] = &["cache", "calibration", "users", "tls-certificate", "tls-key"];
+
 /// The keys of a configuration file as arguments, each of which is valid, and its paths.
 fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)> {
     let command = ServeOptions::augment_args(command());
@@ -244,7 +265,7 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
             DeValue::String(text) if key == "paths" => {
                 bail!("line {line}: expected a list: write paths = [{text:?}]")
             }
-            DeValue::String(path) if ["cache", "calibration", "users"].contains(&key) => {
+            DeValue::String(path) if PATH_KEYS.contains(&key) => {
                 vec![folder.join(&**path).into()]
             }
             DeValue::String(text) => vec![OsString::from(&**text)],
@@ -365,10 +386,12 @@ mod tests {
 
     #[test]
     fn paths_in_the_file_are_relative_to_it() {
-        let options = from_text("paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"", &[]).unwrap();
+        let text = "paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"\ntls-key = \"key.pem\"";
+        let options = from_text(text, &[]).unwrap();
         assert!(options.paths[0].is_absolute() && options.paths[0].ends_with("films"));
         assert_eq!(options.paths[1], Path::new("/srv"));
         assert_eq!(options.calibration, Some(options.paths[0].with_file_name("costs")));
+        assert_eq!(options.tls_key, Some(options.paths[0].with_file_name("key.pem")));
     }
 
     /// Promise: Flags override the configuration file; an unknown key is an error with its position.

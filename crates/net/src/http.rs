@@ -13,7 +13,6 @@ mod options;
 mod parts;
 mod unsent_parts;
 
-pub use crate::http_threads::HttpThreads;
 pub use access_log::{AccessLog, JSON_TARGET};
 pub use connection::{Connection, End, Timeouts, boundary, now_s, reject, wait_for_reset};
 pub use endpoint::Endpoint;

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::http_threads::HttpThreads;
+use crate::runtime_threads::RuntimeThreads;
 
 /// Time before the next try when `accept` failed for want of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -36,6 +36,27 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// Addresses of a client's connection. With TLS they are those of the connection that carries it.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Address of this machine that the client connected to.
+    pub local: SocketAddr,
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// True with TLS.
+    pub is_secure: bool,
+}
+
+impl Addresses {
+    /// Addresses of a connection that this peer made.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn of(stream: &TcpStream, peer: SocketAddr, is_secure: bool) -> io::Result<Addresses> {
+        Ok(Addresses { local: stream.local_addr()?, peer, is_secure })
+    }
 }
 
 /// Source of connections. Dropping it closes it.
@@ -71,7 +92,7 @@ pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
     name: &str,
     listener: L,
     mut drain: watch::Receiver<bool>,
-    threads: Option<&HttpThreads>,
+    threads: Option<&RuntimeThreads>,
     mut admit: impl FnMut(L::Connection) -> Option<T>,
 ) {
     let mut tasks = JoinSet::new();
@@ -101,7 +122,8 @@ pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
     }
 }
 
-async fn drained(drain: &mut watch::Receiver<bool>) {
+/// Waits until `drain` is true, or its sender is dropped.
+pub(crate) async fn drained(drain: &mut watch::Receiver<bool>) {
     // The reference that `wait_for` returns must not be held across an await.
     drop(drain.wait_for(|&drain| drain).await);
 }

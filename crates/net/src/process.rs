@@ -92,15 +92,17 @@ fn read_thread(stat: &[u8]) -> Option<Thread> {
 }
 
 /// Metrics of a group of threads.
-pub(crate) const THREADS: &[Metric<Duration>] =
-    &[Metric::new("cpu_seconds", "User and system processor time of an engine or HTTP thread.", |cpu| {
-        Value::Sum(cpu.as_secs_f64())
-    })];
+pub(crate) const THREADS: &[Metric<Duration>] = &[Metric::new(
+    "cpu_seconds",
+    "User and system processor time of an engine, HTTP or TLS thread.",
+    |cpu| Value::Sum(cpu.as_secs_f64()),
+)];
 
-/// Processor time of engine and HTTP threads by their names. Others come and go, which a counter must not.
+/// Processor time of engine, HTTP and TLS threads by their names. Others come and go, which a counter must not.
 pub(crate) fn lasting_threads() -> BTreeMap<String, Duration> {
     let mut times = BTreeMap::new();
-    let lasts = |thread: &Thread| ["engine-", "http-"].iter().any(|name| thread.name.starts_with(name));
+    let lasts =
+        |thread: &Thread| ["engine-", "http-", "tls-"].iter().any(|name| thread.name.starts_with(name));
     for thread in threads().into_iter().filter(lasts) {
         *times.entry(thread.name).or_default() += thread.cpu;
     }
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn this_thread_is_there() {
-        for name in ["engine-7", "http-7"] {
+        for name in ["engine-7", "http-7", "tls-7"] {
             let named = std::thread::Builder::new().name(name.to_owned());
             let seen = named.spawn(|| (threads(), lasting_threads())).unwrap().join().unwrap();
             assert!(seen.0.iter().any(|thread| thread.name == name), "{seen:?}");

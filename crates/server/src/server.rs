@@ -14,11 +14,12 @@ use wirepath_auth::FolderUsers;
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_http::AssetPath;
-use wirepath_net::auth::{AccessControl, AuthError, AuthOptions};
-use wirepath_net::http::{self, Endpoint, HttpOptions, HttpThreads};
+use wirepath_net::auth::{AccessControl, AuthOptions};
+use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::{DescriptorBudget, bind, raise_descriptor_limit};
+use wirepath_net::tls::Terminator;
+use wirepath_net::{DescriptorBudget, RuntimeThreads, raise_descriptor_limit};
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
 
 use crate::admission::{Admission, AdmissionPolicy};
@@ -26,13 +27,14 @@ use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::LibrarySite;
 use crate::images::{
-    FolderError, HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions,
-    usual_packing_memory,
+    HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
 };
-use crate::library::{Library, LibraryError};
+use crate::library::Library;
 use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
-use crate::session_limit::{self, TooManySessions};
+use crate::session_limit;
+use crate::start_error::{StartError, listen};
+use crate::tls::{TlsAddresses, TlsListeners, TlsOptions};
 use crate::{calibrated, memory_limit, status};
 
 /// Time limit of draining, after which connections are cut.
@@ -87,39 +89,19 @@ pub struct ServerOptions {
     pub admission: AdmissionPolicy,
     /// Authentication of clients; none for everyone.
     pub auth: Option<AuthOptions>,
+    /// TLS; none for none.
+    pub tls: Option<TlsOptions>,
     /// Options of the RTSP listener.
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
     pub http_options: HttpOptions,
 }
 
-/// A server cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A path cannot be served.
-    #[error(transparent)]
-    Library(#[from] LibraryError),
-    /// Authentication cannot begin.
-    #[error(transparent)]
-    Auth(#[from] AuthError),
-    /// The cache folder cannot be used.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// Listening failed for RTSP or HTTP.
-    #[error("cannot listen for {0} on {1}: {2}")]
-    Listen(&'static str, SocketAddr, io::Error),
-    /// Open files do not allow as many sessions.
-    #[error(transparent)]
-    Sessions(#[from] TooManySessions),
-    /// Too few threads or descriptors.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-}
-
 /// Server that listens.
 pub struct Server {
     rtsp: (rtsp::Listener, TcpListener),
     http: (http::Listener, TcpListener),
+    tls: Option<TlsListeners>,
     site: LibrarySite,
     engine: Arc<Engine>,
     store: Arc<Store>,
@@ -182,19 +164,27 @@ impl Server {
             plays: Arc::clone(&plays),
             searches: Arc::new(Semaphore::new(SEARCHES)),
         };
+        let silence_limit = options.rtsp_options.session_timeout;
+        let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit));
+        let mut tls = tls.transpose()?;
         // The descriptors of their runtimes are counted with those that the process holds for itself.
-        let http_threads = HttpThreads::start(options.threads)?;
+        let http_threads = RuntimeThreads::start("http", options.threads)?;
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
         let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
         let rtsp_service =
             rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors), access.clone());
         let http_service = http::Listener::new(options.http_options).within(descriptors).on(http_threads);
+        let http_service = match tls.as_mut().and_then(|tls| Some((tls.https.take()?, &tls.terminator))) {
+            Some((listener, terminator)) => http_service.securely(listener, Arc::clone(terminator)),
+            None => http_service,
+        };
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
         AccessControl::register(access.as_ref(), &mut metrics, &mut status);
+        Terminator::register(tls.as_ref().map(|tls| &tls.terminator), &mut metrics, &mut status);
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
@@ -202,12 +192,22 @@ impl Server {
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let site = site.yielding_to(admission).for_users(access.clone());
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
-        Ok(Server { rtsp, http, site, engine, store, access })
+        Ok(Server { rtsp, http, tls, site, engine, store, access })
     }
 
     /// Authentication of its clients, if there is any.
     pub fn access(&self) -> Option<Arc<AccessControl>> {
         self.access.clone()
+    }
+
+    /// TLS of its clients, if there is any.
+    pub fn terminator(&self) -> Option<Arc<Terminator>> {
+        self.tls.as_ref().map(|tls| Arc::clone(&tls.terminator))
+    }
+
+    /// Addresses that listen for TLS.
+    pub fn tls_addresses(&self) -> TlsAddresses {
+        self.tls.as_ref().map(|tls| tls.addresses).unwrap_or_default()
     }
 
     /// Address that RTSP listens on.
@@ -226,10 +226,16 @@ impl Server {
         let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), .. } = self;
         let (site, engine, store) = (self.site, self.engine, self.store);
         let (drain, draining) = watch::channel(false);
+        let secure = async {
+            if let Some(TlsListeners { terminator, rtsps: Some(listener), .. }) = self.tls {
+                rtsp_service.serve_securely(listener, terminator, draining.clone()).await;
+            }
+        };
         let services = async {
             tokio::join!(
                 rtsp_service.serve(rtsp_listener, draining.clone()),
-                http_service.serve(http_listener, site, engine, draining),
+                secure,
+                http_service.serve(http_listener, site, engine, draining.clone()),
             )
         };
         tokio::pin!(services);
@@ -306,8 +312,4 @@ fn can_use_hot_memory(support: &Support) -> bool {
             false
         }
     }
-}
-
-fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    bind(address).map_err(|source| StartError::Listen(protocol, address, source))
 }

@@ -4,7 +4,7 @@ mod send;
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpStream as BlockingStream};
+use std::net::TcpStream as BlockingStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -107,11 +107,6 @@ impl Connection {
     pub async fn draining(&mut self) {
         // The reference that `wait_for` returns must not be held across an await.
         drop(self.drain.wait_for(|&drain| drain).await);
-    }
-
-    /// Local address of the connection.
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.stream.as_ref().ok_or_else(gone)?.local_addr()
     }
 
     /// Waits for the next head, as `read` returns it.

@@ -22,7 +22,7 @@ use super::events::{self, Subscription};
 use super::options::HttpOptions;
 use super::parts::Parts;
 use crate::descriptors::{DescriptorBudget, DescriptorPermit};
-use crate::limits::Permit;
+use crate::listener::Addresses;
 
 /// Most bytes of a body of a file that are read into memory and sent together with the head. Longer ones are sent
 /// from the page cache, by a call more.
@@ -182,24 +182,23 @@ pub(super) struct Shared<S> {
 /// A client of a listener.
 pub(super) struct Exchanges<S> {
     client: Connection,
+    local: SocketAddr,
     peer: SocketAddr,
     /// User that a request was admitted as.
     user: Option<String>,
     shared: Arc<Shared<S>>,
-    _permits: (Permit, DescriptorPermit),
 }
 
 impl<S: Site> Exchanges<S> {
     pub(super) fn new(
         stream: TcpStream,
-        peer: SocketAddr,
+        Addresses { local, peer, .. }: Addresses,
         shared: Arc<Shared<S>>,
-        permits: (Permit, DescriptorPermit),
         drain: watch::Receiver<bool>,
     ) -> Self {
         shared.counters.connections_accepted.increment();
         let client = Connection::new(stream, shared.options.timeouts, drain);
-        Self { client, peer, user: None, shared, _permits: permits }
+        Self { client, local, peer, user: None, shared }
     }
 
     pub(super) async fn run(mut self) {
@@ -210,11 +209,10 @@ impl<S: Site> Exchanges<S> {
 
     /// Answers requests until there are no more.
     async fn serve(&mut self) -> io::Result<()> {
-        let local = self.client.local_address()?;
         loop {
             match self.client.next(HeadReader::next_with_body).await {
                 Ok(request) => {
-                    if !self.exchange(request, local).await? {
+                    if !self.exchange(request).await? {
                         break;
                     }
                 }
@@ -238,12 +236,12 @@ impl<S: Site> Exchanges<S> {
     }
 
     /// Answers one request; returns whether the connection stays.
-    async fn exchange(&mut self, request: Request, local: SocketAddr) -> io::Result<bool> {
+    async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
         let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
         let body = self.body(&request).await?;
-        let (answer, descriptors) = self.answer(request, body, local).await;
+        let (answer, descriptors) = self.answer(request, body).await;
         // Only the end of the connection ends a stream of events.
         let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
         let (status, bytes) = (answer.response.status, answer.body_length());
@@ -274,12 +272,7 @@ impl<S: Site> Exchanges<S> {
     }
 
     /// The answer, and permission for the descriptors that it takes until it is sent.
-    async fn answer(
-        &mut self,
-        request: Request,
-        body: Body,
-        local: SocketAddr,
-    ) -> (Answer, Option<DescriptorPermit>) {
+    async fn answer(&mut self, request: Request, body: Body) -> (Answer, Option<DescriptorPermit>) {
         match (body, &request.target) {
             (Body::Read(body), Target::Path(path)) => {
                 let path = path.clone();
@@ -306,7 +299,7 @@ impl<S: Site> Exchanges<S> {
         let Ok(permit) = descriptors.admit(self.peer.ip(), site.descriptors(&path)) else {
             return (too_many_files(), None);
         };
-        let answer = site.answer(path, request, local).await;
+        let answer = site.answer(path, request, self.local).await;
         let answer = match is_head {
             true => Answer { response: answer.response.without_body(), parts: None, events: None, ..answer },
             false => answer,

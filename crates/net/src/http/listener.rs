@@ -1,9 +1,11 @@
 //! The listening side: accepts connections within limits.
 
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use wirepath_engine::Engine;
 
@@ -11,12 +13,14 @@ use super::connection::reject;
 use super::counters::{Counters, Counts};
 use super::exchange::{Exchanges, Shared, Site};
 use super::options::HttpOptions;
-use crate::descriptors::DescriptorBudget;
-use crate::http_threads::{HttpThreads, move_here};
-use crate::limits::{ClientLimits, Exceeded};
+use crate::descriptors::{DescriptorBudget, DescriptorPermit};
+use crate::limits::{ClientLimits, Exceeded, Permit};
+use crate::listener::Addresses;
 use crate::metrics::Metrics;
 use crate::reserved_listener::ReservedListener;
+use crate::runtime_threads::{RuntimeThreads, move_here};
 use crate::status::Status;
+use crate::tls::{self, Terminator};
 
 /// HTTP listener that does not listen yet.
 pub struct Listener {
@@ -24,7 +28,9 @@ pub struct Listener {
     counters: Arc<Counters>,
     limits: Arc<ClientLimits>,
     descriptors: Arc<DescriptorBudget>,
-    threads: Option<HttpThreads>,
+    threads: Option<RuntimeThreads>,
+    /// Second listening socket, for TLS.
+    secure: Option<(TcpListener, Arc<Terminator>)>,
 }
 
 impl Listener {
@@ -32,7 +38,7 @@ impl Listener {
     pub fn new(options: HttpOptions) -> Self {
         let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
         let descriptors = DescriptorBudget::unlimited();
-        Self { options, counters: Arc::default(), limits, descriptors, threads: None }
+        Self { options, counters: Arc::default(), limits, descriptors, threads: None, secure: None }
     }
 
     /// The same listener; its clients take descriptors of this budget.
@@ -41,8 +47,13 @@ impl Listener {
     }
 
     /// The same listener, whose connections are served by these threads and not by the one that accepts them.
-    pub fn on(self, threads: HttpThreads) -> Self {
+    pub fn on(self, threads: RuntimeThreads) -> Self {
         Self { threads: Some(threads), ..self }
+    }
+
+    /// The same listener, which also listens here, for TLS.
+    pub fn securely(self, listener: TcpListener, terminator: Arc<Terminator>) -> Self {
+        Self { secure: Some((listener, terminator)), ..self }
     }
 
     /// Adds the listener's counters and limits to metrics and status.
@@ -75,26 +86,86 @@ impl Listener {
         engine: Arc<Engine>,
         drain: watch::Receiver<bool>,
     ) {
-        let Self { options, counters, limits, descriptors, threads } = self;
+        let Self { options, counters, limits, descriptors, threads, secure } = self;
         let shared = Arc::new(Shared { options, counters, site, engine, descriptors });
-        let for_connections = drain.clone();
-        let (threads, listener) = (threads.as_ref(), ReservedListener::new(listener));
-        crate::serve("HTTP", listener, drain, threads, |(stream, peer)| {
-            let admit = || Ok((limits.admit(peer.ip())?, shared.descriptors.admit(peer.ip(), 1)?));
-            let permits: Result<_, Exceeded> = admit();
-            let Ok(permits) = permits else {
-                shared.counters.connections_refused.increment();
-                reject(&stream);
+        let serving = Serving { shared, limits, threads, drain };
+        match secure {
+            None => serving.serve(listener, None).await,
+            Some((secure, terminator)) => {
+                tokio::join!(serving.serve(listener, None), serving.serve(secure, Some(terminator)));
+            }
+        }
+    }
+}
+
+/// Service of one or two listening sockets.
+struct Serving<S> {
+    shared: Arc<Shared<S>>,
+    limits: Arc<ClientLimits>,
+    threads: Option<RuntimeThreads>,
+    drain: watch::Receiver<bool>,
+}
+
+impl<S: Site> Serving<S> {
+    async fn serve(&self, listener: TcpListener, terminator: Option<Arc<Terminator>>) {
+        let (threads, drain) = (self.threads.as_ref(), self.drain.clone());
+        let (name, descriptors) =
+            if terminator.is_some() { ("HTTPS", tls::DESCRIPTORS) } else { ("HTTP", 1) };
+        crate::serve(name, ReservedListener::new(listener), drain, threads, |(stream, peer)| {
+            let Ok(permits) = self.admit(peer.ip(), descriptors) else {
+                self.shared.counters.connections_refused.increment();
+                if terminator.is_none() {
+                    reject(&stream);
+                }
                 return None;
             };
-            let (shared, drain, moves) = (Arc::clone(&shared), for_connections.clone(), threads.is_some());
+            let (shared, drain, moves) = (Arc::clone(&self.shared), self.drain.clone(), threads.is_some());
+            let terminator = terminator.clone();
             Some(async move {
-                match if moves { move_here(stream).await } else { Ok(stream) } {
-                    Ok(stream) => Exchanges::new(stream, peer, shared, permits, drain).run().await,
-                    Err(error) => tracing::debug!(%peer, %error, "HTTP connection failed"),
+                let served = match terminator {
+                    None => serve_plainly((stream, peer), shared, permits, drain, moves).await,
+                    // Boxed, so that a connection without TLS is not larger.
+                    Some(terminator) => {
+                        Box::pin(serve_securely(terminator, (stream, peer), shared, permits, drain)).await
+                    }
+                };
+                if let Err(error) = served {
+                    tracing::debug!(%peer, %error, "HTTP connection failed");
                 }
             })
         })
         .await;
     }
+
+    fn admit(&self, address: IpAddr, descriptors: usize) -> Result<(Permit, DescriptorPermit), Exceeded> {
+        Ok((self.limits.admit(address)?, self.shared.descriptors.admit(address, descriptors)?))
+    }
+}
+
+async fn serve_plainly<S: Site>(
+    (stream, peer): (TcpStream, SocketAddr),
+    shared: Arc<Shared<S>>,
+    permits: (Permit, DescriptorPermit),
+    drain: watch::Receiver<bool>,
+    moves: bool,
+) -> io::Result<()> {
+    let stream = if moves { move_here(stream).await? } else { stream };
+    let addresses = Addresses::of(&stream, peer, false)?;
+    Exchanges::new(stream, addresses, shared, drain).run().await;
+    drop(permits);
+    Ok(())
+}
+
+async fn serve_securely<S: Site>(
+    terminator: Arc<Terminator>,
+    (stream, peer): (TcpStream, SocketAddr),
+    shared: Arc<Shared<S>>,
+    permits: (Permit, DescriptorPermit),
+    drain: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let addresses = Addresses::of(&stream, peer, true)?;
+    let serve = |stream| Exchanges::new(stream, addresses, shared, drain.clone()).run();
+    terminator.serve(stream, peer, drain.clone(), serve).await;
+    drop(permits);
+    Ok(())
 }

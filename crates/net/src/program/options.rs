@@ -12,8 +12,9 @@ use tokio::net::TcpListener;
 use wirepath_engine::{Engine, EngineOptions};
 
 use crate::descriptors::{DescriptorBudget, raise_descriptor_limit};
-use crate::http::{AccessLog, Endpoint, HttpOptions, HttpThreads, Listener};
+use crate::http::{AccessLog, Endpoint, HttpOptions, Listener};
 use crate::metrics::Metrics;
+use crate::runtime_threads::RuntimeThreads;
 use crate::status::Status;
 use crate::{any_address, bind};
 
@@ -84,7 +85,7 @@ impl ServiceOptions {
             ..HttpOptions::default()
         };
         let listener =
-            Listener::new(options).within(Arc::clone(&descriptors)).on(HttpThreads::start(threads)?);
+            Listener::new(options).within(Arc::clone(&descriptors)).on(RuntimeThreads::start("http", threads)?);
         let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
         listener.register(&mut metrics, &mut status);
         let socket = bind_option("--http", self.http)?;

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode, header_names};
+use wirepath_net::Addresses;
 
 /// Bytes read at a time.
 const READ_SIZE: usize = 4096;
@@ -38,13 +39,16 @@ const NO_DEADLINE: Duration = Duration::from_secs(86_400);
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end, and ends its sessions with it.
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, shutdown: watch::Receiver<bool>) {
-    let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
-        return; // It is gone already.
-    };
+pub(super) async fn serve(
+    stream: TcpStream,
+    addresses: Addresses,
+    shared: Arc<Shared>,
+    shutdown: watch::Receiver<bool>,
+) {
+    let peer = addresses.peer;
     let (read, write) = stream.into_split();
     let mut connection = Connection {
-        handler: RequestHandler::new(Arc::clone(&shared), local, peer, Output::new(write)),
+        handler: RequestHandler::new(Arc::clone(&shared), addresses, Output::new(write)),
         inbox: Inbox { half: read, spill: Vec::new(), over: false },
         reader: Reader::new(),
         shutdown,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
-use wirepath_net::Exceeded;
+use wirepath_net::{Addresses, Exceeded};
 use wirepath_playback::{PlayError, Position};
 
 /// Methods of a presentation.
@@ -32,6 +32,8 @@ pub(super) struct RequestHandler {
     pub(super) shared: Arc<Shared>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
+    /// True with TLS: then media go over the connection only.
+    pub(super) is_secure: bool,
     pub(super) output: Output,
     /// User that a request was admitted as.
     pub(super) user: Option<String>,
@@ -44,9 +46,10 @@ pub(super) struct RequestHandler {
 pub(super) type Answer = Result<Response, Refusal>;
 
 impl RequestHandler {
-    pub(super) fn new(shared: Arc<Shared>, local: SocketAddr, peer: SocketAddr, output: Output) -> Self {
-        let (local, peer) = (canonical(local), canonical(peer));
-        Self { shared, local, peer, output, user: None, sessions: HashMap::new(), events: Arc::default() }
+    pub(super) fn new(shared: Arc<Shared>, addresses: Addresses, output: Output) -> Self {
+        let Addresses { local, peer, is_secure } = addresses;
+        let (local, peer, events) = (canonical(local), canonical(peer), Arc::default());
+        Self { shared, local, peer, is_secure, output, user: None, sessions: HashMap::new(), events }
     }
 
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is

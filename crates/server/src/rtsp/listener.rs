@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_net::{DescriptorBudget, ReservedListener};
+use wirepath_net::tls::{self, Terminator};
+use wirepath_net::{Addresses, DescriptorBudget, ReservedListener};
 
 /// RTSP listener that does not listen yet.
 pub(crate) struct Listener(pub(super) Arc<Shared>);
@@ -53,13 +54,39 @@ impl Listener {
     pub(crate) async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
         let for_connections = shutdown.clone();
         wirepath_net::serve("RTSP", ReservedListener::new(listener), shutdown, None, |(stream, peer)| {
-            let Some(permits) = self.0.admit(peer.ip()) else {
+            let Some(permits) = self.0.admit(peer.ip(), 1) else {
                 connection::reject(&stream);
                 return None;
             };
             let (shared, shutdown) = (Arc::clone(&self.0), for_connections.clone());
             Some(async move {
-                connection::serve(stream, shared, shutdown).await;
+                if let Ok(addresses) = Addresses::of(&stream, peer, false) {
+                    connection::serve(stream, addresses, shared, shutdown).await;
+                }
+                drop(permits);
+            })
+        })
+        .await;
+    }
+
+    /// As [`serve`](Listener::serve), over TLS. A client beyond a limit has no answer: its handshake would cost more
+    /// than it is worth.
+    pub(crate) async fn serve_securely(
+        &self,
+        listener: TcpListener,
+        terminator: Arc<Terminator>,
+        shutdown: watch::Receiver<bool>,
+    ) {
+        let for_connections = shutdown.clone();
+        wirepath_net::serve("RTSPS", ReservedListener::new(listener), shutdown, None, |(stream, peer)| {
+            let permits = self.0.admit(peer.ip(), tls::DESCRIPTORS)?;
+            let (shared, shutdown) = (Arc::clone(&self.0), for_connections.clone());
+            let terminator = Arc::clone(&terminator);
+            Some(async move {
+                if let Ok(addresses) = Addresses::of(&stream, peer, true) {
+                    let serve = |stream| connection::serve(stream, addresses, shared, shutdown.clone());
+                    terminator.serve(stream, peer, shutdown.clone(), serve).await;
+                }
                 drop(permits);
             })
         })

@@ -58,7 +58,7 @@ impl RequestHandler {
         if let Some(id) = request.session() {
             return Err(refuse_again(self.session(id)?, &presentation_url));
         }
-        let offer = choose(&request.headers, self.peer.ip())?;
+        let offer = choose(&request.headers, self.peer.ip(), self.is_secure)?;
         let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;

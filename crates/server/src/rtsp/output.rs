@@ -1,7 +1,6 @@
 //! Sending side of an RTSP connection: written here, or by an engine thread once a session is interleaved.
 
 use super::player::Player;
-use rustix::net::sockopt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,10 +9,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
+use wirepath_net::expect_acknowledgements;
 use wirepath_playback::ConnectionWriter;
-
-/// Least time between two TCP keepalive probes.
-const LEAST_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Output {
     half: OwnedWriteHalf,
@@ -60,13 +57,4 @@ impl Output {
         self.write(Vec::new()).await?;
         self.half.shutdown().await
     }
-}
-
-/// Has the kernel probe an idle client, and give up one that acknowledges nothing for `timeout`.
-fn expect_acknowledgements(stream: impl AsFd, timeout: Duration) -> io::Result<()> {
-    sockopt::set_socket_keepalive(&stream, true)?;
-    sockopt::set_tcp_keepidle(&stream, (timeout / 2).max(LEAST_PROBE_INTERVAL))?;
-    sockopt::set_tcp_keepintvl(&stream, (timeout / 8).max(LEAST_PROBE_INTERVAL))?;
-    sockopt::set_tcp_user_timeout(&stream, u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX))?;
-    Ok(())
 }

@@ -127,9 +127,9 @@ impl Shared {
         self.counters.snapshot()
     }
 
-    /// Admits a connection, or counts why not.
-    pub(super) fn admit(&self, address: IpAddr) -> Option<(Permit, DescriptorPermit)> {
-        let admit = || Ok((self.limits.admit(address)?, self.descriptors.admit(address, 1)?));
+    /// Admits a connection of so many descriptors, or counts why not.
+    pub(super) fn admit(&self, address: IpAddr, descriptors: usize) -> Option<(Permit, DescriptorPermit)> {
+        let admit = || Ok((self.limits.admit(address)?, self.descriptors.admit(address, descriptors)?));
         let permits: Result<_, Exceeded> = admit();
         match permits {
             Ok(permits) => {

@@ -91,10 +91,10 @@ fn free_channels(wish: Option<ChannelPair>, used: &[ChannelPair]) -> Option<Chan
 }
 
 /// The first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
-pub(super) fn choose(headers: &Headers, peer: IpAddr) -> Result<Accepted, Refusal> {
+pub(super) fn choose(headers: &Headers, peer: IpAddr, is_secure: bool) -> Result<Accepted, Refusal> {
     let mut last = refuse(StatusCode::BadRequest, "SETUP needs a Transport header");
     for offer in Offer::all(headers) {
-        match offer.and_then(|offer| accept(&offer, peer)) {
+        match offer.and_then(|offer| accept(&offer, peer, is_secure)) {
             Ok(accepted) => return Ok(accepted),
             Err(refusal) => last = refusal,
         }
@@ -102,7 +102,7 @@ pub(super) fn choose(headers: &Headers, peer: IpAddr) -> Result<Accepted, Refusa
     Err(last)
 }
 
-fn accept(offer: &Offer, peer: IpAddr) -> Result<Accepted, Refusal> {
+fn accept(offer: &Offer, peer: IpAddr, is_secure: bool) -> Result<Accepted, Refusal> {
     let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
     if let Protocol::Other(_) = &offer.protocol {
         return refuse("only RTP/AVP over UDP or TCP is served");
@@ -118,6 +118,11 @@ fn accept(offer: &Offer, peer: IpAddr) -> Result<Accepted, Refusal> {
     }
     if offer.protocol == Protocol::RtpTcp {
         return Ok(Accepted::Interleaved(offer.interleaved));
+    }
+    if is_secure {
+        return refuse(
+            "over TLS media go over the connection, UDP would send them in the clear; offer RTP/AVP/TCP",
+        );
     }
     match offer.client_port {
         None => refuse("client_port is missing"),

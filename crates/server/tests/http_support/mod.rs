@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
 use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
-use wirepath_net::http::{Endpoint, HttpOptions, HttpThreads, Listener, Timeouts};
+use wirepath_net::RuntimeThreads;
+use wirepath_net::http::{Endpoint, HttpOptions, Listener, Timeouts};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_server::{Library, LibrarySite};
@@ -97,7 +98,7 @@ fn run(
 ) {
     let engine = Arc::new(Engine::start_with_pool(EngineOptions::default(), readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    let http = Listener::new(options).on(HttpThreads::start(2).unwrap());
+    let http = Listener::new(options).on(RuntimeThreads::start("http", 2).unwrap());
     http.register(&mut metrics, &mut status);
     let endpoint = Endpoint::new(metrics, status);
     let site = LibrarySite::new(library, endpoint, 8554, 1024);

@@ -1,4 +1,4 @@
-//! Threads that serve HTTP connections, each with a runtime of its own.
+//! Threads that serve connections, each with a runtime of its own.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,19 +20,19 @@ const LEAST_BLOCKING_THREADS: usize = 4;
 /// not wait while a body is sent. They have a lower priority than engine threads, which send media. They end,
 /// with all that they serve, some time after this is dropped.
 #[derive(Debug)]
-pub struct HttpThreads {
+pub struct RuntimeThreads {
     runtimes: Vec<Handle>,
     turn: AtomicUsize,
     /// Its receivers end when it is dropped.
     _running: watch::Sender<()>,
 }
 
-impl HttpThreads {
-    /// Starts so many threads, at least one.
+impl RuntimeThreads {
+    /// Starts so many threads, at least one; `name` and a number name each.
     ///
     /// # Errors
     /// Those of starting threads and runtimes.
-    pub fn start(threads: usize) -> io::Result<HttpThreads> {
+    pub fn start(name: &str, threads: usize) -> io::Result<RuntimeThreads> {
         let (running, is_running) = watch::channel(());
         let threads = threads.max(1);
         let blocking = (BLOCKING_THREADS / threads).max(LEAST_BLOCKING_THREADS);
@@ -44,11 +44,11 @@ impl HttpThreads {
                 Priority::Low.apply();
                 runtime.block_on(async { while is_running.changed().await.is_ok() {} });
             };
-            thread::Builder::new().name(format!("http-{number}")).spawn(serve)?;
+            thread::Builder::new().name(format!("{name}-{number}")).spawn(serve)?;
             Ok(handle)
         };
         let runtimes = (0..threads).map(start).collect::<io::Result<_>>()?;
-        Ok(HttpThreads { runtimes, turn: AtomicUsize::new(0), _running: running })
+        Ok(RuntimeThreads { runtimes, turn: AtomicUsize::new(0), _running: running })
     }
 
     /// The runtime whose turn it is.
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn threads_take_turns_and_end() {
-        let threads = HttpThreads::start(2).expect("two threads");
+        let threads = RuntimeThreads::start("http", 2).expect("two threads");
         let nice = || getpriority_process(None).expect("its own priority");
         let names = (0..4).map(|_| {
             let (sender, seen) = std::sync::mpsc::channel();

@@ -1,0 +1,44 @@
+//! Reasons for which a server cannot start, and listening, which is the usual one.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+use wirepath_net::auth::AuthError;
+use wirepath_net::bind;
+use wirepath_net::tls::TlsError;
+
+use crate::images::FolderError;
+use crate::library::LibraryError;
+use crate::session_limit::TooManySessions;
+
+/// A server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A path cannot be served.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// Authentication cannot begin.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    /// TLS cannot begin.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The cache folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Listening failed for a protocol.
+    #[error("cannot listen for {0} on {1}: {2}")]
+    Listen(&'static str, SocketAddr, io::Error),
+    /// Open files do not allow as many sessions.
+    #[error(transparent)]
+    Sessions(#[from] TooManySessions),
+    /// Too few threads or descriptors.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Listens for a protocol.
+pub(crate) fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    bind(address).map_err(|source| StartError::Listen(protocol, address, source))
+}
