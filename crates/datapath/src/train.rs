@@ -108,12 +108,14 @@ impl Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
     }
 
-    /// Returns whether `behind` is stored behind this train, so that a call can send both.
+    /// Returns whether `behind` is stored behind this train and of the same stream, so that a call can send
+    /// both.
     fn is_before(&self, behind: &Train) -> bool {
         behind.offset == self.offset + u64::from(self.length)
             && behind.packet_size == self.packet_size
             && self.length.is_multiple_of(self.packet_size.into())
             && (self.skip, behind.skip) == (0, 0)
+            && self.run.stream == behind.run.stream
     }
 
     /// Bytes that are sent, headers of RTP included.
@@ -241,9 +243,11 @@ impl JoinedTrains {
         let lowered = if packets == 1 { 0 } else { (own - step) * (packets - 1) };
         let early =
             ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
-        let fits = early <= u64::from(MOST_TICKS) << 16 && !head.marker && !tail.marker;
+        // Of a joined run, the first packet alone can carry the marker.
+        let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
+        let fits = early <= u64::from(MOST_TICKS) << 16 && !marked;
         let step = u32::try_from(step).ok().filter(|_| fits)?;
-        Some((Run { first: start, step }, early))
+        Some((Run { stream: run.stream, ..Run::new(start, step) }, early))
     }
 }
 
@@ -257,7 +261,7 @@ pub(crate) mod tests {
     pub(crate) fn example(length: u32) -> Train {
         let first =
             Header { marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };
-        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, run: Run { first, step: 90 << 16 } }
+        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, run: Run::new(first, 90 << 16) }
     }
 
     #[test]
@@ -317,7 +321,7 @@ pub(crate) mod tests {
         assert!(generated(&moved(90)).is_some() && generated(&moved(91)).is_none());
         assert!(join(&moved(91), Headers::Stored).is_some(), "it has its timestamps");
         let marked = Header { marker: true, ..header };
-        assert_eq!(generated(&Train { run: Run { first: marked, ..behind.run }, ..behind }), None);
+        assert_eq!(generated(&Train { run: Run::new(marked, behind.run.step), ..behind }), None);
 
         let stored = |behind: Train| join(&behind, Headers::Stored);
         assert_eq!(stored(Train { offset: 113, ..behind }), None, "a gap");
@@ -341,7 +345,7 @@ pub(crate) mod tests {
             let step = (u64::from(now - begun) << 16).div_ceil(u64::from(count - 1).max(1)) as u32;
             let example = example(count * 28);
             let first = Header { sequence: packets as u16, timestamp: begun, ..example.run.first };
-            trains.push(Train { offset: u64::from(packets) * 28, run: Run { first, step }, ..example });
+            trains.push(Train { offset: u64::from(packets) * 28, run: Run::new(first, step), ..example });
             packets += count;
         }
         trains

@@ -22,7 +22,7 @@ pub use table::{Description, Start, Table};
 pub use writer::{End, Layout, NewSegment, PayloadRun, Summary, Writer, WrittenSegment, copy_payload};
 
 /// The version of the format that is written, and the only one that is read.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Alignment of everything in the file, and length of the header, in bytes.
 pub const PAGE: u64 = 4096;

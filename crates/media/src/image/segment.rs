@@ -4,8 +4,7 @@ use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::plan::Plan;
 use super::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
-use crate::rtp::HEADER_LENGTH;
-use crate::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
+use crate::rtp::{HEADER_LENGTH, Header, Marker, PAYLOAD_TYPE_MP2T, Run};
 
 /// Length of a train record in bytes.
 pub const TRAIN_RECORD_LENGTH: usize = 32;
@@ -23,9 +22,11 @@ mod field {
     pub(super) const FLAGS: Field<u32> = Field::new(20, "flags");
     pub(super) const DEPARTURE_US: Field<u64> = Field::new(24, "departure");
 
-    /// Flags.
-    pub(super) const DISCONTINUITY: u32 = 1;
-    pub(super) const START: u32 = 2;
+    /// Flags: the choice of packets that carry the marker, a random access point, the number of the stream.
+    pub(super) const MARKER: u32 = 3;
+    pub(super) const START: u32 = 4;
+    pub(super) const STREAM_SHIFT: u32 = 8;
+    pub(super) const STREAM: u32 = 0xff << STREAM_SHIFT;
 }
 
 /// Place and contents of a segment.
@@ -65,8 +66,10 @@ pub struct TrainRecord {
     pub timestamp_step: u32,
     /// Departure in microseconds after the image's first packet.
     pub departure_us: u64,
-    /// Clock discontinuity; the first packet has the marker.
-    pub discontinuity: bool,
+    /// Number of the stream that it belongs to, counted from 0.
+    pub stream: u8,
+    /// Packets that carry the marker. In transport streams the first does after a clock discontinuity.
+    pub marker: Marker,
     /// Random access point in the first packet; the table of starts says where.
     pub start: bool,
 }
@@ -156,19 +159,21 @@ impl TrainRecord {
     /// The headers of its packets as the image has them.
     pub fn run(&self, plan: &Plan) -> Run {
         let first = Header {
-            marker: self.discontinuity,
+            marker: false,
             payload_type: PAYLOAD_TYPE_MP2T,
             sequence: self.sequence,
             timestamp: self.timestamp,
             ssrc: plan.ssrc,
         };
-        Run { first, step: self.timestamp_step }
+        let last = (self.packets() - 1) as u8; // of 48 at most
+        let Self { marker, stream, .. } = *self;
+        Run { marker, last, stream, ..Run::new(first, self.timestamp_step) }
     }
 
     /// The record.
     pub fn encode(&self) -> [u8; TRAIN_RECORD_LENGTH] {
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
-        let flags = flag(self.discontinuity, field::DISCONTINUITY) | flag(self.start, field::START);
+        let start = if self.start { field::START } else { 0 };
+        let flags = self.marker as u32 | start | u32::from(self.stream) << field::STREAM_SHIFT;
         let mut record = [0; TRAIN_RECORD_LENGTH];
         put(&mut record, field::OFFSET, self.offset);
         put(&mut record, field::LENGTH, self.length);
@@ -191,7 +196,13 @@ impl TrainRecord {
             timestamp: record.get(field::TIMESTAMP),
             timestamp_step: record.get(field::TIMESTAMP_STEP),
             departure_us: record.get(field::DEPARTURE_US),
-            discontinuity: flags & field::DISCONTINUITY != 0,
+            stream: (flags >> field::STREAM_SHIFT) as u8,
+            marker: match flags & field::MARKER {
+                0 => Marker::None,
+                1 => Marker::First,
+                2 => Marker::Last,
+                _ => Marker::Each,
+            },
             start: flags & field::START != 0,
         }
     }
@@ -230,8 +241,9 @@ impl TrainRecord {
         let spread = (u64::from(self.packets() - 1) * u64::from(self.timestamp_step)) >> 16;
         let burst = u64::from(ticks_of(u64::from(plan.recipe.burst_us))) + 1;
         record.check(spread <= burst, field::TIMESTAMP_STEP, "the last packet is due in the burst")?;
-        let known = record.get(field::FLAGS) & !(field::DISCONTINUITY | field::START) == 0;
-        record.check(known, field::FLAGS, "1 and 2 are the ones there are")?;
+        let known = record.get(field::FLAGS) & !(field::MARKER | field::START | field::STREAM) == 0;
+        record.check(known, field::FLAGS, "bits 0 to 2 and 8 to 15 are the ones there are")?;
+        record.check(self.stream == 0, field::FLAGS, "there is one stream")?;
         let later = self.departure_us >= place.departure_us;
         record.check(later, field::DEPARTURE_US, "the train before departs later")
     }

@@ -45,7 +45,7 @@ fn what_is_written_is_read() {
 fn the_layout_is_the_one_in_the_documentation() {
     let (file, header) = image();
     assert_eq!(&file[..8], b"WIREPATH");
-    assert_eq!(file[8..12], 2u32.to_le_bytes());
+    assert_eq!(file[8..12], 3u32.to_le_bytes());
     assert_eq!(file[48..52], 0xdead_beef_u32.to_le_bytes());
     assert_eq!(file[56..62], [220, 255, 7, 0, 0x30, 0x05]);
     assert_eq!(file[88..96], header.table.offset.to_le_bytes());

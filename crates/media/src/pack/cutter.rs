@@ -8,7 +8,7 @@ use crate::image::{
     Description, End, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, Plan, Start, TrainRecord, segment_limit,
 };
 use crate::queue::shrink;
-use crate::rtp::HEADER_LENGTH;
+use crate::rtp::{HEADER_LENGTH, Marker};
 use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
 
 /// Ticks of 27 MHz in one of RTP's 90 kHz.
@@ -246,7 +246,8 @@ impl OpenTrain {
             timestamp: plan.timestamp.wrapping_add((self.departure / TICKS_PER_RTP_TICK) as u32),
             timestamp_step: self.timestamp_step(),
             departure_us: microseconds(self.departure),
-            discontinuity: self.discontinuity,
+            stream: 0,
+            marker: if self.discontinuity { Marker::First } else { Marker::None },
             start: self.start.is_some(),
         }
     }

@@ -1,6 +1,7 @@
 use super::testing::{Read, pack, pack_as, plan, read, read_with};
 use super::*;
 use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, Recipe, Writer};
+use crate::rtp::Marker;
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme, SampleStream};
 use crate::ts::{Framing, NOMINAL_TICKS_PER_PACKET, NULL_PID, PACKET_LENGTH, Pcr, WarningKind};
 use proptest::prelude::*;
@@ -108,7 +109,7 @@ fn the_marker_is_set_after_a_jump_of_the_clock() {
     let marked: Vec<_> =
         each_packet(&image).filter(|(_, packet)| packet.marker_bit()).map(|(first, _)| first).collect();
     assert_eq!(marked, [at.next_multiple_of(7)]);
-    assert_eq!(image.trains.iter().flatten().filter(|train| train.discontinuity).count(), 1);
+    assert_eq!(image.trains.iter().flatten().filter(|train| train.marker == Marker::First).count(), 1);
     check_timestamps(&image, &stream);
 }
 
