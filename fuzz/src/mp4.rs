@@ -1,12 +1,16 @@
 //! MP4 files: whatever the file, reading refuses it or gives samples that lie in it, and their payloads are
 //! no longer than was asked for and lie in it too. Boxes are asked for within the file, and few bytes are
-//! held.
+//! held. Packing makes an image that the reader accepts.
 
+use wirepath_media::image::{Header, Layout, PAGE, Table};
 use wirepath_media::inspect::MovieInspector;
 use wirepath_media::mp4::{Codec, Error, Extent, Movie, MovieReader, Next, Sample};
+use wirepath_media::pack::PlayableMovie;
 use wirepath_media::payload::depacketize::depacketize;
 use wirepath_media::payload::nal::{NalUnit, NalUnits};
 use wirepath_media::payload::{Format, Packetizer, Payloads, Piece, TrackDescription};
+
+use crate::seeds;
 
 /// Most bytes of a payload.
 const LIMIT: usize = 200;
@@ -18,6 +22,7 @@ pub fn fuzz(file: &[u8]) {
     assert_eq!(read.as_ref().err(), report.as_ref().err(), "inspection reads other samples");
     let (Ok((movie, samples)), Ok(report)) = (read, report) else { return };
     assert!(report.starts_us.is_sorted(), "starts out of order");
+    pack(file, &movie);
     let times = samples.iter().map(|sample| movie.tracks[sample.track].decode_us(sample));
     assert!(movie.fragmented || times.is_sorted(), "tables are interleaved by decode time");
     for (index, track) in movie.tracks.iter().enumerate() {
@@ -30,6 +35,21 @@ pub fn fuzz(file: &[u8]) {
             assert!(described.is_ok_and(|description| !description.map.contains(['\r', '\n'])));
             packetize(file, format, &track.codec, ours());
         }
+    }
+}
+
+/// Packs the tracks that can be played: the reader takes the image, whose packets are no longer than was asked
+/// for.
+fn pack(file: &[u8], movie: &Movie) {
+    let Ok(playable) = PlayableMovie::of(movie.clone()) else { return };
+    let Some(plan) = seeds::movie_plan(file, &playable, LIMIT as u16) else { return };
+    let Ok(image) = seeds::pack(file, plan, Layout::Image) else { return };
+    let header = Header::decode(&image[..PAGE as usize], image.len() as u64).expect("a header");
+    let table = Table::decode(&image[header.table.offset as usize..], &header).expect("a table");
+    for (index, entry) in table.segments.iter().enumerate() {
+        let bytes = &image[entry.offset as usize..][..entry.length() as usize];
+        let trains = entry.trains(&header.plan, table.until_us(index, &header), bytes);
+        assert!(trains.expect("a segment").iter().all(|train| usize::from(train.packet_size) <= 12 + LIMIT));
     }
 }
 

@@ -116,6 +116,7 @@ impl Train {
             && self.length.is_multiple_of(self.packet_size.into())
             && (self.skip, behind.skip) == (0, 0)
             && self.run.stream == behind.run.stream
+            && !(self.run.short || behind.run.short)
     }
 
     /// Bytes that are sent, headers of RTP included.
@@ -327,6 +328,9 @@ pub(crate) mod tests {
         assert_eq!(stored(Train { offset: 113, ..behind }), None, "a gap");
         assert_eq!(stored(Train { packet_size: 27, ..behind }), None, "another size");
         assert_eq!(stored(Train { skip: 1, ..behind }), None, "a start in a packet");
+        let run = behind.run;
+        assert_eq!(stored(Train { run: Run { stream: 1, ..run }, ..behind }), None, "another stream");
+        assert_eq!(stored(Train { run: Run { short: true, ..run }, ..behind }), None, "short packets");
         assert!(stored(Train { length: 44 * 28, ..behind }).is_some());
         assert_eq!(stored(Train { length: 45 * 28, ..behind }), None, "more than 48 packets");
         let short = Train { length: 4 * 28 - 1, ..first };

@@ -85,6 +85,15 @@ pub struct Sample {
     pub count: u32,
 }
 
+/// Fault of one track, without which the file is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackFault {
+    /// Identifier of the track; 0 where that cannot be read.
+    pub track: u32,
+    /// The fault.
+    pub error: Error,
+}
+
 /// Fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

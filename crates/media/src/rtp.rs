@@ -97,13 +97,15 @@ pub struct Run {
     pub last: u8,
     /// Number of the stream in its source, counted from 0. It is not sent.
     pub stream: u8,
+    /// True if its packets are shorter than those that sockets cut trains into: such a packet leaves alone.
+    pub short: bool,
 }
 
 impl Run {
     /// A run of stream 0, of which only the first packet carries the marker of `first`.
     pub const fn new(first: Header, step: u32) -> Self {
         let marker = if first.marker { Marker::First } else { Marker::None };
-        Self { first, step, marker, last: 0, stream: 0 }
+        Self { first, step, marker, last: 0, stream: 0, short: false }
     }
 
     /// Header of packet `index`, counted from 0.

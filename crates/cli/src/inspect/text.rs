@@ -122,13 +122,16 @@ fn image_rows(image: &ImageFacts) -> Vec<(&'static str, String)> {
         damaged => format!("NO: {damaged} of {segments} damaged"),
     };
     let identity = plan.identity;
-    vec![
+    let mut rows = vec![
         ("intact", state),
         ("asset", format!("{} bytes, inode {} on device {}", identity.size, identity.inode, identity.device)),
         ("asset modified", format::moment(identity.mtime_ns)),
-        ("SSRC", format!("{:#010x}", plan.ssrc)),
-        ("first packet", format!("sequence number {}, timestamp {}", plan.sequence, plan.timestamp)),
-    ]
+    ];
+    rows.extend(plan.streams.iter().flat_map(|stream| {
+        let first = format!("sequence number {}, timestamp {}", stream.sequence, stream.timestamp);
+        [("SSRC", format!("{:#010x}", stream.ssrc)), ("first packet", first)]
+    }));
+    rows
 }
 
 fn programmes(report: &Report, terminal: Terminal) -> String {

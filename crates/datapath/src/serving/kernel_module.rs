@@ -131,8 +131,7 @@ pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u
 /// Packets of a train that the RTP engine sends in a call. Where the last one has a marker and a timestamp of
 /// its own, that goes alone.
 pub(crate) fn packets_a_call(train: &Train) -> u32 {
-    let packets =
-        if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) };
+    let packets = if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) };
     let ends_group = packets > 1 && train.run.step > 0 && train.run.marker == rtp::Marker::Last;
     if ends_group && train.run.is_marked(train.first + packets - 1) { packets - 1 } else { packets }
 }
@@ -194,13 +193,15 @@ mod tests {
     fn timestamps_are_those_of_the_headers() {
         let mut train = example(10 * 28);
         let mut table = [RtpTime::default(); TABLE];
-        let Timestamps::Step { first, ticks, packets } = timestamps(&train, Headers::Generated, Marker::Never, &mut table)
+        let Timestamps::Step { first, ticks, packets } =
+            timestamps(&train, Headers::Generated, Marker::Never, &mut table)
         else {
             panic!("whole ticks need no table")
         };
         assert_eq!((first, ticks, packets), (1000, 90, 1));
         train.run.step += 1 << 15;
-        let Timestamps::Table(table) = timestamps(&train, Headers::Generated, Marker::Never, &mut table) else {
+        let Timestamps::Table(table) = timestamps(&train, Headers::Generated, Marker::Never, &mut table)
+        else {
             panic!("uneven ticks need a table")
         };
         let made: Vec<u32> = table.iter().map(|time| time.timestamp).collect();

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::bit_rate::{BitRate, Peak};
 use super::{mean, mean_distance};
-use crate::mp4::{Error, Extent, Movie, MovieReader, Next, Sample, Samples, Track, TrackKind};
+use crate::mp4::{Error, Extent, Movie, MovieReader, Next, Sample, Samples, Track, TrackFault, TrackKind};
 use crate::payload::Format;
 
 /// Most random access points: days of pictures that all are. Tables state samples of one size without bytes
@@ -34,6 +34,8 @@ pub struct MovieReport {
     /// Times at which a decoder of the first video track can start, in microseconds. Without video there are
     /// none: sound starts anywhere.
     pub starts_us: Vec<u64>,
+    /// Faults of tracks that are left out, or end early.
+    pub faults: Vec<String>,
 }
 
 /// Report about a track.
@@ -139,6 +141,7 @@ struct Examined {
     video: Option<usize>,
     bit_rate: BitRate,
     starts_us: Vec<u64>,
+    faults: Vec<TrackFault>,
 }
 
 /// Sums over the samples of a track.
@@ -157,7 +160,8 @@ impl Examined {
     fn new(movie: Movie) -> Self {
         let (samples, tracks) = (movie.samples(), vec![Sums::default(); movie.tracks.len()]);
         let video = movie.tracks.iter().position(|track| track.kind == TrackKind::Video);
-        Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new() }
+        let faults = movie.faults.clone();
+        Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new(), faults }
     }
 
     /// Takes samples until bytes are wanted.
@@ -166,7 +170,10 @@ impl Examined {
             match self.samples.next()? {
                 Next::Read(extent) => return Ok(Some(extent)),
                 Next::Sample(sample) => self.sample(&sample)?,
-                Next::End => return Ok(None),
+                Next::End => {
+                    self.faults.append(&mut self.samples.take_faults());
+                    return Ok(None);
+                }
             }
         }
     }
@@ -216,6 +223,11 @@ impl Examined {
                 .collect(),
             bit_rate: self.bit_rate,
             starts_us: self.starts_us,
+            faults: self
+                .faults
+                .iter()
+                .map(|TrackFault { track, error }| format!("track {track}: {error}"))
+                .collect(),
         }
     }
 }
@@ -277,6 +289,7 @@ impl MovieReport {
         if self.truncated {
             warnings.push("the file ends within a fragment, which is left out".to_owned());
         }
+        warnings.extend(self.faults.iter().cloned());
         for TrackReport { id, edits_left_out, reason, .. } in &self.tracks {
             if let Some(reason) = reason {
                 warnings.push(format!("track {id} cannot be played over RTP: {reason}"));

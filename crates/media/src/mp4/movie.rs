@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::boxes::{Fields, MemoryBox};
 use super::reader::{FileBox, Walk};
 use super::track::{Defaults, Track};
-use super::{Error, Extent, FourCc};
+use super::{Error, Extent, FourCc, TrackFault};
 
 /// Longest `moov` box that is read: the tables of days of media.
 const MAX_MOVIE_BYTES: u64 = 256 << 20;
@@ -24,6 +24,8 @@ pub struct Movie {
     pub fragmented: bool,
     /// The tracks in the order of the file.
     pub tracks: Vec<Track>,
+    /// Tracks that are left out, since they cannot be read.
+    pub faults: Vec<TrackFault>,
     /// Length of the file.
     pub size: u64,
     /// The boxes after it.
@@ -117,24 +119,30 @@ impl MovieReader {
         self.walk.used();
         let moov = MemoryBox::read(bytes, extent.offset)?;
         let timescale = moov.need(b"mvhd", "no mvhd box")?.fields(movie_timescale)?;
-        let mut tracks = Vec::new();
+        let (mut tracks, mut faults) = (Vec::new(), Vec::new());
         let mut fragmented = false;
         for found in moov.children() {
             let found = found?;
             match &found.kind.0 {
-                b"trak" if tracks.len() == MAX_TRACKS => {
+                b"trak" if tracks.len() + faults.len() == MAX_TRACKS => {
                     return Err(Error::Limit { what: "more tracks", limit: MAX_TRACKS as u64 });
                 }
-                b"trak" => tracks.push(Track::read(&found, timescale)?),
+                b"trak" => match Track::read(&found, timescale) {
+                    Ok(track) => tracks.push(track),
+                    Err(error) => faults.push(TrackFault { track: Track::id_of(&found).unwrap_or(0), error }),
+                },
                 b"mvex" => fragmented = true,
                 _ => {}
             }
+        }
+        if let (true, Some(TrackFault { error, .. })) = (tracks.is_empty(), faults.first()) {
+            return Err(error.clone());
         }
         if let Some(mvex) = moov.child(b"mvex")? {
             set_defaults(&mvex, &mut tracks)?;
         }
         let (brand, rest) = (self.brand, self.walk.clone());
-        Ok(Movie { brand, extent, fragmented, tracks, size: self.size, rest })
+        Ok(Movie { brand, extent, fragmented, tracks, faults, size: self.size, rest })
     }
 }
 

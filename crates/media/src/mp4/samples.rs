@@ -11,7 +11,7 @@ use super::movie::Movie;
 use super::reader::Walk;
 use super::table::{Cursor, Entry};
 use super::track::{Defaults, Track};
-use super::{Error, Extent, Sample};
+use super::{Error, Extent, Sample, TrackFault};
 
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
 const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
@@ -19,6 +19,9 @@ const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 /// Most samples of a file: a month of pictures and sound. Tables and runs state samples of one size without
 /// bytes for each, as many as the file has bytes, and a sparse file can be long.
 pub(super) const MAX_SAMPLES: u64 = 1 << 28;
+
+/// Longest sample that is read: a picture without loss of the largest format has less.
+const MAX_SAMPLE_BYTES: u64 = 64 << 20;
 
 /// Runs that are held while a track has no sample yet. Files with a fragment for each track have few between
 /// a sample of one track and the next of another.
@@ -49,6 +52,7 @@ pub struct Samples {
     wanted: Option<Wanted>,
     size: u64,
     truncated: bool,
+    faults: Vec<TrackFault>,
     /// Number of samples so far, of all tracks.
     pub(super) given: u64,
 }
@@ -74,6 +78,8 @@ struct TrackSamples {
     budget: u64,
     /// The next sample with its decode time in microseconds.
     ahead: Option<(i64, Sample)>,
+    /// True after a fault of its tables.
+    has_ended: bool,
 }
 
 impl Movie {
@@ -83,7 +89,15 @@ impl Movie {
         let tracks =
             tracks.map(|(index, track)| TrackSamples::new(track.clone(), index, self.size)).collect();
         let walk = self.fragmented.then(|| self.rest.clone());
-        Samples { tracks, walk, wanted: None, size: self.size, truncated: false, given: 0 }
+        Samples {
+            tracks,
+            walk,
+            wanted: None,
+            size: self.size,
+            truncated: false,
+            faults: Vec::new(),
+            given: 0,
+        }
     }
 }
 
@@ -97,7 +111,13 @@ impl Samples {
             return Ok(Next::Read(extent));
         }
         for track in &mut self.tracks {
-            self.truncated |= track.look_ahead(self.size)?;
+            match track.look_ahead(self.size) {
+                Ok(cut) => self.truncated |= cut,
+                Err(error) => {
+                    self.faults.push(TrackFault { track: track.track.id, error });
+                    track.has_ended = true;
+                }
+            }
         }
         if let Some(wanted) = self.read_on() {
             self.wanted = Some(Wanted::Header(wanted));
@@ -132,6 +152,16 @@ impl Samples {
         }
     }
 
+    /// Faults of tracks that were found since the last call: each ended a track, and no other.
+    pub fn take_faults(&mut self) -> Vec<TrackFault> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// Length of the file.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Returns whether the file ends within a fragment: it was cut, or it grows.
     pub fn truncated(&self) -> bool {
         self.truncated
@@ -145,7 +175,7 @@ impl Samples {
     /// Place of the next header, if a further fragment is needed to know the next sample.
     fn read_on(&mut self) -> Option<Extent> {
         let walk = self.walk.as_ref()?;
-        let starved = |track: &TrackSamples| track.ahead.is_none() && !track.track.external;
+        let starved = |track: &TrackSamples| track.ahead.is_none() && track.is_read();
         let runs: usize = self.tracks.iter().map(|track| track.runs.len()).sum();
         if !self.tracks.iter().any(starved) || runs >= HELD_RUNS || self.held_bytes() >= HELD_BYTES {
             return None;
@@ -180,7 +210,7 @@ impl Samples {
         let runs = fragment::runs(&moof, defaults)?;
         for run in runs {
             let track = self.tracks.iter_mut().find(|track| track.track.id == run.track_id);
-            if let Some(track) = track.filter(|track| !track.track.external) {
+            if let Some(track) = track.filter(|track| track.is_read()) {
                 track.runs.push_back(run);
                 self.walk.iter_mut().for_each(Walk::used);
             }
@@ -198,12 +228,16 @@ impl TrackSamples {
         };
         let cursor = Cursor::new(track.table.clone(), together);
         let runs = VecDeque::new();
-        Self { track, index, cursor, runs, time: 0, number: 0, budget: size, ahead: None }
+        Self { track, index, cursor, runs, time: 0, number: 0, budget: size, ahead: None, has_ended: false }
+    }
+
+    fn is_read(&self) -> bool {
+        !self.track.external && !self.has_ended
     }
 
     /// Finds the next sample, unless it was found. Returns whether the file ends before a fragment does.
     fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
-        if self.ahead.is_some() || self.track.external {
+        if self.ahead.is_some() || !self.is_read() {
             return Ok(false);
         }
         let fault = |number, reason| Error::Sample { track: self.track.id, sample: number, reason };
@@ -245,6 +279,9 @@ impl TrackSamples {
     fn found(&mut self, entry: Entry) -> Result<(), Error> {
         let Entry { extent, decode_time, duration, composition_offset, sync, count } = entry;
         let track = self.index;
+        if extent.length > MAX_SAMPLE_BYTES {
+            return Err(Error::Limit { what: "a sample of more bytes", limit: MAX_SAMPLE_BYTES });
+        }
         self.budget = self.budget.checked_sub(extent.length).ok_or(Error::Sample {
             track: self.track.id,
             sample: self.number,

@@ -10,8 +10,17 @@ use super::synthetic::{
 use super::*;
 use crate::payload::Format;
 
-/// Samples of a file, and the bytes of boxes that were read.
+/// Samples of a file, and the bytes of boxes that were read. A fault of one track is an error.
 fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
+    let (movie, found, read, faults) = read_tracks(file)?;
+    match movie.faults.iter().chain(&faults).next() {
+        Some(fault) => Err(fault.error.clone()),
+        None => Ok((movie, found, read)),
+    }
+}
+
+/// The same with the faults of tracks, without which the others are read.
+fn read_tracks(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64, Vec<TrackFault>), Error> {
     let mut read = 0;
     let mut bytes = |wanted: Extent| {
         read += wanted.length;
@@ -27,7 +36,7 @@ fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => return Ok((movie, found, read)),
+            Next::End => return Ok((movie, found, read, samples.take_faults())),
         }
     }
 }
@@ -357,6 +366,30 @@ fn a_fragmented_file_may_end_anywhere() {
         found = samples.len();
     }
     assert!(found > 8);
+}
+
+/// Promise: One damaged track of an MP4 file does not keep the others from being read.
+#[test]
+fn a_damaged_track_ends_alone() {
+    let good = read(&two_tracks().bytes()).unwrap();
+    let sound = |samples: &[Sample], track| samples.iter().filter(|sample| sample.track == track).count();
+    let headers = replace(&two_tracks().bytes(), b"mdhd", &words(&[0, 0, 0, 0, 0, 0]));
+    let (movie, ..) = read_tracks(&headers).unwrap();
+    assert_eq!((movie.tracks.len(), movie.faults.len()), (1, 1));
+    assert_eq!((movie.tracks[0].id, movie.faults[0].track), (2, 1));
+    let end = File { layout: Layout::End, ..two_tracks() }.bytes();
+    let (_, samples, _, faults) = read_tracks(&replace(&end, b"stts", &words(&[0, 0]))).unwrap();
+    assert_eq!((sound(&samples, 0), sound(&samples, 1)), (0, sound(&good.1, 1)));
+    assert_eq!(faults.iter().map(|fault| fault.track).collect::<Vec<_>>(), [1]);
+}
+
+/// Promise: Samples of an MP4 file that no picture needs are refused by their length.
+#[test]
+fn the_length_of_a_sample_is_bounded() {
+    let end = File { layout: Layout::End, ..two_tracks() }.bytes();
+    let mut long = replace(&end, b"stsz", &words(&[0, (64 << 20) + 1, 4]));
+    long.resize(65 << 20, 0);
+    assert_eq!(error(&long), "this MP4 file has a sample of more bytes: at most 67108864 are read");
 }
 
 #[test]

@@ -77,9 +77,20 @@ impl Track {
         us.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
+    /// Frames per second on average by the header and the table; none where the file has no table.
+    pub fn frame_rate(&self) -> Option<f64> {
+        let rate = f64::from(self.table.samples) * f64::from(self.timescale) / self.duration as f64;
+        (self.duration > 0 && rate > 0.0).then_some(rate)
+    }
+
+    /// Identifier of the track in a `trak` box.
+    pub(super) fn id_of(trak: &MemoryBox) -> Result<u32, Error> {
+        trak.need(b"tkhd", "no tkhd box")?.fields(track_id)
+    }
+
     /// Reads a `trak` box of a movie with this timescale.
     pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<Self, Error> {
-        let id = trak.need(b"tkhd", "no tkhd box")?.fields(track_id)?;
+        let id = Self::id_of(trak)?;
         let mdia = trak.need(b"mdia", "no mdia box")?;
         let (timescale, duration, language) = mdia.need(b"mdhd", "no mdhd box")?.fields(media_header)?;
         if timescale == 0 {

@@ -1,6 +1,6 @@
 use super::testing::{Read, pack, pack_as, plan, read, read_with};
 use super::*;
-use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, Recipe, Writer};
+use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, PathLimits, Recipe, Writer};
 use crate::rtp::Marker;
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme, SampleStream};
 use crate::ts::{Framing, NOMINAL_TICKS_PER_PACKET, NULL_PID, PACKET_LENGTH, Pcr, WarningKind};
@@ -13,7 +13,7 @@ fn packed(asset: &[u8]) -> Read {
 
 /// The first transport stream packet of every RTP packet, with the RTP header as another reader sees it.
 fn each_packet(image: &Read) -> impl Iterator<Item = (u64, rtp_types::RtpPacket<'_>)> {
-    let per_packet = u64::from(image.header.plan.recipe.ts_per_packet);
+    let per_packet = image.header.plan.recipe.payload_length() as u64 / PACKET_LENGTH as u64;
     (0..)
         .step_by(per_packet as usize)
         .zip(image.packets.iter().map(|packet| rtp_types::RtpPacket::parse(packet).expect("an RTP packet")))
@@ -22,7 +22,8 @@ fn each_packet(image: &Read) -> impl Iterator<Item = (u64, rtp_types::RtpPacket<
 fn check_timestamps(image: &Read, stream: &SampleStream) {
     for (first, packet) in each_packet(image) {
         let due = (stream.departures[first as usize] / 300) as u32;
-        let error = packet.timestamp().wrapping_sub(image.header.plan.timestamp).wrapping_sub(due) as i32;
+        let error =
+            packet.timestamp().wrapping_sub(image.header.plan.streams[0].timestamp).wrapping_sub(due) as i32;
         assert!(error.abs() <= 1, "packet {first} is {error} ticks off");
     }
 }
@@ -38,7 +39,7 @@ fn check_trains(image: &Read) {
 
 /// Every start begins a train and leads to the first byte of the packet it is about.
 fn check_starts(image: &Read, starts: &[u64], departures: &[u64]) {
-    let per_packet = u64::from(image.header.plan.recipe.ts_per_packet);
+    let per_packet = image.header.plan.recipe.payload_length() as u64 / PACKET_LENGTH as u64;
     let seen: Vec<u64> = image
         .table
         .starts
@@ -221,7 +222,7 @@ fn an_estimate_from_both_ends_is_close() {
 fn small_packets_make_another_image_of_the_same_asset() {
     let stream = Sample { packets: 5000, ..Sample::default() }.stream();
     for (mtu, expected) in [(1500, 7), (1400, 7), (1300, 6), (576, 2), (300, 1), (9000, 47)] {
-        let recipe = Recipe::for_mtu(mtu, 20, 20_000).expect("a packet fits");
+        let recipe = PathLimits::for_mtu(mtu, 20, 20_000).expect("a packet fits").transport_stream();
         assert_eq!(recipe.ts_per_packet, expected);
         let plan = Plan { recipe, ..plan(stream.bytes.len()) };
         let (file, _) = pack(&stream.bytes, plan, 65_536).expect("an asset that can be packed");
@@ -231,7 +232,7 @@ fn small_packets_make_another_image_of_the_same_asset() {
         check_timestamps(&image, &stream);
         check_trains(&image);
     }
-    assert_eq!(Recipe::for_mtu(200, 20, 0), None);
+    assert_eq!(PathLimits::for_mtu(200, 20, 0), None);
 }
 
 proptest! {
@@ -258,7 +259,7 @@ proptest! {
         };
         let stream = sample.stream();
         prop_assume!(!stream.references.is_empty());
-        let recipe = Recipe { ts_per_packet, burst_us };
+        let recipe = Recipe::transport_stream(ts_per_packet, burst_us);
         let plan = Plan { recipe, ..plan(stream.bytes.len()) };
         let (file, summary) = pack(&stream.bytes, plan, piece).expect("an asset that can be packed");
         let image = read(&file).expect("an image as it should be");
@@ -294,7 +295,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes.drain(at..bytes.len().min(at + length));
         }
-        let plan = Plan { recipe: Recipe { ts_per_packet, burst_us }, ..plan(bytes.len()) };
+        let plan = Plan { recipe: Recipe::transport_stream(ts_per_packet, burst_us), ..plan(bytes.len()) };
         let Ok((image, _)) = pack(&bytes, plan, piece) else { return Ok(()) };
         let (index, summary) = pack_as(Layout::Index, &bytes, plan, piece).expect("it can be packed");
         let (image, index) = (read(&image).expect("an image"), read_with(&index, &bytes).expect("an index"));
