@@ -69,8 +69,8 @@ fn a_constant_rate_stream_comes_out_whole_and_on_time() {
         check_trains(&image);
         check_starts(&image, &stream.starts, &stream.departures);
         assert_eq!(image.header.duration_us, stream.departures[20_000] / 27);
-        assert_eq!(usize::from(image.table.description.stride), framing.stride());
-        assert!(image.table.description.warnings.is_empty());
+        assert_eq!(usize::from(image.table.description.transport_stream().expect("one").stride), framing.stride());
+        assert!(image.table.description.warnings().is_empty());
         assert!(image.table.segments.len() > 3);
         assert!(image.table.segments.iter().all(|entry| entry.data_length <= MAX_SEGMENT_DATA));
     }
@@ -126,7 +126,7 @@ fn damage_and_truncation_cost_only_what_is_damaged() {
     let kept = image.payload();
     assert_eq!(kept.len(), expected.len());
     assert_eq!(kept[188 * 501..], expected[188 * 501..]);
-    let kinds: Vec<_> = image.table.description.warnings.first.iter().map(|warning| &warning.kind).collect();
+    let kinds: Vec<_> = image.table.description.warnings().first.iter().map(|warning| &warning.kind).collect();
     let expected = [WarningKind::Skipped { bytes: 27 }, WarningKind::Truncated { bytes: 138 }];
     assert_eq!(kinds[1], &expected[1], "{kinds:?}");
     assert!(matches!(kinds[0], WarningKind::Skipped { .. }) && kinds.len() == 2, "{kinds:?}");
@@ -137,7 +137,7 @@ fn a_file_with_one_reference_is_sent_at_the_nominal_rate() {
     let stream = Sample { packets: 700, pcr_every: 10_000, ..Sample::default() }.stream();
     let image = packed(&stream.bytes);
     assert_eq!(image.header.duration_us, 700 * NOMINAL_TICKS_PER_PACKET / 27);
-    assert_eq!(image.table.description.warnings.first.len(), 1);
+    assert_eq!(image.table.description.warnings().first.len(), 1);
 }
 
 /// Promise: An index of an asset leaves payload there: it takes a fiftieth of its size at most.
@@ -196,7 +196,7 @@ fn a_clock_that_stops_does_not_hold_more_than_it_may() {
     }
     assert!(popped > 100 << 20 && most < 70 << 20, "{most} bytes waited");
     let end = packer.finish().expect("a stream with a clock");
-    let kinds: Vec<_> = end.description.warnings.first.iter().map(|warning| &warning.kind).collect();
+    let kinds: Vec<_> = end.description.warnings().first.iter().map(|warning| &warning.kind).collect();
     assert!(kinds.iter().any(|kind| matches!(kind, WarningKind::ClockGap { .. })), "{kinds:?}");
 }
 
@@ -223,7 +223,7 @@ fn small_packets_make_another_image_of_the_same_asset() {
     let stream = Sample { packets: 5000, ..Sample::default() }.stream();
     for (mtu, expected) in [(1500, 7), (1400, 7), (1300, 6), (576, 2), (300, 1), (9000, 47)] {
         let recipe = PathLimits::for_mtu(mtu, 20, 20_000).expect("a packet fits").transport_stream();
-        assert_eq!(recipe.ts_per_packet, expected);
+        assert_eq!(recipe, Recipe::transport_stream(expected, 20_000));
         let plan = Plan { recipe, ..plan(stream.bytes.len()) };
         let (file, _) = pack(&stream.bytes, plan, 65_536).expect("an asset that can be packed");
         let image = read(&file).expect("an image as it should be");

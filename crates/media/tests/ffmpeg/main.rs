@@ -1,8 +1,9 @@
 //! MP4 files that ffmpeg makes, read by this crate and by readers that are not ours, ffprobe and
-//! `shiguredo_mp4`; and their tracks as RTP, read by ffmpeg.
+//! `shiguredo_mp4`; and their tracks as RTP, read by ffmpeg, and as images.
 
 mod clips;
 mod descriptions;
+mod packing;
 mod playing;
 mod samples;
 
@@ -10,7 +11,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     wirepath_testkit::trial::run(
-        [samples::trials(), descriptions::trials(), playing::trials()].into_iter().flatten().collect(),
+        [samples::trials(), descriptions::trials(), packing::trials(), playing::trials()]
+            .into_iter()
+            .flatten()
+            .collect(),
         Vec::new(),
     )
 }

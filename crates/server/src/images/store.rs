@@ -340,6 +340,9 @@ impl Store {
         let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
         let (identity, recipe) = (request.identity, request.key.recipe);
         let (summary, streams) = packing::examine(&request.asset, identity.size, recipe, &self.estimates)?;
+        for warning in summary.description.movie().iter().flat_map(|movie| &movie.warnings.first) {
+            tracing::warn!(asset = request.name, %warning, "an MP4 file is played in part");
+        }
         let plan = Plan { identity, recipe, streams };
         let layout = self.first_layout(&summary);
         let image = self.new_image(&request, plan, summary, layout);
