@@ -69,7 +69,10 @@ fn a_constant_rate_stream_comes_out_whole_and_on_time() {
         check_trains(&image);
         check_starts(&image, &stream.starts, &stream.departures);
         assert_eq!(image.header.duration_us, stream.departures[20_000] / 27);
-        assert_eq!(usize::from(image.table.description.transport_stream().expect("one").stride), framing.stride());
+        assert_eq!(
+            usize::from(image.table.description.transport_stream().expect("one").stride),
+            framing.stride()
+        );
         assert!(image.table.description.warnings().is_empty());
         assert!(image.table.segments.len() > 3);
         assert!(image.table.segments.iter().all(|entry| entry.data_length <= MAX_SEGMENT_DATA));
@@ -126,7 +129,8 @@ fn damage_and_truncation_cost_only_what_is_damaged() {
     let kept = image.payload();
     assert_eq!(kept.len(), expected.len());
     assert_eq!(kept[188 * 501..], expected[188 * 501..]);
-    let kinds: Vec<_> = image.table.description.warnings().first.iter().map(|warning| &warning.kind).collect();
+    let kinds: Vec<_> =
+        image.table.description.warnings().first.iter().map(|warning| &warning.kind).collect();
     let expected = [WarningKind::Skipped { bytes: 27 }, WarningKind::Truncated { bytes: 138 }];
     assert_eq!(kinds[1], &expected[1], "{kinds:?}");
     assert!(matches!(kinds[0], WarningKind::Skipped { .. }) && kinds.len() == 2, "{kinds:?}");
