@@ -68,7 +68,12 @@ impl Examined {
 
     fn report(mut self, header: &Header, table: &Table) -> Report {
         let (services, videos) = self.details.finish();
-        let description = table.description.transport_stream().cloned().unwrap_or_default();
+        // Of a movie, an image tells no more than its warnings.
+        let description =
+            table.description.transport_stream().cloned().unwrap_or_else(|| TransportStreamDescription {
+                warnings: table.description.warnings().clone(),
+                ..TransportStreamDescription::default()
+            });
         Report {
             payload_bytes: header.payload_bytes,
             packets: header.packets,
