@@ -259,7 +259,7 @@ fn departure(number: u64) -> Departure {
         packet_size: PACKET as u16,
         skip: 0,
         first: 0,
-        run: Run { first, step: 225 << 16 },
+        run: Run::new(first, 225 << 16),
     };
     Departure { at_us: number * TRAIN_US, train }
 }

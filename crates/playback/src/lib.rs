@@ -44,7 +44,7 @@
 //!     packet_size: packet.len() as u16,
 //!     skip: 0,
 //!     first: 0,
-//!     run: Run { first, step: 0 },
+//!     run: Run::new(first, 0),
 //! };
 //! let segment = Segment {
 //!     mapped_file: Arc::new(MappedFile::new(file, packet.len() as u64)?),

@@ -296,7 +296,7 @@ mod tests {
                 timestamp: place * 900,
                 ssrc: 1,
             };
-            let run = Run { first, step: 900 << 16 };
+            let run = Run::new(first, 900 << 16);
             let train = Train {
                 offset: u64::from(place) * 200,
                 length: 600,

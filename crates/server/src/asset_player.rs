@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, oneshot};
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
-use wirepath_media::image::Recipe;
+use wirepath_media::image::PathLimits;
 use wirepath_media::sdp::Description;
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
@@ -124,8 +124,8 @@ impl AssetPlayer {
     ) -> Result<Arc<dyn Presentation>, OpenError> {
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
-        let recipe = self.store.usual_recipe();
-        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, recipe);
+        let limits = self.store.usual_limits();
+        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, limits);
         let image = image.map_err(open_error)?;
         let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
         Ok(Arc::new(AssetPresentation { name, client, asset, image, player: self }))
@@ -191,19 +191,19 @@ impl AssetPresentation {
     /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
     /// open.
     async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
-        let recipe = recipe_for(&self.player.store, socket)?;
-        if recipe == self.image.plan().recipe {
+        let limits = limits_of(&self.player.store, socket)?;
+        if limits.recipe_like(self.image.plan().recipe) == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
         let (store, asset, name, client) =
             (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), Some(self.client));
-        blocking(move || store.image_for(client, asset, &name, recipe).map_err(open_error)).await
+        blocking(move || store.image_for(client, asset, &name, limits).map_err(open_error)).await
     }
 }
 
 impl SessionPlayback for ImagePlayback {
     fn ssrc(&self) -> u32 {
-        self.image.plan().ssrc
+        self.image.plan().streams[0].ssrc
     }
 
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
@@ -294,11 +294,11 @@ async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     }
 }
 
-/// The recipe for the path that a socket is connected over.
-fn recipe_for(store: &Store, socket: &UdpSocket) -> Result<Recipe, OpenError> {
+/// The limits of the path that a socket is connected over.
+fn limits_of(store: &Store, socket: &UdpSocket) -> Result<PathLimits, OpenError> {
     let failed = |error| OpenError::Failed(format!("cannot determine the path MTU: {error}"));
     let ip_header = if socket.local_addr().map_err(failed)?.is_ipv4() { 20 } else { 40 };
-    store.recipe(path_mtu(socket).map_err(failed)?, ip_header).map_err(open_error)
+    store.limits(path_mtu(socket).map_err(failed)?, ip_header).map_err(open_error)
 }
 
 async fn blocking<T: Send + 'static>(
