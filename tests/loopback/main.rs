@@ -21,6 +21,7 @@ mod limits;
 mod load;
 mod load_http;
 mod log;
+mod movies;
 mod overload;
 mod packing;
 mod page;

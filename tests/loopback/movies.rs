@@ -1,0 +1,192 @@
+//! Movies: sessions of several tracks, with the clients that people have and with one that looks at packets.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+use wirepath_tests::frames::{self, Frame};
+use wirepath_tests::movie::Movie;
+use wirepath_tests::rtp::Received;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clients, clips, process, require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        ffmpeg_plays_h264_and_aac_over_udp => || ffmpeg_plays("libx264", "aac", "udp"),
+        ffmpeg_plays_h264_and_aac_over_tcp => || ffmpeg_plays("libx264", "aac", "tcp"),
+        ffmpeg_plays_h265_and_opus_over_udp => || ffmpeg_plays("libx265", "libopus", "udp"),
+        ffmpeg_plays_h265_and_ac3_over_tcp => || ffmpeg_plays("libx265", "ac3", "tcp"),
+        ffmpeg_plays_h264_and_mp3_over_udp => || ffmpeg_plays("libx264", "libmp3lame", "udp"),
+        ffmpeg_seeks_in_a_movie_over_udp => || ffmpeg_seeks("udp"),
+        ffmpeg_seeks_in_a_movie_over_tcp => || ffmpeg_seeks("tcp"),
+        gstreamer_plays_a_movie_over_udp => || gstreamer_plays("udp"),
+        gstreamer_plays_a_movie_over_tcp => || gstreamer_plays("tcp"),
+        vlc_plays_a_movie,
+        a_range_of_a_movie_ends_in_all_tracks,
+        a_movie_pauses_and_resumes_in_all_tracks,
+        numbers_of_all_tracks_go_on_after_a_seek,
+        tracks_are_in_step_by_their_reports,
+    ]
+}
+
+const SECONDS: u32 = 6;
+
+/// A film of these encoders and a server of it.
+fn serving(video: &str, audio: &str) -> Result<(TempDir, Server, PathBuf)> {
+    let clip = clips::film(SECONDS, video, audio)?;
+    let folder = clips::folder(&[("film.mp4", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    Ok((folder, server, clip))
+}
+
+/// Frames of the file itself, with those that its edit list hides, since they are sent.
+fn stored(clip: &std::path::Path) -> Result<Vec<Vec<Frame>>> {
+    frames::decode(&["-ignore_editlist", "1"], clip.to_str().context("a clip's name")?, 60.0)
+}
+
+/// Promise: ffmpeg plays all tracks of an MP4 file; pictures and sound are those of the file and in step.
+fn ffmpeg_plays(video: &str, audio: &str, transport: &str) -> Result<()> {
+    let (_folder, server, clip) = serving(video, audio)?;
+    let came = frames::decode(&["-rtsp_transport", transport], &server.rtsp_url("film.mp4"), 40.0)?;
+    let stored = stored(&clip)?;
+    ensure!((came.len(), stored.len()) == (2, 2), "{} of {} tracks came", came.len(), stored.len());
+    for (came, stored) in came.iter().zip(&stored) {
+        frames::ensure_all(came, stored, 1)?;
+    }
+    let apart = frames::shift(&came[0], &stored[0]) - frames::shift(&came[1], &stored[1]);
+    ensure!(apart.abs() < 0.005, "picture and sound are {apart} s apart");
+    Ok(())
+}
+
+/// Promise: ffmpeg seeks in an MP4 file.
+fn ffmpeg_seeks(transport: &str) -> Result<()> {
+    let (_folder, server, clip) = serving("libx264", "aac")?;
+    let options = ["-rtsp_transport", transport, "-ss", "3"];
+    let came = frames::decode(&options, &server.rtsp_url("film.mp4"), 40.0)?;
+    let stored = stored(&clip)?;
+    let first = frames::ensure_from(&came[0], &stored[0], 0, 1)?;
+    ensure!((50..=80).contains(&first), "playing began at picture {first}");
+    // A decoder of AAC needs the frame before.
+    frames::ensure_from(&came[1], &stored[1], 2, 1)?;
+    Ok(())
+}
+
+/// Promise: GStreamer plays all tracks of an MP4 file.
+fn gstreamer_plays(protocol: &str) -> Result<()> {
+    let (_folder, server, clip) = serving("libx264", "aac")?;
+    let home = process::open_folder()?;
+    let (video, audio) = (home.path().join("video.h264"), home.path().join("audio.aac"));
+    clients::gstreamer_movie(protocol, &server.rtsp_url("film.mp4"), &video, &audio, 40.0)?;
+    let stored = stored(&clip)?;
+    for (file, stored) in [(video, &stored[0]), (audio, &stored[1])] {
+        let came = frames::decode(&[], file.to_str().context("a file's name")?, 60.0)?;
+        frames::ensure_all(&came[0], stored, 1).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Promise: VLC built with live555 plays an MP4 file.
+fn vlc_plays_a_movie() -> Result<()> {
+    require!(process::find("cvlc").is_some(), "cvlc is not installed");
+    let plugins = process::run("cvlc", ["--list"], 30.0).unwrap_or_default();
+    require!(
+        plugins.contains("live555"),
+        "VLC is built without live555 here: it plays transport streams only"
+    );
+    let (_folder, server, clip) = serving("libx264", "aac")?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::vlc(&server.rtsp_url("film.mp4"), home.path(), &output, 60.0)?;
+    let came = frames::decode(&[], output.to_str().context("a file's name")?, 60.0)?;
+    frames::ensure_from(&came[0], &stored(&clip)?[0], 0, 2).map(drop)
+}
+
+/// Media time of the packets that came, in seconds since the start that was announced.
+fn times(received: &Received, start: u32, clock: f64) -> Vec<f64> {
+    let packets = received.packets.iter();
+    packets.map(|packet| f64::from(packet.timestamp.wrapping_sub(start) as i32) / clock).collect()
+}
+
+/// Promise: A range with an end ends there in all tracks.
+fn a_range_of_a_movie_ends_in_all_tracks() -> Result<()> {
+    let (_folder, server, _clip) = serving("libx264", "aac")?;
+    let mut movie = Movie::set_up(server.rtsp, "film.mp4")?;
+    let announced = movie.play(Some("npt=2-4"))?;
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    ensure!((announced.len(), received.len()) == (2, 2), "not two tracks: {announced:?}");
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        let (sequence, timestamp) = announced[index];
+        ensure!(received.packets[0].sequence == sequence, "track {index} began with another packet");
+        let times = times(received, timestamp, movie.clocks[index]);
+        let (first, last) = (times[0], times.iter().fold(0.0, |last: f64, time| last.max(*time)));
+        ensure!(
+            (-0.1..0.2).contains(&first) && (1.8..2.3).contains(&last),
+            "track {index}: {first} to {last}"
+        );
+    }
+    Ok(())
+}
+
+/// Promise: PAUSE stops all tracks, and PLAY goes on where each was.
+fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
+    let (_folder, server, _clip) = serving("libx264", "aac")?;
+    let mut movie = Movie::set_up(server.rtsp, "film.mp4")?;
+    movie.play(None)?;
+    for track in &movie.tracks {
+        track.wait_for("a second of media", Deadline::seconds(10.0), |received| received.seconds() > 1.0)?;
+    }
+    movie.pause()?;
+    for track in &movie.tracks {
+        ensure!(track.falls_silent_within(2.0), "packets come after PAUSE");
+    }
+    let before: Vec<usize> = movie.tracks.iter().map(|track| track.received().packets.len()).collect();
+    let announced = movie.play(None)?;
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        let next = received.packets.get(before[index]).context("nothing came after the pause")?;
+        ensure!(next.sequence == announced[index].0, "track {index} went on with another packet");
+    }
+    Ok(())
+}
+
+/// Promise: After a seek in a movie, sequence numbers of all tracks go on.
+fn numbers_of_all_tracks_go_on_after_a_seek() -> Result<()> {
+    let (_folder, server, _clip) = serving("libx264", "aac")?;
+    let mut movie = Movie::set_up(server.rtsp, "film.mp4")?;
+    movie.play(Some("npt=0-"))?;
+    for track in &movie.tracks {
+        track.wait_for("a second of media", Deadline::seconds(10.0), |received| received.seconds() > 1.0)?;
+    }
+    let announced = movie.play(Some("npt=4-"))?;
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        let place = received.packets.iter().position(|packet| packet.sequence == announced[index].0);
+        let place = place.context("the announced packet did not come")?;
+        let since = received.packets[place].timestamp.wrapping_sub(announced[index].1) as i32;
+        let since = f64::from(since) / movie.clocks[index];
+        ensure!((-0.1..0.2).contains(&since), "track {index} began {since} s after the announced time");
+    }
+    Ok(())
+}
+
+/// Promise: Sender reports of all tracks of a session are for the same moment.
+fn tracks_are_in_step_by_their_reports() -> Result<()> {
+    let (_folder, server, _clip) = serving("libx264", "aac")?;
+    let mut movie = Movie::set_up(server.rtsp, "film.mp4")?;
+    let announced = movie.play(None)?;
+    let mut moments = Vec::new();
+    for (index, track) in movie.tracks.iter().enumerate() {
+        let received = track
+            .wait_for("a sender report", Deadline::seconds(10.0), |received| !received.reports.is_empty())?;
+        let report = received.reports[0];
+        let since = report.timestamp.wrapping_sub(announced[index].1) as i32;
+        moments.push((report.ntp, f64::from(since) / movie.clocks[index]));
+    }
+    let [video, audio] = moments[..] else { anyhow::bail!("{} tracks", moments.len()) };
+    ensure!(video.0 == audio.0 && (video.1 - audio.1).abs() < 0.001, "{video:?} and {audio:?}");
+    Ok(())
+}
