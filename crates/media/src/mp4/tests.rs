@@ -373,17 +373,17 @@ fn a_fragmented_file_may_end_anywhere() {
 fn a_damaged_track_ends_alone() {
     let good = read(&two_tracks().bytes()).unwrap();
     let sound = |samples: &[Sample], track| samples.iter().filter(|sample| sample.track == track).count();
-    // The number of this many bytes behind the name of the first box of a kind becomes 0.
-    let damaged = |kind: &[u8; 4], behind: usize| {
+    // The number so many bytes behind the name of the first box of a kind, made of one byte.
+    let damaged = |kind: &[u8; 4], behind: usize, byte: u8| {
         let mut bytes = two_tracks().bytes();
         let at = bytes.windows(4).position(|name| name == kind).unwrap() + 4 + behind;
-        bytes[at..at + 4].fill(0);
+        bytes[at..at + 4].fill(byte);
         bytes
     };
-    let (movie, ..) = read_tracks(&damaged(b"mdhd", 12)).unwrap();
+    let (movie, ..) = read_tracks(&damaged(b"mdhd", 12, 0)).unwrap();
     assert_eq!((movie.tracks.len(), movie.faults.len()), (1, 1));
     assert_eq!((movie.tracks[0].id, movie.faults[0].track), (2, 1));
-    let (_, samples, _, faults) = read_tracks(&damaged(b"stts", 4)).unwrap();
+    let (_, samples, _, faults) = read_tracks(&damaged(b"stco", 8, 0xff)).unwrap();
     assert_eq!((sound(&samples, 0), sound(&samples, 1)), (0, sound(&good.1, 1)));
     assert_eq!(faults.iter().map(|fault| fault.track).collect::<Vec<_>>(), [1]);
 }
