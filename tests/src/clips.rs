@@ -52,7 +52,8 @@ pub fn mp4(seconds: u32) -> Result<PathBuf> {
 
 /// A movie of a picture track with B-frames and a sound track, by these encoders, with its index at the end.
 pub fn film(seconds: u32, video: &str, audio: &str) -> Result<PathBuf> {
-    let output = ["-c:v", video, "-bf", "2", "-c:a", audio, "-f", "mp4"];
+    // Opus over RTP is decoded to two channels (RFC 7587 section 7).
+    let output = ["-c:v", video, "-bf", "2", "-c:a", audio, "-ac", "2", "-f", "mp4"];
     make(&format!("film-{video}-{audio}-{seconds}s"), "mp4", &lines(seconds, 1, &output))
 }
 
