@@ -19,7 +19,7 @@ pub fn decode(options: &[&str], input: &str, seconds: f64) -> Result<Vec<Vec<Fra
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
     let before = ["-nostdin", "-v", "error", "-copyts"];
     let behind = ["-map", "0", "-fps_mode", "passthrough", "-f", "framemd5", "-"];
-    let arguments = before.iter().chain(options).chain(&["-i", input]).chain(&behind).copied();
+    let arguments = [&before[..], options, &["-i", input], &behind].concat();
     parse(&run("ffmpeg", arguments, seconds)?)
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 
 use crate::Deadline;
-use crate::http::{self, Response};
+use crate::http::Response;
 use crate::rtp::{Received, Receiver};
 use crate::rtsp::{Client, parameter};
 
