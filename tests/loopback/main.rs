@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         load::trials(),
         load_http::trials(),
         log::trials(),
+        movies::trials(),
         packing::trials(),
         page::trials(),
         playing::trials(),
