@@ -220,7 +220,13 @@ fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, sink: PlaybackSink) 
         }
     });
     let source = Arc::clone(source) as Arc<dyn TrainSource>;
-    Ok(playbacks.open(PlaybackOptions { source, sink, most_burst_us: TRAIN_US, on_event })?)
+    Ok(playbacks.open(PlaybackOptions {
+        source,
+        streams: 1,
+        sink: sink.into(),
+        most_burst_us: TRAIN_US,
+        on_event,
+    })?)
 }
 
 /// Looks until something is so; the engine has the other core.

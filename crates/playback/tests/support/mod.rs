@@ -16,7 +16,7 @@ use wirepath_datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     Burst, Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    PlaybackSink, Playbacks, Position, RingUse, Segment, TrainSource,
+    PlaybackSink, Playbacks, Position, RingUse, Segment, StreamPosition, TrainSource,
 };
 
 pub(crate) const PAYLOAD: usize = 188;
@@ -91,6 +91,12 @@ impl TrainSource for Numbered {
     }
 }
 
+/// The beginning of a request to play a source of one stream.
+pub(crate) fn position_of(sequence: u16, timestamp: u32, at_us: u64) -> Position {
+    let stream = StreamPosition { stream: 0, sequence: Some(sequence), timestamp };
+    Position { at_us, streams: vec![stream] }
+}
+
 /// Playbacks of an engine with one thread, which use this path.
 pub(crate) fn playbacks(path: DataPath) -> Playbacks {
     playbacks_in_bursts(path, BURST)
@@ -160,7 +166,7 @@ impl Player {
         let (tell, events) = channel();
         let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
         let sink = PlaybackSink::Udp { socket, packet_size };
-        let options = PlaybackOptions { source, sink, most_burst_us, on_event };
+        let options = PlaybackOptions { source, streams: 1, sink: sink.into(), most_burst_us, on_event };
         Player { playback: playbacks.open(options).unwrap(), receiver, events }
     }
 
