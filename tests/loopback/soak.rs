@@ -77,7 +77,7 @@ fn a_soak_leaks_nothing_and_disturbs_nobody() -> Result<()> {
     let bed = Bed::new(seconds, setting("WIREPATH_SOAK_SESSIONS", 60)?)?;
     let file = summary_file()?;
     let before = bed.settled()?;
-    let (witness, samples) =
+    let (witness, samples, failures) =
         bed.soak().with_context(|| format!("the server's log ends with {}", bed.log_end()))?;
     let after = bed.after(&before)?;
     let summary = bed.summary(&witness, &samples, &before, &after);
@@ -85,6 +85,7 @@ fn a_soak_leaks_nothing_and_disturbs_nobody() -> Result<()> {
     if let Some(mut file) = file {
         writeln!(file, "{summary:#}").context("writing the summary")?;
     }
+    ensure!(failures.is_empty(), "{}; the server's log ends with {}", failures.join("; "), bed.log_end());
     bed.ensure_sound(&witness, &samples, &before, &after)
 }
 
@@ -147,8 +148,9 @@ impl Bed {
         hostile::tail(&self.server.process.log()).to_owned()
     }
 
-    /// Does everything at once; returns what the witnesses say and what was sampled.
-    fn soak(&self) -> Result<(Value, Vec<Sample>)> {
+    /// Does everything at once; returns what the witnesses say, what was sampled, and failures of disturbances,
+    /// which are not to lose what the witnesses saw in an hour.
+    fn soak(&self) -> Result<(Value, Vec<Sample>, Vec<String>)> {
         let until = Deadline::seconds(self.seconds as f64);
         let dice = |number: u64| Dice::new(self.seed.wrapping_mul(77).wrapping_add(number));
         std::thread::scope(|scope| {
@@ -165,18 +167,22 @@ impl Bed {
                 .map(|number| scope.spawn(move || hostile::attack(&self.server, self.seed, number, until)))
                 .collect();
             let samples = sample::every(self, until);
+            let mut failures = Vec::new();
             for disturbance in disturbances {
-                disturbance.join().expect("a disturbance answers with errors")?;
+                let ended = disturbance.join().expect("a disturbance answers with errors");
+                failures.extend(ended.err().map(|error| format!("{error:#}")));
             }
             for attacker in attackers {
-                let connections = attacker.join().expect("an attacker answers with errors")?;
-                self.done.wrong_requests.fetch_add(connections, Relaxed);
+                match attacker.join().expect("an attacker answers with errors") {
+                    Ok(connections) => _ = self.done.wrong_requests.fetch_add(connections, Relaxed),
+                    Err(error) => failures.push(format!("{error:#}")),
+                }
             }
             for crowd in crowds {
                 crowd.join().expect("a crowd answers with errors").context("a crowd")?;
             }
             let witness = witness.join().expect("witnesses answer with errors").context("the witnesses")?;
-            Ok((witness, samples?))
+            Ok((witness, samples?, failures))
         })
     }
 

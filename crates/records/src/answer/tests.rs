@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::types::Int8Type;
 use arrow_array::{
@@ -13,6 +14,7 @@ use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::Field;
 
 use super::*;
+use crate::limits::Budget;
 use crate::query::Question;
 
 /// Two record batches of several types.

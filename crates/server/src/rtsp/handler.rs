@@ -59,6 +59,10 @@ impl RequestHandler {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(request)),
         };
+        // While it waited for the answer, for storage perhaps, the client could say nothing.
+        if let Some(session) = request.session().and_then(|id| self.sessions.get(id)) {
+            session.info.note_heard();
+        }
         answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
     }
 

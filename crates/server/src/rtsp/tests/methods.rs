@@ -297,6 +297,21 @@ async fn a_play_that_takes_too_long_is_called_off() {
     assert_eq!(open.counter("plays"), 1);
 }
 
+/// Promise: A session does not time out while its client waits for an answer.
+#[tokio::test]
+async fn waiting_for_an_answer_is_no_silence() {
+    let open = Open::with(|options| {
+        options.session_timeout = Duration::from_secs(1);
+        options.answer_timeout = Duration::from_millis(1200);
+    })
+    .await;
+    let mut client = open.client().await;
+    let session = format!("Session: {}", client.set_up("growing.ts").await.id);
+    let reply = client.ask("PLAY", "growing.ts", &["Range: npt=3600-", &session]).await;
+    assert_eq!(reply.status, 503);
+    assert_eq!(client.ask("GET_PARAMETER", "growing.ts", &[&session]).await.status, 200);
+}
+
 /// Promise: A client is told that the server failed, but no file or folder name; the log has the details.
 #[tokio::test]
 async fn a_failure_does_not_tell_about_the_machine() {
