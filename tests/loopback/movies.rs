@@ -25,10 +25,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_l16_of_matroska_over_udp => || ffmpeg_plays_pcm("pcm_s16be", "mkv", "udp"),
         ffmpeg_plays_l16_of_matroska_over_tcp => || ffmpeg_plays_pcm("pcm_s16be", "mkv", "tcp"),
         ffmpeg_plays_mu_law_of_quicktime_over_udp => || ffmpeg_plays_pcm("pcm_mulaw", "mov", "udp"),
-        ffmpeg_seeks_in_a_movie_over_udp => || ffmpeg_seeks(H264_AAC, 2, "udp"),
-        ffmpeg_seeks_in_a_movie_over_tcp => || ffmpeg_seeks(H264_AAC, 2, "tcp"),
-        ffmpeg_seeks_in_matroska_over_udp => || ffmpeg_seeks(MATROSKA, 2, "udp"),
-        ffmpeg_seeks_in_webm_over_tcp => || ffmpeg_seeks(WEBM, 5, "tcp"),
+        ffmpeg_seeks_in_a_movie_over_udp => || ffmpeg_seeks(H264_AAC, "udp"),
+        ffmpeg_seeks_in_a_movie_over_tcp => || ffmpeg_seeks(H264_AAC, "tcp"),
+        ffmpeg_seeks_in_matroska_over_udp => || ffmpeg_seeks(MATROSKA, "udp"),
+        ffmpeg_seeks_in_webm_over_tcp => || ffmpeg_seeks(WEBM, "tcp"),
         gstreamer_plays_a_movie_over_udp => || gstreamer_plays("udp"),
         gstreamer_plays_a_movie_over_tcp => || gstreamer_plays("tcp"),
         vlc_plays_a_movie,
@@ -87,8 +87,11 @@ fn ffmpeg_plays(codecs: Codecs, transport: &str) -> Result<()> {
     let stored = serving.stored()?;
     ensure!((came.len(), stored.len()) == (2, 2), "{} of {} tracks came", came.len(), stored.len());
     frames::ensure_all(&came[0], &stored[0], 1)?;
-    // Of a file, a decoder of Opus leaves the first samples out (RFC 7845 section 4.2).
-    let first = frames::ensure_from(&came[1], &stored[1], 1, 1)?;
+    // Of a file, a decoder of Opus leaves the first samples out (RFC 7845 section 4.2); of WebM the last, too
+    // (DiscardPadding, RFC 9559 section 5.1.3.5.7).
+    let padded = usize::from(serving.name.ends_with(".webm"));
+    let sound = &came[1][..came[1].len() - padded];
+    let first = frames::ensure_from(sound, &stored[1], 1, 1 + padded)?;
     ensure!(first == 1, "sound begins at frame {first}");
     // By its edit list a file has its picture and sound in step.
     let listed = frames::decode(&[], serving.path()?, 60.0)?;
@@ -118,15 +121,18 @@ fn ffmpeg_plays_pcm(audio: &'static str, extension: &'static str, transport: &st
 
 /// Promise: ffmpeg seeks in MP4, Matroska and WebM files.
 ///
-/// The first frames of sound may differ: decoders need those before.
-fn ffmpeg_seeks(codecs: Codecs, differing: usize, transport: &str) -> Result<()> {
+/// Frames of sound are compared as they are: decoders need those before, and AAC has noise of the decoder's.
+fn ffmpeg_seeks(codecs: Codecs, transport: &str) -> Result<()> {
     let serving = Serving::of(codecs)?;
     let options = ["-rtsp_transport", transport, "-ss", "3"];
     let came = frames::decode(&options, &serving.url(), 40.0)?;
     let stored = serving.stored()?;
     let first = frames::ensure_from(&came[0], &stored[0], 0, 1)?;
     ensure!((50..=80).contains(&first), "playing began at picture {first}");
-    frames::ensure_from(&came[1], &stored[1], differing, 1)?;
+    let came = frames::sound_frames(&options, &serving.url(), 40.0)?;
+    let stored = frames::sound_frames(&[], serving.path()?, 60.0)?;
+    let first = frames::ensure_from(&came, &stored, 0, 1)?;
+    ensure!((90..=180).contains(&first), "playing began at frame {first} of {}", stored.len());
     Ok(())
 }
 
@@ -176,7 +182,8 @@ fn a_range_of_a_movie_ends_in_all_tracks() -> Result<()> {
     for (index, received) in received.iter().enumerate() {
         ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
         let (sequence, timestamp) = announced[index];
-        ensure!(received.packets[0].sequence == sequence, "track {index} began with another packet");
+        let first = received.packets[0].sequence;
+        ensure!(sequence.is_none_or(|sequence| sequence == first), "track {index} began with another packet");
         let times = times(received, timestamp, movie.clocks[index]);
         let (first, last) = (times[0], times.iter().fold(0.0, |last: f64, time| last.max(*time)));
         ensure!(
@@ -205,7 +212,7 @@ fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
     for (index, received) in received.iter().enumerate() {
         ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
         let next = received.packets.get(before[index]).context("nothing came after the pause")?;
-        ensure!(next.sequence == announced[index].0, "track {index} went on with another packet");
+        ensure!(announced[index].0 == Some(next.sequence), "track {index} went on with another packet");
     }
     Ok(())
 }
@@ -222,7 +229,7 @@ fn numbers_of_all_tracks_go_on_after_a_seek() -> Result<()> {
     let received = movie.to_the_end(Deadline::seconds(20.0))?;
     for (index, received) in received.iter().enumerate() {
         ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
-        let place = received.packets.iter().position(|packet| packet.sequence == announced[index].0);
+        let place = received.packets.iter().position(|packet| announced[index].0 == Some(packet.sequence));
         let place = place.context("the announced packet did not come")?;
         let since = received.packets[place].timestamp.wrapping_sub(announced[index].1) as i32;
         let since = f64::from(since) / movie.clocks[index];

@@ -23,6 +23,15 @@ pub fn decode(options: &[&str], input: &str, seconds: f64) -> Result<Vec<Vec<Fra
     parse(&run("ffmpeg", arguments, seconds)?)
 }
 
+/// Frames of the first sound of a file or URL as they are, not decoded. `options` go in front of the input.
+pub fn sound_frames(options: &[&str], input: &str, seconds: f64) -> Result<Vec<Frame>> {
+    require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
+    let before = ["-nostdin", "-v", "error", "-copyts"];
+    let behind = ["-map", "0:a:0", "-c", "copy", "-f", "framemd5", "-"];
+    let arguments = [&before[..], options, &["-i", input], &behind].concat();
+    parse(&run("ffmpeg", arguments, seconds)?)?.into_iter().next().context("no sound")
+}
+
 /// Decodes the first sound of a file or URL with ffmpeg: samples of 16 bits. `options` go in front of the input.
 pub fn sound(options: &[&str], input: &str, seconds: f64) -> Result<Vec<u8>> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");

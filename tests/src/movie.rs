@@ -59,7 +59,7 @@ impl Movie {
     }
 
     /// Asks to play, with a Range if there is one. Answers sequence number and timestamp of each track.
-    pub fn play(&mut self, range: Option<&str>) -> Result<Vec<(u16, u32)>> {
+    pub fn play(&mut self, range: Option<&str>) -> Result<Vec<Announced>> {
         let mut headers = vec![("Session", self.session.as_str())];
         headers.extend(range.map(|range| ("Range", range)));
         announced(&self.client.succeed("PLAY", &self.url, &headers)?)
@@ -76,14 +76,16 @@ impl Movie {
     }
 }
 
+/// Sequence number of a track's first packet, which may be left out, and timestamp of the beginning.
+pub type Announced = (Option<u16>, u32);
+
 /// What `RTP-Info` announces for each track (RFC 2326 section 12.33).
-fn announced(answer: &Response) -> Result<Vec<(u16, u32)>> {
+fn announced(answer: &Response) -> Result<Vec<Announced>> {
     let info = answer.header("rtp-info").context("no RTP-Info")?;
     let tracks = info.split(',').map(|track| {
         let number = |key| parameter(track, key)?.parse::<u32>().ok();
-        let (sequence, timestamp) =
-            number("seq").zip(number("rtptime")).with_context(|| format!("RTP-Info: {info}"))?;
-        Ok((u16::try_from(sequence).context("seq")?, timestamp))
+        let timestamp = number("rtptime").with_context(|| format!("RTP-Info: {info}"))?;
+        Ok((number("seq").map(u16::try_from).transpose().context("seq")?, timestamp))
     });
     tracks.collect()
 }

@@ -45,7 +45,7 @@ symlinks that leave the folder are skipped, with a message on standard error.
 Exit code: 0 if all was packed, 1 if some file was not (the others are). SIGINT, SIGTERM and SIGHUP stop it and \
 leave no unfinished image.")]
 pub(crate) struct Pack {
-    /// Files to pack, and folders to search for transport streams
+    /// Files to pack, and folders to search for transport streams and movies
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 

@@ -57,7 +57,7 @@ fn heading(inspection: &Inspection) -> String {
     match &inspection.image {
         None => format!("{name}: transport stream in {stride}-byte packets, {size}\n"),
         Some(_) if !inspection.recipe.is_transport_stream() => {
-            format!("{name}: wire image of an MP4 file, {size}\n")
+            format!("{name}: wire image of a movie, {size}\n")
         }
         Some(_) => format!("{name}: wire image of a transport stream in {stride}-byte packets, {size}\n"),
     }

@@ -26,9 +26,17 @@ fn played(rtsp: &str, folder: &AssetPath, entry: &Entry) -> Option<String> {
     is_played.then(|| format!("{rtsp}/{}{slash}{}", folder.encoded(), encode_segment(&entry.name)))
 }
 
-/// Returns whether a file is named as one that can be played: a transport stream or an MP4 file.
+/// Returns whether a file is named as one that can be played: a transport stream or a movie.
 pub(super) fn is_named_as_stream(entry: &Entry) -> bool {
-    const PLAYED: [&str; 4] = ["video/mp2t", "video/mp4", "audio/mp4", "video/quicktime"];
+    const PLAYED: [&str; 7] = [
+        "audio/mp4",
+        "audio/x-matroska",
+        "video/mp2t",
+        "video/mp4",
+        "video/quicktime",
+        "video/webm",
+        "video/x-matroska",
+    ];
     entry.kind == EntryKind::File && PLAYED.contains(&content_type(&entry.name))
 }
 
@@ -143,6 +151,9 @@ mod tests {
                 entry(EntryKind::Folder, b"a b", 0),
                 entry(EntryKind::File, b"<i>&'\".ts", 1536),
                 entry(EntryKind::File, b"a:\xff.mp4", 5),
+                entry(EntryKind::File, b"c.mkv", 6),
+                entry(EntryKind::File, b"d.webm", 7),
+                entry(EntryKind::File, b"notes.txt", 8),
             ],
             truncated: true,
         }
@@ -168,7 +179,7 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected} in {page}");
         }
-        assert_eq!(page.matches("rtsp://").count(), 2);
+        assert_eq!(page.matches("rtsp://").count(), 4);
     }
 
     /// Promise: The page offers no `rtsp` link for a file that cannot be played.

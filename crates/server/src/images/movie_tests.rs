@@ -1,4 +1,4 @@
-//! Movies through the store: packed from MP4 files, played from, found again, or refused.
+//! Movies through the store: packed from MP4 and Matroska files, played from, found again, or refused.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wirepath_engine::{BlockingPool, Priority};
+use wirepath_media::matroska::synthetic as matroska;
 use wirepath_media::mp4::synthetic::{self, Layout, SampleShape, SampleTrack, audio, visual};
 use wirepath_media::payload::Format;
 use wirepath_media::payload::depacketize::{Packet, depacketize};
 use wirepath_media::rtp::{HEADER_LENGTH, Header};
-use wirepath_playback::{At, Load, TrainSource};
+use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
 
@@ -70,31 +71,37 @@ fn write(folder: &tempfile::TempDir, bytes: &[u8]) -> Arc<File> {
     Arc::new(File::open(path).unwrap())
 }
 
-/// All packets, once the image is complete.
-fn packets(image: &Image) -> Vec<Vec<u8>> {
-    let (deadline, mut packets, mut number) = (Instant::now() + Duration::from_secs(20), Vec::new(), 0);
+/// A segment, once it is there; `None` behind the last.
+fn segment(image: &Image, number: u32) -> Option<Arc<Segment>> {
+    let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match image.segment(number, None) {
-            Load::Ready(segment) => {
-                for departure in &segment.departures {
-                    let train = departure.train;
-                    let mut bytes = vec![0; train.length as usize];
-                    segment.mapped_file.file().read_exact_at(&mut bytes, train.offset).unwrap();
-                    for (index, packet) in (0..).zip(bytes.chunks(train.packet_size.into())) {
-                        assert_eq!(packet[..HEADER_LENGTH], train.run.header(index).to_bytes());
-                        packets.push(packet.to_vec());
-                    }
-                }
-                number += 1;
-            }
-            Load::End => return packets,
+            Load::Ready(segment) => return Some(segment),
+            Load::End => return None,
             Load::Failed(reason) => panic!("{reason}"),
             Load::Pending | Load::Busy => {
-                assert!(Instant::now() < deadline, "segment {number} does not come")
+                assert!(Instant::now() < deadline, "segment {number} does not come");
             }
         }
         std::thread::yield_now();
     }
+}
+
+/// All packets, once the image is complete.
+fn packets(image: &Image) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    for segment in (0..).map_while(|number| segment(image, number)) {
+        for departure in &segment.departures {
+            let train = departure.train;
+            let mut bytes = vec![0; train.length as usize];
+            segment.mapped_file.file().read_exact_at(&mut bytes, train.offset).unwrap();
+            for (index, packet) in (0..).zip(bytes.chunks(train.packet_size.into())) {
+                assert_eq!(packet[..HEADER_LENGTH], train.run.header(index).to_bytes());
+                packets.push(packet.to_vec());
+            }
+        }
+    }
+    packets
 }
 
 /// Packets of a stream.
@@ -137,6 +144,39 @@ fn a_movie_is_packed_and_found_again() {
     }
 }
 
+/// Promise: Matroska and WebM files are packed with all tracks, and found again.
+#[test]
+fn a_movie_in_matroska_is_packed_and_found_again() {
+    use matroska::{BlockShape, File, audio, video};
+    let blocks = (0..500).map(|time| BlockShape {
+        track: if time % 2 == 0 { 1 } else { 2 },
+        time: 20 * time,
+        key: time % 50 < 2,
+        frames: vec![if time % 2 == 0 { 12_000 } else { 120 }],
+        ..BlockShape::default()
+    });
+    let tracks = vec![video(1, "V_VP9", &[], &[]), audio(2, "A_OPUS", &[], &[])];
+    let file = File { document: "webm", tracks, blocks: blocks.collect(), ..File::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let asset = write(&folder, &file.bytes());
+    let first = store(&folder, ImagePolicy::None);
+    let image = first.image(Arc::clone(&asset), "film.mp4", first.usual_limits()).unwrap();
+    let sent = packets(&image);
+    let [video, sound] = image.plan().streams[..] else { panic!("{:?}", image.plan().streams) };
+    for (format, ssrc, length) in [(Format::Vp9, video.ssrc, 12_000), (Format::Opus, sound.ssrc, 120)] {
+        let expected: Vec<Vec<u8>> = (0..250).map(|number: u32| vec![number as u8; length]).collect();
+        assert!(depacketize(format, &of_stream(&sent, ssrc)).unwrap() == expected, "{format:?}");
+    }
+    let SeekResult::At(cursor) = image.locate(4_700_000) else { panic!("no place") };
+    let At::Packet { train, .. } = cursor.at else { panic!("{cursor:?}") };
+    let segment = segment(&image, cursor.segment).unwrap();
+    assert_eq!(segment.departures[train as usize].at_us, 4_000_000);
+
+    let again = store(&folder, ImagePolicy::None);
+    let found = again.image(asset, "film.mp4", again.usual_limits()).unwrap();
+    assert_eq!((found.plan(), again.counts().found, again.counts().packed), (image.plan(), 1, 0));
+}
+
 /// Promise: Seeks in a movie lead to random access points of its video, in all tracks.
 #[test]
 fn seeks_lead_to_random_access_points() {
@@ -147,7 +187,7 @@ fn seeks_lead_to_random_access_points() {
     packets(&image);
     let SeekResult::At(cursor) = image.locate(4_700_000) else { panic!("no place") };
     let At::Packet { train, packet: 0, skip: 0 } = cursor.at else { panic!("{cursor:?}") };
-    let Load::Ready(segment) = image.segment(cursor.segment, None) else { panic!("it was read") };
+    let segment = segment(&image, cursor.segment).unwrap();
     let departures = &segment.departures[train as usize..];
     assert_eq!((departures[0].at_us, departures[0].train.run.stream), (4_000_000, 0));
     let sound = departures.iter().find(|departure| departure.train.run.stream == 1);
