@@ -48,13 +48,13 @@ pub fn all() -> Result<Vec<Seed>, Error> {
     Ok(seeds)
 }
 
-/// The image of a movie that has samples.
+/// The image of a movie that has samples to be played.
 fn movie_image(asset: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     let Some(mut reader) = MovieReader::of(asset, asset.len() as u64) else { return Ok(None) };
     while let Some(wanted) = reader.wanted() {
         reader.take(asset[wanted.offset as usize..wanted.end() as usize].to_vec())?;
     }
-    let playable = PlayableMovie::of(reader.finish()?)?;
+    let Ok(playable) = PlayableMovie::of(reader.finish()?) else { return Ok(None) };
     let Some(plan) = movie_plan(asset, &playable, 100) else { return Ok(None) };
     match pack(asset, plan, Layout::Image) {
         Err(Error::NothingPlayable) => Ok(None),
