@@ -172,8 +172,7 @@ fn audio_shape() -> impl Strategy<Value = SampleShape> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Promise: Samples of all tracks of an MP4 file come back from the packets of its image byte for byte,
-    /// with their presentation times.
+    /// Promise: Samples of all tracks of an MP4 file come back from its image byte for byte, with their times.
     #[test]
     fn samples_come_back(
         video in proptest::collection::vec(shape(), 1..20),
