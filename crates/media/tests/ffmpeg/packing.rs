@@ -30,8 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Samples of all tracks of an MP4 file come back from the packets of its image byte for byte, with
-/// their presentation times.
+/// Promise: Samples of all tracks of an MP4 file come back from its image byte for byte, with their times.
 fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
     let file = std::fs::read(clip(name)?)?;
     let (movie, samples) = read(&file)?;
