@@ -45,7 +45,7 @@ pub struct MoviePacker {
 #[derive(Debug)]
 enum State {
     Head,
-    Tracks(MovieReader),
+    Tracks(Box<MovieReader>),
     Samples(Box<Packing>),
 }
 
@@ -115,7 +115,7 @@ impl Pack for MoviePacker {
         match &mut self.state {
             State::Head => {
                 let reader = MovieReader::of(bytes, self.plan.identity.size).ok_or(Error::NotMovie)?;
-                self.state = State::Tracks(reader);
+                self.state = State::Tracks(Box::new(reader));
                 Ok(())
             }
             State::Tracks(reader) => Ok(reader.take(Bytes::copy_from_slice(bytes))?),
@@ -127,7 +127,7 @@ impl Pack for MoviePacker {
         if matches!(&self.state, State::Tracks(reader) if reader.wanted().is_none())
             && let State::Tracks(reader) = std::mem::replace(&mut self.state, State::Head)
         {
-            self.state = self.begin(reader)?;
+            self.state = self.begin(*reader)?;
         }
         let State::Samples(packing) = &mut self.state else { return Ok(None) };
         for _ in 0..SAMPLES_A_TURN {
