@@ -19,15 +19,19 @@ if [ -z "$media" ]; then
 fi
 how_to_play() { # rtsp address, http address
   local host; host=$(hostname -I 2>/dev/null | cut -d' ' -f1); host=${host:-127.0.0.1}
-  local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip
+  local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip= names
   # An example that needs no quoting or percent-encoding; hidden files are not served.
-  clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | cut -c3- | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' |
-    grep -v '/[.]' | sort | head -n 1) ||
-    clip=$(basename "$media" | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._-]*[.]ts$') || clip=
+  names=$(if [ -d "$media" ]; then cd "$media" && find . -type f | cut -c3- | sort; else basename "$media"; fi |
+    LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' | grep -v '/[.]') || names=
+  # Transport streams first: VLC of Debian plays no others over RTSP.
+  for kind in ts 'mp4|m4v|mov|mkv|webm'; do
+    [ -n "$clip" ] || clip=$(grep -E -m 1 "[.]($kind)\$" <<<"$names") || clip=
+  done
   if [ -z "$clip" ]; then
     cat <<EOF
 
-Serving $media, in which there is no MPEG transport stream whose name ends in .ts and needs no quoting.
+Serving $media, in which there is no transport stream and no movie whose name ends in .ts, .mp4, .m4v, .mov, .mkv
+or .webm and needs no quoting.
 What there is to play or to fetch: $http   who plays what: ${http}status   metrics: ${http}metrics
 Stop with Ctrl-C.
 EOF

@@ -1,12 +1,16 @@
 //! Movies of any container: whatever the file, reading refuses it or gives samples that lie in it, and their
 //! payloads are no longer than was asked for and lie in it too. Boxes and elements are asked for within the
-//! file, and few bytes are held.
+//! file, and few bytes are held. Packing makes an image that the reader accepts.
 
 use wirepath_media::container::{Movie, MovieReader, Samples};
+use wirepath_media::image::{Header, Layout, PAGE, Table};
 use wirepath_media::inspect::{MovieError, MovieInspector, MovieReport};
-use wirepath_media::payload::depacketize::depacketize;
+use wirepath_media::pack::PlayableMovie;
+use wirepath_media::payload::depacketize::{depacketize, received};
 use wirepath_media::payload::{Format, Packetizer, Payloads, Piece, TrackDescription, Unit, Units};
 use wirepath_media::track::{Codec, Extent, Next, Sample};
+
+use crate::seeds;
 
 /// Most bytes of a payload.
 const LIMIT: usize = 200;
@@ -19,6 +23,7 @@ pub(crate) fn fuzz(file: &[u8], reader: impl Fn(u64) -> MovieReader) {
     assert_eq!(read.as_ref().err(), report.as_ref().err(), "inspection reads other samples");
     let (Ok((movie, samples)), Ok(report)) = (read, report) else { return };
     assert!(report.starts_us.is_sorted(), "starts out of order");
+    pack(file, &movie);
     let times = samples.iter().map(|sample| movie.tracks()[sample.track].decode_us(sample));
     let tables = matches!(&movie, Movie::Mp4(movie) if !movie.fragmented);
     assert!(!tables || times.is_sorted(), "tables are interleaved by decode time");
@@ -34,6 +39,21 @@ pub(crate) fn fuzz(file: &[u8], reader: impl Fn(u64) -> MovieReader) {
             assert!(described.is_ok_and(|description| !description.map.contains(['\r', '\n'])));
             packetize(file, format, &track.codec, ours());
         }
+    }
+}
+
+/// Packs the tracks that can be played: the reader takes the image, whose packets are no longer than was asked
+/// for.
+fn pack(file: &[u8], movie: &Movie) {
+    let Ok(playable) = PlayableMovie::of(movie.clone()) else { return };
+    let Some(plan) = seeds::movie_plan(file, &playable, LIMIT as u16) else { return };
+    let Ok(image) = seeds::pack(file, plan, Layout::Image) else { return };
+    let header = Header::decode(&image[..PAGE as usize], image.len() as u64).expect("a header");
+    let table = Table::decode(&image[header.table.offset as usize..], &header).expect("a table");
+    for (index, entry) in table.segments.iter().enumerate() {
+        let bytes = &image[entry.offset as usize..][..entry.length() as usize];
+        let trains = entry.trains(&header.plan, table.until_us(index, &header), bytes);
+        assert!(trains.expect("a segment").iter().all(|train| usize::from(train.packet_size) <= 12 + LIMIT));
     }
 }
 
@@ -98,24 +118,6 @@ fn packetize<'a>(file: &[u8], format: Format, codec: &Codec, samples: impl Itera
     if !matches!(format, Format::H264 | Format::H265) {
         let samples = depacketize(format, &packets).expect("packets that a receiver takes");
         assert_eq!(samples.concat(), expected, "other bytes come back");
-    }
-}
-
-/// A sample as a depacketizer gives it.
-fn received(file: &[u8], format: Format, sample: Extent, units: &[Unit]) -> Vec<u8> {
-    let Extent { offset, length } = sample;
-    let part = |offset: u64, length: u64| &file[offset as usize..(offset + length) as usize];
-    match format {
-        Format::Av1 => {
-            let obu = |obu: &Unit| {
-                let header = &obu.header[..if obu.header[0] & 4 == 0 { 1 } else { 2 }];
-                let body = part(obu.extent.offset, obu.extent.length);
-                [&((header.len() + body.len()) as u32).to_be_bytes()[..], header, body].concat()
-            };
-            units.iter().flat_map(obu).collect()
-        }
-        Format::Pcm(format) => part(offset, length - length % format.frame_length() as u64).to_vec(),
-        _ => part(offset, length).to_vec(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! First inputs that are made, not kept: transport streams, and images packed from them. They are the same
 //! each time.
 
-use wirepath_media::image::{Identity, Layout, PAGE, Plan, Recipe, Writer, copy_payload};
+use wirepath_media::container::MovieReader;
+use wirepath_media::image::{
+    Identity, Layout, PAGE, PathLimits, Plan, Recipe, StreamPlan, Writer, copy_payload,
+};
 use wirepath_media::matroska;
 use wirepath_media::mp4::synthetic::{self, File, SampleShape, SampleTrack};
-use wirepath_media::pack::{Error, Packer};
+use wirepath_media::pack::{Error, PlayableMovie, Wanted, packer};
 use wirepath_media::payload::{Format, PcmEncoding, PcmFormat, cases};
 use wirepath_media::ts::synthetic::{Jump, Sample, SampleProgramme};
 use wirepath_media::ts::{Framing, NULL_PID};
@@ -36,9 +39,27 @@ pub fn all() -> Result<Vec<Seed>, Error> {
     }
     let index = image(&Sample { packets: 60, ..Sample::default() }.stream().bytes, 3, Layout::Index)?;
     seeds.push(Seed { target: "image", name: "index", bytes: [&[1], &index[..]].concat() });
-    seeds.extend(movies());
-    seeds.extend(matroska_files());
+    for movie in movies().chain(matroska_files()) {
+        if let Some(image) = movie_image(&movie.bytes)? {
+            seeds.push(Seed { target: "image", name: movie.name, bytes: [&[1], &image[..]].concat() });
+        }
+        seeds.push(movie);
+    }
     Ok(seeds)
+}
+
+/// The image of a movie that has samples to be played.
+fn movie_image(asset: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    let Some(mut reader) = MovieReader::of(asset, asset.len() as u64) else { return Ok(None) };
+    while let Some(wanted) = reader.wanted() {
+        reader.take(asset[wanted.offset as usize..wanted.end() as usize].to_vec())?;
+    }
+    let Ok(playable) = PlayableMovie::of(reader.finish()?) else { return Ok(None) };
+    let Some(plan) = movie_plan(asset, &playable, 100) else { return Ok(None) };
+    match pack(asset, plan, Layout::Image) {
+        Err(Error::NothingPlayable) => Ok(None),
+        image => image.map(Some),
+    }
 }
 
 /// Movies: one for each way to lay one out, and one for each case of a payload format.
@@ -196,19 +217,47 @@ fn samples() -> Vec<(&'static str, Sample)> {
 }
 
 fn image(asset: &[u8], ts_per_packet: u16, layout: Layout) -> Result<Vec<u8>, Error> {
-    let identity = Identity { size: asset.len() as u64, mtime_ns: 1, inode: 2, device: 3 };
-    let recipe = Recipe { ts_per_packet, burst_us: 5000 };
-    let plan = Plan { identity, recipe, ssrc: 4, sequence: 5, timestamp: 6 };
-    let mut packer = Packer::new(plan).expect("a plan that can be followed");
-    packer.push(asset)?;
-    let end = packer.finish()?;
+    let recipe = Recipe::transport_stream(ts_per_packet, 5000);
+    let streams = StreamPlan::transport_stream(4, 5, 6).into();
+    pack(asset, Plan { identity: identity(asset), recipe, streams }, layout)
+}
+
+/// Identity of a file that is in memory.
+pub(crate) fn identity(asset: &[u8]) -> Identity {
+    Identity { size: asset.len() as u64, mtime_ns: 1, inode: 2, device: 3 }
+}
+
+/// Plan of the image of a movie of which all tracks are played.
+pub(crate) fn movie_plan(asset: &[u8], movie: &PlayableMovie, limit: u16) -> Option<Plan> {
+    let mut number = 0;
+    let mut random = || {
+        number += 1;
+        Ok::<_, ()>((number, 65_500, u32::MAX - 1000 * number))
+    };
+    let streams = movie.streams(&mut random).ok().flatten()?;
+    let recipe = PathLimits { payload: limit, burst_us: 20_000 }.tracks();
+    Some(Plan { identity: identity(asset), recipe, streams })
+}
+
+/// The file of an image or index of an asset that is in memory.
+pub(crate) fn pack(asset: &[u8], plan: Plan, layout: Layout) -> Result<Vec<u8>, Error> {
+    let mut packer = packer(plan).expect("a plan that can be followed");
     let (mut image, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, layout));
-    while let Some(segment) = packer.pop() {
-        let written = writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
-        image.resize(written.entry.offset as usize, 0);
-        image.extend(written.bytes);
+    let mut end = None;
+    loop {
+        while let Some(segment) = packer.pop()? {
+            let written = writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+            image.resize(written.entry.offset as usize, 0);
+            image.extend(written.bytes);
+        }
+        match packer.wanted() {
+            _ if end.is_some() => break,
+            Wanted::Bytes(wanted) => packer.take(&asset[wanted.offset as usize..wanted.end() as usize])?,
+            Wanted::Nothing => {}
+            Wanted::End => end = Some(packer.finish()?),
+        }
     }
-    let summary = writer.finish(end);
+    let summary = writer.finish(end.expect("it has ended"));
     image.resize(summary.header.table.offset as usize, 0);
     image.extend(summary.table_bytes);
     image[..PAGE as usize].copy_from_slice(&summary.header.encode());

@@ -3,16 +3,19 @@
 //!
 //! The first byte chooses the packet size, the second the length of the pieces; the rest is the file.
 
-use wirepath_media::image::{Header, Identity, Layout, PAGE, Plan, Recipe, Table, Writer, copy_payload};
+use wirepath_media::image::{
+    Header, Identity, Layout, PAGE, Plan, Recipe, StreamPlan, Table, Writer, copy_payload,
+};
 use wirepath_media::inspect::AssetInspector;
 use wirepath_media::pack::{Error, Packer, estimate};
 
 /// The target.
 pub fn fuzz(data: &[u8]) {
     let [size, piece, asset @ ..] = data else { return };
-    let recipe = Recipe { ts_per_packet: 1 + u16::from(size % 8), burst_us: 20_000 };
+    let recipe = Recipe::transport_stream(1 + u16::from(size % 8), 20_000);
     let identity = Identity { size: asset.len() as u64, mtime_ns: 0, inode: 0, device: 0 };
-    let plan = Plan { identity, recipe, ssrc: 7, sequence: 65_000, timestamp: u32::MAX - 90_000 };
+    let plan =
+        Plan { identity, recipe, streams: StreamPlan::transport_stream(7, 65_000, u32::MAX - 90_000).into() };
     let in_pieces = pack(asset, plan, Layout::Image, usize::from(*piece) + 1);
     let at_once = pack(asset, plan, Layout::Image, asset.len().max(1));
     assert_eq!(in_pieces, at_once, "how the file is read makes a difference");

@@ -220,7 +220,13 @@ fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, sink: PlaybackSink) 
         }
     });
     let source = Arc::clone(source) as Arc<dyn TrainSource>;
-    Ok(playbacks.open(PlaybackOptions { source, sink, most_burst_us: TRAIN_US, on_event })?)
+    Ok(playbacks.open(PlaybackOptions {
+        source,
+        streams: 1,
+        sink: sink.into(),
+        most_burst_us: TRAIN_US,
+        on_event,
+    })?)
 }
 
 /// Looks until something is so; the engine has the other core.
@@ -259,7 +265,7 @@ fn departure(number: u64) -> Departure {
         packet_size: PACKET as u16,
         skip: 0,
         first: 0,
-        run: Run { first, step: 225 << 16 },
+        run: Run::new(first, 225 << 16),
     };
     Departure { at_us: number * TRAIN_US, train }
 }

@@ -131,6 +131,6 @@ fn train(number: u64, headers: Headers) -> Train {
     let first = Header { marker: false, payload_type: 33, sequence: 0, timestamp: 0, ssrc: 0 };
     let packet_size = if headers == Headers::Generated { 7 * 188 } else { PACKET as u16 };
     let length = PACKETS * u32::from(packet_size);
-    let run = Run { first, step: 225 << 16 };
+    let run = Run::new(first, 225 << 16);
     Train { offset: number * u64::from(length), length, packet_size, skip: 0, first: 0, run }
 }

@@ -21,6 +21,7 @@ mod limits;
 mod load;
 mod load_http;
 mod log;
+mod movies;
 mod overload;
 mod package;
 mod packing;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         load::trials(),
         load_http::trials(),
         log::trials(),
+        movies::trials(),
         package::trials(),
         packing::trials(),
         page::trials(),

@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         make_run_names_media_that_does_not_exist,
         an_example_that_plays_is_shown,
         a_single_file_is_its_own_example,
+        a_movie_is_an_example,
         a_folder_without_streams_has_no_example,
         how_options_are_given_is_said_where_one_would_help,
         what_is_missing_and_how_root_installs_it_is_said,
@@ -55,17 +56,37 @@ fn a_single_file_is_its_own_example() -> Result<()> {
     run.ensure_example_plays(&said)
 }
 
-/// Promise: `make run` says that a folder has no transport streams.
+/// Promise: `make run` says how to play what it serves, with an example that plays.
 ///
-/// A folder of films that are no transport streams, such a film alone, and an empty folder.
+/// A transport stream, which every client plays, goes before movies.
+fn a_movie_is_an_example() -> Result<()> {
+    for (name, film) in [("film.mp4", clips::mp4(2)?), ("a.film.mkv", clips::matroska(2)?)] {
+        let folder = clips::folder(&[(name, &film)])?;
+        for media in [folder.path().to_owned(), folder.path().join(name)] {
+            let run = Run::of(&media)?;
+            let said = run.said("Stop with Ctrl-C")?;
+            ensure!(said.contains(&format!("for example {name}")), "{said}");
+            run.ensure_example_plays(&said)?;
+        }
+    }
+    let folder = clips::folder(&[("a.mp4", &clips::mp4(2)?), ("b.ts", &clips::constant(2)?)])?;
+    let said = Run::of(folder.path())?.said("Stop with Ctrl-C")?;
+    ensure!(said.contains("for example b.ts"), "{said}");
+    Ok(())
+}
+
+/// Promise: `make run` says that a folder has nothing to play.
+///
+/// A folder of other files, such a file alone, and an empty folder.
 fn a_folder_without_streams_has_no_example() -> Result<()> {
-    let films = clips::folder(&[("film.mp4", &clips::mp4(2)?)])?;
-    let film = films.path().join("film.mp4");
+    let others = process::open_folder()?;
+    let other = others.path().join("notes.txt");
+    std::fs::write(&other, "Not a movie.")?;
     let empty = process::open_folder()?;
-    for media in [films.path(), film.as_path(), empty.path()] {
+    for media in [others.path(), other.as_path(), empty.path()] {
         let run = Run::of(media)?;
         let said = run.said("Stop with Ctrl-C")?;
-        ensure!(said.contains("in which there is no MPEG transport stream"), "{said}");
+        ensure!(said.contains("in which there is no transport stream and no movie"), "{said}");
         ensure!(!said.contains("ffplay"), "{said}");
         let listing = word_after(&said, "to fetch: ")?;
         let address = listing.trim_start_matches("http://").trim_end_matches('/').parse()?;

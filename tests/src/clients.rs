@@ -44,14 +44,35 @@ pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f6
     command.args(["-q", "rtspsrc", &format!("location={url}")]);
     command.args(properties).args(["latency=500", "!"]);
     command.args(["rtpmp2tdepay", "!", "filesink", &location]);
+    gstreamer_to_the_end(&mut command, seconds)
+}
+
+fn gstreamer_to_the_end(command: &mut Command, seconds: f64) -> Result<()> {
     // Its warnings tell a cancelled request from one that the server did not take.
     command.env("GST_DEBUG", "default:2").env("GST_DEBUG_NO_COLOR", "1").env("LC_ALL", "C");
-    let mut gstreamer = Process::start(&command, true)?;
+    let mut gstreamer = Process::start(command, true)?;
     let status = gstreamer.wait(Deadline::seconds(seconds))?;
     let log = gstreamer.log();
     let cancelled = log.contains("writev_bytes: Operation was cancelled");
     ensure!(status.success() || cancelled, "gst-launch-1.0 ended with {status}; it printed:\n{log}");
     Ok(())
+}
+
+/// Plays a movie of H.264 and AAC to the end with GStreamer and stores both tracks as elementary streams.
+pub fn gstreamer_movie(protocol: &str, url: &str, video: &Path, audio: &Path, seconds: f64) -> Result<()> {
+    require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
+    let place =
+        |file: &Path| Ok::<_, anyhow::Error>(format!("location={}", file.to_str().context("a name")?));
+    let mut command = Command::new("gst-launch-1.0");
+    command.args(["-q", "rtspsrc", "name=source", "latency=500"]);
+    command.args([format!("location={url}"), format!("protocols={protocol}")]);
+    let pictures = "source. ! application/x-rtp,media=video ! rtph264depay ! h264parse ! \
+                    video/x-h264,stream-format=byte-stream ! queue ! filesink";
+    let sound = "source. ! application/x-rtp,media=audio ! rtpmp4gdepay ! aacparse ! \
+                 audio/mpeg,stream-format=adts ! queue ! filesink";
+    command.args(pictures.split_whitespace()).arg(place(video)?);
+    command.args(sound.split_whitespace()).arg(place(audio)?);
+    gstreamer_to_the_end(&mut command, seconds)
 }
 
 /// Plays to the end with VLC, which refuses to run as root, and stores what arrives. `home` is open to

@@ -55,6 +55,20 @@ pub fn matroska(seconds: u32) -> Result<PathBuf> {
     make(&format!("matroska-{seconds}s"), "mkv", &lines(seconds, 1, &["-f", "matroska"]))
 }
 
+/// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264 and
+/// H.265 have B-frames; MP4 has its index at the end.
+pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<PathBuf> {
+    let container = if extension == "mkv" { "matroska" } else { extension };
+    let fast = if video.starts_with("libvpx") {
+        ["-deadline", "realtime", "-cpu-used", "8"].as_slice()
+    } else {
+        &["-bf", "2"]
+    };
+    // Opus over RTP is decoded to two channels (RFC 7587 section 7).
+    let output = [&["-c:v", video], fast, &["-c:a", audio, "-ac", "2", "-f", container]].concat();
+    make(&format!("film-{video}-{audio}-{seconds}s"), extension, &lines(seconds, 1, &output))
+}
+
 /// A folder with links to clips under the given names, as something to serve.
 pub fn folder(clips: &[(&str, &Path)]) -> Result<tempfile::TempDir> {
     let folder = process::open_folder()?;

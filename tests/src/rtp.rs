@@ -38,6 +38,8 @@ pub struct Packet {
 pub struct SenderReport {
     /// Synchronisation source.
     pub ssrc: u32,
+    /// Its NTP time (RFC 3550 section 6.4.1).
+    pub ntp: u64,
     /// RTP timestamp that corresponds to its NTP time.
     pub timestamp: u32,
     /// Packets sent so far.
@@ -282,6 +284,7 @@ pub(crate) fn enter_report(received: &mut Received, datagram: &[u8], arrival: In
         match packet.map_err(|error| format!("RTCP: {error}"))? {
             Rtcp::Sr(report) => received.reports.push(SenderReport {
                 ssrc: report.ssrc(),
+                ntp: report.ntp_timestamp(),
                 timestamp: report.rtp_timestamp(),
                 packets: report.packet_count(),
                 arrival,

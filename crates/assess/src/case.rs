@@ -14,16 +14,16 @@ pub(crate) const TRAIN_PACKETS: u32 = 48;
 pub(crate) const MOST_OF_DATAGRAM: u32 = wirepath_sys::datagrams::MAXIMUM_PAYLOAD as u32;
 
 /// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
-pub(crate) const RUN: Run = Run {
-    first: Header {
+pub(crate) const RUN: Run = Run::new(
+    Header {
         marker: false,
         payload_type: PAYLOAD_TYPE_MP2T,
         sequence: 0xfff0,
         timestamp: 0xffff_0000,
         ssrc: 0x5749_5245,
     },
-    step: 176 << 16,
-};
+    176 << 16,
+);
 
 /// Content of a file that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -45,11 +45,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve folders of transport streams over RTSP/RTP, and any files over HTTP
+    /// Serve folders of transport streams and movies over RTSP/RTP, and any files over HTTP
     Serve(serve::Serve),
     /// Set the password of a user in a file for `wirepath serve --users`
     Passwd(passwd::Passwd),
-    /// Pack transport streams into wire images ahead of time
+    /// Pack transport streams and movies into wire images ahead of time
     Pack(pack::Pack),
     /// Show the contents of a transport stream, an MP4 or Matroska file or a wire image
     Inspect(inspect::Inspect),

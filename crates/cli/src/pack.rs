@@ -16,6 +16,7 @@ use clap::Args;
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
 use wirepath_engine::{BlockingPool, Priority};
+use wirepath_media::container::is_movie;
 use wirepath_media::ts::{self, DETECTION_BYTES};
 use wirepath_net::raise_descriptor_limit;
 use wirepath_server::images::{self, Image, ImageFolder, ImagePolicy, Store, StoreOptions};
@@ -44,7 +45,7 @@ symlinks that leave the folder are skipped, with a message on standard error.
 Exit code: 0 if all was packed, 1 if some file was not (the others are). SIGINT, SIGTERM and SIGHUP stop it and \
 leave no unfinished image.")]
 pub(crate) struct Pack {
-    /// Files to pack, and folders to search for transport streams
+    /// Files to pack, and folders to search for transport streams and movies
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -160,7 +161,7 @@ impl Work {
             trains: contents.trains,
             image_bytes: contents.stored_bytes,
             seconds: start.elapsed().as_secs_f64(),
-            warnings: summary.description.warnings,
+            warnings: summary.description.warnings().clone(),
         };
         self.kept.push(image);
         let is_new = self.packed() > packed_before;
@@ -239,15 +240,18 @@ fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, Pack
     if look_first {
         check_head(&asset)?;
     }
-    store.image(Arc::new(asset), &path.to_string_lossy(), store.usual_recipe()).map_err(failed)
+    store.image(Arc::new(asset), &path.to_string_lossy(), store.usual_limits()).map_err(failed)
 }
 
-/// Skips files that are not transport streams.
+/// Skips files that are neither transport streams nor movies.
 fn check_head(asset: &File) -> Result<(), PackResult> {
     // More than is searched: what follows a first packet proves that it is one.
     let mut head = vec![0; 2 * DETECTION_BYTES as usize];
     let length = asset.read_at(&mut head, 0);
     let length = length.map_err(|error| failed(format!("byte 0: cannot read: {error}")))?;
+    if is_movie(&head[..length]) {
+        return Ok(());
+    }
     ts::check_head(&head[..length], length < head.len())
         .map_err(|reason| PackResult::Skipped { reason: reason.to_string() })
 }

@@ -21,7 +21,7 @@
 //! let file = MappedFile::new(file, 4 * 188)?;
 //! let first =
 //!     Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 0, ssrc: 7 };
-//! let run = Run { first, step: 90 << 16 };
+//! let run = Run::new(first, 90 << 16);
 //! let train = Train { offset: 0, length: 4 * 188, packet_size: 188, skip: 0, first: 0, run };
 //!
 //! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);

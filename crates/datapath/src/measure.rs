@@ -202,10 +202,10 @@ impl Lane {
 const OWN: Headers = Headers::Own { sequence_offset: 1, timestamp_offset: 1, marker: false, stored: true };
 
 /// The headers of the file.
-const RUN: Run = Run {
-    first: Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 0, timestamp: 0, ssrc: 0 },
-    step: 0,
-};
+const RUN: Run = Run::new(
+    Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 0, timestamp: 0, ssrc: 0 },
+    0,
+);
 
 /// User and system time of this thread.
 fn thread_time() -> Duration {

@@ -110,7 +110,7 @@ fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
 /// A train, where it is stored, and its bytes.
 fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
     let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
-    let run = Run { first, step: 0 };
+    let run = Run::new(first, 0);
     let packets = ready_packets(run, 3, PACKET_SIZE);
     let length = packets.len() as u32;
     let train = Train { offset: 0, length, packet_size: PACKET_SIZE as u16, skip: 0, first: 0, run };

@@ -108,12 +108,15 @@ impl Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
     }
 
-    /// Returns whether `behind` is stored behind this train, so that a call can send both.
+    /// Returns whether `behind` is stored behind this train and of the same stream, so that a call can send
+    /// both.
     fn is_before(&self, behind: &Train) -> bool {
         behind.offset == self.offset + u64::from(self.length)
             && behind.packet_size == self.packet_size
             && self.length.is_multiple_of(self.packet_size.into())
             && (self.skip, behind.skip) == (0, 0)
+            && self.run.stream == behind.run.stream
+            && !(self.run.short || behind.run.short)
     }
 
     /// Bytes that are sent, headers of RTP included.
@@ -241,9 +244,11 @@ impl JoinedTrains {
         let lowered = if packets == 1 { 0 } else { (own - step) * (packets - 1) };
         let early =
             ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
-        let fits = early <= u64::from(MOST_TICKS) << 16 && !head.marker && !tail.marker;
+        // Of a joined run, the first packet alone can carry the marker.
+        let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
+        let fits = early <= u64::from(MOST_TICKS) << 16 && !marked;
         let step = u32::try_from(step).ok().filter(|_| fits)?;
-        Some((Run { first: start, step }, early))
+        Some((Run { stream: run.stream, ..Run::new(start, step) }, early))
     }
 }
 
@@ -257,7 +262,7 @@ pub(crate) mod tests {
     pub(crate) fn example(length: u32) -> Train {
         let first =
             Header { marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };
-        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, run: Run { first, step: 90 << 16 } }
+        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, run: Run::new(first, 90 << 16) }
     }
 
     #[test]
@@ -317,12 +322,15 @@ pub(crate) mod tests {
         assert!(generated(&moved(90)).is_some() && generated(&moved(91)).is_none());
         assert!(join(&moved(91), Headers::Stored).is_some(), "it has its timestamps");
         let marked = Header { marker: true, ..header };
-        assert_eq!(generated(&Train { run: Run { first: marked, ..behind.run }, ..behind }), None);
+        assert_eq!(generated(&Train { run: Run::new(marked, behind.run.step), ..behind }), None);
 
         let stored = |behind: Train| join(&behind, Headers::Stored);
         assert_eq!(stored(Train { offset: 113, ..behind }), None, "a gap");
         assert_eq!(stored(Train { packet_size: 27, ..behind }), None, "another size");
         assert_eq!(stored(Train { skip: 1, ..behind }), None, "a start in a packet");
+        let run = behind.run;
+        assert_eq!(stored(Train { run: Run { stream: 1, ..run }, ..behind }), None, "another stream");
+        assert_eq!(stored(Train { run: Run { short: true, ..run }, ..behind }), None, "short packets");
         assert!(stored(Train { length: 44 * 28, ..behind }).is_some());
         assert_eq!(stored(Train { length: 45 * 28, ..behind }), None, "more than 48 packets");
         let short = Train { length: 4 * 28 - 1, ..first };
@@ -341,7 +349,7 @@ pub(crate) mod tests {
             let step = (u64::from(now - begun) << 16).div_ceil(u64::from(count - 1).max(1)) as u32;
             let example = example(count * 28);
             let first = Header { sequence: packets as u16, timestamp: begun, ..example.run.first };
-            trains.push(Train { offset: u64::from(packets) * 28, run: Run { first, step }, ..example });
+            trains.push(Train { offset: u64::from(packets) * 28, run: Run::new(first, step), ..example });
             packets += count;
         }
         trains

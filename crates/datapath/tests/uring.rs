@@ -101,7 +101,7 @@ fn train(offset: usize, length: usize) -> Train {
         packet_size: PACKET as u16,
         skip: 0,
         first: 0,
-        run: Run { first, step: 0 },
+        run: Run::new(first, 0),
     }
 }
 

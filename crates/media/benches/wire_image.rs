@@ -3,7 +3,8 @@
 use divan::Bencher;
 use divan::counter::BytesCount;
 use wirepath_media::image::{
-    Header, Identity, Layout, PAGE, Plan, Recipe, SegmentEntry, Table, Writer, WrittenSegment, copy_payload,
+    Header, Identity, Layout, PAGE, Plan, Recipe, SegmentEntry, StreamPlan, Table, Writer, WrittenSegment,
+    copy_payload,
 };
 use wirepath_media::pack::Packer;
 use wirepath_media::ts::synthetic::Sample;
@@ -74,10 +75,8 @@ fn asset() -> Vec<u8> {
 fn packed(asset: &[u8]) -> (Header, Vec<u8>, Vec<WrittenSegment>) {
     let plan = Plan {
         identity: Identity { size: asset.len() as u64, mtime_ns: 0, inode: 1, device: 1 },
-        recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
-        ssrc: 1,
-        sequence: 0,
-        timestamp: 0,
+        recipe: Recipe::transport_stream(7, 20_000),
+        streams: StreamPlan::transport_stream(1, 0, 0).into(),
     };
     let mut packer = Packer::new(plan).expect("a recipe in range");
     packer.push(asset).expect("an asset that can be packed");

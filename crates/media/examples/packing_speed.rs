@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use wirepath_media::image::{Identity, Layout, Plan, Recipe, Writer, copy_payload};
+use wirepath_media::image::{Identity, Layout, Plan, Recipe, StreamPlan, Writer, copy_payload};
 use wirepath_media::pack::Packer;
 use wirepath_media::ts::synthetic::{Sample, SampleProgramme};
 
@@ -32,8 +32,8 @@ fn sample() -> Vec<u8> {
 
 fn pack(asset: &[u8]) -> Result<usize, Box<dyn std::error::Error>> {
     let identity = Identity { size: asset.len() as u64, mtime_ns: 0, inode: 0, device: 0 };
-    let recipe = Recipe { ts_per_packet: 7, burst_us: 20_000 };
-    let plan = Plan { identity, recipe, ssrc: 1, sequence: 2, timestamp: 3 };
+    let recipe = Recipe::transport_stream(7, 20_000);
+    let plan = Plan { identity, recipe, streams: StreamPlan::transport_stream(1, 2, 3).into() };
     let layout = match std::env::var_os("INDEX") {
         Some(_) => Layout::Index,
         None => Layout::Image,

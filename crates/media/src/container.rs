@@ -35,6 +35,15 @@ pub enum Samples {
     Matroska(matroska::Samples),
 }
 
+/// Fault of one track, without which the file is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackFault {
+    /// Identifier of the track; 0 where that cannot be read.
+    pub track: u32,
+    /// The fault.
+    pub error: Error,
+}
+
 /// Fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -44,6 +53,11 @@ pub enum Error {
     /// Of a Matroska or WebM file.
     #[error(transparent)]
     Matroska(#[from] matroska::Error),
+}
+
+/// Returns whether a file that begins with these bytes, at least 12, is a movie of these containers.
+pub fn is_movie(head: &[u8]) -> bool {
+    mp4::is_mp4(head) || matroska::is_matroska(head)
 }
 
 impl MovieReader {
@@ -90,6 +104,30 @@ impl Movie {
         match self {
             Self::Mp4(movie) => &movie.tracks,
             Self::Matroska(segment) => &segment.tracks,
+        }
+    }
+
+    /// Tracks that are left out, since they cannot be read.
+    pub fn faults(&self) -> Vec<TrackFault> {
+        match self {
+            Self::Mp4(movie) => movie.faults.iter().cloned().map(TrackFault::from).collect(),
+            Self::Matroska(_) => Vec::new(),
+        }
+    }
+
+    /// Keeps the tracks of which this is true.
+    pub fn retain(&mut self, keep: impl FnMut(&Track) -> bool) {
+        match self {
+            Self::Mp4(movie) => movie.retain(keep),
+            Self::Matroska(segment) => segment.retain(keep),
+        }
+    }
+
+    /// Duration in microseconds that the file states; none where it does not know it.
+    pub fn duration_us(&self) -> Option<u64> {
+        match self {
+            Self::Mp4(movie) => movie.tracks.iter().filter_map(Track::duration_us).max(),
+            Self::Matroska(segment) => segment.duration_us,
         }
     }
 
@@ -141,11 +179,41 @@ impl Samples {
         }
     }
 
+    /// Ends the file where it is damaged: samples that are known are still given.
+    pub fn end(&mut self) {
+        match self {
+            Self::Mp4(samples) => samples.end(),
+            Self::Matroska(samples) => samples.end(),
+        }
+    }
+
+    /// Faults of tracks that were found since the last call: each ended a track, and no other.
+    pub fn take_faults(&mut self) -> Vec<TrackFault> {
+        match self {
+            Self::Mp4(samples) => samples.take_faults().into_iter().map(TrackFault::from).collect(),
+            Self::Matroska(_) => Vec::new(),
+        }
+    }
+
+    /// Bytes of memory that are held to find the next samples.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Self::Mp4(samples) => samples.held_bytes(),
+            Self::Matroska(samples) => samples.held_bytes(),
+        }
+    }
+
     /// Returns whether the file ends within a fragment or an element: it was cut, or it grows.
     pub fn truncated(&self) -> bool {
         match self {
             Self::Mp4(samples) => samples.truncated(),
             Self::Matroska(samples) => samples.truncated(),
         }
+    }
+}
+
+impl From<mp4::TrackFault> for TrackFault {
+    fn from(mp4::TrackFault { track, error }: mp4::TrackFault) -> Self {
+        Self { track, error: error.into() }
     }
 }

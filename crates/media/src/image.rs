@@ -16,13 +16,19 @@ mod writer;
 
 pub use error::{Error, Part};
 pub use header::{Header, TableExtent};
-pub use plan::{Identity, MAX_BURST_US, MAX_TS_PER_PACKET, Plan, PlanError, Recipe, USUAL_BURST_US};
+pub use plan::{
+    Identity, MAX_BURST_US, MAX_STREAMS, MAX_TS_PER_PACKET, PathLimits, PayloadRecipe, Plan, PlanError,
+    Recipe, StreamPlan, Streams, USUAL_BURST_US,
+};
+pub(crate) use segment::after;
 pub use segment::{SegmentEntry, TRAIN_RECORD_LENGTH, TrainRecord};
-pub use table::{Description, Start, Table};
-pub use writer::{End, Layout, NewSegment, PayloadRun, Summary, Writer, WrittenSegment, copy_payload};
+pub use table::{Description, MovieDescription, Start, Table, TransportStreamDescription};
+pub use writer::{
+    End, Layout, NewSegment, PacketRun, PayloadRun, Summary, Writer, WrittenSegment, copy_payload,
+};
 
 /// The version of the format that is written, and the only one that is read.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Alignment of everything in the file, and length of the header, in bytes.
 pub const PAGE: u64 = 4096;

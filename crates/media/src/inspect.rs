@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::image::{Description, Header, Table};
+use crate::image::{Header, Table, TransportStreamDescription};
 use crate::ts::{PACKET_LENGTH, Packet, Service, VideoFormat};
 use details::Details;
 use pids::PidCounters;
@@ -29,7 +29,7 @@ pub use trains::{PacketsPerTrain, TrainReport};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Description, and warnings.
-    pub description: Description,
+    pub description: TransportStreamDescription,
     /// Bytes of transport stream packets.
     pub payload_bytes: u64,
     /// RTP packets.
@@ -68,14 +68,20 @@ impl Examined {
 
     fn report(mut self, header: &Header, table: &Table) -> Report {
         let (services, videos) = self.details.finish();
+        // Of a movie, an image tells no more than its warnings.
+        let description =
+            table.description.transport_stream().cloned().unwrap_or_else(|| TransportStreamDescription {
+                warnings: table.description.warnings().clone(),
+                ..TransportStreamDescription::default()
+            });
         Report {
             payload_bytes: header.payload_bytes,
             packets: header.packets,
             duration_us: header.duration_us,
             services,
             videos,
-            pids: self.pids.report(&table.description.programmes),
-            description: table.description.clone(),
+            pids: self.pids.report(&description.programmes),
+            description,
             trains: self.measures.report(),
             bit_rate: self.measures.bit_rate,
             starts_us: table.starts.iter().map(|start| start.departure_us).collect(),

@@ -49,6 +49,15 @@ pub use crate::track::{
 pub use movie::{Movie, MovieReader};
 pub use samples::Samples;
 
+/// Fault of one track, without which the file is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackFault {
+    /// Identifier of the track; 0 where that cannot be read.
+    pub track: u32,
+    /// The fault.
+    pub error: Error,
+}
+
 /// Fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -125,6 +125,16 @@ impl Payload<'_> {
     }
 }
 
+impl Piece {
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Generated(generated) => generated.length.into(),
+            Self::Extent(extent) => extent.length as usize,
+        }
+    }
+}
+
 impl Generated {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
@@ -158,6 +168,11 @@ impl Payloads {
             rest = &rest[count..];
             Some(count)
         })
+    }
+
+    /// Bytes of memory that it holds beside itself.
+    pub fn held_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>() + self.ends.capacity() * size_of::<End>()
     }
 
     /// Forgets all payloads.

@@ -25,7 +25,7 @@ const HEADER_LENGTH: usize = 4;
 ///
 /// let now = NtpTime::from_unix(Duration::from_secs(1_700_000_000));
 /// let state = SenderState { ssrc: 7, now, timestamp: 90_000, packets: 100, octets: 131_600 };
-/// let leaving = rtcp::read(&state.bye("wirepath@host"), 7)?;
+/// let leaving = rtcp::read(&state.bye("wirepath@host"), |ssrc| ssrc == 7)?;
 /// assert!(leaving.bye);
 /// # Ok::<(), rtcp::NotRtcp>(())
 /// ```
@@ -63,8 +63,8 @@ pub struct Reception {
 /// Contents of a client's datagram that matter to a sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Report blocks about our source; at most 31 a packet.
-    pub receptions: Vec<Reception>,
+    /// Report blocks about our sources, each with the source; at most 31 a packet.
+    pub receptions: Vec<(u32, Reception)>,
     /// BYE: it leaves.
     pub bye: bool,
 }
@@ -127,8 +127,8 @@ impl Reception {
     }
 }
 
-/// Reads a datagram from a client of the source `ssrc`. Skips other or invalid packets inside it.
-pub fn read(datagram: &[u8], ssrc: u32) -> Result<Received, NotRtcp> {
+/// Reads a datagram from a client of the sources that are `ours`. Skips other or invalid packets inside it.
+pub fn read(datagram: &[u8], ours: impl Fn(u32) -> bool) -> Result<Received, NotRtcp> {
     Compound::parse(datagram)?;
     if !matches!(datagram[1], SenderReport::PACKET_TYPE | ReceiverReport::PACKET_TYPE) {
         return Err(NotRtcp::First(datagram[1]));
@@ -138,16 +138,16 @@ pub fn read(datagram: &[u8], ssrc: u32) -> Result<Received, NotRtcp> {
     while rest.len() >= HEADER_LENGTH {
         let words = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
         let (packet, behind) = rest.split_at((HEADER_LENGTH + 4 * words).min(rest.len()));
-        read_packet(packet, ssrc, &mut received);
+        read_packet(packet, &ours, &mut received);
         rest = behind;
     }
     Ok(received)
 }
 
-fn read_packet(packet: &[u8], ssrc: u32, received: &mut Received) {
+fn read_packet(packet: &[u8], ours: &impl Fn(u32) -> bool, received: &mut Received) {
     let mut take = |block: ReportBlock<'_>| {
-        if block.ssrc() == ssrc {
-            received.receptions.push(Reception::from_block(&block));
+        if ours(block.ssrc()) {
+            received.receptions.push((block.ssrc(), Reception::from_block(&block)));
         }
     };
     match packet[1] {

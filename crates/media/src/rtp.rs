@@ -52,6 +52,20 @@ impl Header {
     }
 }
 
+/// Packets of a run that carry the marker. The numbers are those in wire images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marker {
+    /// None.
+    #[default]
+    None = 0,
+    /// The first: the timestamp says nothing about the one before it (RFC 2250 section 2).
+    First = 1,
+    /// The last: an access unit ends with it (RFC 6184 section 5.1).
+    Last = 2,
+    /// Each: every packet ends with a whole frame (RFC 3640 section 3.1).
+    Each = 3,
+}
+
 /// The headers of a run of consecutive packets: sequence numbers go up by one, timestamps by a fixed step.
 ///
 /// One rule for the packer, which writes these headers into an image, and for a session that makes headers of
@@ -66,29 +80,54 @@ impl Header {
 ///     timestamp: 0,
 ///     ssrc: 7,
 /// };
-/// let run = Run { first, step: 90 << 16 }; // a packet each millisecond
+/// let run = Run::new(first, 90 << 16); // a packet each millisecond
 /// let third = run.header(2);
 /// assert_eq!((third.marker, third.sequence, third.timestamp), (false, 1, 180));
 /// assert_eq!(third.to_bytes()[..2], [0x80, 33]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first packet's header. Only the first packet carries its marker.
+    /// The first packet's header. Its marker is that of `marker`.
     pub first: Header,
     /// Step from one packet's timestamp to the next, in 1/65536 of the payload's clock.
     pub step: u32,
+    /// Packets that carry the marker.
+    pub marker: Marker,
+    /// Index of the packet that is the last for [`Marker::Last`].
+    pub last: u8,
+    /// Number of the stream in its source, counted from 0. It is not sent.
+    pub stream: u8,
+    /// True if its packets are shorter than those that sockets cut trains into: such a packet leaves alone.
+    pub short: bool,
 }
 
 impl Run {
+    /// A run of stream 0, of which only the first packet carries the marker of `first`.
+    pub const fn new(first: Header, step: u32) -> Self {
+        let marker = if first.marker { Marker::First } else { Marker::None };
+        Self { first, step, marker, last: 0, stream: 0, short: false }
+    }
+
     /// Header of packet `index`, counted from 0.
     #[inline]
     pub fn header(&self, index: u32) -> Header {
         let ticks = (u64::from(index) * u64::from(self.step)) >> 16;
         Header {
-            marker: self.first.marker && index == 0,
+            marker: self.is_marked(index),
             sequence: self.first.sequence.wrapping_add(index as u16),
             timestamp: self.first.timestamp.wrapping_add(ticks as u32),
             ..self.first
+        }
+    }
+
+    /// Returns whether packet `index` carries the marker.
+    #[inline]
+    pub fn is_marked(&self, index: u32) -> bool {
+        match self.marker {
+            Marker::None => false,
+            Marker::First => index == 0,
+            Marker::Last => index == u32::from(self.last),
+            Marker::Each => true,
         }
     }
 }
@@ -120,10 +159,23 @@ mod tests {
     #[test]
     fn a_run_steps_and_wraps() {
         let first = Header { marker: true, payload_type: 33, sequence: 65_535, timestamp: u32::MAX, ssrc: 7 };
-        let run = Run { first, step: (3 << 16) / 2 };
+        let run = Run::new(first, (3 << 16) / 2);
         assert_eq!(run.header(0), first);
         let second = run.header(1);
         assert_eq!((second.marker, second.sequence, second.timestamp), (false, 0, 0));
         assert_eq!(run.header(2).timestamp, 2);
+    }
+
+    #[test]
+    fn markers_are_where_the_run_says() {
+        let first = Header { marker: false, payload_type: 96, sequence: 7, timestamp: 0, ssrc: 7 };
+        let marked = |marker| {
+            let run = Run { marker, last: 2, ..Run::new(first, 0) };
+            [0, 1, 2].map(|index| run.header(index).marker)
+        };
+        assert_eq!(marked(Marker::None), [false; 3]);
+        assert_eq!(marked(Marker::First), [true, false, false]);
+        assert_eq!(marked(Marker::Last), [false, false, true]);
+        assert_eq!(marked(Marker::Each), [true; 3]);
     }
 }

@@ -1,29 +1,27 @@
-//! Session descriptions (RFC 8866, RFC 2326 appendix C) of a presentation with one MPEG-2 transport stream.
+//! Session descriptions (RFC 8866, RFC 2326 appendix C) of presentations.
 
+use crate::payload::TrackDescription;
 use crate::rtp::{CLOCK_HZ, PAYLOAD_TYPE_MP2T};
 use crate::rtsp::{Npt, NptRange};
-use sdp_types::{Attribute, Bandwidth, Connection, Media, Origin, Session, Time};
+use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, Time};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// Name of the track in its URL: `rtsp://host/clip.ts/track1`.
-pub const TRACK: &str = "track1";
 
 /// Description of a presentation, which a client reads before it sets up a session.
 /// ```
-/// use wirepath_media::sdp::Description;
+/// use wirepath_media::sdp::{Description, Track};
 ///
 /// let description = Description {
 ///     name: "clip.ts".to_owned(),
 ///     id: 1,
 ///     version: 1,
 ///     duration_us: Some(10_000_000),
-///     bits_per_second: None,
+///     tracks: vec![Track::transport_stream(None)],
 /// };
 /// let text = String::from_utf8(description.to_bytes([192, 0, 2, 1].into())).unwrap();
 /// assert!(text.contains("m=video 0 RTP/AVP 33\r\n"));
 /// assert!(text.contains("a=range:npt=0.000-10.000\r\n"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// The presentation's name, shown by players.
     pub name: String,
@@ -33,8 +31,64 @@ pub struct Description {
     pub version: u64,
     /// Duration of the presentation; `None` while it is unknown.
     pub duration_us: Option<u64>,
-    /// Mean rate of the media with RTP, UDP and IP headers (RFC 3550 section 6.2); `None` while unknown.
+    /// Its tracks. Track N, counted from 1, has the control URL [`track_name`].
+    pub tracks: Vec<Track>,
+}
+
+/// A track of a presentation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Track {
+    /// The lines of its payload format.
+    pub description: TrackDescription,
+    /// Mean rate of the track with RTP, UDP and IP headers (RFC 3550 section 6.2); `None` while unknown.
     pub bits_per_second: Option<u64>,
+}
+
+/// Name of a track in its URL: `rtsp://host/clip.ts/track1`.
+pub fn track_name(number: u32) -> String {
+    format!("track{number}")
+}
+
+impl Track {
+    /// The one track of a transport stream. RFC 3551 section 5: payload type 33 is static; its name is spelt
+    /// out for clients that look for it.
+    pub fn transport_stream(bits_per_second: Option<u64>) -> Track {
+        let description = TrackDescription {
+            video: true,
+            payload_type: PAYLOAD_TYPE_MP2T,
+            map: format!("{PAYLOAD_TYPE_MP2T} MP2T/{CLOCK_HZ}"),
+            parameters: None,
+            frame_rate: None,
+            language: None,
+            bits_per_second: None,
+        };
+        Track { description, bits_per_second }
+    }
+
+    fn media(&self, number: u32) -> Media {
+        let TrackDescription { video, payload_type, map, parameters, frame_rate, language, .. } =
+            &self.description;
+        let kind = if *video { MediaType::Video } else { MediaType::Audio };
+        let format = payload_type.to_string();
+        let mut media = Media::new(kind, 0, sdp_types::TransportProto::RtpAvp, &format);
+        if let Some(bits_per_second) = self.bits_per_second {
+            let kilobits = bits_per_second.div_ceil(1000);
+            media.add_bandwidth(Bandwidth::new(BandwidthType::As, kilobits));
+        }
+        let attributes = [
+            ("rtpmap", Some(map)),
+            ("fmtp", parameters.as_ref()),
+            ("framerate", frame_rate.as_ref()),
+            ("lang", language.as_ref()),
+            ("control", Some(&track_name(number))),
+        ];
+        for (name, value) in attributes {
+            if let Some(value) = value {
+                media.add_attribute(Attribute::with_value(name, one_line(value)));
+            }
+        }
+        media
+    }
 }
 
 impl Description {
@@ -51,7 +105,9 @@ impl Description {
         session.add_attribute_with_value("tool", concat!("Wirepath ", env!("CARGO_PKG_VERSION")));
         session.add_attribute_with_value("control", "*");
         session.add_attribute_with_value("range", self.range());
-        session.add_media(self.media());
+        for (number, track) in (1..).zip(&self.tracks) {
+            session.add_media(track.media(number));
+        }
         let mut bytes = Vec::new();
         session.write(&mut bytes).expect("writing to memory does not fail");
         bytes
@@ -61,23 +117,9 @@ impl Description {
     fn range(&self) -> NptRange {
         NptRange { start: Some(Npt::At(0)), end: self.duration_us.map(Npt::At) }
     }
-
-    /// RFC 3551 section 5: payload type 33 is static; it is spelt out for clients that look for the name.
-    fn media(&self) -> Media {
-        let format = PAYLOAD_TYPE_MP2T.to_string();
-        let mut media =
-            Media::new(sdp_types::MediaType::Video, 0, sdp_types::TransportProto::RtpAvp, &format);
-        if let Some(bits_per_second) = self.bits_per_second {
-            let kilobits = bits_per_second.div_ceil(1000);
-            media.add_bandwidth(Bandwidth::new(sdp_types::BandwidthType::As, kilobits));
-        }
-        media.add_attribute(Attribute::with_value("rtpmap", format!("{format} MP2T/{CLOCK_HZ}")));
-        media.add_attribute(Attribute::with_value("control", TRACK));
-        media
-    }
 }
 
-/// A session name is one line and not empty (RFC 8866 section 5.3).
+/// A name or value is one line; a session's name is not empty (RFC 8866 section 5.3).
 fn one_line(name: &str) -> String {
     let line: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.trim().is_empty() { "-".to_owned() } else { line }
@@ -86,6 +128,7 @@ fn one_line(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
@@ -95,7 +138,7 @@ mod tests {
             id: 7,
             version: 1,
             duration_us: Some(60_040_000),
-            bits_per_second: Some(4_000_001),
+            tracks: vec![Track::transport_stream(Some(4_000_001))],
         }
     }
 
@@ -125,7 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_left_open() {
-        let unknown = Description { duration_us: None, bits_per_second: None, ..description() };
+        let tracks = vec![Track::transport_stream(None)];
+        let unknown = Description { duration_us: None, tracks, ..description() };
         let text = text(&unknown, Ipv6Addr::LOCALHOST.into());
         assert!(text.contains("\r\no=- 7 1 IN IP6 ::1\r\n"), "{text}");
         assert!(text.contains("\r\nc=IN IP6 ::\r\n"), "{text}");
@@ -146,6 +190,81 @@ mod tests {
         let session = Session::parse(&bytes).expect("valid");
         assert_eq!(session.medias.len(), 1);
         assert_eq!(session.medias[0].fmt, "33");
-        assert_eq!(session.medias[0].get_first_attribute_value("control"), Some(Some(TRACK)));
+        assert_eq!(session.medias[0].get_first_attribute_value("control"), Some(Some("track1")));
+    }
+
+    fn movie() -> Description {
+        let video = TrackDescription {
+            video: true,
+            payload_type: 96,
+            map: "96 H264/90000".to_owned(),
+            parameters: Some("96 packetization-mode=1;profile-level-id=64001F".to_owned()),
+            frame_rate: Some("29.97".to_owned()),
+            language: None,
+            bits_per_second: None,
+        };
+        let audio = TrackDescription {
+            video: false,
+            payload_type: 97,
+            map: "97 MPEG4-GENERIC/48000/2".to_owned(),
+            parameters: Some("97 streamtype=5;mode=AAC-hbr;config=1190".to_owned()),
+            frame_rate: None,
+            language: Some("de".to_owned()),
+            bits_per_second: None,
+        };
+        let tracks = vec![
+            Track { description: video, bits_per_second: Some(4_000_000) },
+            Track { description: audio, bits_per_second: None },
+        ];
+        Description { name: "film.mp4".to_owned(), tracks, ..description() }
+    }
+
+    /// Promise: Each track of a movie is described with its format, parameters, frame rate, language and URL.
+    #[test]
+    fn tracks_are_described_one_after_the_other() {
+        let expected = [
+            "m=video 0 RTP/AVP 96",
+            "b=AS:4000",
+            "a=rtpmap:96 H264/90000",
+            "a=fmtp:96 packetization-mode=1;profile-level-id=64001F",
+            "a=framerate:29.97",
+            "a=control:track1",
+            "m=audio 0 RTP/AVP 97",
+            "a=rtpmap:97 MPEG4-GENERIC/48000/2",
+            "a=fmtp:97 streamtype=5;mode=AAC-hbr;config=1190",
+            "a=lang:de",
+            "a=control:track2",
+            "",
+        ];
+        let text = text(&movie(), SERVER);
+        let medias = text.find("m=").expect("media lines");
+        assert_eq!(text[medias..], expected.join("\r\n"));
+        let read = Session::parse(text.as_bytes()).expect("valid");
+        assert_eq!(read.medias.len(), 2);
+    }
+
+    proptest! {
+        /// Promise: Nothing that a file says about its tracks adds a line to their description.
+        #[test]
+        fn values_of_tracks_stay_in_their_lines(values in prop::collection::vec(any::<String>(), 1..5)) {
+            let tracks = values.iter().map(|value| {
+                let description = TrackDescription {
+                    video: false,
+                    payload_type: 97,
+                    map: value.clone(),
+                    parameters: Some(value.clone()),
+                    frame_rate: Some(value.clone()),
+                    language: Some(value.clone()),
+                    bits_per_second: None,
+                };
+                Track { description, bits_per_second: Some(1) }
+            });
+            let hostile = Description { tracks: tracks.collect(), ..description() };
+            let text = text(&hostile, SERVER);
+            prop_assert_eq!(text.matches("\r\n").count(), 8 + 7 * values.len());
+            prop_assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
+            let read = Session::parse(text.as_bytes()).expect("valid");
+            prop_assert_eq!(read.medias.len(), values.len());
+        }
     }
 }

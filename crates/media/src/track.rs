@@ -14,6 +14,9 @@ pub(crate) use configuration::{av1, avc, hevc, vp9_profile};
 pub(crate) use fields::Fields;
 pub use wirepath_http::Extent;
 
+/// Longest sample that is read: a picture without loss of the largest format has less.
+pub(crate) const MAX_SAMPLE_BYTES: u64 = 64 << 20;
+
 /// Four characters that name a box, a codec or a brand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourCc(pub [u8; 4]);
@@ -47,6 +50,8 @@ pub struct Track {
     pub language: Option<String>,
     /// Width and height in pixels, of video.
     pub picture: Option<(u16, u16)>,
+    /// Frames per second that the file states, of video; of a table, on average.
+    pub frame_rate: Option<f64>,
     /// Channels and sample rate, of audio.
     pub sound: Option<Sound>,
     /// Offset that its edit list or its codec's delay adds to the times of samples, in units of `timescale`.
@@ -111,6 +116,13 @@ impl Track {
         self.us(i128::from(sample.decode_time)
             + i128::from(sample.composition_offset)
             + i128::from(self.shift))
+    }
+
+    /// Time in microseconds at which it ends, as the file states it; none where it does not know it.
+    pub fn duration_us(&self) -> Option<u64> {
+        let length = i128::from(self.duration) + i128::from(self.shift);
+        let us = length.max(0) * 1_000_000 / i128::from(self.timescale);
+        (self.duration > 0).then_some(us.min(i128::from(u64::MAX)) as u64)
     }
 
     fn us(&self, time: i128) -> i64 {

@@ -7,7 +7,8 @@
 //! blocks: a source that must first read a segment says so, and wakes the playback later.
 //!
 //! A receiver is a UDP socket, or a channel of an RTSP connection, whose [`ConnectionWriter`] writes all that
-//! the connection carries: trains, responses and reports.
+//! the connection carries: trains, responses and reports. A source may have several streams, such as picture
+//! and sound; each that is sent has a receiver of its own, and trains of the others are passed over.
 //!
 //! ```
 //! use std::io::Write;
@@ -44,7 +45,7 @@
 //!     packet_size: packet.len() as u16,
 //!     skip: 0,
 //!     first: 0,
-//!     run: Run { first, step: 0 },
+//!     run: Run::new(first, 0),
 //! };
 //! let segment = Segment {
 //!     mapped_file: Arc::new(MappedFile::new(file, packet.len() as u64)?),
@@ -61,11 +62,12 @@
 //! let (sender, events) = channel();
 //! let playback = playbacks.open(PlaybackOptions {
 //!     source: Arc::new(Source(Arc::new(segment))),
-//!     sink: PlaybackSink::Udp { socket, packet_size: packet.len() as u16 },
+//!     streams: 1,
+//!     sink: PlaybackSink::Udp { socket, packet_size: packet.len() as u16 }.into(),
 //!     most_burst_us: 100_000,
 //!     on_event: Box::new(move |event| sender.send(event).unwrap_or_default()),
 //! })?;
-//! playback.play(None, None, |position| assert_eq!(position.map(|position| position.sequence), Ok(7)));
+//! playback.play(None, None, |position| assert_eq!(position.unwrap().streams[0].sequence, Some(7)));
 //!
 //! let mut received = [0; 100];
 //! let length = receiver.recv(&mut received)?;
@@ -91,6 +93,7 @@ mod playhead;
 mod progress;
 mod slots;
 mod source;
+mod streams;
 mod thread_state;
 mod timetable;
 
@@ -98,7 +101,11 @@ pub use burst::Burst;
 pub use connection_writer::ConnectionWriter;
 pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
-pub use playback::{PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position};
+pub use numbering::Timestamps;
+pub use playback::{
+    MOST_STREAMS, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position,
+    StreamPosition, StreamSink,
+};
 pub use playbacks::{PlaybackSettings, Playbacks, RingUse};
-pub use progress::{Progress, RtpClock};
+pub use progress::{Progress, RtpClock, StreamProgress};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};

@@ -1,53 +1,122 @@
-//! RTP sequence numbers and timestamps across seeks. They continue where the last ones ended (RFC 2326
-//! appendix B), so stored headers are sent unchanged only until the first seek.
+//! RTP sequence numbers and timestamps of a stream across seeks. They continue where the last ones ended (RFC
+//! 2326 appendix B), so stored headers are sent unchanged only until the first seek.
 
 use wirepath_datapath::Headers;
 
 /// A packet's sequence number and timestamp.
-type Numbers = (u16, u32);
+pub(crate) type Numbers = (u16, u32);
+
+/// Relation of a stream's RTP timestamps to the time of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timestamps {
+    /// Packets have the time at which they depart, as those of transport streams do. The source has no other
+    /// stream.
+    Departure,
+    /// Packets have the time at which their samples are presented, which may be later than their departure.
+    Presentation {
+        /// Timestamp of the start of the source.
+        first: u32,
+        /// Ticks in a second.
+        clock_hz: u32,
+    },
+}
+
+impl Timestamps {
+    /// Ticks of a time in microseconds, modulo 2^32; none where timestamps are departures.
+    fn ticks(self, time_us: i64) -> u32 {
+        match self {
+            Timestamps::Departure => 0,
+            Timestamps::Presentation { clock_hz, .. } => {
+                (i128::from(time_us) * i128::from(clock_hz)).div_euclid(1_000_000) as u32
+            }
+        }
+    }
+}
 
 /// Offset between stored and sent numbers.
 #[derive(Debug)]
 pub(crate) struct Numbering {
+    timestamps: Timestamps,
     /// Headers of the next packet.
     pub(crate) headers: Headers,
     /// Numbers that follow those sent last.
     next: Option<Numbers>,
     /// True if the next train must continue from `next`.
     rebase: bool,
-}
-
-impl Default for Numbering {
-    fn default() -> Self {
-        Self { headers: Headers::Stored, next: None, rebase: false }
-    }
+    /// Added to stored timestamps of presentation since the last seek.
+    timestamp_offset: u32,
 }
 
 impl Numbering {
-    /// Notes that the next packet is stored elsewhere. Before the first packet there is nothing to continue.
-    pub(crate) fn seek(&mut self) {
-        self.rebase = self.next.is_some();
+    /// Numbers of a stream of which nothing was sent, in a playback whose seeks have added `shift_us` to the
+    /// time of the source.
+    pub(crate) fn new(timestamps: Timestamps, shift_us: i64) -> Numbering {
+        let headers = Headers::Stored;
+        let mut numbering = Numbering { timestamps, headers, next: None, rebase: false, timestamp_offset: 0 };
+        numbering.seek(shift_us);
+        numbering
     }
 
-    /// Begins to send at the packet that is stored with these numbers. Returns whether packets have headers
-    /// of the playback's own from here on.
-    pub(crate) fn begin(&mut self, stored: Numbers) -> bool {
-        let (true, Some((sequence, timestamp))) = (self.rebase, self.next) else { return false };
+    /// Returns whether packets were sent.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Notes that the next packet is stored elsewhere, and that seeks have added `shift_us` to the time of the
+    /// source, so that timestamps go on. Before the first packet there is nothing to continue.
+    pub(crate) fn seek(&mut self, shift_us: i64) {
+        self.rebase = self.next.is_some() || shift_us != 0;
+        self.timestamp_offset = self.timestamps.ticks(shift_us);
+    }
+
+    /// Begins to send at the packet that is stored with these numbers, if that is the first after a seek.
+    #[inline]
+    pub(crate) fn begin(&mut self, stored: Numbers) {
+        if self.rebase {
+            self.begin_elsewhere(stored);
+        }
+    }
+
+    #[cold]
+    fn begin_elsewhere(&mut self, stored: Numbers) {
         self.rebase = false;
+        let (sequence, timestamp) = self.next.unwrap_or(stored);
+        let is_departure = self.timestamps == Timestamps::Departure;
         self.headers = Headers::Own {
             sequence_offset: sequence.wrapping_sub(stored.0),
-            timestamp_offset: timestamp.wrapping_sub(stored.1),
-            marker: true,
+            timestamp_offset: match is_departure {
+                true => timestamp.wrapping_sub(stored.1),
+                false => self.timestamp_offset,
+            },
+            // Says that the timestamp does not follow the last one (RFC 2250 section 2); other formats have
+            // another meaning for it.
+            marker: is_departure,
             stored: true,
         };
-        true
     }
 
+    /// Numbers under which the packet that is stored with these is sent.
     pub(crate) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
         match self.headers {
             Headers::Stored | Headers::Generated => (sequence, timestamp),
             Headers::Own { sequence_offset, timestamp_offset, .. } => {
                 (sequence.wrapping_add(sequence_offset), timestamp.wrapping_add(timestamp_offset))
+            }
+        }
+    }
+
+    /// Sequence number of the next packet, of which the stored one is known or not.
+    pub(crate) fn next_sequence(&self, stored: Option<u16>) -> Option<u16> {
+        self.next.map(|(sequence, _)| sequence).or(stored)
+    }
+
+    /// Timestamp of the time `at_us` of the source, where a packet departs that is stored with these numbers.
+    pub(crate) fn timestamp_at(&self, at_us: u64, stored: Numbers) -> u32 {
+        match self.timestamps {
+            Timestamps::Departure => self.sent(stored).1,
+            Timestamps::Presentation { first, .. } => {
+                let ticks = self.timestamps.ticks(at_us as i64);
+                first.wrapping_add(ticks).wrapping_add(self.timestamp_offset)
             }
         }
     }
@@ -68,6 +137,8 @@ mod tests {
 
     use super::*;
 
+    const MOVIE: Timestamps = Timestamps::Presentation { first: 1000, clock_hz: 48_000 };
+
     proptest! {
         /// Each sequence number follows the last, and each timestamp by the stored distance, however many the
         /// seeks.
@@ -75,23 +146,45 @@ mod tests {
         fn numbers_go_on_across_seeks(
             runs in prop::collection::vec((any::<u16>(), any::<u32>(), 1_u16..50), 1..8)
         ) {
-            let mut numbering = Numbering::default();
+            let mut numbering = Numbering::new(Timestamps::Departure, 0);
             let mut expected: Option<Numbers> = None;
             for (sequence, timestamp, packets) in runs {
-                numbering.seek();
-                let owns = numbering.begin((sequence, timestamp));
-                prop_assert_eq!(owns, expected.is_some());
+                let shift_us = if expected.is_some() { 7 } else { 0 };
+                numbering.seek(shift_us);
+                prop_assert_eq!(numbering.has_sent(), expected.is_some());
+                numbering.begin((sequence, timestamp));
                 for packet in 0..packets {
                     let stored_timestamp = timestamp.wrapping_add(90 * u32::from(packet));
                     let stored = (sequence.wrapping_add(packet), stored_timestamp);
                     let sent = numbering.sent(stored);
                     prop_assert_eq!(sent, expected.unwrap_or(stored));
+                    prop_assert_eq!(numbering.next_sequence(Some(stored.0)), Some(sent.0));
+                    prop_assert_eq!(numbering.timestamp_at(0, stored), sent.1);
                     let has_marker = matches!(numbering.headers, Headers::Own { marker: true, .. });
-                    prop_assert_eq!(has_marker, owns && packet == 0);
+                    prop_assert_eq!(has_marker, expected.is_some() && packet == 0 && shift_us != 0);
                     let next = (stored.0.wrapping_add(1), stored.1.wrapping_add(90));
                     numbering.advance(next);
                     expected = Some((sent.0.wrapping_add(1), sent.1.wrapping_add(90)));
                 }
+            }
+        }
+
+        /// Promise: After a seek, the timestamps of all tracks of a movie move by the same time.
+        #[test]
+        fn timestamps_of_presentation_move_by_the_shift(
+            shifts in prop::collection::vec(-100_000_000_i64..100_000_000, 1..6), at_us in 0_u64..1_000_000_000,
+        ) {
+            let mut numbering = Numbering::new(MOVIE, 0);
+            let stored = (7, 1000_u32.wrapping_add((at_us * 48 / 1000) as u32));
+            for shift_us in shifts {
+                numbering.seek(shift_us);
+                numbering.begin(stored);
+                let shift = (shift_us * 48).div_euclid(1000) as u32;
+                prop_assert_eq!(numbering.sent(stored).1, stored.1.wrapping_add(shift));
+                prop_assert_eq!(numbering.timestamp_at(at_us, stored), stored.1.wrapping_add(shift));
+                let is_marked = matches!(numbering.headers, Headers::Own { marker: true, .. });
+                prop_assert!(!is_marked, "the marker is the format's");
+                numbering.advance((8, stored.1));
             }
         }
     }
@@ -99,9 +192,19 @@ mod tests {
     /// A request to play from another place before anything was sent leaves the stored numbers as they are.
     #[test]
     fn a_seek_before_the_first_packet_changes_nothing() {
-        let mut numbering = Numbering::default();
-        numbering.seek();
-        assert!(!numbering.begin((7, 70)));
+        let mut numbering = Numbering::new(Timestamps::Departure, 0);
+        numbering.seek(0);
+        numbering.begin((7, 70));
         assert_eq!((numbering.headers, numbering.sent((7, 70))), (Headers::Stored, (7, 70)));
+        assert_eq!(numbering.next_sequence(None), None, "it is stored in another segment");
+    }
+
+    /// A track that is set up after a seek has the time that the others have.
+    #[test]
+    fn a_stream_that_joins_has_the_shift_of_the_others() {
+        let mut numbering = Numbering::new(MOVIE, 2_000_000);
+        assert_eq!(numbering.timestamp_at(1_000_000, (0, 0)), 1000 + 3 * 48_000);
+        numbering.begin((7, 1000 + 48_000));
+        assert_eq!(numbering.sent((7, 1000 + 48_000)), (7, 1000 + 3 * 48_000));
     }
 }

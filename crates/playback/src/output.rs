@@ -1,4 +1,4 @@
-//! Outputs of a playback: how its trains leave.
+//! Outputs of streams: how their trains leave.
 
 use std::sync::Arc;
 
@@ -45,22 +45,7 @@ impl Output {
     /// Prefetches what sending needs beside the output itself.
     pub(crate) fn prefetch(&self) {
         if let Output::Udp(output) = self {
-            output.sink.prefetch();
-        }
-    }
-
-    /// Steps down to another path when the route does not support the last one.
-    pub(crate) fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
-        match self {
-            Output::Udp(output) => output.step_down(error, support),
-            Output::Interleaved(_) => Err(error),
-        }
-    }
-
-    pub(crate) fn interleaved(&mut self) -> Option<&mut InterleavedOutput> {
-        match self {
-            Output::Udp(_) => None,
-            Output::Interleaved(output) => Some(output),
+            output.prefetch();
         }
     }
 }
@@ -99,6 +84,11 @@ impl UdpOutput {
         UdpOutput { lends: self.paths.stored.segments(), ..self }
     }
 
+    /// Prefetches what sending needs beside the output itself.
+    pub(crate) fn prefetch(&self) {
+        self.sink.prefetch();
+    }
+
     /// Notes that a train that was queued has left.
     pub(crate) fn note_lent(&mut self) {
         self.lent = self.lent.saturating_add(1);
@@ -111,7 +101,7 @@ impl UdpOutput {
     }
 
     #[inline]
-    fn send(
+    pub(crate) fn send(
         &mut self,
         file: &MappedFile,
         train: &Train,
@@ -158,7 +148,7 @@ impl UdpOutput {
         Ok(())
     }
 
-    fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
+    pub(crate) fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
         let path = self.used.next().ok_or(error)?;
         support.note_step_down(local, self.used, path, error);
@@ -176,7 +166,7 @@ impl UdpOutput {
     }
 }
 
-/// A channel of an RTSP connection.
+/// An RTSP connection, and the channel of the first stream.
 pub(crate) struct InterleavedOutput {
     /// Key of the connection's writer on this thread.
     writer: usize,
@@ -227,8 +217,22 @@ impl InterleavedOutput {
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<u32, SendError> {
+        self.send_in(self.channel, file, train, headers, thread, token)
+    }
+
+    /// Sends a train's first packets in a channel.
+    #[inline]
+    pub(crate) fn send_in(
+        &mut self,
+        channel: u8,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<u32, SendError> {
         self.waits_for_room = false;
-        let frames = FrameTrain { channel: self.channel, file, train: *train, headers };
+        let frames = FrameTrain { channel, file, train: *train, headers };
         let sent = thread.writers[self.writer].send(&frames, &mut thread.context, token as usize);
         if matches!(sent, Err(SendError::Full { .. })) {
             (self.is_behind, self.waits_for_room) = (true, true);

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{Headers, SendError, SendOutcome, Train, prefetch};
+use wirepath_datapath::{SendError, SendOutcome, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker};
 
-use crate::numbering::Numbering;
-use crate::output::Output;
+use crate::output::InterleavedOutput;
 use crate::playback::{PlayError, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
 use crate::source::{Cursor, Departure, TrainSource};
+use crate::streams::{OtherStream, Streams, numbers};
 use crate::thread_state::{Playing, ThreadMembership, ThreadState};
 use crate::timetable::Timetable;
 
@@ -25,24 +25,29 @@ pub(crate) enum Step {
     Fail(PlayError),
 }
 
-/// Options of a playback with its output.
+/// Options of a playback with the output of its first stream.
 pub(crate) struct PacedOptions {
     pub(crate) source: Arc<dyn TrainSource>,
-    pub(crate) output: Output,
+    pub(crate) streams: Streams,
     pub(crate) most_burst_us: u64,
     pub(crate) on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }
 
 pub(crate) struct PacedPlayback {
     playhead: Playhead,
-    output: Output,
+    streams: Streams,
     /// The departure that was queued, and when it was due.
     queued: Option<(Departure, u64)>,
-    numbering: Numbering,
     pub(crate) waits_for_source: bool,
     most_burst_us: u64,
     /// Known while it plays.
     playing: Option<Playing>,
+    /// True from a request to play from another place until that begins.
+    is_sought: bool,
+    /// Departure of the packet that was next when the playback rested or left its place; 0 while it plays.
+    left_at_us: u64,
+    /// Time that all seeks together have added to that of the source in timestamps of presentation.
+    shift_us: i64,
     /// Reply to the last request to play, until it is known.
     reply: Option<Reply<Position>>,
     pub(crate) progress: Arc<SharedProgress>,
@@ -69,14 +74,17 @@ impl PacedPlayback {
         membership: ThreadMembership,
         pool: &BlockingPool,
     ) -> PacedPlayback {
+        let first = options.streams.iter().map(|stream| stream.number).next().unwrap_or_default();
         PacedPlayback {
-            playhead: Playhead::new(options.source, waker, pool),
-            output: options.output,
+            playhead: Playhead::new(options.source, first, waker, pool),
+            streams: options.streams,
             queued: None,
-            numbering: Numbering::default(),
             waits_for_source: false,
             most_burst_us: options.most_burst_us.max(1),
             playing: None,
+            is_sought: false,
+            left_at_us: 0,
+            shift_us: 0,
             reply: None,
             progress,
             on_event: options.on_event,
@@ -85,29 +93,33 @@ impl PacedPlayback {
         }
     }
 
+    /// Sends another stream, too, from the next train on.
+    pub(crate) fn add_stream(&mut self, mut other: OtherStream) {
+        other.stream.numbering.seek(self.shift_us);
+        self.playhead.add_stream(other.stream.number);
+        self.streams.add(other);
+    }
+
     /// Sends to the writer of this key.
     pub(crate) fn attach(&mut self, writer: usize) {
-        if let Some(output) = self.output.interleaved() {
-            output.attach(writer);
+        if let Some(connection) = self.streams.connection_mut() {
+            connection.attach(writer);
         }
     }
 
     /// Key of the writer that the playback sends to, if it sends to a connection.
     pub(crate) fn writer(&self) -> Option<usize> {
-        match &self.output {
-            Output::Udp(_) => None,
-            Output::Interleaved(output) => Some(output.writer()),
-        }
+        self.streams.connection().map(InterleavedOutput::writer)
     }
 
     /// Returns whether the playback waits for room in its connection.
     pub(crate) fn waits_for_room(&self) -> bool {
-        matches!(&self.output, Output::Interleaved(output) if output.waits_for_room)
+        self.streams.connection().is_some_and(|connection| connection.waits_for_room)
     }
 
     /// Lets the first packet leave, whose response has been written. Returns whether it waited for that.
     pub(crate) fn release(&mut self) -> bool {
-        self.output.interleaved().is_some_and(|output| std::mem::take(&mut output.is_held))
+        self.streams.connection_mut().is_some_and(|connection| std::mem::take(&mut connection.is_held))
     }
 
     /// Returns whether the playback can be moved to another thread: it waits for nothing but time and
@@ -134,7 +146,7 @@ impl PacedPlayback {
     /// Prefetches what the next train needs beside the playback itself, which is in the caches.
     pub(crate) fn prefetch_parts(&self) {
         prefetch(&*self.progress);
-        self.output.prefetch();
+        self.streams.prefetch();
         self.playhead.prefetch_segment();
     }
 
@@ -149,8 +161,9 @@ impl PacedPlayback {
             earlier(Err(PlayError::Superseded));
         }
         if let Some(cursor) = from {
+            self.note_place();
             self.playhead.seek(cursor);
-            self.numbering.seek();
+            self.is_sought = true;
         }
         self.playhead.set_end(until_us);
         self.playing = None;
@@ -210,8 +223,11 @@ impl PacedPlayback {
                 thread.counters.clock_resyncs.increment();
                 self.resync(&departure, now_us);
             }
-            let departure = self.playhead.departure(departure, end_us, self.headers());
-            match self.send(&departure, thread, token) {
+            let index = self.streams.index(departure.train.run.stream);
+            self.streams.numbering(index).begin(numbers(&departure));
+            let headers = self.streams.headers(index, self.playhead.mapped_file());
+            let departure = self.playhead.departure(departure, end_us, headers);
+            match self.send(index, &departure, thread, token) {
                 Ok(SendOutcome::Sent(())) if self.is_behind() => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
                 Ok(SendOutcome::Queued) => {
@@ -226,9 +242,7 @@ impl PacedPlayback {
 
     /// Notes that the kernel copied a train that was queued.
     pub(crate) fn note_copied(&mut self) {
-        if let Output::Udp(output) = &mut self.output {
-            output.note_copied();
-        }
+        self.streams.note_copied();
     }
 
     /// Handles the result of a queued train.
@@ -240,13 +254,12 @@ impl PacedPlayback {
     ) -> Step {
         let Some((departure, due_us)) = self.queued.take() else { return Step::At(now_us) };
         let train = departure.train;
-        match self.settle(&train, result.map(|_| train.packets()), thread) {
+        let index = self.streams.index(train.run.stream);
+        match self.settle(index, &train, result.map(|_| train.packets()), thread) {
             Ok(0) => {} // another path is next
             Ok(_) => {
                 self.note_departure(&departure, thread);
-                if let Output::Udp(output) = &mut self.output {
-                    output.note_lent();
-                }
+                self.streams.note_lent(index);
                 thread.counters.trains_lent.increment();
                 thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
             }
@@ -256,7 +269,7 @@ impl PacedPlayback {
     }
 
     pub(crate) fn fail(&mut self, error: PlayError) {
-        self.progress.set_clock(None);
+        self.progress.rest();
         if let Some(reply) = self.reply.take() {
             reply(Err(error.clone()));
         }
@@ -272,12 +285,11 @@ impl PacedPlayback {
     /// Sets the timetable for the first departure after a request to play, and replies. On a connection the
     /// reply comes first, and the timetable once the response that it leads to is written.
     fn begin(&mut self, departure: &Departure, thread: &mut ThreadState, now_us: u64, burst_us: u64) {
-        let stored = departure.train.run.header(departure.train.first);
-        self.numbering.begin((stored.sequence, stored.timestamp));
+        self.renumber(departure);
         let is_asked = self.reply.is_some();
-        let is_held = self.output.interleaved().is_some_and(|output| {
-            output.is_held |= is_asked;
-            output.is_held
+        let is_held = self.streams.connection_mut().is_some_and(|connection| {
+            connection.is_held |= is_asked;
+            connection.is_held
         });
         if !is_held {
             let (source_us, playbacks) = (departure.at_us, thread.counters.playbacks.value());
@@ -288,15 +300,28 @@ impl PacedPlayback {
             self.note_clock(departure);
         }
         if let Some(reply) = self.reply.take() {
-            let (sequence, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
-            reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
+            let stored = |stream| self.playhead.next_sequence(stream);
+            reply(Ok(self.streams.position(departure, stored)));
         }
     }
 
-    /// Headers of the next packet: made where the file has none.
-    fn headers(&self) -> Headers {
-        let headers = self.numbering.headers;
-        self.playhead.mapped_file().map_or(headers, |file| headers.in_file(file))
+    /// Has numbers go on where packets were sent from another place before.
+    fn renumber(&mut self, departure: &Departure) {
+        if std::mem::take(&mut self.is_sought)
+            && self.streams.iter().any(|stream| stream.numbering.has_sent())
+        {
+            let left_at_us = self.left_at_us.max(self.progress.position_us());
+            self.shift_us = self.shift_us.wrapping_add(left_at_us.wrapping_sub(departure.at_us) as i64);
+            self.streams.seek(self.shift_us);
+        }
+        self.left_at_us = 0;
+        let index = self.streams.index(departure.train.run.stream);
+        self.streams.numbering(index).begin(numbers(departure));
+    }
+
+    /// Notes the place that the playback leaves, if it is at one.
+    fn note_place(&mut self) {
+        self.left_at_us = self.playhead.at_us().unwrap_or(self.left_at_us);
     }
 
     /// Moves the timetable such that the burst of `departure` is due now.
@@ -307,33 +332,37 @@ impl PacedPlayback {
         self.note_clock(departure);
     }
 
-    /// Notes the RTP clock by the timetable and a departure.
+    /// Notes the RTP clocks of all streams by the timetable and a departure.
     fn note_clock(&self, departure: &Departure) {
         let Some(Playing { timetable, .. }) = &self.playing else { return };
-        let stored = departure.train.run.header(departure.train.first);
-        let (_, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
-        self.progress.set_clock(Some(RtpClock { at_us: timetable.time_of(departure.at_us), timestamp }));
+        let at_us = timetable.time_of(departure.at_us);
+        for stream in self.streams.iter() {
+            let timestamp = stream.numbering.timestamp_at(departure.at_us, numbers(departure));
+            self.progress.stream(stream.number).set_clock(Some(RtpClock { at_us, timestamp }));
+        }
+        self.progress.begin();
     }
 
     /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of
     /// it, and does not move on yet.
     fn send(
         &mut self,
+        index: usize,
         departure: &Departure,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
-            let headers = self.headers();
             let Some(file) = self.playhead.mapped_file() else { break };
-            let result = self.output.send(file, &train, headers, thread, token);
+            let headers = self.streams.headers(index, Some(file));
+            let result = self.streams.send(index, file, &train, headers, thread, token);
             let result = match result {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
                 Err(error) => Err(error),
             };
-            rest = train.after(self.settle(&train, result, thread)?);
+            rest = train.after(self.settle(index, &train, result, thread)?);
         }
         self.note_departure(departure, thread);
         Ok(SendOutcome::Sent(()))
@@ -343,13 +372,14 @@ impl PacedPlayback {
     /// is to send the train.
     fn settle(
         &mut self,
+        index: usize,
         train: &Train,
         result: Result<u32, SendError>,
         thread: &ThreadState,
     ) -> Result<u32, SendError> {
         let passed = match result {
             Ok(packets) => {
-                self.count(train, packets, thread);
+                self.count(index, train, packets, thread);
                 packets
             }
             Err(SendError::NetworkDown { .. }) => {
@@ -358,13 +388,13 @@ impl PacedPlayback {
                 train.packets()
             }
             Err(error @ SendError::Unsupported { .. }) => {
-                self.output.step_down(error, &thread.support)?;
+                self.streams.step_down(index, error, &thread.support)?;
                 return Ok(0);
             }
             Err(error) => return Err(error),
         };
         if let Some(next) = self.playhead.advance(passed) {
-            self.numbering.advance((next.sequence, next.timestamp));
+            self.streams.numbering(index).advance((next.sequence, next.timestamp));
         }
         Ok(passed)
     }
@@ -374,12 +404,14 @@ impl PacedPlayback {
         self.progress.set_position(departure.at_us);
     }
 
-    fn count(&self, train: &Train, packets: u32, thread: &ThreadState) {
-        let payload_bytes = train.up_to(packets).payload_length(self.headers()).into();
+    fn count(&self, index: usize, train: &Train, packets: u32, thread: &ThreadState) {
+        let headers = self.streams.headers(index, self.playhead.mapped_file());
+        let payload_bytes = train.up_to(packets).payload_length(headers).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
-        self.progress.packets.add(packets.into());
-        self.progress.payload_bytes.add(payload_bytes);
+        let progress = self.progress.stream(train.run.stream);
+        progress.packets.add(packets.into());
+        progress.payload_bytes.add(payload_bytes);
     }
 
     fn finish(&mut self) -> Step {
@@ -392,21 +424,22 @@ impl PacedPlayback {
     }
 
     fn rest(&mut self) {
+        self.note_place();
         self.playhead.rest();
         self.waits_for_source = false;
         self.playing = None;
         self.rest_output();
-        self.progress.set_clock(None);
+        self.progress.rest();
     }
 
     fn rest_output(&mut self) {
-        if let Some(output) = self.output.interleaved() {
-            output.rest();
+        if let Some(connection) = self.streams.connection_mut() {
+            connection.rest();
         }
     }
 
     fn after_error(&mut self, error: SendError, thread: &ThreadState, now_us: u64) -> Step {
-        let is_interleaved = matches!(self.output, Output::Interleaved(_));
+        let is_interleaved = self.streams.connection().is_some();
         match error {
             SendError::Full { .. } => {
                 thread.counters.sockets_full.increment();
@@ -426,13 +459,13 @@ impl PacedPlayback {
 impl PacedPlayback {
     /// Returns whether the playback is late because its connection was full.
     fn is_behind(&self) -> bool {
-        matches!(&self.output, Output::Interleaved(output) if output.is_behind)
+        self.streams.connection().is_some_and(|connection| connection.is_behind)
     }
 
     /// Notes that the playback has caught up.
     fn note_on_time(&mut self) {
-        if let Output::Interleaved(output) = &mut self.output {
-            output.is_behind = false;
+        if let Some(connection) = self.streams.connection_mut() {
+            connection.is_behind = false;
         }
     }
 
@@ -440,8 +473,7 @@ impl PacedPlayback {
     /// not due yet. Timetable and numbers stay, so the client sees packets that are lost. Returns whether the
     /// playback is elsewhere now.
     fn skip_forward(&mut self, departure: &Departure, late_us: u64, thread: &ThreadState) -> bool {
-        let Output::Interleaved(output) = &self.output else { return false };
-        if late_us <= output.max_lag_us {
+        if self.streams.connection().is_none_or(|connection| late_us <= connection.max_lag_us) {
             return false;
         }
         let is_found = self.playhead.skip_to_start(departure.at_us + late_us);

@@ -17,6 +17,7 @@ use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, Position, Reply};
 use crate::slots::Slots;
 use crate::source::Cursor;
+use crate::streams::OtherStream;
 use crate::thread_state::ThreadState;
 
 mod moving;
@@ -111,6 +112,17 @@ impl Pacer {
         let key = self.playbacks.insert(Entry { id, playback });
         self.keys.insert(id, key);
         key
+    }
+
+    /// Sends another stream of a playback.
+    pub(crate) fn add_stream(&mut self, id: u64, other: Box<OtherStream>) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, _| pacer.add_stream(id, other));
+        }
+        // The playback may have failed meanwhile.
+        if let Some((_, playback)) = self.find(id) {
+            playback.add_stream(*other);
+        }
     }
 
     pub(crate) fn play(

@@ -1,4 +1,4 @@
-//! A playback: a source's trains to one UDP receiver, each when it is due.
+//! A playback: a source's trains to one receiver, each when it is due.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -7,16 +7,19 @@ use wirepath_datapath::SendError;
 use wirepath_engine::Handle;
 
 use crate::connection_writer::ConnectionWriter;
+use crate::numbering::Timestamps;
 use crate::pacer::Pacer;
-use crate::progress::{Progress, SharedProgress};
+use crate::progress::{Progress, SharedProgress, StreamProgress};
 use crate::source::{Cursor, TrainSource};
 
 /// Options of a playback.
 pub struct PlaybackOptions {
     /// The source of the trains.
     pub source: Arc<dyn TrainSource>,
-    /// Receiver of the packets.
-    pub sink: PlaybackSink,
+    /// Number of its streams, at most [`MOST_STREAMS`].
+    pub streams: u8,
+    /// The first stream that is sent. [`Playbacks::add`](crate::Playbacks::add) adds others.
+    pub sink: StreamSink,
     /// Longest burst that the receiver takes, in microseconds, whatever the [settings](crate::Burst) allow.
     /// The source's time is divided into bursts; packets of a burst leave together when it begins.
     pub most_burst_us: u64,
@@ -24,7 +27,27 @@ pub struct PlaybackOptions {
     pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }
 
-/// Receiver of a playback's packets.
+/// Most streams of a source that can be sent.
+pub const MOST_STREAMS: u8 = 64;
+
+/// A stream of a source, and the receiver of its packets.
+pub struct StreamSink {
+    /// Number of the stream in the source, counted from 0.
+    pub stream: u8,
+    /// Relation of its timestamps to the time of the source.
+    pub timestamps: Timestamps,
+    /// The receiver.
+    pub sink: PlaybackSink,
+}
+
+impl From<PlaybackSink> for StreamSink {
+    /// The first stream of a source whose timestamps are departures, such as a transport stream.
+    fn from(sink: PlaybackSink) -> StreamSink {
+        StreamSink { stream: 0, timestamps: Timestamps::Departure, sink }
+    }
+}
+
+/// Receiver of a stream's packets.
 pub enum PlaybackSink {
     /// A UDP receiver.
     Udp {
@@ -81,15 +104,24 @@ impl PlayError {
     }
 }
 
-/// First packet of a request to play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Beginning of a request to play.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// RTP sequence number of the packet.
-    pub sequence: u16,
-    /// RTP timestamp of the packet.
-    pub timestamp: u32,
-    /// Departure of the packet, in microseconds from the start of the source.
+    /// Departure of the first packet, in microseconds from the start of the source.
     pub at_us: u64,
+    /// The streams that are sent, in the order in which they were set up.
+    pub streams: Vec<StreamPosition>,
+}
+
+/// First packet of a stream in a request to play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamPosition {
+    /// Number of the stream in the source.
+    pub stream: u8,
+    /// RTP sequence number of its first packet, unless that is stored far behind the beginning.
+    pub sequence: Option<u16>,
+    /// RTP timestamp of the beginning.
+    pub timestamp: u32,
 }
 
 /// Called with the result of a request on an engine thread; must not block.
@@ -102,10 +134,12 @@ pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 pub struct Playback {
     pub(crate) id: u64,
     pub(crate) pacer: Handle<Pacer>,
+    /// Number of streams of the source.
+    pub(crate) streams: u8,
     pub(crate) progress: Arc<SharedProgress>,
     pub(crate) reason: String,
-    /// Ends after the playback.
-    pub(crate) _writer: Option<Arc<ConnectionWriter>>,
+    /// Writer of the connection, which ends after the playback.
+    pub(crate) writer: Option<Arc<ConnectionWriter>>,
 }
 
 impl Playback {
@@ -147,6 +181,11 @@ impl Playback {
     /// Progress so far.
     pub fn progress(&self) -> Progress {
         self.progress.read()
+    }
+
+    /// Progress of a stream so far; zeros for one that is not sent.
+    pub fn stream_progress(&self, stream: u8) -> StreamProgress {
+        self.progress.stream(stream).read()
     }
 }
 

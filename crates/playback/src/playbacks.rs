@@ -15,11 +15,13 @@ use crate::balance::{ThreadLoad, least_loaded, next_move};
 use crate::burst::Burst;
 use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
+use crate::numbering::Numbering;
 use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
 use crate::paced_playback::{PacedOptions, PacedPlayback};
 use crate::pacer::Pacer;
-use crate::playback::{Playback, PlaybackOptions, PlaybackSink};
+use crate::playback::{MOST_STREAMS, Playback, PlaybackOptions, PlaybackSink, StreamSink};
 use crate::progress::SharedProgress;
+use crate::streams::{OtherOutput, OtherStream, Stream, Streams};
 use crate::thread_state::ThreadMembership;
 
 /// Settings of all playbacks of an engine.
@@ -108,8 +110,10 @@ impl Playbacks {
     /// # Errors
     /// Failure to set up the socket.
     pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
-        let PlaybackOptions { source, sink, most_burst_us, on_event } = options;
-        let progress = Arc::<SharedProgress>::default();
+        let PlaybackOptions { source, streams, sink, most_burst_us, on_event } = options;
+        let StreamSink { stream, timestamps, sink } = sink;
+        check(stream, streams)?;
+        let progress = Arc::new(SharedProgress::new(streams));
         let id = self.next_id.fetch_add(1, Relaxed);
         let (output, reason, writer) = match sink {
             PlaybackSink::Udp { socket, packet_size } => {
@@ -121,10 +125,12 @@ impl Playbacks {
                 (output, OVER_TCP.to_owned(), Some(writer))
             }
         };
+        let first = Stream { number: stream, numbering: Numbering::new(timestamps, 0) };
+        let sent = Streams::new(first, output);
         let number = writer.as_ref().map_or_else(|| self.choose_thread(), |writer| writer.thread);
         let PacerThread { pacer, counters } = &self.threads[number];
         let membership = ThreadMembership::new(counters, self.engine.add_load(number));
-        let options = PacedOptions { source, output, most_burst_us, on_event };
+        let options = PacedOptions { source, streams: sent, most_burst_us, on_event };
         let shared = Arc::clone(&progress);
         let paced = PacedPlayback::new(options, shared, pacer.waker(id), membership, self.engine.pool());
         let (paced, writer_id) = (Box::new(paced), writer.as_ref().map(|writer| writer.id));
@@ -132,7 +138,34 @@ impl Playbacks {
             Some(writer_id) => pacer.add_interleaved(writer_id, id, paced),
             None => _ = pacer.add(id, paced),
         });
-        Ok(Playback { id, pacer: pacer.clone(), progress, reason, _writer: writer })
+        Ok(Playback { id, pacer: pacer.clone(), streams, progress, reason, writer })
+    }
+
+    /// Sends another stream of a playback, too: over UDP if the first is, else in another channel of the same
+    /// connection. Timestamps of both are those of [presentation](crate::Timestamps::Presentation).
+    ///
+    /// # Errors
+    /// `InvalidInput` for a stream that the source does not have, or another lower transport. Failure to set
+    /// up the socket.
+    pub fn add(&self, playback: &Playback, sink: StreamSink) -> io::Result<()> {
+        let StreamSink { stream, timestamps, sink } = sink;
+        check(stream, playback.streams)?;
+        let output = match (sink, &playback.writer) {
+            (PlaybackSink::Udp { socket, packet_size }, None) => {
+                OtherOutput::Udp(self.udp_output(socket, packet_size, &playback.progress)?.0)
+            }
+            (PlaybackSink::Interleaved { writer, channel, .. }, Some(first)) if writer.id == first.id => {
+                OtherOutput::Channel(channel)
+            }
+            _ => {
+                let why = "streams of a playback have one lower transport";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+        };
+        let stream = Stream { number: stream, numbering: Numbering::new(timestamps, 0) };
+        let (id, other) = (playback.id, Box::new(OtherStream { stream, output }));
+        playback.pacer.with(move |pacer, _| pacer.add_stream(id, other));
+        Ok(())
     }
 
     fn udp_output(
@@ -262,4 +295,13 @@ impl Drop for Playbacks {
     fn drop(&mut self) {
         self.threads.iter().for_each(|thread| thread.pacer.stop());
     }
+}
+
+/// Checks the number of a stream of a source with so many.
+fn check(stream: u8, streams: u8) -> io::Result<()> {
+    if stream < streams.min(MOST_STREAMS) {
+        return Ok(());
+    }
+    let why = format!("stream {stream} of {streams}, of which at most {MOST_STREAMS} can be sent");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }

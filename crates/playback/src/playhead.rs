@@ -37,10 +37,18 @@ pub(crate) struct Playhead {
     index: usize,
     rest: Option<Departure>,
     until_us: u64,
+    /// Bits of the streams that are sent.
+    streams: u64,
 }
 
 impl Playhead {
-    pub(crate) fn new(source: Arc<dyn TrainSource>, waker: Waker, pool: &BlockingPool) -> Playhead {
+    /// A playhead for one stream of a source.
+    pub(crate) fn new(
+        source: Arc<dyn TrainSource>,
+        stream: u8,
+        waker: Waker,
+        pool: &BlockingPool,
+    ) -> Playhead {
         Playhead {
             source: DropOnPool::new(source, pool),
             waker,
@@ -52,7 +60,13 @@ impl Playhead {
             index: 0,
             rest: None,
             until_us: u64::MAX,
+            streams: bit(stream),
         }
+    }
+
+    /// Does not pass over the trains of this stream any longer.
+    pub(crate) fn add_stream(&mut self, stream: u8) {
+        self.streams |= bit(stream);
     }
 
     pub(crate) fn seek(&mut self, cursor: Cursor) {
@@ -106,7 +120,11 @@ impl Playhead {
                 if left.at_us >= self.request_at_us {
                     self.request_ahead();
                 }
-                break;
+                if self.streams & bit(left.train.run.stream) != 0 {
+                    break;
+                }
+                (self.index, self.rest) = (self.index + 1, None);
+                continue;
             }
             self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
             let ahead = self.ahead.take();
@@ -119,6 +137,20 @@ impl Playhead {
             Some(departure) => Next::Due(departure),
             None => Next::End,
         }
+    }
+
+    /// Departure of the next packet, if its segment is there.
+    pub(crate) fn at_us(&self) -> Option<u64> {
+        self.left().map(|left| left.at_us)
+    }
+
+    /// Stored sequence number of the next packet of a stream, if that is in the segment at the cursor.
+    pub(crate) fn next_sequence(&self, stream: u8) -> Option<u16> {
+        let behind =
+            || self.segment.iter().flat_map(|segment| segment.departures.iter().skip(self.index + 1));
+        let rest = self.left().into_iter().chain(behind().copied());
+        let train = rest.map(|departure| departure.train).find(|train| train.run.stream == stream)?;
+        Some(train.run.header(train.first).sequence)
     }
 
     pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
@@ -228,6 +260,11 @@ impl Drop for Playhead {
     }
 }
 
+/// Bit of a stream; none of those beyond the limit, which cannot be sent.
+fn bit(stream: u8) -> u64 {
+    1_u64.checked_shl(stream.into()).unwrap_or(0)
+}
+
 /// The part of a departure before a time; none if all of it is behind that.
 fn before(departure: Departure, end_us: u64) -> Option<Departure> {
     let left_us = end_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
@@ -296,7 +333,7 @@ mod tests {
                 timestamp: place * 900,
                 ssrc: 1,
             };
-            let run = Run { first, step: 900 << 16 };
+            let run = Run::new(first, 900 << 16);
             let train = Train {
                 offset: u64::from(place) * 200,
                 length: 600,
@@ -340,7 +377,7 @@ mod tests {
     }
 
     fn playhead(source: impl TrainSource + 'static) -> Playhead {
-        Playhead::new(Arc::new(source), waker(), &pool())
+        Playhead::new(Arc::new(source), 0, waker(), &pool())
     }
 
     /// A source that keeps nothing: each segment is in a file that is open, and locked, only as long as
@@ -393,7 +430,7 @@ mod tests {
             let source = Arc::new(Leaving { folder: tempfile::tempdir().unwrap() });
             let (pool, close) = pool_with_held_closer();
             let mut playhead =
-                Some(Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool));
+                Some(Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, 0, waker(), &pool));
             assert!(matches!(playhead.as_mut().unwrap().next(), Next::Due(_)));
             leave(&mut playhead);
             assert!(source.is_open(0) && source.is_open(1), "an engine thread closed a file");
@@ -499,7 +536,7 @@ mod tests {
     #[test]
     fn a_segment_is_requested_a_while_before_it_is_due() {
         let source = Arc::new(Late::default());
-        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, 0, waker(), &pool());
         let requested = || std::mem::take(&mut *source.requested.lock());
         // The last train of the segment leaves at 30 ms.
         assert!(matches!(playhead.next(), Next::Due(departure) if departure.at_us == 0));
@@ -536,7 +573,7 @@ mod tests {
     #[test]
     fn a_source_keeps_the_waker_only_while_somebody_waits() {
         let source = Arc::new(Never::default());
-        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, 0, waker(), &pool());
         let kept = || source.kept.lock().iter().map(|(number, _)| *number).collect::<Vec<_>>();
         assert!(matches!(playhead.next(), Next::Pending));
         assert_eq!(kept(), [0]);

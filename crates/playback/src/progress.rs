@@ -1,6 +1,6 @@
 //! Progress of a playback, written by its engine thread and read by others.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use wirepath_counters::LocalCounter;
@@ -9,16 +9,16 @@ use wirepath_datapath::DataPath;
 /// Progress of a playback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// RTP packets sent.
+    /// RTP packets sent, of all streams.
     pub packets: u64,
-    /// RTP payload bytes sent.
+    /// RTP payload bytes sent, of all streams.
     pub payload_bytes: u64,
     /// Packets that the network did not take.
     pub packets_lost: u64,
     /// Departure of the last train sent, in microseconds from the start of the source.
     pub position_us: u64,
-    /// The RTP clock, while the playback plays.
-    pub clock: Option<RtpClock>,
+    /// True while the playback plays.
+    pub is_playing: bool,
     /// Skips forward because a client over TCP read too slowly.
     pub forward_skips: u64,
     /// The data path that sent the last train, or will be tried for the first; none over TCP.
@@ -27,57 +27,84 @@ pub struct Progress {
     pub burst_us: u64,
 }
 
-/// Relation of a playback's RTP timestamps to time while it plays.
+/// Progress of a stream of a playback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamProgress {
+    /// RTP packets sent.
+    pub packets: u64,
+    /// RTP payload bytes sent.
+    pub payload_bytes: u64,
+    /// The RTP clock, while the playback plays.
+    pub clock: Option<RtpClock>,
+}
+
+/// Relation of a stream's RTP timestamps to time while its playback plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpClock {
     /// A time, in microseconds of CLOCK_MONOTONIC.
     pub at_us: u64,
-    /// RTP timestamp of a packet that leaves at that time.
+    /// RTP timestamp of that time.
     pub timestamp: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct SharedProgress {
-    pub(crate) packets: LocalCounter,
-    pub(crate) payload_bytes: LocalCounter,
     pub(crate) packets_lost: LocalCounter,
     pub(crate) forward_skips: LocalCounter,
     position_us: AtomicU64,
     /// Index in [`DataPath::ALL`]; [`NO_PATH`] before one is set.
     path: AtomicU8,
+    is_playing: AtomicBool,
     burst_us: AtomicU64,
+    /// Stream 0, in place: most sources have no other.
+    first: SharedStreamProgress,
+    /// The further streams of the source by number, whether they are sent or not.
+    others: Box<[SharedStreamProgress]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SharedStreamProgress {
+    pub(crate) packets: LocalCounter,
+    pub(crate) payload_bytes: LocalCounter,
     clock: Mutex<Option<RtpClock>>,
 }
 
 const NO_PATH: u8 = u8::MAX;
 
-impl Default for SharedProgress {
-    fn default() -> SharedProgress {
+impl SharedProgress {
+    /// Progress of a playback of a source with so many streams.
+    pub(crate) fn new(streams: u8) -> SharedProgress {
         SharedProgress {
-            packets: LocalCounter::default(),
-            payload_bytes: LocalCounter::default(),
             packets_lost: LocalCounter::default(),
             forward_skips: LocalCounter::default(),
             position_us: AtomicU64::default(),
             path: AtomicU8::new(NO_PATH),
+            is_playing: AtomicBool::default(),
             burst_us: AtomicU64::default(),
-            clock: Mutex::default(),
+            first: SharedStreamProgress::default(),
+            others: (1..streams).map(|_| SharedStreamProgress::default()).collect(),
         }
     }
-}
 
-impl SharedProgress {
     pub(crate) fn read(&self) -> Progress {
+        let streams = || [&self.first].into_iter().chain(&self.others);
         Progress {
-            packets: self.packets.value(),
-            payload_bytes: self.payload_bytes.value(),
+            packets: streams().map(|stream| stream.packets.value()).sum(),
+            payload_bytes: streams().map(|stream| stream.payload_bytes.value()).sum(),
             packets_lost: self.packets_lost.value(),
             position_us: self.position_us(),
-            clock: *self.clock.lock(),
+            is_playing: self.is_playing.load(Relaxed),
             forward_skips: self.forward_skips.value(),
             path: DataPath::ALL.get(usize::from(self.path.load(Relaxed))).copied(),
             burst_us: self.burst_us.load(Relaxed),
         }
+    }
+
+    /// Progress of a stream: the first for numbers that the source does not have.
+    #[inline]
+    pub(crate) fn stream(&self, number: u8) -> &SharedStreamProgress {
+        let other = usize::from(number).checked_sub(1);
+        other.and_then(|index| self.others.get(index)).unwrap_or(&self.first)
     }
 
     pub(crate) fn position_us(&self) -> u64 {
@@ -95,6 +122,29 @@ impl SharedProgress {
 
     pub(crate) fn set_burst(&self, burst_us: u64) {
         self.burst_us.store(burst_us, Relaxed);
+    }
+
+    /// Notes that the clocks of streams are set.
+    pub(crate) fn begin(&self) {
+        self.is_playing.store(true, Relaxed);
+    }
+
+    /// Notes that nothing plays: no stream has a clock.
+    pub(crate) fn rest(&self) {
+        self.is_playing.store(false, Relaxed);
+        for stream in [&self.first].into_iter().chain(&self.others) {
+            stream.set_clock(None);
+        }
+    }
+}
+
+impl SharedStreamProgress {
+    pub(crate) fn read(&self) -> StreamProgress {
+        StreamProgress {
+            packets: self.packets.value(),
+            payload_bytes: self.payload_bytes.value(),
+            clock: *self.clock.lock(),
+        }
     }
 
     pub(crate) fn set_clock(&self, clock: Option<RtpClock>) {

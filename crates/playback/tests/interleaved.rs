@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use support::{Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, on_threads, packet, playbacks, run};
+use support::{
+    Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, on_threads, packet, playbacks, position_of, run,
+};
 use wirepath_datapath::DataPath;
 use wirepath_datapath::rtp::HEADER_LENGTH;
 use wirepath_engine::Waker;
@@ -109,7 +111,8 @@ fn with_lag(
     let writer = Arc::clone(&client.writer);
     let playback = playbacks.open(PlaybackOptions {
         source,
-        sink: PlaybackSink::Interleaved { writer, channel: channel_number, max_lag_us },
+        streams: 1,
+        sink: PlaybackSink::Interleaved { writer, channel: channel_number, max_lag_us }.into(),
         most_burst_us: 8000,
         on_event: Box::new(move |event| tell.send(event).unwrap_or_default()),
     });
@@ -148,7 +151,7 @@ fn every_packet_is_a_frame_behind_the_response() {
     let session = open(&playbacks, &client, 4, Numbered::new(3));
     let begun = Instant::now();
     let position = session.play(&client, None, None);
-    assert_eq!(position, Position { sequence: 65_500, timestamp: 1000, at_us: 0 });
+    assert_eq!(position, position_of(65_500, 1000, 0));
     assert_eq!(client.next(), Came::Response);
     for number in 0..ALL {
         assert_eq!(client.next(), Came::Frame(4, packet(number)), "packet {number}");
@@ -171,7 +174,7 @@ fn packets_wait_for_their_release() {
     let (tell, answer) = channel();
     held.playback.play(None, None, move |result| tell.send(result).unwrap());
     assert!(answer.recv_timeout(PATIENCE).unwrap().is_ok());
-    assert_eq!(held.playback.progress().clock, None);
+    assert!(!held.playback.progress().is_playing);
     other.play(&client, None, None);
     assert_eq!(client.next(), Came::Response);
     for number in 0..2 * TRAIN {
@@ -200,7 +203,7 @@ fn after_a_seek_numbers_go_on() {
     session.wait_for_end();
     let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
     let position = session.play(&client, Some(there), None);
-    assert_eq!(position, Position { sequence: 65_503, timestamp: 1000 + 3 * 180, at_us: 46 * PACKET_US });
+    assert_eq!(position, position_of(65_503, 1000 + 3 * 180, 46 * PACKET_US));
     assert_eq!(client.next(), Came::Response);
     for number in 0..14 {
         let Came::Frame(0, frame) = client.next() else { panic!("no frame {number}") };
@@ -279,8 +282,8 @@ fn who_reads_too_slowly_skips_forward() {
     session.play(&client, None, None);
     let deadline = Instant::now() + PATIENCE;
     let lags = || {
-        let progress = session.playback.progress();
-        progress.clock.is_some_and(|clock| wirepath_engine::now_us() > clock.at_us + 400_000)
+        let clock = session.playback.stream_progress(0).clock;
+        clock.is_some_and(|clock| wirepath_engine::now_us() > clock.at_us + 400_000)
     };
     while !lags() {
         assert!(Instant::now() < deadline, "it does not play");

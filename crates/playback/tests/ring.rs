@@ -9,12 +9,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, playbacks_with, run};
+use support::{
+    Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, playbacks_with, position_of, run,
+};
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_datapath::{DataPath, MappedFile, Region, SendContext, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
-    At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, Position, RingUse, Segment, TrainSource,
+    At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, RingUse, Segment, TrainSource,
 };
 use wirepath_testkit::udp::close_port;
 use wirepath_testkit::{require, trial, trials};
@@ -81,7 +83,7 @@ fn every_packet_arrives_in_order_and_in_time() {
     let player = Player::new(&playbacks, source);
     let begun = Instant::now();
     let position = player.play(None, None).unwrap();
-    assert_eq!(position, Position { sequence: 65_500, timestamp: 1000, at_us: 0 });
+    assert_eq!(position, position_of(65_500, 1000, 0));
     ensure_arrive(&player, 0..3 * TRAINS * TRAIN);
     player.wait_for_end();
     let last_train_us = u64::from(3 * TRAINS - 1) * u64::from(TRAIN) * PACKET_US;
@@ -200,7 +202,7 @@ fn after_a_seek_numbers_go_on() {
 
     let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
     let position = player.play(Some(there), None).unwrap();
-    assert_eq!(position, Position { sequence: 65_503, timestamp: 1000 + 3 * 180, at_us: 46 * PACKET_US });
+    assert_eq!(position, position_of(65_503, 1000 + 3 * 180, 46 * PACKET_US));
     for number in 0..14 {
         let received = player.receive();
         assert_eq!(received[HEADER_LENGTH..], packet(46 + number)[HEADER_LENGTH..]);

@@ -11,12 +11,12 @@ use tokio::sync::{Semaphore, oneshot};
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
-use wirepath_media::image::Recipe;
-use wirepath_media::sdp::Description;
+use wirepath_media::image::{Description as ImageDescription, PathLimits, StreamPlan};
+use wirepath_media::sdp::{Description, Track};
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
     self as playback, ConnectionWriter, Cursor, PlayError, PlaybackOptions, PlaybackSink, Playbacks,
-    Position, Progress, TrainSource,
+    Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use crate::admission::{Admission, Overload};
@@ -28,6 +28,7 @@ use crate::library::{Asset, FindError, Library};
 use crate::plays::Plays;
 use crate::rtsp::player::{
     BoxFuture, MediaSink, OnEvent, OpenError, PlaybackFailure, Player, Presentation, Reply, SessionPlayback,
+    TrackSource,
 };
 
 /// Most searches for names in other case at a time.
@@ -63,6 +64,9 @@ struct AssetPresentation {
 struct ImagePlayback {
     image: Arc<Image>,
     playback: Arc<playback::Playback>,
+    /// All playbacks, to add streams to this one.
+    playbacks: Arc<Playbacks>,
+    max_lag_us: u64,
     _hot: Option<HotSession>,
     plays: Arc<Plays>,
     /// Dropped to cancel a request to play that waits until the image has grown to the requested time.
@@ -124,8 +128,8 @@ impl AssetPlayer {
     ) -> Result<Arc<dyn Presentation>, OpenError> {
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
-        let recipe = self.store.usual_recipe();
-        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, recipe);
+        let limits = self.store.usual_limits();
+        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, limits);
         let image = image.map_err(open_error)?;
         let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
         Ok(Arc::new(AssetPresentation { name, client, asset, image, player: self }))
@@ -140,48 +144,64 @@ impl Presentation for AssetPresentation {
         let (packet, payload) = (u64::from(recipe.packet_size()), recipe.payload_length() as u64);
         /// Bytes of IPv4 and UDP headers in front of each packet.
         const HEADERS: u64 = 28;
+        // Shorter packets have a larger share of headers.
+        let with_headers = |rate: u64| rate.saturating_mul(packet + HEADERS) / payload;
+        let tracks = match &summary.description {
+            ImageDescription::TransportStream(_) => {
+                vec![Track::transport_stream(summary.bits_per_second().map(with_headers))]
+            }
+            ImageDescription::Movie(movie) => {
+                let tracks = movie.tracks.iter().cloned().map(|description| Track {
+                    bits_per_second: description.bits_per_second.map(with_headers),
+                    description,
+                });
+                tracks.collect()
+            }
+        };
         Description {
             name: self.name.clone(),
             id: identity.inode,
             version: identity.mtime_ns.unsigned_abs(),
             duration_us: summary.duration_us,
-            bits_per_second: summary.bits_per_second().map(|rate| rate * (packet + HEADERS) / payload),
+            tracks,
         }
+    }
+
+    fn tracks(&self) -> u8 {
+        streams(&self.image)
     }
 
     fn set_up(
         &self,
+        track: u8,
         sink: MediaSink,
         most_burst_us: Option<u64>,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
-            let (image, sink) = match sink {
-                MediaSink::Udp(socket) => {
-                    let image = self.image_for(&socket).await?;
-                    let packet_size = image.plan().recipe.packet_size();
-                    (image, PlaybackSink::Udp { socket, packet_size })
-                }
-                MediaSink::Interleaved(writer, channel) => {
-                    let max_lag_us = self.player.max_lag_us;
-                    (Arc::clone(&self.image), PlaybackSink::Interleaved { writer, channel, max_lag_us })
-                }
+            let image = match &sink {
+                MediaSink::Udp(socket) => self.image_for(socket).await?,
+                MediaSink::Interleaved(..) => Arc::clone(&self.image),
             };
-            let is_udp = matches!(sink, PlaybackSink::Udp { .. });
+            let is_udp = matches!(sink, MediaSink::Udp(_));
+            let AssetPlayer { playbacks, max_lag_us, bursts, hot, plays, .. } = &self.player;
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
-                sink,
-                most_burst_us: most_burst_us.unwrap_or(u64::MAX).min(self.player.bursts.most_us(&self.name)),
+                streams: streams(&image),
+                sink: stream_sink(&image, track, sink, *max_lag_us),
+                most_burst_us: most_burst_us.unwrap_or(u64::MAX).min(bursts.most_us(&self.name)),
                 on_event,
             };
-            let playback =
-                self.player.playbacks.open(options).map_err(|error| {
-                    OpenError::Failed(format!("cannot set up the socket for RTP: {error}"))
-                })?;
-            let hot = self.player.hot.as_ref().filter(|_| is_udp).and_then(|hot| hot.session(&image));
-            let playback = Arc::new(playback);
-            let (plays, waiting) = (Arc::clone(&self.player.plays), Mutex::default());
-            let playback = ImagePlayback { image, playback, _hot: hot, plays, waiting };
+            let playback = playbacks.open(options).map_err(socket_error)?;
+            let playback = ImagePlayback {
+                _hot: hot.as_ref().filter(|_| is_udp).and_then(|hot| hot.session(&image)),
+                image,
+                playback: Arc::new(playback),
+                playbacks: Arc::clone(playbacks),
+                max_lag_us: *max_lag_us,
+                plays: Arc::clone(plays),
+                waiting: Mutex::default(),
+            };
             Ok(Box::new(playback) as Box<dyn SessionPlayback>)
         })
     }
@@ -191,19 +211,29 @@ impl AssetPresentation {
     /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
     /// open.
     async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
-        let recipe = recipe_for(&self.player.store, socket)?;
-        if recipe == self.image.plan().recipe {
+        let limits = limits_of(&self.player.store, socket)?;
+        if limits.recipe_like(self.image.plan().recipe) == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
         let (store, asset, name, client) =
             (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), Some(self.client));
-        blocking(move || store.image_for(client, asset, &name, recipe).map_err(open_error)).await
+        blocking(move || store.image_for(client, asset, &name, limits).map_err(open_error)).await
     }
 }
 
 impl SessionPlayback for ImagePlayback {
-    fn ssrc(&self) -> u32 {
-        self.image.plan().ssrc
+    fn tracks(&self) -> u8 {
+        streams(&self.image)
+    }
+
+    fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError> {
+        let sink = stream_sink(&self.image, track, sink, self.max_lag_us);
+        self.playbacks.add(&self.playback, sink).map_err(socket_error)
+    }
+
+    fn source(&self, track: u8) -> TrackSource {
+        let StreamPlan { ssrc, clock_hz, .. } = stream_plan(&self.image, track);
+        TrackSource { ssrc, clock_hz }
     }
 
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
@@ -244,6 +274,10 @@ impl SessionPlayback for ImagePlayback {
 
     fn progress(&self) -> Progress {
         self.playback.progress()
+    }
+
+    fn track_progress(&self, track: u8) -> StreamProgress {
+        self.playback.stream_progress(track)
     }
 
     fn failure(&self) -> Option<PlaybackFailure> {
@@ -294,11 +328,44 @@ async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     }
 }
 
-/// The recipe for the path that a socket is connected over.
-fn recipe_for(store: &Store, socket: &UdpSocket) -> Result<Recipe, OpenError> {
+/// Number of streams of an image, each of which is a track.
+fn streams(image: &Image) -> u8 {
+    image.plan().streams.len() as u8 // 16 at most
+}
+
+/// Plan of the stream of a track; of the first for a track that the image does not have.
+fn stream_plan(image: &Image, track: u8) -> StreamPlan {
+    let streams = &image.plan().streams;
+    streams.get(usize::from(track)).copied().unwrap_or(streams[0])
+}
+
+/// A track's stream of an image, and its receiver.
+fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us: u64) -> StreamSink {
+    let sink = match sink {
+        MediaSink::Udp(socket) => {
+            PlaybackSink::Udp { socket, packet_size: image.plan().recipe.packet_size() }
+        }
+        MediaSink::Interleaved(writer, channel) => PlaybackSink::Interleaved { writer, channel, max_lag_us },
+    };
+    let timestamps = match image.plan().recipe.is_transport_stream() {
+        true => Timestamps::Departure,
+        false => {
+            let StreamPlan { timestamp, clock_hz, .. } = stream_plan(image, track);
+            Timestamps::Presentation { first: timestamp, clock_hz }
+        }
+    };
+    StreamSink { stream: track, timestamps, sink }
+}
+
+fn socket_error(error: io::Error) -> OpenError {
+    OpenError::Failed(format!("cannot set up the socket for RTP: {error}"))
+}
+
+/// The limits of the path that a socket is connected over.
+fn limits_of(store: &Store, socket: &UdpSocket) -> Result<PathLimits, OpenError> {
     let failed = |error| OpenError::Failed(format!("cannot determine the path MTU: {error}"));
     let ip_header = if socket.local_addr().map_err(failed)?.is_ipv4() { 20 } else { 40 };
-    store.recipe(path_mtu(socket).map_err(failed)?, ip_header).map_err(open_error)
+    store.limits(path_mtu(socket).map_err(failed)?, ip_header).map_err(open_error)
 }
 
 async fn blocking<T: Send + 'static>(

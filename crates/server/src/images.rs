@@ -1,5 +1,6 @@
 //! Wire images as files: packed from assets, kept in a folder, played from.
 
+mod asset_reader;
 mod demand;
 mod error;
 mod hot;
@@ -9,6 +10,8 @@ mod image_folder;
 mod index_tests;
 mod key;
 mod memory_budget;
+#[cfg(test)]
+mod movie_tests;
 mod open;
 mod packing;
 mod page_memory;
@@ -32,7 +35,7 @@ pub use page_memory::PageCounts;
 pub(crate) use progress::SeekResult;
 pub use progress::{Contents, Failure, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_TS_PER_PACKET, usual_packing_memory};
+pub use store::{ImagePolicy, Store, StoreCounts, StoreOptions, USUAL_LIMITS, usual_packing_memory};
 pub use summary::Summary;
 
 pub use crate::plays::Plays;

@@ -22,8 +22,10 @@ mod session;
 mod session_events;
 mod session_info;
 mod session_state;
+mod set_up;
 mod shared;
 mod ticks;
+mod track;
 mod transport;
 
 pub(crate) use listener::Listener;

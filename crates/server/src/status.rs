@@ -136,7 +136,7 @@ mod tests {
         let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let store = Store::new(cache, readers, 1).unwrap();
         let image =
-            store.image(Arc::new(File::open(&path).unwrap()), "clip.ts", store.usual_recipe()).unwrap();
+            store.image(Arc::new(File::open(&path).unwrap()), "clip.ts", store.usual_limits()).unwrap();
         let failure = loop {
             match &*image.progress().borrow() {
                 Progress::Failed(failure) => break failure.clone(),

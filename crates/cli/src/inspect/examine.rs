@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use wirepath_media::container::MovieReader;
 use wirepath_media::image::{self, Header, Recipe, Table};
 use wirepath_media::inspect::{AssetInspector, ImageInspector, MovieInspector, MovieReport, Report};
-use wirepath_server::images::{USUAL_TS_PER_PACKET, read_image};
+use wirepath_server::images::{USUAL_LIMITS, read_image};
 
 use crate::format;
 use crate::progress::Progress;
@@ -95,7 +95,7 @@ fn examine_file(path: &Path, shown: bool) -> Result<Found> {
         let inspection = Inspection { file: path, size_bytes, recipe, report, image: Some(image) };
         return Ok(Found::Stream(Box::new(inspection)));
     }
-    let recipe = Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: 20_000 };
+    let recipe = USUAL_LIMITS.transport_stream();
     let report = examine_asset(&file, recipe, &progress)?;
     Ok(Found::Stream(Box::new(Inspection { file: path, size_bytes, recipe, report, image: None })))
 }

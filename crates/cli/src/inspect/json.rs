@@ -2,7 +2,7 @@
 //! new schema.
 
 use serde_json::{Map, Value, json};
-use wirepath_media::image::Recipe;
+use wirepath_media::image::{PayloadRecipe, Recipe};
 use wirepath_media::inspect::{PidReport, Report};
 use wirepath_media::ts::{PACKET_LENGTH, Played, Programme};
 
@@ -58,9 +58,13 @@ fn media(report: &Report) -> Value {
 }
 
 fn packing(report: &Report, recipe: Recipe) -> Value {
+    let ts_per_packet = match recipe.payload {
+        PayloadRecipe::TransportStream { ts_per_packet } => Some(ts_per_packet),
+        PayloadRecipe::Tracks { .. } => None,
+    };
     json!({
         "recipe": {
-            "ts_packets_per_packet": recipe.ts_per_packet,
+            "ts_packets_per_packet": ts_per_packet,
             "packet_bytes": recipe.packet_size(),
             "burst_us": recipe.burst_us,
         },
@@ -126,9 +130,18 @@ fn image_facts(image: &ImageFacts) -> Value {
             "inode": plan.identity.inode,
             "device": plan.identity.device,
         },
-        "ssrc": plan.ssrc,
-        "first_sequence": plan.sequence,
-        "first_timestamp": plan.timestamp,
+        "ssrc": plan.streams.first().map(|stream| stream.ssrc),
+        "first_sequence": plan.streams.first().map(|stream| stream.sequence),
+        "first_timestamp": plan.streams.first().map(|stream| stream.timestamp),
+        "streams": list(&plan.streams, |stream| {
+            json!({
+                "ssrc": stream.ssrc,
+                "first_sequence": stream.sequence,
+                "first_timestamp": stream.timestamp,
+                "payload_type": stream.payload_type,
+                "clock_hz": stream.clock_hz,
+            })
+        }),
         "segments": image.segments,
         "intact": image.damage.is_empty(),
         "damage": list(&image.damage, |Damage { segment, offset, reason }| {

@@ -1,6 +1,7 @@
 //! Inspection as text.
 
 use comfy_table::CellAlignment;
+use wirepath_media::image::PayloadRecipe;
 use wirepath_media::inspect::{PacketsPerTrain, Peak, PidReport, Report};
 use wirepath_media::ts::{Played, Programme, Stream, VideoFormat};
 use wirepath_report::terminal::{Terminal, lines};
@@ -24,7 +25,9 @@ pub(super) fn text(inspection: &Inspection, terminal: Terminal) -> String {
     let report = &inspection.report;
     let warnings = &report.description.warnings;
     let mut parts = vec![format!("{}\n{}", heading(inspection), overview(inspection, terminal))];
-    parts.push(programmes(report, terminal));
+    if inspection.recipe.is_transport_stream() {
+        parts.push(programmes(report, terminal));
+    }
     let title = if inspection.damage().is_empty() { "PIDs" } else { "PIDs (intact segments only)" };
     parts.push(section(title, &pids(report, terminal)));
     let caption = "Bit rate over time (h:mm:ss)";
@@ -53,6 +56,9 @@ fn heading(inspection: &Inspection) -> String {
     let stride = inspection.report.description.stride;
     match &inspection.image {
         None => format!("{name}: transport stream in {stride}-byte packets, {size}\n"),
+        Some(_) if !inspection.recipe.is_transport_stream() => {
+            format!("{name}: wire image of a movie, {size}\n")
+        }
         Some(_) => format!("{name}: wire image of a transport stream in {stride}-byte packets, {size}\n"),
     }
 }
@@ -66,8 +72,11 @@ fn overview(inspection: &Inspection, terminal: Terminal) -> String {
             programme.map_or("no announced programme".to_owned(), |number| format!("programme {number}"));
         rows.push(("clock", format!("{programme}, PID {}", pid_name(pcr_pid))));
     }
-    let packet = format!("{} transport packets", recipe.ts_per_packet);
-    rows.push(("packets", format!("{} of {packet} each", format::count(report.packets))));
+    let packet = match recipe.payload {
+        PayloadRecipe::TransportStream { ts_per_packet } => format!("{ts_per_packet} transport packets each"),
+        PayloadRecipe::Tracks { limit, .. } => format!("at most {limit} bytes of payload"),
+    };
+    rows.push(("packets", format!("{} of {packet}", format::count(report.packets))));
     rows.push(("trains", trains(report, recipe.burst_us)));
     rows.push(("random access", starts(&report.starts_us, report.mean_start_distance_us())));
     rows.extend(inspection.image.iter().flat_map(image_rows));
@@ -122,13 +131,16 @@ fn image_rows(image: &ImageFacts) -> Vec<(&'static str, String)> {
         damaged => format!("NO: {damaged} of {segments} damaged"),
     };
     let identity = plan.identity;
-    vec![
+    let mut rows = vec![
         ("intact", state),
         ("asset", format!("{} bytes, inode {} on device {}", identity.size, identity.inode, identity.device)),
         ("asset modified", format::moment(identity.mtime_ns)),
-        ("SSRC", format!("{:#010x}", plan.ssrc)),
-        ("first packet", format!("sequence number {}, timestamp {}", plan.sequence, plan.timestamp)),
-    ]
+    ];
+    rows.extend(plan.streams.iter().flat_map(|stream| {
+        let first = format!("sequence number {}, timestamp {}", stream.sequence, stream.timestamp);
+        [("SSRC", format!("{:#010x}", stream.ssrc)), ("first packet", first)]
+    }));
+    rows
 }
 
 fn programmes(report: &Report, terminal: Terminal) -> String {

@@ -17,7 +17,7 @@ pub(super) struct Found {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Named,
-    /// To be packed if it looks like a transport stream.
+    /// To be packed if it looks like a transport stream or a movie.
     InFolder,
     /// Not to be packed, for this reason, without an error.
     Skipped(&'static str),

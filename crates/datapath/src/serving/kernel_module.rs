@@ -13,7 +13,7 @@ use wirepath_sys::module::{Marker, Rtp, RtpTime, Run, Sent, Timestamps};
 use super::{gso_writev, sendfile};
 use crate::buffer::Buffer;
 use crate::request::TrainRequest;
-use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train};
+use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train, rtp};
 
 const CALL: &str = "ioctl(WIREPATH_SEND)";
 
@@ -115,21 +115,37 @@ pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u
     }
     let first = train.header_fields(0, headers);
     let mut table = [RtpTime::default(); TABLE];
+    let marker = marker(&train, headers);
     let rtp = Rtp {
         ssrc: first.ssrc,
         payload_type: first.payload_type,
         sequence: first.sequence,
-        marker: if first.marker { Marker::First } else { Marker::Never },
-        timestamps: timestamps(&train, headers, &mut table),
+        marker,
+        timestamps: timestamps(&train, headers, marker, &mut table),
     };
     let run = from.run(file, extent)?.in_packets(u32::from(train.packet_size) - stored).passing_over(stored);
     let run = run.with_rtp(rtp).in_trains(request.sink.train_packets());
     send_run(request.socket(), file, extent, run, request.context).map(|sent| sent.packets as u32)
 }
 
-/// Packets of a train that the RTP engine sends in a call.
+/// Packets of a train that the RTP engine sends in a call. Where the last one has a marker and a timestamp of
+/// its own, that goes alone.
 pub(crate) fn packets_a_call(train: &Train) -> u32 {
-    if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) }
+    let packets = if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) };
+    let ends_group = packets > 1 && train.run.step > 0 && train.run.marker == rtp::Marker::Last;
+    if ends_group && train.run.is_marked(train.first + packets - 1) { packets - 1 } else { packets }
+}
+
+/// Packets of a train of one call that carry the marker. A session asks for one on the first packet only of
+/// trains that have none elsewhere.
+fn marker(train: &Train, headers: Headers) -> Marker {
+    let last = train.packets() - 1;
+    match train.run.marker {
+        rtp::Marker::Each => Marker::Always,
+        rtp::Marker::Last if last > 0 && train.run.is_marked(train.first + last) => Marker::LastOfGroup,
+        _ if train.header_fields(0, headers).marker => Marker::First,
+        _ => Marker::Never,
+    }
 }
 
 fn has_whole_ticks(train: &Train) -> bool {
@@ -137,8 +153,17 @@ fn has_whole_ticks(train: &Train) -> bool {
 }
 
 /// The timestamps of a train, with room in `table` for those that need one.
-fn timestamps<'a>(train: &Train, headers: Headers, table: &'a mut [RtpTime; TABLE]) -> Timestamps<'a> {
+fn timestamps<'a>(
+    train: &Train,
+    headers: Headers,
+    marker: Marker,
+    table: &'a mut [RtpTime; TABLE],
+) -> Timestamps<'a> {
     let first = train.header_fields(0, headers).timestamp;
+    if marker == Marker::LastOfGroup {
+        table[0] = RtpTime { timestamp: first, packets: train.packets(), ..RtpTime::default() };
+        return Timestamps::Table(&table[..1]);
+    }
     if has_whole_ticks(train) || train.packets() == 1 {
         return Timestamps::Step { first, ticks: train.run.step >> 16, packets: 1 };
     }
@@ -168,13 +193,15 @@ mod tests {
     fn timestamps_are_those_of_the_headers() {
         let mut train = example(10 * 28);
         let mut table = [RtpTime::default(); TABLE];
-        let Timestamps::Step { first, ticks, packets } = timestamps(&train, Headers::Generated, &mut table)
+        let Timestamps::Step { first, ticks, packets } =
+            timestamps(&train, Headers::Generated, Marker::Never, &mut table)
         else {
             panic!("whole ticks need no table")
         };
         assert_eq!((first, ticks, packets), (1000, 90, 1));
         train.run.step += 1 << 15;
-        let Timestamps::Table(table) = timestamps(&train, Headers::Generated, &mut table) else {
+        let Timestamps::Table(table) = timestamps(&train, Headers::Generated, Marker::Never, &mut table)
+        else {
             panic!("uneven ticks need a table")
         };
         let made: Vec<u32> = table.iter().map(|time| time.timestamp).collect();

@@ -2,7 +2,7 @@
 //!
 //! One call per train; no copies from Linux 6.5 on, where pages go into the socket buffer by reference
 //! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet that the kernel may give a wrong
-//! checksum is sent from the mapping, with a copy; images, in which all lengths are even, have none.
+//! checksum is sent from the mapping, with a copy; images, in which trains begin at even offsets, have none.
 
 use super::{gso_writev, sendfile};
 use crate::SendError;

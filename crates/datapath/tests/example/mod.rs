@@ -47,7 +47,7 @@ impl Example {
     ) -> Example {
         let first =
             Header { marker: true, payload_type: 33, sequence: 65_530, timestamp: u32::MAX - 50, ssrc: 99 };
-        let run = Run { first, step };
+        let run = Run::new(first, step);
         let (mut stored, mut expected) = (Vec::new(), Vec::new());
         for index in 0..packets {
             let length = if index + 1 == packets { last } else { payload };

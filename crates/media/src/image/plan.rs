@@ -1,6 +1,7 @@
 //! Decisions that precede packing.
 
-use crate::rtp::HEADER_LENGTH;
+use crate::payload::MIN_PAYLOAD;
+use crate::rtp::{CLOCK_HZ, HEADER_LENGTH, PAYLOAD_TYPE_MP2T};
 use crate::ts::PACKET_LENGTH;
 
 /// Most transport stream packets in an RTP packet: those that a path MTU of 9,000 bytes takes.
@@ -26,13 +27,56 @@ pub struct Identity {
     pub device: u64,
 }
 
+/// Most streams of an image: video, and sound in many languages.
+pub const MAX_STREAMS: usize = 16;
+
 /// Division of an asset into packets and trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Recipe {
-    /// Transport stream packets in each RTP packet, 1 to [`MAX_TS_PER_PACKET`]. Seven fit an Ethernet frame.
-    pub ts_per_packet: u16,
+    /// Payload of a packet.
+    pub payload: PayloadRecipe,
     /// Burst window in microseconds: packets leave early by at most this; at most [`MAX_BURST_US`].
     pub burst_us: u32,
+}
+
+/// Payload of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PayloadRecipe {
+    /// Packets of a transport stream.
+    TransportStream {
+        /// Transport stream packets in each RTP packet, 1 to [`MAX_TS_PER_PACKET`]. Seven fit an Ethernet
+        /// frame.
+        ts_per_packet: u16,
+    },
+    /// Samples of tracks, in the payload format of each.
+    Tracks {
+        /// Most bytes of a payload, at least [`MIN_PAYLOAD`].
+        limit: u16,
+        /// Most frames of audio in a packet, at least 1.
+        frames: u8,
+    },
+}
+
+/// Stream of an image: its first numbers and what all of its packets have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamPlan {
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// Sequence number of the first packet.
+    pub sequence: u16,
+    /// Timestamp at the beginning of the image, in ticks of the clock.
+    pub timestamp: u32,
+    /// Payload type, 0 to 127.
+    pub payload_type: u8,
+    /// Clock rate in Hz, not 0.
+    pub clock_hz: u32,
+}
+
+/// Streams of an image in the order of their numbers, 1 to [`MAX_STREAMS`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Streams {
+    plans: [StreamPlan; MAX_STREAMS],
+    count: u8,
 }
 
 /// Plan of an image.
@@ -42,12 +86,49 @@ pub struct Plan {
     pub identity: Identity,
     /// Division into packets and trains.
     pub recipe: Recipe,
-    /// Synchronisation source of all packets.
-    pub ssrc: u32,
-    /// Sequence number of the first packet.
-    pub sequence: u16,
-    /// Timestamp of the first packet, in ticks of 90 kHz.
-    pub timestamp: u32,
+    /// Its streams: one of a transport stream, one for each track of a movie.
+    pub streams: Streams,
+}
+
+/// Limits of the packets on a path, whatever the asset is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLimits {
+    /// Most bytes of payload in a packet, at least one packet of a transport stream.
+    pub payload: u16,
+    /// Burst window in microseconds.
+    pub burst_us: u32,
+}
+
+/// Most frames of audio in a packet: fewer packets and calls, and about 90 ms of sound that one lost packet
+/// takes away.
+const FRAMES_PER_PACKET: u8 = 4;
+
+impl PathLimits {
+    /// Limits for a path MTU in bytes: what is left by RTP, UDP and IP headers (`ip_header` bytes: 20, or 40
+    /// for IPv6); `None` where no packet of a transport stream fits.
+    pub fn for_mtu(mtu: u16, ip_header: u16, burst_us: u32) -> Option<Self> {
+        const UDP_HEADER: u16 = 8;
+        let payload = mtu.checked_sub(ip_header + UDP_HEADER + HEADER_LENGTH as u16)?;
+        (usize::from(payload) >= PACKET_LENGTH).then_some(Self { payload, burst_us })
+    }
+
+    /// The recipe for a transport stream: as many of its packets as fit.
+    pub fn transport_stream(self) -> Recipe {
+        let fit = self.payload / PACKET_LENGTH as u16;
+        Recipe::transport_stream(fit.min(MAX_TS_PER_PACKET), self.burst_us)
+    }
+
+    /// The recipe for the same kind of asset as that of `recipe`.
+    pub fn recipe_like(self, recipe: Recipe) -> Recipe {
+        if recipe.is_transport_stream() { self.transport_stream() } else { self.tracks() }
+    }
+
+    /// The recipe for the tracks of a movie, whose full packets have an even length: the kernel's checksums of
+    /// pages by reference go wrong after parts of odd length.
+    pub fn tracks(self) -> Recipe {
+        let payload = PayloadRecipe::Tracks { limit: self.payload & !1, frames: FRAMES_PER_PACKET };
+        Recipe { payload, burst_us: self.burst_us }
+    }
 }
 
 /// Invalid recipe.
@@ -56,46 +137,109 @@ pub enum PlanError {
     /// The number of transport stream packets is out of range.
     #[error("invalid number of TS packets per RTP packet {0}: expected 1 to {MAX_TS_PER_PACKET}")]
     TsPerPacket(u16),
+    /// The limit of payloads is out of range.
+    #[error("invalid limit of RTP payloads {0}: expected at least {MIN_PAYLOAD} bytes")]
+    Limit(u16),
+    /// No frame is allowed in a packet.
+    #[error("invalid number of frames in an RTP packet 0: expected at least 1")]
+    Frames,
+    /// The recipe is for another kind of asset.
+    #[error("the recipe is for another kind of asset than the packer")]
+    Kind,
     /// The burst is too long.
     #[error("invalid burst of {0} µs: expected at most {MAX_BURST_US} µs")]
     Burst(u32),
 }
 
 impl Recipe {
-    /// The recipe for a path MTU in bytes: as many transport stream packets as fit with RTP, UDP and IP
-    /// headers (`ip_header` bytes: 20, or 40 for IPv6); `None` where not one does.
-    pub fn for_mtu(mtu: u16, ip_header: u16, burst_us: u32) -> Option<Self> {
-        const UDP_HEADER: u16 = 8;
-        let payload = mtu.checked_sub(ip_header + UDP_HEADER + HEADER_LENGTH as u16)?;
-        let ts_per_packet = (payload / PACKET_LENGTH as u16).min(MAX_TS_PER_PACKET);
-        (ts_per_packet > 0).then_some(Self { ts_per_packet, burst_us })
+    /// Recipe for a transport stream.
+    pub const fn transport_stream(ts_per_packet: u16, burst_us: u32) -> Self {
+        Self { payload: PayloadRecipe::TransportStream { ts_per_packet }, burst_us }
     }
 
-    /// Bytes of payload in every packet but the last.
+    /// Most bytes of payload in a packet: of a transport stream, all packets but the last have so many.
     pub fn payload_length(self) -> usize {
-        usize::from(self.ts_per_packet) * PACKET_LENGTH
+        match self.payload {
+            PayloadRecipe::TransportStream { ts_per_packet } => usize::from(ts_per_packet) * PACKET_LENGTH,
+            PayloadRecipe::Tracks { limit, .. } => limit.into(),
+        }
     }
 
-    /// Bytes of every packet but the last, RTP header included.
+    /// Most bytes of a packet, RTP header included: of a transport stream, all packets but the last have so
+    /// many.
     pub fn packet_size(self) -> u16 {
-        (HEADER_LENGTH + self.payload_length()) as u16
+        (HEADER_LENGTH + self.payload_length()).min(u16::MAX.into()) as u16
+    }
+
+    /// Returns whether the asset is a transport stream.
+    pub fn is_transport_stream(self) -> bool {
+        matches!(self.payload, PayloadRecipe::TransportStream { .. })
     }
 
     /// Checks the ranges.
     pub fn check(self) -> Result<(), PlanError> {
-        match self {
-            Self { ts_per_packet, .. } if !(1..=MAX_TS_PER_PACKET).contains(&ts_per_packet) => {
-                Err(PlanError::TsPerPacket(ts_per_packet))
+        /// Most bytes of payload behind whose header 16 bits state the packet's length.
+        const MAX_LIMIT: u16 = u16::MAX - HEADER_LENGTH as u16;
+        match self.payload {
+            PayloadRecipe::TransportStream { ts_per_packet } => match ts_per_packet {
+                1..=MAX_TS_PER_PACKET => {}
+                number => return Err(PlanError::TsPerPacket(number)),
+            },
+            PayloadRecipe::Tracks { limit, .. } if !(MIN_PAYLOAD as u16..=MAX_LIMIT).contains(&limit) => {
+                return Err(PlanError::Limit(limit));
             }
-            Self { burst_us, .. } if burst_us > MAX_BURST_US => Err(PlanError::Burst(burst_us)),
-            _ => Ok(()),
+            PayloadRecipe::Tracks { frames: 0, .. } => return Err(PlanError::Frames),
+            PayloadRecipe::Tracks { .. } => {}
         }
+        if self.burst_us > MAX_BURST_US { Err(PlanError::Burst(self.burst_us)) } else { Ok(()) }
     }
 }
 
-impl Plan {
-    /// Sequence number of packet `packet`, counted from 0.
+impl StreamPlan {
+    /// Stream of a transport stream.
+    pub const fn transport_stream(ssrc: u32, sequence: u16, timestamp: u32) -> Self {
+        Self { ssrc, sequence, timestamp, payload_type: PAYLOAD_TYPE_MP2T, clock_hz: CLOCK_HZ }
+    }
+
+    /// Sequence number of packet `packet` of the stream, counted from 0.
     pub fn sequence_of(&self, packet: u64) -> u16 {
         self.sequence.wrapping_add(packet as u16)
+    }
+
+    /// Timestamp of a media time in microseconds from the beginning of the image, rounded down.
+    pub fn timestamp_at(&self, us: u64) -> u32 {
+        let ticks = u128::from(us) * u128::from(self.clock_hz) / 1_000_000;
+        self.timestamp.wrapping_add(ticks as u32)
+    }
+}
+
+impl Streams {
+    /// Streams, unless there are none or too many.
+    pub fn new(streams: &[StreamPlan]) -> Option<Self> {
+        let mut plans = [StreamPlan::default(); MAX_STREAMS];
+        plans.get_mut(..streams.len()).filter(|plans| !plans.is_empty())?.copy_from_slice(streams);
+        Some(Self { plans, count: streams.len() as u8 })
+    }
+}
+
+impl From<StreamPlan> for Streams {
+    fn from(stream: StreamPlan) -> Self {
+        let mut plans = [StreamPlan::default(); MAX_STREAMS];
+        plans[0] = stream;
+        Self { plans, count: 1 }
+    }
+}
+
+impl std::ops::Deref for Streams {
+    type Target = [StreamPlan];
+
+    fn deref(&self) -> &[StreamPlan] {
+        &self.plans[..usize::from(self.count)]
+    }
+}
+
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
     }
 }

@@ -2,10 +2,9 @@
 
 use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
-use super::plan::Plan;
+use super::plan::{MAX_STREAMS, PayloadRecipe, Plan};
 use super::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
-use crate::rtp::HEADER_LENGTH;
-use crate::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
+use crate::rtp::{HEADER_LENGTH, Header, Marker, Run};
 
 /// Length of a train record in bytes.
 pub const TRAIN_RECORD_LENGTH: usize = 32;
@@ -23,9 +22,11 @@ mod field {
     pub(super) const FLAGS: Field<u32> = Field::new(20, "flags");
     pub(super) const DEPARTURE_US: Field<u64> = Field::new(24, "departure");
 
-    /// Flags.
-    pub(super) const DISCONTINUITY: u32 = 1;
-    pub(super) const START: u32 = 2;
+    /// Flags: the choice of packets that carry the marker, a random access point, the number of the stream.
+    pub(super) const MARKER: u32 = 3;
+    pub(super) const START: u32 = 4;
+    pub(super) const STREAM_SHIFT: u32 = 8;
+    pub(super) const STREAM: u32 = 0xff << STREAM_SHIFT;
 }
 
 /// Place and contents of a segment.
@@ -37,8 +38,10 @@ pub struct SegmentEntry {
     pub data_length: u32,
     /// Number of train records, which follow the packets if these are stored.
     pub records: u32,
-    /// Number of its first packet, counted from 0 through the image.
+    /// Number of its first packet, counted from 0 through the image and all of its streams.
     pub first_packet: u64,
+    /// Number of packets.
+    pub packets: u32,
     /// Departure of its first packet, in microseconds after the image's first.
     pub first_departure_us: u64,
     /// CRC-32C of what is stored: packets and records, or records alone.
@@ -59,14 +62,16 @@ pub struct TrainRecord {
     pub packet_size: u16,
     /// Sequence number of the first packet.
     pub sequence: u16,
-    /// Timestamp of the first packet, in ticks of 90 kHz.
+    /// Timestamp of the first packet, in ticks of its stream's clock.
     pub timestamp: u32,
     /// Step from one packet's timestamp to the next, in 1/65536 tick: see [`Run`].
     pub timestamp_step: u32,
     /// Departure in microseconds after the image's first packet.
     pub departure_us: u64,
-    /// Clock discontinuity; the first packet has the marker.
-    pub discontinuity: bool,
+    /// Number of the stream that it belongs to, counted from 0.
+    pub stream: u8,
+    /// Packets that carry the marker. In transport streams the first does after a clock discontinuity.
+    pub marker: Marker,
     /// Random access point in the first packet; the table of starts says where.
     pub start: bool,
 }
@@ -83,19 +88,14 @@ impl SegmentEntry {
     }
 
     /// Bytes of payload in all packets.
-    pub fn payload_length(&self, plan: &Plan) -> u64 {
-        u64::from(self.data_length) - self.packets(plan) * HEADER_LENGTH as u64
+    pub fn payload_length(&self) -> u64 {
+        u64::from(self.data_length) - u64::from(self.packets) * HEADER_LENGTH as u64
     }
 
     /// Offset of the segment in a file whose earlier segments end at `offset`. Stored packets begin at a
     /// page.
     pub(super) fn begin_after(&self, offset: u64) -> u64 {
         if self.asset_offset.is_none() { padded(offset) } else { offset }
-    }
-
-    /// Number of packets.
-    pub fn packets(&self, plan: &Plan) -> u64 {
-        u64::from(self.data_length.div_ceil(u32::from(plan.recipe.packet_size())))
     }
 
     /// Checks the [`SegmentEntry::length`] bytes of the segment, and reads its trains. Nothing in it departs
@@ -121,7 +121,7 @@ impl SegmentEntry {
     ) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, records, u64::from(self.records) * TRAIN_RECORD_LENGTH as u64)?;
         let (data_length, stored_length) = (self.data_length as usize, self.stored_length() as usize);
-        let mut place = Place { offset: 0, packet: self.first_packet, departure_us: self.first_departure_us };
+        let mut place = Place::at_start(self, plan);
         let mut trains = Vec::with_capacity(records.len() / TRAIN_RECORD_LENGTH);
         for record in Record::each(Part::Segment, stored_length, records, TRAIN_RECORD_LENGTH) {
             let train = TrainRecord::read(record);
@@ -129,11 +129,12 @@ impl SegmentEntry {
             let first = !trains.is_empty() || train.departure_us == self.first_departure_us;
             let in_time = first && train.departure_us <= until_us;
             record.check(in_time, field::DEPARTURE_US, "it lies in the segment's time")?;
-            place.offset += train.length;
-            place.packet += u64::from(train.packets());
-            place.departure_us = train.departure_us;
+            place.advance(&train);
             trains.push(train);
         }
+        let packets = u64::from(place.packets);
+        let rule = "the table has another number";
+        check_sum(Part::Segment, stored_length, "number of packets", packets, self.packets.into(), rule)?;
         let (end, rule) = (place.offset.into(), "packets follow it");
         check_sum(Part::Segment, stored_length, "end of the last train", end, data_length as u64, rule)?;
         Ok(trains)
@@ -143,8 +144,29 @@ impl SegmentEntry {
 /// Expected start of the next train.
 struct Place {
     offset: u32,
-    packet: u64,
+    /// Packets of the segment before it.
+    packets: u32,
+    /// Sequence numbers of streams, which are known of a transport stream, else from their first train on.
+    sequences: [Option<u16>; MAX_STREAMS],
     departure_us: u64,
+}
+
+impl Place {
+    fn at_start(entry: &SegmentEntry, plan: &Plan) -> Self {
+        let mut sequences = [None; MAX_STREAMS];
+        if plan.recipe.is_transport_stream() {
+            sequences[0] = plan.streams.first().map(|stream| stream.sequence_of(entry.first_packet));
+        }
+        Self { offset: 0, packets: 0, sequences, departure_us: entry.first_departure_us }
+    }
+
+    fn advance(&mut self, train: &TrainRecord) {
+        let packets = train.packets();
+        self.offset = train.offset + train.length;
+        self.packets += packets;
+        self.sequences[usize::from(train.stream)] = Some(train.sequence.wrapping_add(packets as u16));
+        self.departure_us = train.departure_us;
+    }
 }
 
 impl TrainRecord {
@@ -155,20 +177,24 @@ impl TrainRecord {
 
     /// The headers of its packets as the image has them.
     pub fn run(&self, plan: &Plan) -> Run {
+        let stream = plan.streams.get(usize::from(self.stream)).copied().unwrap_or_default();
         let first = Header {
-            marker: self.discontinuity,
-            payload_type: PAYLOAD_TYPE_MP2T,
+            marker: false,
+            payload_type: stream.payload_type,
             sequence: self.sequence,
             timestamp: self.timestamp,
-            ssrc: plan.ssrc,
+            ssrc: stream.ssrc,
         };
-        Run { first, step: self.timestamp_step }
+        let last = (self.packets() - 1) as u8; // of 48 at most
+        let (marker, stream, short) =
+            (self.marker, self.stream, self.packet_size < plan.recipe.packet_size());
+        Run { marker, last, stream, short, ..Run::new(first, self.timestamp_step) }
     }
 
     /// The record.
     pub fn encode(&self) -> [u8; TRAIN_RECORD_LENGTH] {
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
-        let flags = flag(self.discontinuity, field::DISCONTINUITY) | flag(self.start, field::START);
+        let start = if self.start { field::START } else { 0 };
+        let flags = self.marker as u32 | start | u32::from(self.stream) << field::STREAM_SHIFT;
         let mut record = [0; TRAIN_RECORD_LENGTH];
         put(&mut record, field::OFFSET, self.offset);
         put(&mut record, field::LENGTH, self.length);
@@ -191,7 +217,13 @@ impl TrainRecord {
             timestamp: record.get(field::TIMESTAMP),
             timestamp_step: record.get(field::TIMESTAMP_STEP),
             departure_us: record.get(field::DEPARTURE_US),
-            discontinuity: flags & field::DISCONTINUITY != 0,
+            stream: (flags >> field::STREAM_SHIFT) as u8,
+            marker: match flags & field::MARKER {
+                0 => Marker::None,
+                1 => Marker::First,
+                2 => Marker::Last,
+                _ => Marker::Each,
+            },
             start: flags & field::START != 0,
         }
     }
@@ -212,29 +244,70 @@ impl TrainRecord {
     }
 
     fn check(&self, record: Record<'_>, plan: &Plan, place: &Place, data_length: u32) -> Result<(), Error> {
+        let known = record.get(field::FLAGS) & !(field::MARKER | field::START | field::STREAM) == 0;
+        record.check(known, field::FLAGS, "bits 0 to 2 and 8 to 15 are the ones there are")?;
+        let stream = usize::from(self.stream);
+        record.check(stream < plan.streams.len(), field::FLAGS, "there are fewer streams")?;
         let size = plan.recipe.packet_size();
-        record.check(self.packet_size == size, field::PACKET_SIZE, "the header has another")?;
-        let follows = self.offset == place.offset;
+        let sized = match plan.recipe.payload {
+            PayloadRecipe::TransportStream { .. } => self.packet_size == size,
+            PayloadRecipe::Tracks { .. } => (HEADER_LENGTH as u16 + 1..=size).contains(&self.packet_size),
+        };
+        record.check(sized, field::PACKET_SIZE, "the header has another")?;
+        let follows = self.offset == after(plan, place.offset);
         record.check(follows, field::OFFSET, "the train before ends elsewhere")?;
-        let longest = MAX_TRAIN_BYTES.min(data_length - place.offset);
+        let longest = MAX_TRAIN_BYTES.min(data_length.saturating_sub(self.offset));
         let fits = (1..=longest).contains(&self.length);
         record.check(fits, field::LENGTH, "it is 1 to 65,507 bytes of the segment")?;
         record.check(self.packets() <= MAX_TRAIN_PACKETS, field::LENGTH, "48 packets are the most")?;
-        let whole = self.length.is_multiple_of(u32::from(size)) || place.offset + self.length == data_length;
-        record.check(whole, field::LENGTH, "it is whole packets, but for the last one")?;
-        let in_sequence = self.sequence == plan.sequence_of(place.packet);
+        let in_sequence = place.sequences[stream].is_none_or(|sequence| self.sequence == sequence);
         record.check(in_sequence, field::SEQUENCE, "the packets before lead to another")?;
-        let due = plan.timestamp.wrapping_add(ticks_of(self.departure_us));
+        match plan.recipe.payload {
+            PayloadRecipe::TransportStream { .. } => self.check_timed(record, plan, place, data_length)?,
+            PayloadRecipe::Tracks { .. } => self.check_of_track(record, size)?,
+        }
+        let later = self.departure_us >= place.departure_us;
+        record.check(later, field::DEPARTURE_US, "the train before departs later")
+    }
+
+    /// Checks what a train of a transport stream has of its departure and its place.
+    fn check_timed(
+        &self,
+        record: Record<'_>,
+        plan: &Plan,
+        place: &Place,
+        data_length: u32,
+    ) -> Result<(), Error> {
+        let size = u32::from(self.packet_size);
+        let whole = self.length.is_multiple_of(size) || place.offset + self.length == data_length;
+        record.check(whole, field::LENGTH, "it is whole packets, but for the last one")?;
+        let due = plan.streams.first().map_or(0, |stream| stream.timestamp);
+        let due = due.wrapping_add(ticks_of(self.departure_us));
         let in_time = self.timestamp.wrapping_sub(due) <= 1;
         record.check(in_time, field::TIMESTAMP, "the departure makes another")?;
         let spread = (u64::from(self.packets() - 1) * u64::from(self.timestamp_step)) >> 16;
         let burst = u64::from(ticks_of(u64::from(plan.recipe.burst_us))) + 1;
         record.check(spread <= burst, field::TIMESTAMP_STEP, "the last packet is due in the burst")?;
-        let known = record.get(field::FLAGS) & !(field::DISCONTINUITY | field::START) == 0;
-        record.check(known, field::FLAGS, "1 and 2 are the ones there are")?;
-        let later = self.departure_us >= place.departure_us;
-        record.check(later, field::DEPARTURE_US, "the train before departs later")
+        let marked = matches!(self.marker, Marker::None | Marker::First);
+        record.check(marked, field::FLAGS, "the first packet alone may have a marker")
     }
+
+    /// Checks a train of a track: packets of one timestamp, the last of which may be shorter.
+    fn check_of_track(&self, record: Record<'_>, full_size: u16) -> Result<(), Error> {
+        let full = self.packet_size == full_size || self.packets() == 1;
+        record.check(full, field::PACKET_SIZE, "a packet that is shorter is alone")?;
+        let (size, length) = (u32::from(self.packet_size), self.length);
+        let rest = length % size;
+        let full = length >= size && (rest == 0 || rest > HEADER_LENGTH as u32);
+        record.check(full, field::LENGTH, "each packet has a header and a payload")?;
+        record.check(self.timestamp_step == 0, field::TIMESTAMP_STEP, "its packets have one timestamp")
+    }
+}
+
+/// Offset of the train behind one that ends at `end`. Trains of tracks begin at even offsets, after a byte of 0
+/// where need be: the kernel's checksums of pages by reference go wrong after parts of odd length.
+pub(crate) fn after(plan: &Plan, end: u32) -> u32 {
+    if plan.recipe.is_transport_stream() { end } else { end.next_multiple_of(2) }
 }
 
 /// Microseconds in ticks of 90 kHz, modulo 2^32.

@@ -6,7 +6,8 @@ use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::header::{Header, TableExtent};
 use super::segment::SegmentEntry;
-use super::{MAX_SEGMENT_DATA, PAGE, Plan, padded};
+use super::{MAX_SEGMENT_DATA, PAGE, PayloadRecipe, Plan, padded};
+use crate::payload::TrackDescription;
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::{PACKET_LENGTH, Played, Programme, Warnings};
 
@@ -33,6 +34,7 @@ mod entry {
     pub(super) const DATA_LENGTH: Field<u32> = Field::new(24, "length of packets");
     pub(super) const RECORDS: Field<u32> = Field::new(28, "number of trains");
     pub(super) const CRC: Field<u32> = Field::new(32, "checksum of a segment");
+    pub(super) const PACKETS: Field<u32> = Field::new(36, "packets of a segment");
     pub(super) const ASSET_OFFSET: Field<u64> = Field::new(40, "offset in the asset");
 
     /// Offset in the asset of a segment whose packets are stored.
@@ -74,8 +76,27 @@ pub struct Start {
 }
 
 /// Description of an asset, for people and for SDP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Description {
+    /// A transport stream.
+    TransportStream(TransportStreamDescription),
+    /// A movie.
+    Movie(MovieDescription),
+}
+
+/// Description of a movie.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Description {
+pub struct MovieDescription {
+    /// Its tracks by the numbers of their streams.
+    pub tracks: Vec<TrackDescription>,
+    /// Warnings about it: tracks that are left out among them.
+    pub warnings: Warnings,
+}
+
+/// Description of a transport stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransportStreamDescription {
     /// Bytes from one packet to the next in the asset: 188, 192 or 204.
     pub stride: u16,
     /// Its programmes.
@@ -84,6 +105,38 @@ pub struct Description {
     pub played: Option<Played>,
     /// Warnings about it.
     pub warnings: Warnings,
+}
+
+impl Default for Description {
+    fn default() -> Self {
+        Self::TransportStream(TransportStreamDescription::default())
+    }
+}
+
+impl Description {
+    /// Description of a transport stream, if it is that.
+    pub fn transport_stream(&self) -> Option<&TransportStreamDescription> {
+        match self {
+            Self::TransportStream(description) => Some(description),
+            Self::Movie(_) => None,
+        }
+    }
+
+    /// Warnings about the asset.
+    pub fn warnings(&self) -> &Warnings {
+        match self {
+            Self::TransportStream(TransportStreamDescription { warnings, .. })
+            | Self::Movie(MovieDescription { warnings, .. }) => warnings,
+        }
+    }
+
+    /// Description of a movie, if it is that.
+    pub fn movie(&self) -> Option<&MovieDescription> {
+        match self {
+            Self::Movie(description) => Some(description),
+            Self::TransportStream(_) => None,
+        }
+    }
 }
 
 impl Table {
@@ -141,8 +194,8 @@ impl Table {
             let in_order = (departure_us..=header.duration_us).contains(&segment.first_departure_us);
             record.check(in_order, entry::DEPARTURE_US, "the segments depart in order")?;
             offset = begin + segment.length();
-            packet += segment.packets(&header.plan);
-            payload += segment.payload_length(&header.plan);
+            packet += u64::from(segment.packets);
+            payload += segment.payload_length();
             departure_us = segment.first_departure_us;
         }
         let sum = |field, found, expected, rule| check_sum(Part::Table, 0, field, found, expected, rule);
@@ -163,8 +216,14 @@ impl Table {
                 return record.check(false, start::SEGMENT, "there are fewer");
             };
             record.check(start.train < segment.records, start::TRAIN, "the segment has fewer")?;
-            let fits = (start.skip as usize).is_multiple_of(PACKET_LENGTH)
-                && (start.skip as usize) < header.plan.recipe.payload_length();
+            let recipe = header.plan.recipe;
+            let fits = match recipe.payload {
+                PayloadRecipe::TransportStream { .. } => {
+                    (start.skip as usize).is_multiple_of(PACKET_LENGTH)
+                        && (start.skip as usize) < recipe.payload_length()
+                }
+                PayloadRecipe::Tracks { .. } => start.skip == 0,
+            };
             record.check(fits, start::SKIP, "it leads to a packet of 188 bytes in the payload")?;
             let time = segment.first_departure_us..=self.until_us(index, header);
             let in_time = time.contains(&start.departure_us);
@@ -225,6 +284,7 @@ impl SegmentEntry {
         put(&mut record, entry::DATA_LENGTH, self.data_length);
         put(&mut record, entry::RECORDS, self.records);
         put(&mut record, entry::CRC, self.crc);
+        put(&mut record, entry::PACKETS, self.packets);
         put(&mut record, entry::ASSET_OFFSET, self.asset_offset.unwrap_or(entry::STORED));
         record
     }
@@ -237,6 +297,7 @@ impl SegmentEntry {
             data_length: record.get(entry::DATA_LENGTH),
             records: record.get(entry::RECORDS),
             crc: record.get(entry::CRC),
+            packets: record.get(entry::PACKETS),
             asset_offset: Some(record.get(entry::ASSET_OFFSET)).filter(|offset| *offset != entry::STORED),
         }
     }
@@ -246,14 +307,35 @@ impl SegmentEntry {
         let length = self.data_length;
         let fits = (1..=MAX_SEGMENT_DATA).contains(&length);
         record.check(fits, entry::DATA_LENGTH, "a segment has 1 byte to 1 MiB")?;
-        let rest = length % u32::from(plan.recipe.packet_size());
-        let payload = rest.checked_sub(HEADER_LENGTH as u32).filter(|payload| *payload > 0);
-        let short = last && payload.is_some_and(|payload| payload.is_multiple_of(PACKET_LENGTH as u32));
-        record.check(rest == 0 || short, entry::DATA_LENGTH, "it is whole packets, but for the last one")?;
-        let each_has_one = (1..=self.packets(plan)).contains(&self.records.into());
+        let size = u32::from(plan.recipe.packet_size());
+        match plan.recipe.payload {
+            PayloadRecipe::TransportStream { .. } => {
+                let rest = length % size;
+                let payload = rest.checked_sub(HEADER_LENGTH as u32).filter(|payload| *payload > 0);
+                let short =
+                    last && payload.is_some_and(|payload| payload.is_multiple_of(PACKET_LENGTH as u32));
+                let whole = rest == 0 || short;
+                record.check(whole, entry::DATA_LENGTH, "it is whole packets, but for the last one")?;
+                record.check(
+                    self.packets == length.div_ceil(size),
+                    entry::PACKETS,
+                    "the length makes another",
+                )?;
+            }
+            PayloadRecipe::Tracks { .. } => {
+                let packets = length.div_ceil(size + 1)..=length / (HEADER_LENGTH as u32 + 1);
+                record.check(packets.contains(&self.packets), entry::PACKETS, "the length makes another")?;
+                let stored = self.asset_offset.is_none();
+                record.check(stored, entry::ASSET_OFFSET, "packets of tracks are stored")?;
+            }
+        }
+        let each_has_one = (1..=self.packets).contains(&self.records);
         record.check(each_has_one, entry::RECORDS, "each train has a packet")?;
-        let end = self.asset_offset.unwrap_or(0).checked_add(self.payload_length(plan));
-        let in_asset = end.is_some_and(|end| end <= plan.identity.size);
+        let end = self.asset_offset.unwrap_or(0).checked_add(self.payload_length());
+        let in_asset = match plan.recipe.payload {
+            PayloadRecipe::TransportStream { .. } => end.is_some_and(|end| end <= plan.identity.size),
+            PayloadRecipe::Tracks { .. } => true,
+        };
         record.check(in_asset, entry::ASSET_OFFSET, "the asset is shorter")
     }
 }

@@ -45,9 +45,11 @@ fn what_is_written_is_read() {
 fn the_layout_is_the_one_in_the_documentation() {
     let (file, header) = image();
     assert_eq!(&file[..8], b"WIREPATH");
-    assert_eq!(file[8..12], 2u32.to_le_bytes());
-    assert_eq!(file[48..52], 0xdead_beef_u32.to_le_bytes());
-    assert_eq!(file[56..62], [220, 255, 7, 0, 0x30, 0x05]);
+    assert_eq!(file[8..12], 3u32.to_le_bytes());
+    assert_eq!(file[48..52], [1, 0, 0, 0]);
+    assert_eq!(file[58..62], [7, 0, 0x30, 0x05]);
+    assert_eq!(file[112..116], 0xdead_beef_u32.to_le_bytes());
+    assert_eq!(file[120..128], [0x90, 0x5f, 1, 0, 220, 255, 33, 0]);
     assert_eq!(file[88..96], header.table.offset.to_le_bytes());
     let table = &file[header.table.offset as usize..];
     assert_eq!((&table[..4], &table[16..24]), (&6u32.to_le_bytes()[..], &PAGE.to_le_bytes()[..]));
@@ -75,7 +77,7 @@ fn other_files_versions_and_lengths_are_refused() {
 #[test]
 fn every_damaged_bit_of_header_and_table_is_noticed() {
     let (file, header) = image();
-    for at in (0..112).chain(4092..4096).chain(header.table.offset as usize..file.len()) {
+    for at in (0..128).chain(4092..4096).chain(header.table.offset as usize..file.len()) {
         let mut damaged = file.clone();
         damaged[at] ^= 0x10;
         assert!(read(&damaged).is_err(), "byte {at}");
@@ -152,7 +154,7 @@ proptest! {
             }
         };
         if in_header {
-            forge_header(&mut file, |page| forge(page, 112));
+            forge_header(&mut file, |page| forge(page, 128));
         } else {
             forge_table(&mut file, header.table.offset, |table| { let length = table.len(); forge(table, length) });
         }

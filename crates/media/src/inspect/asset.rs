@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use super::{Examined, Report};
-use crate::image::{Identity, Layout, Plan, PlanError, Recipe, Writer};
+use crate::image::{Identity, Layout, Plan, PlanError, Recipe, StreamPlan, Writer};
 use crate::pack::{Error, Packer};
 use crate::ts::{Deframer, Event};
 
@@ -14,7 +14,7 @@ use crate::ts::{Deframer, Event};
 /// use wirepath_media::ts::synthetic::Sample;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut inspector = AssetInspector::new(Recipe { ts_per_packet: 7, burst_us: 20_000 })?;
+/// let mut inspector = AssetInspector::new(Recipe::transport_stream(7, 20_000))?;
 /// inspector.push(&Sample { packets: 2000, ..Sample::default() }.stream().bytes)?;
 /// let report = inspector.finish()?;
 /// assert_eq!(report.payload_bytes, 2000 * 188);
@@ -34,7 +34,7 @@ impl AssetInspector {
     /// An inspector at the start of an asset, which would be packed by `recipe`.
     pub fn new(recipe: Recipe) -> Result<Self, PlanError> {
         let identity = Identity { size: 0, mtime_ns: 0, inode: 0, device: 0 };
-        let plan = Plan { identity, recipe, ssrc: 0, sequence: 0, timestamp: 0 };
+        let plan = Plan { identity, recipe, streams: StreamPlan::transport_stream(0, 0, 0).into() };
         let (packer, writer) = (Packer::new(plan)?, Writer::new(plan, Layout::Index));
         Ok(Self { packer, writer, deframer: Deframer::new(), examined: Examined::default() })
     }

@@ -33,12 +33,14 @@ impl<'a> ImageInspector<'a> {
                 let payloads = bytes[..entry.stored_length() as usize].chunks(size);
                 let payloads = payloads.filter_map(|packet| packet.get(HEADER_LENGTH..));
                 let packets = payloads.flat_map(|payload| payload.as_chunks::<PACKET_LENGTH>().0);
-                self.examined.push_all(packets);
+                if self.header.plan.recipe.is_transport_stream() {
+                    self.examined.push_all(packets);
+                }
                 trains.iter().for_each(|train| self.examined.measures.take(train));
                 Ok(())
             }
             Err(error) => {
-                let payload = entry.payload_length(&self.header.plan);
+                let payload = entry.payload_length();
                 self.examined.measures.bit_rate.spread(entry.first_departure_us, until_us, payload);
                 Err(error)
             }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::bit_rate::{BitRate, Peak};
 use super::{mean, mean_distance};
-use crate::container::{Error, Movie, MovieReader, Samples};
+use crate::container::{Error, Movie, MovieReader, Samples, TrackFault};
 use crate::payload::Format;
 use crate::track::{Extent, Next, Sample, Track, TrackKind};
 
@@ -50,6 +50,8 @@ pub struct MovieReport {
     /// Times at which a decoder of the first video track can start, in microseconds. Without video there are
     /// none: sound starts anywhere.
     pub starts_us: Vec<u64>,
+    /// Faults of tracks that are left out, or end early.
+    pub faults: Vec<String>,
 }
 
 /// Report about a track.
@@ -154,6 +156,7 @@ struct Examined {
     video: Option<usize>,
     bit_rate: BitRate,
     starts_us: Vec<u64>,
+    faults: Vec<TrackFault>,
 }
 
 /// Sums over the samples of a track.
@@ -172,7 +175,8 @@ impl Examined {
     fn new(movie: Movie) -> Self {
         let (samples, tracks) = (movie.samples(), vec![Sums::default(); movie.tracks().len()]);
         let video = movie.tracks().iter().position(|track| track.kind == TrackKind::Video);
-        Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new() }
+        let faults = movie.faults();
+        Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new(), faults }
     }
 
     /// Takes samples until bytes are wanted.
@@ -181,7 +185,10 @@ impl Examined {
             match self.samples.next()? {
                 Next::Read(extent) => return Ok(Some(extent)),
                 Next::Sample(sample) => self.sample(&sample)?,
-                Next::End => return Ok(None),
+                Next::End => {
+                    self.faults.append(&mut self.samples.take_faults());
+                    return Ok(None);
+                }
             }
         }
     }
@@ -231,6 +238,11 @@ impl Examined {
             tracks: tracks.map(|(track, sums)| sums.report(track)).collect(),
             bit_rate: self.bit_rate,
             starts_us: self.starts_us,
+            faults: self
+                .faults
+                .iter()
+                .map(|TrackFault { track, error }| format!("track {track}: {error}"))
+                .collect(),
         }
     }
 }
@@ -293,6 +305,7 @@ impl MovieReport {
             let part = if self.container == "mp4" { "a fragment" } else { "an element" };
             warnings.push(format!("the file ends within {part}, which is left out"));
         }
+        warnings.extend(self.faults.iter().cloned());
         for TrackReport { id, edits_left_out, reason, .. } in &self.tracks {
             if let Some(reason) = reason {
                 warnings.push(format!("track {id} cannot be played over RTP: {reason}"));

@@ -5,7 +5,7 @@ use crate::mp4::synthetic;
 use crate::pack::testing::{pack, plan, read};
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme};
 
-const RECIPE: Recipe = Recipe { ts_per_packet: 7, burst_us: 20_000 };
+const RECIPE: Recipe = Recipe::transport_stream(7, 20_000);
 
 fn inspect(asset: &[u8]) -> Report {
     let mut inspector = AssetInspector::new(RECIPE).expect("a recipe that can be followed");

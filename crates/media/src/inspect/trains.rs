@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::bit_rate::BitRate;
 use crate::image::{MAX_TRAIN_PACKETS, TrainRecord};
-use crate::rtp::HEADER_LENGTH;
+use crate::rtp::{HEADER_LENGTH, Marker};
 
 /// The trains of an asset or an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -64,7 +64,7 @@ impl Default for Measures {
 impl Measures {
     pub(super) fn take(&mut self, train: &TrainRecord) {
         self.by_packets[train.packets() as usize - 1] += 1;
-        self.discontinuities += u64::from(train.discontinuity);
+        self.discontinuities += u64::from(train.marker == Marker::First);
         let payload = u64::from(train.length) - u64::from(train.packets()) * HEADER_LENGTH as u64;
         self.bit_rate.spread(train.departure_us, train.departure_us, payload);
     }

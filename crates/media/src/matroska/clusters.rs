@@ -7,7 +7,7 @@ use super::ebml::{Element, Header, MAX_HEADER};
 use super::id::{
     BLOCK, BLOCK_DURATION, BLOCK_GROUP, CLUSTER, IN_SEGMENT, REFERENCE_BLOCK, SIMPLE_BLOCK, TIMESTAMP,
 };
-use crate::track::Extent;
+use crate::track::{Extent, MAX_SAMPLE_BYTES};
 
 /// Bytes that are read at each element: its header and a number of 8 bytes, or the header of a block without
 /// lacing.
@@ -124,9 +124,15 @@ impl Clusters {
         }
     }
 
+    /// Ends the walk.
+    pub(super) fn end(&mut self) {
+        (self.at, self.long) = (self.end, None);
+    }
+
     /// Ends the walk, since the file ends within an element.
     fn cut(&mut self) {
-        (self.truncated, self.at) = (true, self.end);
+        self.truncated = true;
+        self.end();
     }
 
     /// Takes an element of a cluster, a group or the segment.
@@ -158,6 +164,9 @@ impl Clusters {
 
     /// Takes a block of which `bytes` are the beginning.
     fn block(&mut self, bytes: &[u8], body: Extent) -> Result<Option<Block>, Error> {
+        if body.length > MAX_SAMPLE_BYTES {
+            return Err(Error::Limit { what: "a block of more bytes", limit: MAX_SAMPLE_BYTES });
+        }
         let id = if self.group.is_some() { BLOCK } else { SIMPLE_BLOCK };
         let offset = self.at;
         let fault = |reason| Error::Element { id, offset, reason };

@@ -79,6 +79,11 @@ impl Samples {
         Ok(())
     }
 
+    /// Ends the walk over clusters, since the rest of the file is damaged: what is known is still given.
+    pub fn end(&mut self) {
+        self.clusters.end();
+    }
+
     /// Returns whether the file ends within an element: it was cut, or it grows.
     pub fn truncated(&self) -> bool {
         self.cut || self.clusters.truncated
@@ -87,6 +92,11 @@ impl Samples {
     /// Number of frames that are held.
     pub fn held(&self) -> usize {
         self.tracks.iter().map(Timeline::held).sum()
+    }
+
+    /// Bytes of memory of frames that are held.
+    pub fn held_bytes(&self) -> usize {
+        self.held() * size_of::<Sample>()
     }
 
     /// The sample that is decoded first, unless a track that has none may still have an earlier one.

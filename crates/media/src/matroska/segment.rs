@@ -60,6 +60,18 @@ impl DocumentType {
 }
 
 impl Segment {
+    /// Keeps the tracks of which this is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Track) -> bool) {
+        let kept: Vec<bool> = self.tracks.iter().map(&mut keep).collect();
+        let all = std::mem::take(&mut self.tracks).into_iter().zip(std::mem::take(&mut self.plans));
+        let all = all.zip(&kept).filter_map(|(track, kept)| kept.then_some(track));
+        (self.tracks, self.plans) = all.unzip();
+        self.cues.retain(|cue| kept[cue.track]);
+        for cue in &mut self.cues {
+            cue.track = kept[..cue.track].iter().filter(|kept| **kept).count();
+        }
+    }
+
     /// Index of the track with this number in blocks and cues.
     pub(super) fn track(&self, number: u64) -> Option<usize> {
         self.plans.iter().position(|plan| plan.number == number)

@@ -126,6 +126,7 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
         if rate.is_none() || length == FrameLength::Bytes(0) { FrameLength::Unknown } else { length };
     let scaled = |ns: u64| u64::try_from(units(ns.into(), timescale)).unwrap_or(u64::MAX);
     let interval = entry.default_duration_ns.map(scaled).filter(|interval| *interval > 0);
+    let frame_rate = entry.default_duration_ns.filter(|_| kind == TrackKind::Video);
     let depth = if kind == TrackKind::Video { depth::stated(&plain) } else { Some(0) };
     let lead = interval.unwrap_or(0).saturating_mul(depth.unwrap_or(0) as u64).min(u64::from(u32::MAX));
     let shift = 0i64.saturating_sub_unsigned(scaled(entry.delay_ns)).saturating_sub_unsigned(lead);
@@ -134,6 +135,7 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
         kind,
         language: language(entry.tag.unwrap_or(entry.language)),
         picture: if kind == TrackKind::Video { entry.picture } else { None },
+        frame_rate: frame_rate.map(|ns| SECOND_NS as f64 / ns as f64),
         sound,
         codec: entry.encoding.unwrap_or(plain),
         timescale,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::boxes::MemoryBox;
 use super::reader::{FileBox, Walk};
 use super::track::{self, Defaults, Places};
-use super::{Error, Extent, FourCc, Track};
+use super::{Error, Extent, FourCc, Track, TrackFault};
 use crate::track::Fields;
 
 /// Longest `moov` box that is read: the tables of days of media.
@@ -25,12 +25,23 @@ pub struct Movie {
     pub fragmented: bool,
     /// The tracks in the order of the file.
     pub tracks: Vec<Track>,
+    /// Tracks that are left out, since they cannot be read.
+    pub faults: Vec<TrackFault>,
     /// Length of the file.
     pub size: u64,
     /// Places of the samples of each track.
     pub(super) places: Vec<Places>,
     /// The boxes after it.
     pub(super) rest: Walk,
+}
+
+impl Movie {
+    /// Keeps the tracks of which this is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Track) -> bool) {
+        let places = std::mem::take(&mut self.places);
+        let all = std::mem::take(&mut self.tracks).into_iter().zip(places);
+        (self.tracks, self.places) = all.filter(|(track, _)| keep(track)).unzip();
+    }
 }
 
 /// Finds and reads the `moov` box of a file.
@@ -120,28 +131,33 @@ impl MovieReader {
         self.walk.used();
         let moov = MemoryBox::read(bytes, extent.offset)?;
         let timescale = moov.need(b"mvhd", "no mvhd box")?.fields(movie_timescale)?;
-        let (mut tracks, mut places) = (Vec::new(), Vec::new());
+        let (mut tracks, mut places, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         let mut fragmented = false;
         for found in moov.children() {
             let found = found?;
             match &found.kind.0 {
-                b"trak" if tracks.len() == MAX_TRACKS => {
+                b"trak" if tracks.len() + faults.len() == MAX_TRACKS => {
                     return Err(Error::Limit { what: "more tracks", limit: MAX_TRACKS as u64 });
                 }
-                b"trak" => {
-                    let (track, samples) = track::read(&found, timescale)?;
-                    tracks.push(track);
-                    places.push(samples);
-                }
+                b"trak" => match track::read(&found, timescale) {
+                    Ok((track, samples)) => {
+                        tracks.push(track);
+                        places.push(samples);
+                    }
+                    Err(error) => faults.push(TrackFault { track: track::id(&found).unwrap_or(0), error }),
+                },
                 b"mvex" => fragmented = true,
                 _ => {}
             }
+        }
+        if let (true, Some(TrackFault { error, .. })) = (tracks.is_empty(), faults.first()) {
+            return Err(error.clone());
         }
         if let Some(mvex) = moov.child(b"mvex")? {
             set_defaults(&mvex, &tracks, &mut places)?;
         }
         let (brand, rest) = (self.brand, self.walk.clone());
-        Ok(Movie { brand, extent, fragmented, tracks, size: self.size, places, rest })
+        Ok(Movie { brand, extent, fragmented, tracks, faults, size: self.size, places, rest })
     }
 }
 

@@ -10,7 +10,8 @@ use super::movie::Movie;
 use super::reader::Walk;
 use super::table::{Cursor, Entry};
 use super::track::{Defaults, Places};
-use super::{Codec, Error, Extent, Next, Sample, Track};
+use super::{Codec, Error, Extent, Next, Sample, Track, TrackFault};
+use crate::track::MAX_SAMPLE_BYTES;
 
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
 const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
@@ -37,6 +38,7 @@ pub struct Samples {
     wanted: Option<Wanted>,
     size: u64,
     truncated: bool,
+    faults: Vec<TrackFault>,
     /// Number of samples so far, of all tracks.
     pub(super) given: u64,
 }
@@ -63,6 +65,8 @@ struct TrackSamples {
     budget: u64,
     /// The next sample with its decode time in microseconds.
     ahead: Option<(i64, Sample)>,
+    /// True after a fault of its tables.
+    has_ended: bool,
 }
 
 impl Movie {
@@ -74,7 +78,15 @@ impl Movie {
         });
         let tracks = tracks.collect();
         let walk = self.fragmented.then(|| self.rest.clone());
-        Samples { tracks, walk, wanted: None, size: self.size, truncated: false, given: 0 }
+        Samples {
+            tracks,
+            walk,
+            wanted: None,
+            size: self.size,
+            truncated: false,
+            faults: Vec::new(),
+            given: 0,
+        }
     }
 }
 
@@ -88,7 +100,13 @@ impl Samples {
             return Ok(Next::Read(extent));
         }
         for track in &mut self.tracks {
-            self.truncated |= track.look_ahead(self.size)?;
+            match track.look_ahead(self.size) {
+                Ok(cut) => self.truncated |= cut,
+                Err(error) => {
+                    self.faults.push(TrackFault { track: track.track.id, error });
+                    track.has_ended = true;
+                }
+            }
         }
         if let Some(wanted) = self.read_on() {
             self.wanted = Some(Wanted::Header(wanted));
@@ -123,6 +141,16 @@ impl Samples {
         }
     }
 
+    /// Ends the walk over fragments, since the rest of the file is damaged: what is known is still given.
+    pub fn end(&mut self) {
+        (self.walk, self.wanted) = (None, None);
+    }
+
+    /// Faults of tracks that were found since the last call: each ended a track, and no other.
+    pub fn take_faults(&mut self) -> Vec<TrackFault> {
+        std::mem::take(&mut self.faults)
+    }
+
     /// Returns whether the file ends within a fragment: it was cut, or it grows.
     pub fn truncated(&self) -> bool {
         self.truncated
@@ -136,7 +164,7 @@ impl Samples {
     /// Place of the next header, if a further fragment is needed to know the next sample.
     fn read_on(&mut self) -> Option<Extent> {
         let walk = self.walk.as_ref()?;
-        let starved = |track: &TrackSamples| track.ahead.is_none() && !track.track.external;
+        let starved = |track: &TrackSamples| track.ahead.is_none() && track.is_read();
         let runs: usize = self.tracks.iter().map(|track| track.runs.len()).sum();
         if !self.tracks.iter().any(starved) || runs >= HELD_RUNS || self.held_bytes() >= HELD_BYTES {
             return None;
@@ -171,7 +199,7 @@ impl Samples {
         let runs = fragment::runs(&moof, defaults)?;
         for run in runs {
             let track = self.tracks.iter_mut().find(|track| track.track.id == run.track_id);
-            if let Some(track) = track.filter(|track| !track.track.external) {
+            if let Some(track) = track.filter(|track| track.is_read()) {
                 track.runs.push_back(run);
                 self.walk.iter_mut().for_each(Walk::used);
             }
@@ -189,13 +217,27 @@ impl TrackSamples {
         };
         let cursor = Cursor::new(places.table, together);
         let runs = VecDeque::new();
-        let defaults = places.defaults;
-        Self { track, defaults, index, cursor, runs, time: 0, number: 0, budget: size, ahead: None }
+        Self {
+            track,
+            defaults: places.defaults,
+            index,
+            cursor,
+            runs,
+            time: 0,
+            number: 0,
+            budget: size,
+            ahead: None,
+            has_ended: false,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        !self.track.external && !self.has_ended
     }
 
     /// Finds the next sample, unless it was found. Returns whether the file ends before a fragment does.
     fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
-        if self.ahead.is_some() || self.track.external {
+        if self.ahead.is_some() || !self.is_read() {
             return Ok(false);
         }
         let fault = |number, reason| Error::Sample { track: self.track.id, sample: number, reason };
@@ -237,6 +279,9 @@ impl TrackSamples {
     fn found(&mut self, entry: Entry) -> Result<(), Error> {
         let Entry { extent, decode_time, duration, composition_offset, sync, count } = entry;
         let track = self.index;
+        if extent.length > MAX_SAMPLE_BYTES {
+            return Err(Error::Limit { what: "a sample of more bytes", limit: MAX_SAMPLE_BYTES });
+        }
         self.budget = self.budget.checked_sub(extent.length).ok_or(Error::Sample {
             track: self.track.id,
             sample: self.number,

@@ -11,8 +11,17 @@ use super::*;
 use crate::payload::Format;
 use crate::track::Av1;
 
-/// Samples of a file, and the bytes of boxes that were read.
+/// Samples of a file, and the bytes of boxes that were read. A fault of one track is an error.
 fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
+    let (movie, found, read, faults) = read_tracks(file)?;
+    match movie.faults.iter().chain(&faults).next() {
+        Some(fault) => Err(fault.error.clone()),
+        None => Ok((movie, found, read)),
+    }
+}
+
+/// The same with the faults of tracks, without which the others are read.
+fn read_tracks(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64, Vec<TrackFault>), Error> {
     let mut read = 0;
     let mut bytes = |wanted: Extent| {
         read += wanted.length;
@@ -28,7 +37,7 @@ fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => return Ok((movie, found, read)),
+            Next::End => return Ok((movie, found, read, samples.take_faults())),
         }
     }
 }
@@ -425,6 +434,35 @@ fn a_fragmented_file_may_end_anywhere() {
         found = samples.len();
     }
     assert!(found > 8);
+}
+
+/// Promise: One damaged track of an MP4 file does not keep the others from being read.
+#[test]
+fn a_damaged_track_ends_alone() {
+    let good = read(&two_tracks().bytes()).unwrap();
+    let sound = |samples: &[Sample], track| samples.iter().filter(|sample| sample.track == track).count();
+    // The number so many bytes behind the name of the first box of a kind, made of one byte.
+    let damaged = |kind: &[u8; 4], behind: usize, byte: u8| {
+        let mut bytes = two_tracks().bytes();
+        let at = bytes.windows(4).position(|name| name == kind).unwrap() + 4 + behind;
+        bytes[at..at + 4].fill(byte);
+        bytes
+    };
+    let (movie, ..) = read_tracks(&damaged(b"mdhd", 12, 0)).unwrap();
+    assert_eq!((movie.tracks.len(), movie.faults.len()), (1, 1));
+    assert_eq!((movie.tracks[0].id, movie.faults[0].track), (2, 1));
+    let (_, samples, _, faults) = read_tracks(&damaged(b"stco", 8, 0xff)).unwrap();
+    assert_eq!((sound(&samples, 0), sound(&samples, 1)), (0, sound(&good.1, 1)));
+    assert_eq!(faults.iter().map(|fault| fault.track).collect::<Vec<_>>(), [1]);
+}
+
+/// Promise: Samples of an MP4 file that no picture needs are refused by their length.
+#[test]
+fn the_length_of_a_sample_is_bounded() {
+    let end = File { layout: Layout::End, ..two_tracks() }.bytes();
+    let mut long = replace(&end, b"stsz", &words(&[0, (64 << 20) + 1, 4]));
+    long.resize(65 << 20, 0);
+    assert_eq!(error(&long), "this MP4 file has a sample of more bytes: at most 67108864 are read");
 }
 
 #[test]

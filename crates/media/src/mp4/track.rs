@@ -25,9 +25,14 @@ pub(super) struct Defaults {
 /// Flag of a sample at which a decoder cannot start (section 8.8.3.1).
 pub(super) const NON_SYNC: u32 = 0x1_0000;
 
+/// Identifier of the track in a `trak` box.
+pub(super) fn id(trak: &MemoryBox) -> Result<u32, Error> {
+    trak.need(b"tkhd", "no tkhd box")?.fields(track_id)
+}
+
 /// Reads a `trak` box of a movie with this timescale.
 pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<(Track, Places), Error> {
-    let id = trak.need(b"tkhd", "no tkhd box")?.fields(track_id)?;
+    let id = id(trak)?;
     let mdia = trak.need(b"mdia", "no mdia box")?;
     let (timescale, duration, language) = mdia.need(b"mdhd", "no mdhd box")?.fields(media_header)?;
     if timescale == 0 {
@@ -58,14 +63,18 @@ pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<(Track, Pla
     if let Some(sound) = sound.filter(|_| bytes > 0) {
         table.set_frame_length(bytes * u32::from(sound.channels));
     }
+    let duration = if duration == u64::MAX || duration == u64::from(u32::MAX) { 0 } else { duration };
+    let frame_rate = f64::from(table.samples) * f64::from(timescale) / duration as f64;
+    let frame_rate = (kind == TrackKind::Video && duration > 0 && frame_rate > 0.0).then_some(frame_rate);
     let track = Track {
         id,
         kind,
         codec,
         timescale,
-        duration: if duration == u64::MAX || duration == u64::from(u32::MAX) { 0 } else { duration },
+        duration,
         language,
         picture,
+        frame_rate,
         sound,
         shift: edits.shift,
         edits_left_out: edits.left_out,

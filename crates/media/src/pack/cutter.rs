@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use super::microseconds;
 use super::payload_map::PayloadMap;
 use crate::image::{
-    Description, End, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, Plan, Start, TrainRecord, segment_limit,
+    Description, End, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, Plan, Start, StreamPlan, TrainRecord,
+    segment_limit,
 };
 use crate::queue::shrink;
-use crate::rtp::HEADER_LENGTH;
+use crate::rtp::{HEADER_LENGTH, Marker};
 use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
 
 /// Ticks of 27 MHz in one of RTP's 90 kHz.
@@ -22,6 +23,9 @@ const MAX_STARTS: usize = 128;
 #[derive(Debug)]
 pub(super) struct Cutter {
     plan: Plan,
+    stream: StreamPlan,
+    /// Transport stream packets in each RTP packet.
+    ts_per_packet: u64,
     timing: Timing,
     /// The next packet to put into a train.
     next_packet: u64,
@@ -67,9 +71,12 @@ struct OpenSegment {
 }
 
 impl Cutter {
-    pub(super) fn new(plan: Plan) -> Self {
+    /// A cutter for a plan of a transport stream with this many packets of it in each packet.
+    pub(super) fn new(plan: Plan, ts_per_packet: u16) -> Self {
         Self {
             plan,
+            stream: plan.streams.first().copied().unwrap_or_default(),
+            ts_per_packet: ts_per_packet.into(),
             timing: Timing::default(),
             next_packet: 0,
             train: None,
@@ -83,7 +90,7 @@ impl Cutter {
     /// A decoder can start at this transport stream packet. Where that has left in a train already, which
     /// takes a clock in the tables' own PIDs, the next packet of the image has to do.
     pub(super) fn add_start(&mut self, ts_packet: u64) {
-        self.timing.starts.push_back(ts_packet.max(self.next_packet * self.ts_per_packet()));
+        self.timing.starts.push_back(ts_packet.max(self.next_packet * self.ts_per_packet));
     }
 
     pub(super) fn add_stretch(&mut self, stretch: Stretch) {
@@ -96,9 +103,9 @@ impl Cutter {
 
     /// Puts full packets that are timed into trains, as far as the end of a segment, which is returned.
     pub(super) fn cut(&mut self, map: &mut PayloadMap) -> Option<NewSegment> {
-        let full = map.end().min(self.timing.end) / self.ts_per_packet();
+        let full = map.end().min(self.timing.end) / self.ts_per_packet;
         while self.packed.is_empty() && self.next_packet < full {
-            self.add_packet(map, self.ts_per_packet());
+            self.add_packet(map, self.ts_per_packet);
         }
         if self.packed.is_empty() && std::mem::take(&mut self.ends) {
             self.add_rest(map);
@@ -129,7 +136,7 @@ impl Cutter {
 
     /// Takes the last packet, which may be shorter, and closes everything.
     fn add_rest(&mut self, map: &mut PayloadMap) {
-        let rest = map.end() - self.next_packet * self.ts_per_packet();
+        let rest = map.end() - self.next_packet * self.ts_per_packet;
         if rest > 0 {
             self.add_packet(map, rest);
         }
@@ -137,13 +144,9 @@ impl Cutter {
         self.close_segment(map);
     }
 
-    fn ts_per_packet(&self) -> u64 {
-        u64::from(self.plan.recipe.ts_per_packet)
-    }
-
     /// Puts the next packet, of so many transport stream packets, into the open train or a new one.
     fn add_packet(&mut self, map: &mut PayloadMap, ts_packets: u64) {
-        let first = self.next_packet * self.ts_per_packet();
+        let first = self.next_packet * self.ts_per_packet;
         let length = (HEADER_LENGTH + ts_packets as usize * PACKET_LENGTH) as u32;
         let departure = self.timing.departure(first);
         let discontinuity = self.timing.take_discontinuity(first);
@@ -186,7 +189,11 @@ impl Cutter {
                 skip,
             });
         }
-        self.segment.trains.push(train.record(&self.plan, self.segment.data_length));
+        self.segment.trains.push(train.record(
+            self.plan.recipe.packet_size(),
+            &self.stream,
+            self.segment.data_length,
+        ));
         self.segment.data_length += train.length;
     }
 
@@ -237,16 +244,17 @@ impl OpenTrain {
             && departure / burst.max(1) == self.departure / burst.max(1)
     }
 
-    fn record(&self, plan: &Plan, offset: u32) -> TrainRecord {
+    fn record(&self, packet_size: u16, stream: &StreamPlan, offset: u32) -> TrainRecord {
         TrainRecord {
             offset,
             length: self.length,
-            packet_size: plan.recipe.packet_size(),
-            sequence: plan.sequence_of(self.first_packet),
-            timestamp: plan.timestamp.wrapping_add((self.departure / TICKS_PER_RTP_TICK) as u32),
+            packet_size,
+            sequence: stream.sequence_of(self.first_packet),
+            timestamp: stream.timestamp.wrapping_add((self.departure / TICKS_PER_RTP_TICK) as u32),
             timestamp_step: self.timestamp_step(),
             departure_us: microseconds(self.departure),
-            discontinuity: self.discontinuity,
+            stream: 0,
+            marker: if self.discontinuity { Marker::First } else { Marker::None },
             start: self.start.is_some(),
         }
     }

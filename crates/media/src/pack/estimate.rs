@@ -1,6 +1,6 @@
 //! Estimates from the first and last bytes of an asset that is not packed yet.
 
-use crate::image::Description;
+use crate::image::TransportStreamDescription;
 use crate::ts::{
     Deframer, Event, NotTransportStream, PACKET_LENGTH, Packet, Packets, Pcr, Survey, TICKS_PER_SECOND,
     Warnings,
@@ -14,7 +14,7 @@ const BELIEVED_FACTOR: u128 = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Description, from the head.
-    pub description: Description,
+    pub description: TransportStreamDescription,
     /// Duration in microseconds, by the clock at both ends.
     pub duration_us: Option<u64>,
 }
@@ -30,7 +30,7 @@ struct Reference {
 pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTransportStream> {
     let (mut deframer, mut survey) = (Deframer::new(), Survey::new());
     each_run(&mut deframer, head, |run| survey.push(run).is_ok())?;
-    let description = Description {
+    let description = TransportStreamDescription {
         stride: deframer.framing().map_or(0, |framing| framing.stride() as u16),
         // Without a clock in the head nothing is played, and there is no duration.
         played: survey.finish().ok().and_then(|()| survey.played()),

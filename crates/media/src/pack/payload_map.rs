@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::image::PayloadRun;
+use crate::image::{PacketRun, PayloadRun};
 use crate::ts::Packets;
 
 /// Transport stream packets in order, none of their bytes.
 #[derive(Debug, Default)]
 pub(super) struct PayloadMap {
-    runs: VecDeque<PayloadRun>,
+    runs: VecDeque<PacketRun>,
     /// Number of packets so far, those that were taken included.
     end: u64,
 }
@@ -23,13 +23,13 @@ impl PayloadMap {
             {
                 last.packets += packets;
             }
-            _ => self.runs.push_back(PayloadRun { offset, stride, packets }),
+            _ => self.runs.push_back(PacketRun { offset, stride, packets }),
         }
     }
 
     /// Bytes of memory that the map holds beside itself.
     pub(super) fn held_bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<PayloadRun>()
+        self.runs.capacity() * size_of::<PacketRun>()
     }
 
     /// Gives memory back that was needed for a long look-ahead.
@@ -49,7 +49,7 @@ impl PayloadMap {
             && let Some(first) = self.runs.front_mut()
         {
             let count = first.packets.min(packets);
-            taken.push(PayloadRun { packets: count, ..*first });
+            taken.push(PayloadRun::Packets(PacketRun { packets: count, ..*first }));
             first.offset += count * u64::from(first.stride);
             first.packets -= count;
             packets -= count;

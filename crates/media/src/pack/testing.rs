@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::image::{
-    Error as ImageError, Header, Identity, Layout, PAGE, Recipe, Summary, Table, TrainRecord, Writer,
-    WrittenSegment, copy_payload,
+    Error as ImageError, Header, Identity, Layout, PAGE, Recipe, StreamPlan, Summary, Table, TrainRecord,
+    Writer, WrittenSegment, copy_payload,
 };
 use crate::rtp::HEADER_LENGTH;
 
@@ -11,10 +11,8 @@ use crate::rtp::HEADER_LENGTH;
 pub(crate) fn plan(size: usize) -> Plan {
     Plan {
         identity: Identity { size: size as u64, mtime_ns: 1_700_000_000_123_456_789, inode: 42, device: 66 },
-        recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
-        ssrc: 0xdead_beef,
-        sequence: 65_500,
-        timestamp: u32::MAX - 1000,
+        recipe: Recipe::transport_stream(7, 20_000),
+        streams: StreamPlan::transport_stream(0xdead_beef, 65_500, u32::MAX - 1000).into(),
     }
 }
 
@@ -47,6 +45,32 @@ pub(crate) fn pack_as(
     let end = packer.finish()?;
     write(&mut packer);
     let summary = writer.finish(end);
+    file.resize(summary.header.table.offset as usize, 0);
+    file.extend(&summary.table_bytes);
+    file[..PAGE as usize].copy_from_slice(&summary.header.encode());
+    Ok((file, summary))
+}
+
+/// The image of a movie that is in memory.
+pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary), Error> {
+    let mut packer = packer(plan).expect("a plan that can be followed");
+    let (mut file, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, Layout::Image));
+    let mut end = None;
+    loop {
+        while let Some(segment) = packer.pop()? {
+            let WrittenSegment { bytes, entry } =
+                writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+            file.resize(entry.offset as usize, 0);
+            file.extend(bytes);
+        }
+        match packer.wanted() {
+            _ if end.is_some() => break,
+            Wanted::Bytes(wanted) => packer.take(&asset[wanted.offset as usize..wanted.end() as usize])?,
+            Wanted::Nothing => {}
+            Wanted::End => end = Some(packer.finish()?),
+        }
+    }
+    let summary = writer.finish(end.expect("it has ended"));
     file.resize(summary.header.table.offset as usize, 0);
     file.extend(&summary.table_bytes);
     file[..PAGE as usize].copy_from_slice(&summary.header.encode());

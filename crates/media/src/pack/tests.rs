@@ -1,6 +1,7 @@
 use super::testing::{Read, pack, pack_as, plan, read, read_with};
 use super::*;
-use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, Recipe, Writer};
+use crate::image::{Layout, MAX_SEGMENT_DATA, MAX_TRAIN_PACKETS, PAGE, PathLimits, Recipe, Writer};
+use crate::rtp::Marker;
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme, SampleStream};
 use crate::ts::{Framing, NOMINAL_TICKS_PER_PACKET, NULL_PID, PACKET_LENGTH, Pcr, WarningKind};
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ fn packed(asset: &[u8]) -> Read {
 
 /// The first transport stream packet of every RTP packet, with the RTP header as another reader sees it.
 fn each_packet(image: &Read) -> impl Iterator<Item = (u64, rtp_types::RtpPacket<'_>)> {
-    let per_packet = u64::from(image.header.plan.recipe.ts_per_packet);
+    let per_packet = image.header.plan.recipe.payload_length() as u64 / PACKET_LENGTH as u64;
     (0..)
         .step_by(per_packet as usize)
         .zip(image.packets.iter().map(|packet| rtp_types::RtpPacket::parse(packet).expect("an RTP packet")))
@@ -21,7 +22,8 @@ fn each_packet(image: &Read) -> impl Iterator<Item = (u64, rtp_types::RtpPacket<
 fn check_timestamps(image: &Read, stream: &SampleStream) {
     for (first, packet) in each_packet(image) {
         let due = (stream.departures[first as usize] / 300) as u32;
-        let error = packet.timestamp().wrapping_sub(image.header.plan.timestamp).wrapping_sub(due) as i32;
+        let error =
+            packet.timestamp().wrapping_sub(image.header.plan.streams[0].timestamp).wrapping_sub(due) as i32;
         assert!(error.abs() <= 1, "packet {first} is {error} ticks off");
     }
 }
@@ -37,7 +39,7 @@ fn check_trains(image: &Read) {
 
 /// Every start begins a train and leads to the first byte of the packet it is about.
 fn check_starts(image: &Read, starts: &[u64], departures: &[u64]) {
-    let per_packet = u64::from(image.header.plan.recipe.ts_per_packet);
+    let per_packet = image.header.plan.recipe.payload_length() as u64 / PACKET_LENGTH as u64;
     let seen: Vec<u64> = image
         .table
         .starts
@@ -67,8 +69,11 @@ fn a_constant_rate_stream_comes_out_whole_and_on_time() {
         check_trains(&image);
         check_starts(&image, &stream.starts, &stream.departures);
         assert_eq!(image.header.duration_us, stream.departures[20_000] / 27);
-        assert_eq!(usize::from(image.table.description.stride), framing.stride());
-        assert!(image.table.description.warnings.is_empty());
+        assert_eq!(
+            usize::from(image.table.description.transport_stream().expect("one").stride),
+            framing.stride()
+        );
+        assert!(image.table.description.warnings().is_empty());
         assert!(image.table.segments.len() > 3);
         assert!(image.table.segments.iter().all(|entry| entry.data_length <= MAX_SEGMENT_DATA));
     }
@@ -108,7 +113,7 @@ fn the_marker_is_set_after_a_jump_of_the_clock() {
     let marked: Vec<_> =
         each_packet(&image).filter(|(_, packet)| packet.marker_bit()).map(|(first, _)| first).collect();
     assert_eq!(marked, [at.next_multiple_of(7)]);
-    assert_eq!(image.trains.iter().flatten().filter(|train| train.discontinuity).count(), 1);
+    assert_eq!(image.trains.iter().flatten().filter(|train| train.marker == Marker::First).count(), 1);
     check_timestamps(&image, &stream);
 }
 
@@ -124,7 +129,8 @@ fn damage_and_truncation_cost_only_what_is_damaged() {
     let kept = image.payload();
     assert_eq!(kept.len(), expected.len());
     assert_eq!(kept[188 * 501..], expected[188 * 501..]);
-    let kinds: Vec<_> = image.table.description.warnings.first.iter().map(|warning| &warning.kind).collect();
+    let kinds: Vec<_> =
+        image.table.description.warnings().first.iter().map(|warning| &warning.kind).collect();
     let expected = [WarningKind::Skipped { bytes: 27 }, WarningKind::Truncated { bytes: 138 }];
     assert_eq!(kinds[1], &expected[1], "{kinds:?}");
     assert!(matches!(kinds[0], WarningKind::Skipped { .. }) && kinds.len() == 2, "{kinds:?}");
@@ -135,7 +141,7 @@ fn a_file_with_one_reference_is_sent_at_the_nominal_rate() {
     let stream = Sample { packets: 700, pcr_every: 10_000, ..Sample::default() }.stream();
     let image = packed(&stream.bytes);
     assert_eq!(image.header.duration_us, 700 * NOMINAL_TICKS_PER_PACKET / 27);
-    assert_eq!(image.table.description.warnings.first.len(), 1);
+    assert_eq!(image.table.description.warnings().first.len(), 1);
 }
 
 /// Promise: An index of an asset leaves payload there: it takes a fiftieth of its size at most.
@@ -194,7 +200,7 @@ fn a_clock_that_stops_does_not_hold_more_than_it_may() {
     }
     assert!(popped > 100 << 20 && most < 70 << 20, "{most} bytes waited");
     let end = packer.finish().expect("a stream with a clock");
-    let kinds: Vec<_> = end.description.warnings.first.iter().map(|warning| &warning.kind).collect();
+    let kinds: Vec<_> = end.description.warnings().first.iter().map(|warning| &warning.kind).collect();
     assert!(kinds.iter().any(|kind| matches!(kind, WarningKind::ClockGap { .. })), "{kinds:?}");
 }
 
@@ -220,8 +226,8 @@ fn an_estimate_from_both_ends_is_close() {
 fn small_packets_make_another_image_of_the_same_asset() {
     let stream = Sample { packets: 5000, ..Sample::default() }.stream();
     for (mtu, expected) in [(1500, 7), (1400, 7), (1300, 6), (576, 2), (300, 1), (9000, 47)] {
-        let recipe = Recipe::for_mtu(mtu, 20, 20_000).expect("a packet fits");
-        assert_eq!(recipe.ts_per_packet, expected);
+        let recipe = PathLimits::for_mtu(mtu, 20, 20_000).expect("a packet fits").transport_stream();
+        assert_eq!(recipe, Recipe::transport_stream(expected, 20_000));
         let plan = Plan { recipe, ..plan(stream.bytes.len()) };
         let (file, _) = pack(&stream.bytes, plan, 65_536).expect("an asset that can be packed");
         let image = read(&file).expect("an image as it should be");
@@ -230,7 +236,7 @@ fn small_packets_make_another_image_of_the_same_asset() {
         check_timestamps(&image, &stream);
         check_trains(&image);
     }
-    assert_eq!(Recipe::for_mtu(200, 20, 0), None);
+    assert_eq!(PathLimits::for_mtu(200, 20, 0), None);
 }
 
 proptest! {
@@ -257,7 +263,7 @@ proptest! {
         };
         let stream = sample.stream();
         prop_assume!(!stream.references.is_empty());
-        let recipe = Recipe { ts_per_packet, burst_us };
+        let recipe = Recipe::transport_stream(ts_per_packet, burst_us);
         let plan = Plan { recipe, ..plan(stream.bytes.len()) };
         let (file, summary) = pack(&stream.bytes, plan, piece).expect("an asset that can be packed");
         let image = read(&file).expect("an image as it should be");
@@ -293,7 +299,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes.drain(at..bytes.len().min(at + length));
         }
-        let plan = Plan { recipe: Recipe { ts_per_packet, burst_us }, ..plan(bytes.len()) };
+        let plan = Plan { recipe: Recipe::transport_stream(ts_per_packet, burst_us), ..plan(bytes.len()) };
         let Ok((image, _)) = pack(&bytes, plan, piece) else { return Ok(()) };
         let (index, summary) = pack_as(Layout::Index, &bytes, plan, piece).expect("it can be packed");
         let (image, index) = (read(&image).expect("an image"), read_with(&index, &bytes).expect("an index"));

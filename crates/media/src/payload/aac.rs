@@ -47,6 +47,11 @@ impl Packetizer {
         Ok(())
     }
 
+    /// Frames that wait for others.
+    pub(super) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
     /// Sends what waits.
     pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         let frames = &self.waiting.frames;

@@ -57,6 +57,11 @@ impl Packetizer {
         Ok(())
     }
 
+    /// Frames that wait for others.
+    pub(super) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
     /// Sends what waits.
     pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         if self.waiting.frames.is_empty() {

@@ -33,6 +33,11 @@ impl Waiting {
         self.frames.len() < self.most && length <= self.limit as u64
     }
 
+    /// Timestamp of the first frame, if there is one.
+    pub(super) fn first_timestamp(&self) -> Option<u64> {
+        (!self.frames.is_empty()).then_some(self.timestamp)
+    }
+
     pub(super) fn push(&mut self, frame: Extent, timestamp: u64) {
         if self.frames.is_empty() {
             self.timestamp = timestamp;

@@ -1,7 +1,8 @@
 //! Depacketizers for tests: they read payloads as the specifications say, know nothing of the packetizers,
 //! and refuse what a receiver may refuse.
 
-use super::Format;
+use super::{Format, Unit};
+use crate::track::Extent;
 
 /// A packet: payload and marker.
 pub type Packet = (Vec<u8>, bool);
@@ -21,6 +22,25 @@ pub fn depacketize(format: Format, packets: &[Packet]) -> Result<Vec<Vec<u8>>, &
         Format::Vp8 => frames(packets, vp8),
         Format::Vp9 => frames(packets, vp9),
         Format::Pcm(format) => pcm(packets, format.frame_length()),
+    }
+}
+
+/// A sample of an asset in memory, whose units are these, as [`depacketize`] gives it back.
+///
+/// # Panics
+/// If the asset is shorter than an extent says.
+pub fn received(asset: &[u8], format: Format, sample: Extent, units: &[Unit]) -> Vec<u8> {
+    let part = |offset: u64, length: u64| &asset[offset as usize..(offset + length) as usize];
+    let obu = |obu: &Unit| {
+        let header = &obu.header[..if obu.header[0] & 4 == 0 { 1 } else { 2 }];
+        let body = part(obu.extent.offset, obu.extent.length);
+        [&((header.len() + body.len()) as u32).to_be_bytes()[..], header, body].concat()
+    };
+    let Extent { offset, length } = sample;
+    match format {
+        Format::Av1 => units.iter().flat_map(obu).collect(),
+        Format::Pcm(format) => part(offset, length - length % format.frame_length() as u64).to_vec(),
+        _ => part(offset, length).to_vec(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Description of a track in SDP: the lines of its payload format.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use serde::{Deserialize, Serialize};
 
 use super::{Format, PcmEncoding, PcmFormat, Unplayable};
 use crate::track::{Av1, Avc, Codec, Hevc, Track, TrackKind};
@@ -9,7 +10,7 @@ use crate::track::{Av1, Avc, Codec, Hevc, Track, TrackKind};
 const MPEG_AUDIO: u8 = 14;
 
 /// Lines about one track.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackDescription {
     /// True if its media line says `video`, false for `audio`.
     pub video: bool,
@@ -21,6 +22,10 @@ pub struct TrackDescription {
     pub parameters: Option<String>,
     /// Value of `a=framerate` (RFC 8866 section 6.13), where the rate is known.
     pub frame_rate: Option<String>,
+    /// Value of `a=lang` (ISO 639-2 three letters), where the file has one.
+    pub language: Option<String>,
+    /// Mean bit rate of its payload in bits per second, where it is known.
+    pub bits_per_second: Option<u64>,
 }
 
 impl TrackDescription {
@@ -61,6 +66,8 @@ impl TrackDescription {
             map: format!("{payload_type} {name}"),
             parameters: parameters.map(|parameters| format!("{payload_type} {parameters}")),
             frame_rate: frame_rate.map(|rate| ((rate * 1000.0).round() / 1000.0).to_string()),
+            language: track.language.clone(),
+            bits_per_second: None,
         })
     }
 }

@@ -73,6 +73,23 @@ impl Packetizer {
         Ok(())
     }
 
+    /// Timestamp of the first frame that waits for others.
+    pub fn waiting(&self) -> Option<u64> {
+        let waiting = match &self.state {
+            State::H264
+            | State::H265
+            | State::Opus
+            | State::Av1
+            | State::Vp8
+            | State::Vp9
+            | State::Pcm(..) => return None,
+            State::Aac(packetizer) => packetizer.waiting(),
+            State::MpegAudio(packetizer) => packetizer.waiting(),
+            State::Ac3(packetizer) => packetizer.waiting(),
+        };
+        waiting.first_timestamp()
+    }
+
     /// Adds the payload of frames that waited for others.
     pub fn flush(&mut self, payloads: &mut Payloads) {
         match &mut self.state {

@@ -89,10 +89,10 @@ mod tests {
             delay_since: 0x5_4000,
         };
         let bytes = ReceiverState { ssrc: 9, reception: Some((7, reception)) }.report("client");
-        let read = rtcp::read(&bytes, 7).expect("valid");
-        assert_eq!((read.receptions, read.bye), (vec![reception], false));
+        let read = rtcp::read(&bytes, |ssrc| ssrc == 7).expect("valid");
+        assert_eq!((read.receptions, read.bye), (vec![(7, reception)], false));
         let bytes = ReceiverState { ssrc: 9, reception: None }.report("client");
-        assert_eq!(rtcp::read(&bytes, 7).expect("valid").receptions, []);
+        assert_eq!(rtcp::read(&bytes, |ssrc| ssrc == 7).expect("valid").receptions, []);
         assert_eq!(cumulative_bits(i32::MAX), 0x7f_ffff);
     }
 

@@ -6,6 +6,10 @@ use rtcp_types::Packet;
 
 const SSRC: u32 = 0x1234_5678;
 
+fn is_ours(ssrc: u32) -> bool {
+    ssrc == SSRC
+}
+
 fn state() -> SenderState {
     let now = NtpTime::from_unix(Duration::from_secs(1_700_000_000));
     SenderState { ssrc: SSRC, now, timestamp: 90_000, packets: 7, octets: 9_212 }
@@ -46,7 +50,7 @@ fn the_last_report_has_a_bye_behind_it() {
     let last = Compound::parse(&bytes).expect("valid").last();
     let Some(Ok(Packet::Bye(bye))) = last else { panic!("{last:?}") };
     assert_eq!(bye.ssrcs().collect::<Vec<_>>(), [SSRC]);
-    assert_eq!(read(&bytes, SSRC), Ok(Received { receptions: vec![], bye: true }));
+    assert_eq!(read(&bytes, is_ours), Ok(Received { receptions: vec![], bye: true }));
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn a_name_that_is_too_long_is_cut_at_a_character() {
 
 #[test]
 fn reports_about_our_source_are_read() {
-    let received = read(&receiver_report(&[SSRC, 1, SSRC]), SSRC).expect("valid");
+    let received = read(&receiver_report(&[SSRC, 1, SSRC]), is_ours).expect("valid");
     let expected = Reception {
         fraction_lost: 64,
         cumulative_lost: -2,
@@ -66,14 +70,14 @@ fn reports_about_our_source_are_read() {
         last_report: 0xb705_2000,
         delay_since: 0x5_4000,
     };
-    assert_eq!(received, Received { receptions: vec![expected; 2], bye: false });
+    assert_eq!(received, Received { receptions: vec![(SSRC, expected); 2], bye: false });
 }
 
 #[test]
 fn the_round_trip_is_the_one_of_the_rfc() {
     // RFC 3550 figure 2: 6.125 s = 0xb710:8000 - 0x0005:4000 - 0xb705:2000.
     let now = NtpTime::from_unix(Duration::from_millis(816_003_205_125 + 11_375));
-    let reception = read(&receiver_report(&[SSRC]), SSRC).expect("valid").receptions[0];
+    let reception = read(&receiver_report(&[SSRC]), is_ours).expect("valid").receptions[0].1;
     assert_eq!(reception.round_trip(now), Some(Duration::from_millis(6_125)));
     assert_eq!(Reception { last_report: 0, ..reception }.round_trip(now), None);
     assert_eq!(Reception { delay_since: 0x10_0000, ..reception }.round_trip(now), None);
@@ -85,7 +89,7 @@ fn packets_of_no_interest_are_passed_over() {
     let broken_names = [0x81, 202, 0, 1, 0xff, 0xff, 0xff, 0xff];
     let datagram =
         [&receiver_report(&[])[..], &application, &broken_names, &receiver_report(&[SSRC])].concat();
-    assert_eq!(read(&datagram, SSRC).map(|received| received.receptions.len()), Ok(1));
+    assert_eq!(read(&datagram, is_ours).map(|received| received.receptions.len()), Ok(1));
 }
 
 #[test]
@@ -96,21 +100,21 @@ fn what_is_no_rtcp_is_refused() {
     for bytes in
         [&[][..], &[0x80], truncated, &rtp, &application, &[0x00, 201, 0, 0], &[0x80, 201, 0xff, 0xff]]
     {
-        assert!(read(bytes, SSRC).is_err(), "{bytes:?}");
+        assert!(read(bytes, is_ours).is_err(), "{bytes:?}");
     }
 }
 
 proptest! {
     #[test]
     fn no_bytes_panic(bytes: Vec<u8>, at in 0usize..200, value: u8) {
-        _ = read(&bytes, SSRC);
+        _ = read(&bytes, is_ours);
         let mut report = receiver_report(&[SSRC, 1, SSRC]);
         report.extend(state().bye("name"));
         let at = at % report.len();
         report[at] = value;
-        if let Ok(received) = read(&report, SSRC) {
+        if let Ok(received) = read(&report, is_ours) {
             prop_assert!(received.receptions.len() <= 62);
-            for reception in received.receptions {
+            for (_, reception) in received.receptions {
                 _ = reception.round_trip(state().now);
             }
         }

@@ -4,6 +4,7 @@ use super::npt::NptRange;
 use super::request::{BURST_MAX, Refusal};
 use super::transport::TransportReply;
 use rtsp_types::{HeaderName, StatusCode, Version, headers};
+use std::fmt;
 use std::time::SystemTime;
 
 /// A response being put together. Values of headers become a single line without control characters.
@@ -21,10 +22,20 @@ pub struct Response {
 pub struct RtpInfo {
     /// The track's URL.
     pub url: String,
-    /// Sequence number of the first packet after this PLAY.
-    pub sequence: u16,
+    /// Sequence number of the first packet after this PLAY, if it is known.
+    pub sequence: Option<u16>,
     /// RTP timestamp that belongs to the start in `Range`.
     pub timestamp: u32,
+}
+
+impl fmt::Display for RtpInfo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "url={}", self.url)?;
+        if let Some(sequence) = self.sequence {
+            write!(formatter, ";seq={sequence}")?;
+        }
+        write!(formatter, ";rtptime={}", self.timestamp)
+    }
 }
 
 impl Response {
@@ -79,10 +90,10 @@ impl Response {
         self.header(name, &format!("{}ms", burst_us / 1000))
     }
 
-    /// `RTP-Info`.
-    pub fn rtp_info(self, info: &RtpInfo) -> Self {
-        let RtpInfo { url, sequence, timestamp } = info;
-        self.header(headers::RTP_INFO, &format!("url={url};seq={sequence};rtptime={timestamp}"))
+    /// `RTP-Info` of the tracks.
+    pub fn rtp_info(self, tracks: &[RtpInfo]) -> Self {
+        let tracks: Vec<_> = tracks.iter().map(RtpInfo::to_string).collect();
+        self.header(headers::RTP_INFO, &tracks.join(","))
     }
 
     /// `Unsupported`: the option tags that a 551 is about.
@@ -183,14 +194,15 @@ mod tests {
 
     #[test]
     fn a_play_is_answered() {
-        let info = RtpInfo { url: "rtsp://h/clip.ts/track1".to_owned(), sequence: 7, timestamp: 9 };
+        let info = RtpInfo { url: "rtsp://h/clip.ts/track1".to_owned(), sequence: Some(7), timestamp: 9 };
+        let unsent = RtpInfo { url: "rtsp://h/clip.ts/track2".to_owned(), sequence: None, timestamp: 5 };
         let range = NptRange { start: Some(Npt::At(1_500_000)), end: Some(Npt::At(2_000_001)) };
-        let response =
-            Response::new(StatusCode::Ok, Some(4)).range(range).rtp_info(&info).header(headers::SCALE, "1.0");
+        let response = Response::new(StatusCode::Ok, Some(4)).range(range).rtp_info(&[info, unsent]);
+        let response = response.header(headers::SCALE, "1.0");
         assert_eq!(
             text(response),
             "RTSP/1.0 200 OK\r\nCSeq: 4\r\nRange: npt=1.500-2.000001\r\n\
-             RTP-Info: url=rtsp://h/clip.ts/track1;seq=7;rtptime=9\r\nScale: 1.0\r\n\r\n"
+             RTP-Info: url=rtsp://h/clip.ts/track1;seq=7;rtptime=9,url=rtsp://h/clip.ts/track2;rtptime=5\r\nScale: 1.0\r\n\r\n"
         );
     }
 

@@ -61,6 +61,50 @@ pub enum WarningKind {
         /// Number of those that are followed.
         followed: u32,
     },
+    /// A track of a movie that is not played.
+    #[error("track {track} is left out: {reason}")]
+    TrackLeftOut {
+        /// Identifier of the track.
+        track: u32,
+        /// Reason.
+        reason: String,
+    },
+    /// Edits of a movie's edit list that are not applied: all after the first that shows media.
+    #[error("track {track}: {edits} edits after the first are not applied")]
+    EditsLeftOut {
+        /// Identifier of the track.
+        track: u32,
+        /// Number of edits.
+        edits: u32,
+    },
+    /// A track whose tables are damaged from some sample on, or lead beyond the file.
+    #[error("track {track} ends early: {reason}")]
+    TrackCut {
+        /// Identifier of the track.
+        track: u32,
+        /// Fault of its tables.
+        reason: String,
+    },
+    /// A sample that is not played, or as far as it is good.
+    #[error("a sample of track {track} is damaged: {reason}")]
+    SampleDamaged {
+        /// Identifier of the track.
+        track: u32,
+        /// Reason.
+        reason: String,
+    },
+    /// A movie whose samples cannot be found from some byte on.
+    #[error("the rest of the file is left out: {reason}")]
+    EndsEarly {
+        /// Fault of its container.
+        reason: String,
+    },
+    /// The file ends within a fragment: it was cut, or grows.
+    #[error("the file ends within a fragment, which is left out")]
+    FragmentCut,
+    /// The file ends within an element of Matroska: it was cut, or grows.
+    #[error("the file ends within an element, which is left out")]
+    ElementCut,
 }
 
 /// First warnings about a file, and the number of the others.

@@ -1,9 +1,10 @@
 //! MP4 and Matroska files that ffmpeg makes, read by this crate and by readers that are not ours, ffprobe,
-//! `shiguredo_mp4` and `matroska-demuxer`; and their tracks as RTP, read by ffmpeg.
+//! `shiguredo_mp4` and `matroska-demuxer`; and their tracks as RTP, read by ffmpeg, and as images.
 
 mod clips;
 mod descriptions;
 mod matroska;
+mod packing;
 mod playing;
 mod samples;
 
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     wirepath_testkit::trial::run(
-        [samples::trials(), matroska::trials(), descriptions::trials(), playing::trials()]
+        [samples::trials(), matroska::trials(), descriptions::trials(), packing::trials(), playing::trials()]
             .into_iter()
             .flatten()
             .collect(),

@@ -84,8 +84,9 @@ impl ServiceOptions {
             access_log: self.access_log,
             ..HttpOptions::default()
         };
-        let listener =
-            Listener::new(options).within(Arc::clone(&descriptors)).on(RuntimeThreads::start("http", threads)?);
+        let listener = Listener::new(options)
+            .within(Arc::clone(&descriptors))
+            .on(RuntimeThreads::start("http", threads)?);
         let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
         listener.register(&mut metrics, &mut status);
         let socket = bind_option("--http", self.http)?;

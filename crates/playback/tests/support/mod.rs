@@ -16,7 +16,7 @@ use wirepath_datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     Burst, Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    PlaybackSink, Playbacks, Position, RingUse, Segment, TrainSource,
+    PlaybackSink, Playbacks, Position, RingUse, Segment, StreamPosition, TrainSource,
 };
 
 pub(crate) const PAYLOAD: usize = 188;
@@ -38,7 +38,7 @@ pub(crate) struct Numbered {
 pub(crate) fn run(packet: u32) -> Run {
     let timestamp = 1000u32.wrapping_add(packet * 180);
     let sequence = 65_500u16.wrapping_add(packet as u16);
-    Run { first: Header { marker: false, payload_type: 33, sequence, timestamp, ssrc: 42 }, step: 180 << 16 }
+    Run::new(Header { marker: false, payload_type: 33, sequence, timestamp, ssrc: 42 }, 180 << 16)
 }
 
 pub(crate) fn packet(number: u32) -> Vec<u8> {
@@ -89,6 +89,12 @@ impl TrainSource for Numbered {
             .collect();
         Load::Ready(Arc::new(Segment { mapped_file: Arc::clone(&self.file), departures }))
     }
+}
+
+/// The beginning of a request to play a source of one stream.
+pub(crate) fn position_of(sequence: u16, timestamp: u32, at_us: u64) -> Position {
+    let stream = StreamPosition { stream: 0, sequence: Some(sequence), timestamp };
+    Position { at_us, streams: vec![stream] }
 }
 
 /// Playbacks of an engine with one thread, which use this path.
@@ -160,7 +166,7 @@ impl Player {
         let (tell, events) = channel();
         let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
         let sink = PlaybackSink::Udp { socket, packet_size };
-        let options = PlaybackOptions { source, sink, most_burst_us, on_event };
+        let options = PlaybackOptions { source, streams: 1, sink: sink.into(), most_burst_us, on_event };
         Player { playback: playbacks.open(options).unwrap(), receiver, events }
     }
 

@@ -26,9 +26,18 @@ fn played(rtsp: &str, folder: &AssetPath, entry: &Entry) -> Option<String> {
     is_played.then(|| format!("{rtsp}/{}{slash}{}", folder.encoded(), encode_segment(&entry.name)))
 }
 
-/// Returns whether a file is named as one that can be played: a transport stream.
+/// Returns whether a file is named as one that can be played: a transport stream or a movie.
 pub(super) fn is_named_as_stream(entry: &Entry) -> bool {
-    entry.kind == EntryKind::File && content_type(&entry.name) == "video/mp2t"
+    const PLAYED: [&str; 7] = [
+        "audio/mp4",
+        "audio/x-matroska",
+        "video/mp2t",
+        "video/mp4",
+        "video/quicktime",
+        "video/webm",
+        "video/x-matroska",
+    ];
+    entry.kind == EntryKind::File && PLAYED.contains(&content_type(&entry.name))
 }
 
 /// The answer to GET of a folder.
@@ -142,6 +151,9 @@ mod tests {
                 entry(EntryKind::Folder, b"a b", 0),
                 entry(EntryKind::File, b"<i>&'\".ts", 1536),
                 entry(EntryKind::File, b"a:\xff.mp4", 5),
+                entry(EntryKind::File, b"c.mkv", 6),
+                entry(EntryKind::File, b"d.webm", 7),
+                entry(EntryKind::File, b"notes.txt", 8),
             ],
             truncated: true,
         }
@@ -161,19 +173,20 @@ mod tests {
             "href=\"a%20b/\"><bdi>a b</bdi>/</a><span></span><small></small><small>01 Jan 1970 00:01</small>",
             "href=\"%3Ci%3E%26%27%22.ts\"><bdi>&#60;i&#62;&#38;&#39;&#34;.ts</bdi></a>",
             "href=\"rtsp://h:8554/x%3Cy%20z/%3Ci%3E%26%27%22.ts\">rtsp</a><small>1.5 KiB</small>",
-            "href=\"a%3A%FF.mp4\"><bdi>a:\u{fffd}.mp4</bdi></a><span></span><small>5 B</small>",
+            "href=\"a%3A%FF.mp4\"><bdi>a:\u{fffd}.mp4</bdi></a>",
+            "href=\"rtsp://h:8554/x%3Cy%20z/a%3A%FF.mp4\">rtsp</a><small>5 B</small>",
             "more in this folder",
         ] {
             assert!(page.contains(expected), "{expected} in {page}");
         }
-        assert_eq!(page.matches("rtsp://").count(), 1);
+        assert_eq!(page.matches("rtsp://").count(), 4);
     }
 
     /// Promise: The page offers no `rtsp` link for a file that cannot be played.
     #[test]
     fn only_streams_are_offered_for_playing() {
         let mut folder = folder();
-        folder.entries[1].is_stream = Some(false);
+        folder.entries.iter_mut().for_each(|entry| entry.is_stream = Some(false));
         let page = html(&AssetPath::decode("/").unwrap(), &folder, &links("h"));
         assert!(!page.contains("rtsp://"), "{page}");
     }
@@ -191,7 +204,7 @@ mod tests {
         );
         assert_eq!(
             (&json["entries"][0]["url"], &json["entries"][2]["rtsp"]),
-            (&json!("a%20b/"), &Json::Null)
+            (&json!("a%20b/"), &json!("rtsp://127.0.0.1:8554/a%3A%FF.mp4"))
         );
     }
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use wirepath_auth::Area;
 use wirepath_http::{AssetPath, Representation, Request, Response, ResponseContext, encode_segment, respond};
+use wirepath_media::container::is_movie;
 use wirepath_media::ts::check_head;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
@@ -130,7 +131,7 @@ fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing)
         entry.is_stream = file.ok().and_then(|file| library.find_file(&file).ok()).map(|asset| {
             let mut head = [0; SNIFFED_BYTES];
             let length = asset.file.read_at(&mut head, 0).unwrap_or(0);
-            check_head(&head[..length], length < head.len()).is_ok()
+            is_movie(&head[..length]) || check_head(&head[..length], length < head.len()).is_ok()
         });
     }
 }

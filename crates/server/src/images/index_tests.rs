@@ -50,7 +50,7 @@ impl Fixture {
     }
 
     fn image(&self, store: &Store) -> Arc<Image> {
-        store.image(self.asset(), "clip.ts", store.usual_recipe()).unwrap()
+        store.image(self.asset(), "clip.ts", store.usual_limits()).unwrap()
     }
 
     /// The complete image or index.
@@ -336,7 +336,7 @@ fn one_address_has_so_many_assets_packed_at_a_time() {
     });
     let other = Arc::new(File::open(other).unwrap());
     let address = Some([10, 0, 0, 1].into());
-    let refused = store.image_for(address, Arc::clone(&other), "other.ts", store.usual_recipe());
+    let refused = store.image_for(address, Arc::clone(&other), "other.ts", store.usual_limits());
     assert!(matches!(refused.map(drop), Err(StoreError::AddressBusy)));
     assert_eq!(store.counts().packings_refused, 1);
     drop(store);
@@ -345,9 +345,9 @@ fn one_address_has_so_many_assets_packed_at_a_time() {
         options.images = ImagePolicy::None;
         options.packings_per_address = 1;
     });
-    let image = store.image_for(address, other, "other.ts", store.usual_recipe()).unwrap();
+    let image = store.image_for(address, other, "other.ts", store.usual_limits()).unwrap();
     wait_until("the index", || *image.progress().borrow() == Progress::Complete);
-    let recipe = store.usual_recipe();
+    let recipe = store.usual_limits();
     wait_until("room for another", || store.image_for(address, fixture.asset(), "clip.ts", recipe).is_ok());
 }
 

@@ -1,6 +1,6 @@
 //! Keys of images, and their names in the folder.
 
-use wirepath_media::image::{Identity, Layout, Recipe};
+use wirepath_media::image::{Identity, Layout, PayloadRecipe, Recipe};
 
 /// End of the name of an index.
 const INDEX: &str = ".index";
@@ -20,8 +20,15 @@ impl Key {
 
     /// Name of the image in the cache.
     pub(super) fn name(&self) -> String {
-        let Recipe { ts_per_packet, burst_us } = self.recipe;
-        format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
+        let (device, inode, burst_us) = (self.device, self.inode, self.recipe.burst_us);
+        match self.recipe.payload {
+            PayloadRecipe::TransportStream { ts_per_packet } => {
+                format!("{device:x}-{inode:x}-{ts_per_packet}x{burst_us}")
+            }
+            PayloadRecipe::Tracks { limit, frames } => {
+                format!("{device:x}-{inode:x}-{limit}b{frames}x{burst_us}")
+            }
+        }
     }
 
     /// Name of the index in the cache.
@@ -43,9 +50,14 @@ impl Key {
         let numbers = || {
             let (device, rest) = name.split_once('-')?;
             let (inode, recipe) = rest.split_once('-')?;
-            let (ts_per_packet, burst_us) = recipe.split_once('x')?;
-            let recipe =
-                Recipe { ts_per_packet: ts_per_packet.parse().ok()?, burst_us: burst_us.parse().ok()? };
+            let (payload, burst_us) = recipe.split_once('x')?;
+            let payload = match payload.split_once('b') {
+                Some((limit, frames)) => {
+                    PayloadRecipe::Tracks { limit: limit.parse().ok()?, frames: frames.parse().ok()? }
+                }
+                None => PayloadRecipe::TransportStream { ts_per_packet: payload.parse().ok()? },
+            };
+            let recipe = Recipe { payload, burst_us: burst_us.parse().ok()? };
             let hex = |digits| u64::from_str_radix(digits, 16).ok();
             Some(Key { device: hex(device)?, inode: hex(inode)?, recipe })
         };

@@ -159,13 +159,13 @@ mod tests {
     use crate::images::page_memory::{PageMemory, Readers};
     use crate::images::{Failure as ImageFailure, Summary};
     use wirepath_engine::{BlockingPool, Priority};
-    use wirepath_media::image::{Plan, Recipe};
+    use wirepath_media::image::{Plan, Recipe, StreamPlan};
 
-    const RECIPE: Recipe = Recipe { ts_per_packet: 7, burst_us: 20_000 };
+    const RECIPE: Recipe = Recipe::transport_stream(7, 20_000);
 
     fn image(inode: u64) -> (Key, Identity, Arc<Image>) {
         let identity = Identity { size: 1, mtime_ns: 2, inode, device: 3 };
-        let plan = Plan { identity, recipe: RECIPE, ssrc: 4, sequence: 5, timestamp: 6 };
+        let plan = Plan { identity, recipe: RECIPE, streams: StreamPlan::transport_stream(4, 5, 6).into() };
         let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let readers = Readers { pool, memory: PageMemory::new(None) };
         let image =

@@ -7,25 +7,22 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wirepath_datapath::{MappedFile, advise};
+use wirepath_datapath::MappedFile;
+use wirepath_media::container::{MovieReader, is_movie};
 use wirepath_media::image::{
-    self, Layout, MAX_SEGMENT_DATA, PAGE, PayloadRun, Plan, TRAIN_RECORD_LENGTH, Writer,
+    self, Description, Layout, MAX_SEGMENT_DATA, PAGE, PathLimits, Plan, Recipe, StreamPlan, Streams,
+    TRAIN_RECORD_LENGTH, Writer,
 };
-use wirepath_media::pack::{Packer, estimate as estimate_bytes};
+use wirepath_media::pack::{Pack, PlayableMovie, Wanted, estimate as estimate_bytes, packer};
 use wirepath_media::ts::PACKET_LENGTH;
 
+use super::asset_reader::AssetReader;
 use super::error::{StoreError, identity, io_error};
 use super::image::Image;
 use super::image_folder::Draft;
 use super::memory_budget::MemoryBudget;
 use super::segment::Files;
 use super::summary::Summary;
-
-/// Bytes of the asset that are read at a time.
-const READ_LENGTH: usize = 1 << 18;
-
-/// The same until there is a first segment, which somebody waits for.
-const FIRST_READ_LENGTH: usize = 1 << 16;
 
 /// Bytes at both ends of an asset for an estimate: the more are read only if the fewer do not suffice.
 const ESTIMATE_LENGTHS: [usize; 2] = [1 << 17, 1 << 20];
@@ -38,11 +35,59 @@ const TURN: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// Bytes of an asset, for the turns of a thread.
-    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_LENGTH]);
+    static READER: RefCell<AssetReader> = RefCell::default();
+}
+
+/// Reason why an asset is not packed to its end.
+const CHANGED: &str = "the asset was changed while it was being packed";
+
+/// First bytes of an asset, which tell its container.
+const HEAD_LENGTH: usize = 12;
+
+/// The recipe for an asset within the limits of a path, by its container.
+pub(super) fn recipe(asset: &File, limits: PathLimits) -> Result<Recipe, StoreError> {
+    let head = read_at_most(asset, 0, HEAD_LENGTH)?;
+    Ok(if is_movie(&head) { limits.tracks() } else { limits.transport_stream() })
+}
+
+/// Description and streams of an asset that is not packed yet. Waits until there is memory for it.
+pub(super) fn examine(
+    asset: &File,
+    size: u64,
+    recipe: Recipe,
+    memory: &MemoryBudget,
+) -> Result<(Summary, Streams), StoreError> {
+    if recipe.is_transport_stream() {
+        let (ssrc, sequence, timestamp) = random_numbers()?;
+        let stream = StreamPlan::transport_stream(ssrc, sequence, timestamp);
+        return Ok((estimate(asset, size, memory)?, stream.into()));
+    }
+    let head = read_at_most(asset, 0, HEAD_LENGTH)?;
+    let reader = MovieReader::of(&head, size).ok_or_else(|| not_playable(CHANGED))?;
+    let (mut reader, mut reserved) = (reader, None);
+    while let Some(wanted) = reader.wanted() {
+        if wanted.length > PAGE && reserved.is_none() {
+            reserved = Some(memory.reserve(wanted.length));
+        }
+        let mut bytes = vec![0; usize::try_from(wanted.length).map_err(not_playable)?];
+        asset.read_exact_at(&mut bytes, wanted.offset).map_err(reading)?;
+        reader.take(bytes).map_err(not_playable)?;
+    }
+    let playable = PlayableMovie::of(reader.finish().map_err(not_playable)?).map_err(not_playable)?;
+    let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
+    let duration_us = playable.movie.duration_us();
+    Ok((Summary { duration_us, payload_bytes: size, description: playable.describe() }, streams))
+}
+
+/// SSRC, first sequence number and timestamp of a stream.
+fn random_numbers() -> Result<(u32, u16, u32), StoreError> {
+    let random = |error: getrandom::Error| io_error("asking for random numbers", io::Error::other(error));
+    let (ssrc, sequence) = (getrandom::u32().map_err(random)?, getrandom::u32().map_err(random)? as u16);
+    Ok((ssrc, sequence, getrandom::u32().map_err(random)?))
 }
 
 /// Estimate from both ends of an asset of `size` bytes. Waits until there is memory for it.
-pub(super) fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, StoreError> {
+fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, StoreError> {
     if size == 0 {
         return Err(StoreError::NotPlayable("the file is empty".to_owned()));
     }
@@ -52,7 +97,7 @@ pub(super) fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result
         let head = read_at_most(asset, 0, length)?;
         let tail = read_at_most(asset, size.saturating_sub(length as u64), length)?;
         let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
-        let description = estimate.description;
+        let description = Description::TransportStream(estimate.description);
         summary = Summary { duration_us: estimate.duration_us, payload_bytes: size, description };
         if summary.duration_us.is_some() {
             break;
@@ -64,17 +109,28 @@ pub(super) fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result
 /// The layout that an asset is played from at first: an index if its payload lies without gaps, as far as an
 /// estimate says.
 pub(super) fn first_layout(estimate: &Summary) -> Layout {
-    match usize::from(estimate.description.stride) {
-        PACKET_LENGTH => Layout::Index,
+    match estimate.description.transport_stream() {
+        Some(description) if usize::from(description.stride) == PACKET_LENGTH => Layout::Index,
         _ => Layout::Image,
     }
 }
 
-/// The most bytes that an image by `plan` can take: every packet full, and in a train of its own.
+/// Bytes that an image by `plan` takes at first; of a transport stream the most that it can take.
+pub(super) fn first_length(plan: &Plan) -> u64 {
+    match plan.recipe.is_transport_stream() {
+        true => length_bound(plan),
+        false => PAGE + plan.identity.size + plan.identity.size / 8,
+    }
+}
+
+/// The most bytes that an image by `plan` may take. Of a transport stream: every packet full, and in a train of
+/// its own. Samples of tracks may be so short that headers and records are longer.
 pub(super) fn length_bound(plan: &Plan) -> u64 {
+    if !plan.recipe.is_transport_stream() {
+        return 4 * plan.identity.size + 4 * u64::from(MAX_SEGMENT_DATA);
+    }
     let packet_size = u64::from(plan.recipe.packet_size());
-    let packets =
-        plan.identity.size.div_ceil(PACKET_LENGTH as u64).div_ceil(plan.recipe.ts_per_packet.into()).max(1);
+    let packets = plan.identity.size.div_ceil(plan.recipe.payload_length() as u64).max(1);
     let data = packets * packet_size;
     let segments = data / (u64::from(MAX_SEGMENT_DATA) - packet_size) + 1;
     PAGE + data + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
@@ -99,13 +155,11 @@ pub(super) trait PackingStore {
 /// An asset's packing that has begun.
 pub(super) struct Packing {
     draft: Draft,
-    packer: Packer,
+    packer: Box<dyn Pack>,
     /// Gone when all is packed.
     writer: Option<Writer>,
-    /// Bytes of the asset that have been read.
-    offset: u64,
-    /// True if its first segment is there: playbacks can begin.
-    has_segment: bool,
+    /// Bytes that the file may have.
+    length_bound: u64,
 }
 
 impl Packing {
@@ -122,9 +176,9 @@ impl Packing {
         {
             return Err(StoreError::Stopped);
         }
-        let packer = Packer::new(*plan).map_err(not_playable)?;
+        let packer = packer(*plan).map_err(not_playable)?;
         let writer = Some(Writer::new(*plan, layout));
-        Ok(Box::new(Packing { draft, packer, writer, offset: 0, has_segment: false }))
+        Ok(Box::new(Packing { draft, packer, writer, length_bound: length_bound(plan) }))
     }
 
     /// Packs until a turn's time is over, or there is another segment, and has the image grow as segments are
@@ -137,56 +191,70 @@ impl Packing {
         generation: u32,
         store: &impl PackingStore,
     ) -> Result<Option<image::Summary>, StoreError> {
+        READER.with_borrow_mut(|reader| {
+            reader.clear();
+            self.turn_with(reader, asset, image, generation, store)
+        })
+    }
+
+    fn turn_with(
+        &mut self,
+        reader: &mut AssetReader,
+        asset: &File,
+        image: &Image,
+        generation: u32,
+        store: &impl PackingStore,
+    ) -> Result<Option<image::Summary>, StoreError> {
         let begun = Instant::now();
         loop {
             if store.stops() {
                 return Err(StoreError::Stopped);
             }
-            let length = BUFFER.with_borrow_mut(|buffer| self.read(asset, buffer))?;
-            if length == 0 {
-                let end = self.packer.finish().map_err(not_playable)?;
-                self.write_segments(asset, image, generation, store)?;
-                if identity(asset)? != image.plan().identity {
-                    let reason = "the asset was changed while it was being packed".to_owned();
-                    return Err(StoreError::NotPlayable(reason));
+            match self.packer.wanted() {
+                Wanted::Bytes(extent) => {
+                    let bytes = reader.read(asset, extent).map_err(reading_on)?;
+                    self.packer.take(bytes).map_err(not_playable)?;
                 }
-                return Ok(self.writer.take().map(|writer| writer.finish(end)));
+                Wanted::Nothing => {}
+                Wanted::End => {
+                    let end = self.packer.finish().map_err(not_playable)?;
+                    self.write_segments(reader, asset, image, generation, store)?;
+                    if identity(asset)? != image.plan().identity {
+                        return Err(not_playable(CHANGED));
+                    }
+                    image.note_packed(self.packer.packed_bytes());
+                    return Ok(self.writer.take().map(|writer| writer.finish(end)));
+                }
             }
-            let wrote = self.write_segments(asset, image, generation, store)?;
-            image.note_packed(self.offset);
-            self.has_segment |= wrote;
+            let wrote = self.write_segments(reader, asset, image, generation, store)?;
             if wrote || begun.elapsed() >= TURN {
+                image.note_packed(self.packer.packed_bytes());
                 return Ok(None);
             }
         }
     }
 
-    /// Reads some of the asset; returns how much, 0 at its end.
-    fn read(&mut self, asset: &File, buffer: &mut [u8]) -> Result<usize, StoreError> {
-        let wanted = if self.has_segment { READ_LENGTH } else { FIRST_READ_LENGTH };
-        let length = asset.read_at(&mut buffer[..wanted], self.offset).map_err(reading)?;
-        self.packer.push(&buffer[..length]).map_err(not_playable)?;
-        self.offset += length as u64;
-        // While this is packed, storage reads on.
-        advise(asset, self.offset..self.offset + READ_LENGTH as u64);
-        Ok(length)
-    }
-
     /// Writes the segments that are ready; returns whether there were some.
     fn write_segments(
         &mut self,
+        reader: &mut AssetReader,
         asset: &File,
         image: &Image,
         generation: u32,
         store: &impl PackingStore,
     ) -> Result<bool, StoreError> {
         let mut wrote = false;
-        while let Some(segment) = self.packer.pop() {
+        while let Some(segment) = self.packer.pop().map_err(not_playable)? {
             let Some(writer) = &mut self.writer else { break };
             wrote = true;
-            let written = writer.add(&segment, |runs, payload| read_payload(asset, runs, payload))?;
+            let written = writer.add(&segment, |runs, payload| reader.read_payload(asset, runs, payload));
+            let written = written.map_err(reading_on)?;
             // Of a damaged asset, an index has packets itself: it may take as much as an image.
-            store.extend(&mut self.draft, written.entry.offset + written.bytes.len() as u64)?;
+            let end = written.entry.offset + written.bytes.len() as u64;
+            if end > self.length_bound {
+                return Err(not_playable("its samples are so short that its wire image is too long"));
+            }
+            store.extend(&mut self.draft, end)?;
             self.draft.file().write_all_at(&written.bytes, written.entry.offset).map_err(writing)?;
             if !image.grow(generation, &[written.entry], &segment.starts, true) {
                 return Err(StoreError::Stopped);
@@ -234,26 +302,6 @@ pub(super) fn files(
     Ok(Files { stored: Arc::new(stored), asset: asset.map(Arc::new) })
 }
 
-/// Reads payload of an asset.
-pub(super) fn read_payload(
-    asset: &File,
-    runs: &[PayloadRun],
-    mut payload: &mut [u8],
-) -> Result<(), StoreError> {
-    for run in runs {
-        let (part, rest) = payload.split_at_mut(run.length());
-        if run.is_contiguous() {
-            asset.read_exact_at(part, run.offset).map_err(reading)?;
-        } else {
-            let mut span = vec![0; run.span()];
-            asset.read_exact_at(&mut span, run.offset).map_err(reading)?;
-            run.copy(&span, part);
-        }
-        payload = rest;
-    }
-    Ok(())
-}
-
 fn read_at_most(asset: &File, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
     let mut bytes = vec![0; length];
     let mut length = 0;
@@ -269,6 +317,14 @@ fn read_at_most(asset: &File, offset: u64, length: usize) -> Result<Vec<u8>, Sto
 
 fn not_playable(error: impl std::fmt::Display) -> StoreError {
     StoreError::NotPlayable(error.to_string())
+}
+
+/// Error of reading an asset that was as long as it has to be.
+fn reading_on(source: io::Error) -> StoreError {
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof => not_playable(CHANGED),
+        _ => reading(source),
+    }
 }
 
 pub(super) fn reading(source: io::Error) -> StoreError {

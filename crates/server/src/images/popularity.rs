@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use wirepath_media::image::{Identity, Recipe};
+use wirepath_media::image::{Identity, PayloadRecipe, Recipe};
 
 use super::key::Key;
 use crate::plays::{Plays, forget_half};
@@ -63,7 +63,11 @@ struct StoredPlayed {
     inode: u64,
     size: u64,
     mtime_ns: i64,
+    /// 0 for images of tracks.
     ts_per_packet: u16,
+    /// Of images of tracks: most bytes of a payload, and frames in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tracks: Option<(u16, u8)>,
     burst_us: u32,
     bytes: u64,
 }
@@ -135,7 +139,7 @@ impl Popularity {
         let mut played: Vec<_> =
             self.played.lock().iter().map(of).filter(|played| played.bytes > 0).collect();
         played.sort_unstable_by_key(|played| {
-            (played.device, played.inode, played.ts_per_packet, played.burst_us)
+            (played.device, played.inode, played.ts_per_packet, played.tracks, played.burst_us)
         });
         let plays = self.plays.read();
         if played.is_empty() && plays.is_empty() {
@@ -189,14 +193,22 @@ impl Played {
 impl StoredPlayed {
     fn new(key: &Key, played: &Played) -> StoredPlayed {
         let Identity { size, mtime_ns, .. } = played.identity;
-        let Key { device, inode, recipe: Recipe { ts_per_packet, burst_us } } = *key;
-        StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, burst_us, bytes: played.bytes() }
+        let Key { device, inode, recipe: Recipe { payload, burst_us } } = *key;
+        let (ts_per_packet, tracks) = match payload {
+            PayloadRecipe::TransportStream { ts_per_packet } => (ts_per_packet, None),
+            PayloadRecipe::Tracks { limit, frames } => (0, Some((limit, frames))),
+        };
+        StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, tracks, burst_us, bytes: played.bytes() }
     }
 
     fn take_out(self) -> (Key, Played) {
-        let StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, burst_us, bytes } = self;
+        let StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, tracks, burst_us, bytes } = self;
+        let payload = match tracks {
+            Some((limit, frames)) => PayloadRecipe::Tracks { limit, frames },
+            None => PayloadRecipe::TransportStream { ts_per_packet },
+        };
         let identity = Identity { size, mtime_ns, inode, device };
-        let key = Key { device, inode, recipe: Recipe { ts_per_packet, burst_us } };
+        let key = Key { device, inode, recipe: Recipe { payload, burst_us } };
         (key, Played { identity, bytes: Arc::new(bytes.into()) })
     }
 }
@@ -207,7 +219,7 @@ mod tests {
 
     fn identity(inode: u64) -> (Key, Identity) {
         let identity = Identity { size: 1000, mtime_ns: -7, inode, device: 2 };
-        (Key::of(identity, Recipe { ts_per_packet: 7, burst_us: 20_000 }), identity)
+        (Key::of(identity, Recipe::transport_stream(7, 20_000)), identity)
     }
 
     fn load(folder: &tempfile::TempDir) -> Popularity {

@@ -47,7 +47,7 @@ fn read_trains(
     let trains = trains(&files.stored, plan, entry, until_us, verified)?;
     let (mapped_file, departures) = match (entry.asset_offset, &files.asset) {
         (Some(offset), Some(asset)) => {
-            read_ahead(asset, plan, offset..offset + entry.payload_length(plan))?;
+            read_ahead(asset, plan, offset..offset + entry.payload_length())?;
             (asset, trains.iter().map(|train| from_asset(plan, offset, train)).collect())
         }
         (Some(_), None) => return Err(ReadImageError::AssetChanged),

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_datapath::read_only_as_told;
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
-use wirepath_media::image::{Header, Identity, Layout, Plan, Recipe, Table, USUAL_BURST_US};
+use wirepath_media::image::{Header, Identity, Layout, PathLimits, Plan, Table, USUAL_BURST_US};
 use wirepath_net::{ClientLimits, Permit};
 
 use super::error::{StoreError, identity, io_error};
@@ -48,9 +48,12 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// Part of the memory of packings that estimates may take: one over this.
 const ESTIMATE_SHARE: u64 = 4;
 
-/// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250
-/// expects.
-pub const USUAL_TS_PER_PACKET: u16 = 7;
+/// Most bytes of payload in an RTP packet: what Ethernet takes with headers of IPv6, and seven transport
+/// stream packets, as every receiver of RFC 2250 expects.
+const USUAL_PAYLOAD: u16 = 1440;
+
+/// Limits of packets where nothing is known of the path.
+pub const USUAL_LIMITS: PathLimits = PathLimits { payload: USUAL_PAYLOAD, burst_us: USUAL_BURST_US };
 
 /// Opens images of assets. Calls may wait for storage: they belong on threads where that is allowed.
 pub struct Store {
@@ -155,22 +158,22 @@ impl Store {
         Ok(store)
     }
 
-    /// The recipe for a path of `mtu` bytes with IP headers of `ip_header` bytes.
-    pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
+    /// The limits of a path of `mtu` bytes with IP headers of `ip_header` bytes.
+    pub fn limits(&self, mtu: u32, ip_header: u16) -> Result<PathLimits, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
-        let recipe = Recipe::for_mtu(capped, ip_header, USUAL_BURST_US).ok_or(StoreError::Mtu(mtu))?;
-        Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
+        let limits = PathLimits::for_mtu(capped, ip_header, USUAL_BURST_US).ok_or(StoreError::Mtu(mtu))?;
+        Ok(PathLimits { payload: limits.payload.min(USUAL_PAYLOAD), ..limits })
     }
 
-    /// The recipe where nothing is known of the path.
-    pub fn usual_recipe(&self) -> Recipe {
-        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: USUAL_BURST_US }
+    /// The limits where nothing is known of the path.
+    pub fn usual_limits(&self) -> PathLimits {
+        USUAL_LIMITS
     }
 
-    /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the folder, or
+    /// The image of `asset`, which people call `name`, within `limits`: one that is open, one from the folder, or
     /// one that is being packed from now on. A failure of a few seconds ago is returned again.
-    pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
-        self.image_for(None, asset, name, recipe)
+    pub fn image(&self, asset: Arc<File>, name: &str, limits: PathLimits) -> Result<Arc<Image>, StoreError> {
+        self.image_for(None, asset, name, limits)
     }
 
     /// The same for a client at this address, which may have only so many assets packed at a time.
@@ -179,11 +182,11 @@ impl Store {
         client: Option<IpAddr>,
         asset: Arc<File>,
         name: &str,
-        recipe: Recipe,
+        limits: PathLimits,
     ) -> Result<Arc<Image>, StoreError> {
         read_only_as_told(&asset);
         let identity = identity(&asset)?;
-        let key = Key::of(identity, recipe);
+        let key = Key::of(identity, packing::recipe(&asset, limits)?);
         let open_lock = self.open.lock().open_lock(key);
         let _alone = open_lock.lock();
         let known = self.open.lock().find(key, identity, Instant::now());
@@ -335,15 +338,12 @@ impl Store {
     /// An image or an index that is being packed from now on.
     fn pack(&self, request: Request<'_>) -> Result<Arc<Image>, StoreError> {
         let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
-        let random = |error: getrandom::Error| io_error("asking for random numbers", io::Error::other(error));
-        let plan = Plan {
-            identity: request.identity,
-            recipe: request.key.recipe,
-            ssrc: getrandom::u32().map_err(random)?,
-            sequence: getrandom::u32().map_err(random)? as u16,
-            timestamp: getrandom::u32().map_err(random)?,
-        };
-        let summary = packing::estimate(&request.asset, request.identity.size, &self.estimates)?;
+        let (identity, recipe) = (request.identity, request.key.recipe);
+        let (summary, streams) = packing::examine(&request.asset, identity.size, recipe, &self.estimates)?;
+        for warning in summary.description.movie().iter().flat_map(|movie| &movie.warnings.first) {
+            tracing::warn!(asset = request.name, %warning, "an MP4 file is played in part");
+        }
+        let plan = Plan { identity, recipe, streams };
         let layout = self.first_layout(&summary);
         let image = self.new_image(&request, plan, summary, layout);
         self.submit(request.asset, request.key, Arc::clone(&image), layout, permit)?;
@@ -438,7 +438,7 @@ impl Store {
     fn begin(&self, key: Key, layout: Layout, plan: &Plan) -> Result<Draft, StoreError> {
         let name = key.name_of(layout);
         match layout {
-            Layout::Image => self.with_room(|| self.folder.begin(&name, packing::length_bound(plan))),
+            Layout::Image => self.with_room(|| self.folder.begin(&name, packing::first_length(plan))),
             Layout::Index => {
                 let length = packing::index_length_bound(plan);
                 self.with_room(|| self.folder.begin_index(&name, length))

@@ -45,7 +45,7 @@ impl Fixture {
     }
 
     fn image(&self) -> Arc<Image> {
-        self.store.image(self.asset(), "clip.ts", self.store.usual_recipe()).unwrap()
+        self.store.image(self.asset(), "clip.ts", self.store.usual_limits()).unwrap()
     }
 
     /// The files in the cache.
@@ -106,7 +106,7 @@ fn an_image_plays_while_it_is_packed_and_is_found_again() {
     assert!(Arc::ptr_eq(&image, &fixture.image()), "one image for all who play it");
 
     let another = open_store(&fixture.folder, 1 << 30);
-    let found = another.image(fixture.asset(), "clip.ts", another.usual_recipe()).unwrap();
+    let found = another.image(fixture.asset(), "clip.ts", another.usual_limits()).unwrap();
     assert_eq!(found.plan(), image.plan());
     assert!(payload(&found).unwrap() == fixture.sample.payload);
     assert_eq!(another.counts().found, 1);
@@ -152,7 +152,7 @@ fn a_damaged_segment_is_packed_again_with_the_same_bytes() {
     file.write_all(&[whole[1_500_000] ^ 1]).unwrap();
 
     let another = open_store(&fixture.folder, 1 << 30);
-    let image = another.image(fixture.asset(), "clip.ts", another.usual_recipe()).unwrap();
+    let image = another.image(fixture.asset(), "clip.ts", another.usual_limits()).unwrap();
     assert!(payload(&image).unwrap() == fixture.sample.payload);
     assert_eq!(another.counts().rejected, 1);
     assert!(fs::read(&path).unwrap() == whole, "the same plan gives the same image");
@@ -177,7 +177,7 @@ fn a_damaged_header_or_table_and_a_shortened_file_are_packed_again() {
         damage(&mut bytes);
         fs::write(&path, bytes).unwrap();
         let another = open_store(&fixture.folder, 1 << 30);
-        let image = another.image(fixture.asset(), "clip.ts", another.usual_recipe()).unwrap();
+        let image = another.image(fixture.asset(), "clip.ts", another.usual_limits()).unwrap();
         assert!(payload(&image).unwrap() == fixture.sample.payload);
         assert_eq!(another.counts().rejected, 1);
     }
@@ -200,7 +200,7 @@ fn what_is_no_transport_stream_is_refused_and_leaves_nothing() {
     let fixture = fixture();
     let path = fixture.folder.path().join("clip.ts");
     fs::write(&path, vec![b'x'; 100_000]).unwrap();
-    let error = fixture.store.image(fixture.asset(), "clip.ts", fixture.store.usual_recipe()).err().unwrap();
+    let error = fixture.store.image(fixture.asset(), "clip.ts", fixture.store.usual_limits()).err().unwrap();
     assert!(matches!(error, StoreError::NotPlayable(_)), "{error}");
     assert!(error.to_string().contains("0x47"), "{error}");
 
@@ -215,7 +215,7 @@ fn what_is_no_transport_stream_is_refused_and_leaves_nothing() {
     assert_eq!(fixture.store.counts().failed, 1);
 
     // It is not packed again at once.
-    let error = fixture.store.image(fixture.asset(), "clip.ts", fixture.store.usual_recipe()).err().unwrap();
+    let error = fixture.store.image(fixture.asset(), "clip.ts", fixture.store.usual_limits()).err().unwrap();
     assert!(matches!(error, StoreError::NotPlayable(_)) && error.to_string().contains("PCR"), "{error}");
     assert_eq!(fixture.store.counts().failed, 1);
 }
@@ -281,12 +281,12 @@ fn storage_that_does_not_answer_keeps_nobody_from_asking_for_other_images_and_fo
     let store = open_store(&fixture.folder, 1 << 30);
     let (waiting, asset) = (Arc::clone(&store), fixture.asset());
     let waiter =
-        std::thread::spawn(move || waiting.image(asset, "clip.ts", waiting.usual_recipe()).map(drop));
+        std::thread::spawn(move || waiting.image(asset, "clip.ts", waiting.usual_limits()).map(drop));
     let (answers, answered) = std::sync::mpsc::channel();
     let asking = Arc::clone(&store);
     std::thread::spawn(move || {
         let asset = Arc::new(File::open(&other).unwrap());
-        complete(&asking.image(asset, "other.ts", asking.usual_recipe()).unwrap());
+        complete(&asking.image(asset, "other.ts", asking.usual_limits()).unwrap());
         answers.send((asking.open_images().len(), asking.counts().open as usize)).unwrap();
     });
     let (images, count) = answered.recv_timeout(Duration::from_secs(20)).expect("nothing waits");
@@ -301,7 +301,7 @@ fn images_at_rest_make_room_and_images_in_use_do_not() {
     let fixture = fixture();
     let budget = 6_000_000; // room for one image of 20,000 packets
     let store = open_store(&fixture.folder, budget);
-    let recipe = store.usual_recipe();
+    let recipe = store.usual_limits();
     complete(&store.image(fixture.asset(), "clip.ts", recipe).unwrap());
     let other = fixture.folder.path().join("other.ts");
     fs::write(&other, Sample { packets: 20_000, seed: 3, ..Sample::default() }.stream().bytes).unwrap();
@@ -363,7 +363,7 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     let store = Store::start(cache, options).unwrap();
     let (asset, begun) =
         (Arc::new(File::open(fixture.folder.path().join("clip.ts")).unwrap()), Instant::now());
-    drop(store.image(asset, "clip.ts", store.usual_recipe()).unwrap());
+    drop(store.image(asset, "clip.ts", store.usual_limits()).unwrap());
     while is_open(&path) {
         assert!(begun.elapsed() < Duration::from_secs(20), "it stays open");
         std::thread::yield_now();
@@ -387,7 +387,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     let readers = readers();
     let options = StoreOptions { idle_ttl: Duration::ZERO, ..StoreOptions::new(readers.clone(), 1) };
     let store = Store::start(cache, options).unwrap();
-    let image = store.image(fixture.asset(), "clip.ts", store.usual_recipe()).unwrap();
+    let image = store.image(fixture.asset(), "clip.ts", store.usual_limits()).unwrap();
     complete(&image);
     let path = fixture.cached().remove(0);
     // The packer, too, has it for a moment after it is complete.
@@ -411,7 +411,7 @@ fn a_long_asset_does_not_keep_others_waiting() {
     // Longer than this thread may have to wait for a processor before it asks for the other.
     const TIMES: usize = 200;
     fs::write(&path, fixture.sample.bytes.repeat(TIMES)).unwrap();
-    let recipe = fixture.store.usual_recipe();
+    let recipe = fixture.store.usual_limits();
     let long = fixture.store.image(Arc::new(File::open(&path).unwrap()), "long.ts", recipe).unwrap();
     assert!(segment(&long, 0).unwrap().is_some());
     let other = fixture.image();

@@ -67,6 +67,8 @@ counters! {
     sessions: Gauge,
     /// RTSP sessions over TCP (interleaved) that are set up.
     sessions_interleaved: Gauge,
+    /// Tracks of RTSP sessions that are set up.
+    tracks: Gauge,
     /// RTSP sessions set up since the start.
     sessions_started: Counter,
     /// RTSP sessions refused, by reason: a limit, the processor, or lateness.

@@ -134,7 +134,7 @@ impl RequestHandler {
     /// Handles an interleaved frame of the client: RTCP, or something that nobody asked for.
     pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
         let mut infos = self.sessions.values().map(|session| &session.info);
-        match infos.find(|info| info.rtcp.channels().is_some_and(|channels| channels.rtcp == channel)) {
+        match infos.find(|info| info.has_rtcp_channel(channel)) {
             Some(info) => info.read_packet(frame, SystemTime::now()),
             None => self.shared.counters.frames_dropped.increment(),
         }
@@ -175,17 +175,22 @@ impl RequestHandler {
     }
 
     /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326
-    /// section 14.3 asks to be forgiving here).
+    /// section 14.3 asks to be forgiving here). A track of several cannot be played or left alone: 460 (section
+    /// 11.3.11).
     pub(super) fn named_session(&mut self, request: &Request) -> Result<&mut Session, Refusal> {
         let Some(id) = request.session() else {
             return Err(refuse(StatusCode::SessionNotFound, "missing Session header; send SETUP first"));
         };
         let resource = resource(request)?;
         let session = self.session(id)?;
-        if is_about(resource, &session.path) {
-            return Ok(session);
+        if !is_about(resource, &session.path) {
+            return Err(refuse(StatusCode::NotFound, "the session is about another URL"));
         }
-        Err(refuse(StatusCode::NotFound, "the session is about another URL"))
+        if session.tracks.len() > 1 && resource.path() != session.path && resource.split_track().is_some() {
+            let why = "this is a track of several; use the URL of the presentation";
+            return Err(refuse(StatusCode::OnlyAggregateOperationAllowed, why));
+        }
+        Ok(session)
     }
 
     /// Plays a range and waits until the first packet leaves.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::admission::Overload;
 use wirepath_media::sdp::Description;
-use wirepath_playback::{ConnectionWriter, PlayError, PlaybackEvent, Position, Progress};
+use wirepath_playback::{ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, StreamProgress};
 
 /// An answer that may take a while: storage is read, an asset examined.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -41,7 +41,7 @@ pub(crate) trait Player: Send + Sync {
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
 }
 
-/// Receiver of a session's packets.
+/// Receiver of a track's packets.
 pub(crate) enum MediaSink {
     /// A socket connected to the client.
     Udp(UdpSocket),
@@ -54,10 +54,14 @@ pub(crate) trait Presentation: Send + Sync {
     /// Describes the presentation as it is now.
     fn describe(&self) -> Description;
 
-    /// Opens a playback. It rests at the start until told to play, and ends when it is dropped. The path's
-    /// MTU is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the client says so.
+    /// Number of its tracks, at least one. They are counted from 0 here and from 1 in URLs.
+    fn tracks(&self) -> u8;
+
+    /// Opens a playback of a track. It rests at the start until told to play, and ends when it is dropped. The
+    /// path's MTU is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the client says so.
     fn set_up(
         &self,
+        track: u8,
         sink: MediaSink,
         most_burst_us: Option<u64>,
         on_event: OnEvent,
@@ -66,8 +70,14 @@ pub(crate) trait Presentation: Send + Sync {
 
 /// A session's playback of a presentation.
 pub(crate) trait SessionPlayback: Send + Sync {
-    /// Synchronisation source of the packets.
-    fn ssrc(&self) -> u32;
+    /// Number of tracks of the presentation.
+    fn tracks(&self) -> u8;
+
+    /// Plays another track, too, over the same lower transport as the first.
+    fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError>;
+
+    /// Source of a track's packets.
+    fn source(&self, track: u8) -> TrackSource;
 
     /// Plays from the last random access point at or before a time, or from the current position, to a time
     /// or the end; both in microseconds from the start.
@@ -81,6 +91,9 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     fn progress(&self) -> Progress;
 
+    /// Progress of a track.
+    fn track_progress(&self, track: u8) -> StreamProgress;
+
     /// Reason for which the presentation cannot be played any further, in words for clients, and whether it
     /// is at fault itself.
     fn failure(&self) -> Option<PlaybackFailure>;
@@ -93,6 +106,15 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     /// Counts a play of the asset. Called when the session plays for the first time, on the control thread.
     fn count_play(&self);
+}
+
+/// Source of a track's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrackSource {
+    /// Synchronisation source.
+    pub(crate) ssrc: u32,
+    /// Ticks of its timestamps in a second.
+    pub(crate) clock_hz: u32,
 }
 
 /// Reason for which a presentation turned out unplayable.

@@ -24,8 +24,8 @@ pub(super) struct SessionSlot {
     _permits: (Permit, DescriptorPermit),
 }
 
-/// Descriptors of a session beside its connection: its RTP socket.
-pub(super) const PER_SESSION: usize = 1;
+/// Descriptors of a track: its RTP socket. That of the first track is counted with the session, over TCP too.
+pub(super) const PER_TRACK: usize = 1;
 
 impl Registry {
     pub(super) fn new(most: usize, most_per_address: usize, descriptors: Arc<DescriptorBudget>) -> Arc<Self> {
@@ -35,9 +35,14 @@ impl Registry {
 
     /// Reserves one more session for a client at this address.
     pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<SessionSlot, Exceeded> {
-        let permits = (self.limits.admit(address)?, self.descriptors.admit(address, PER_SESSION)?);
+        let permits = (self.limits.admit(address)?, self.descriptors.admit(address, PER_TRACK)?);
         let key = self.last_key.fetch_add(1, Relaxed);
         Ok(SessionSlot { registry: Arc::clone(self), key, _permits: permits })
+    }
+
+    /// Reserves a descriptor for the socket of another track of a client's session.
+    pub(super) fn reserve_track(&self, address: IpAddr) -> Result<DescriptorPermit, Exceeded> {
+        self.descriptors.admit(address, PER_TRACK)
     }
 
     /// Sessions for `/api/status`, in the order in which they were set up.

@@ -4,13 +4,13 @@ use super::port_socket::RtcpReceiver;
 use super::session_info::SessionInfo;
 use super::session_state::Phase;
 use super::ticks;
+use super::track::{Track, TrackReport};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep_until};
 use wirepath_media::rtcp::{self, NtpTime, SenderState};
-use wirepath_media::rtp::CLOCK_HZ;
-use wirepath_playback::RtpClock;
+use wirepath_playback::StreamProgress;
 
 /// Between the last packet and BYE: players take BYE for the end at once, and drop packets not yet read.
 const BYE_DELAY: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
                 match phase {
                     Phase::Ready => {}
                     Phase::Playing { .. } => {
-                        let is_sent = session.send_report();
+                        let is_sent = session.send_reports();
                         let wait = if is_sent { interval } else { FIRST_REPORT_RETRY.min(interval) };
                         wake = Some(ticks::after(Instant::now() + wait, interval / TICKS_PER_INTERVAL));
                     }
@@ -65,71 +65,104 @@ impl SessionInfo {
     /// Reads an RTCP packet of the client's, which came at `received`.
     pub(super) fn read_packet(&self, datagram: &[u8], received: SystemTime) {
         self.counters.rtcp_received.increment();
-        match rtcp::read(datagram, self.ssrc) {
-            Ok(report) => {
-                self.note_heard();
-                self.counters.reception_reports.add(report.receptions.len() as u64);
-                if let Some(&last) = report.receptions.last() {
-                    *self.reception.lock() = Some((last, last.round_trip(ntp(received))));
+        self.with_tracks(|tracks| {
+            let ours = |ssrc| tracks.iter().any(|track| track.source.ssrc == ssrc);
+            match rtcp::read(datagram, ours) {
+                Ok(report) => {
+                    self.note_heard();
+                    self.counters.reception_reports.add(report.receptions.len() as u64);
+                    for (ssrc, reception) in report.receptions {
+                        let round_trip = reception.round_trip(ntp(received));
+                        for track in tracks.iter_mut().filter(|track| track.source.ssrc == ssrc) {
+                            let clock_hz = track.source.clock_hz;
+                            track.report = Some(TrackReport { reception, round_trip, clock_hz });
+                        }
+                    }
+                }
+                Err(error) => {
+                    self.counters.rtcp_malformed.increment();
+                    tracing::debug!(peer = %self.peer, %error, "a datagram was dropped");
                 }
             }
-            Err(error) => {
-                self.counters.rtcp_malformed.increment();
-                tracing::debug!(peer = %self.peer, %error, "a datagram was dropped");
-            }
-        }
+        });
     }
 
-    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1), if there is anything to report. Returns
-    /// whether there was.
-    fn send_report(&self) -> bool {
-        let state = self.sender_state();
-        if let Some(state) = &state {
+    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track that has anything to
+    /// report, all for the same moment. Returns whether any has.
+    fn send_reports(&self) -> bool {
+        let sent = self.for_each_sender(|track, state| {
             self.bye_sent.store(false, Relaxed);
             self.counters.sender_reports.increment();
-            self.send(&state.report(&self.cname));
-        }
-        state.is_some()
+            self.send(track, &state.report(&self.cname));
+        });
+        sent > 0
     }
 
-    /// Sends a BYE, once; a source that never sent a packet does not (RFC 3550 section 6.3.7).
+    /// Sends a BYE for each track, once; a source that never sent a packet does not (RFC 3550 section 6.3.7).
     pub(super) fn send_bye(&self) {
-        if let Some(state) = self.sender_state()
-            && !self.bye_sent.swap(true, Relaxed)
-        {
-            self.counters.rtcp_byes.increment();
-            self.send(&state.bye(&self.cname));
+        if self.bye_sent.swap(true, Relaxed) {
+            return;
         }
+        let sent = self.for_each_sender(|track, state| {
+            self.counters.rtcp_byes.increment();
+            self.send(track, &state.bye(&self.cname));
+        });
+        self.bye_sent.store(sent > 0, Relaxed);
     }
 
-    /// The clock as it is, or was when packets were last being sent.
-    pub(super) fn note_clock(&self) -> Option<RtpClock> {
-        let now = self.progress().and_then(|progress| progress.clock);
-        let mut last = self.clock.lock();
-        *last = now.or(*last);
-        *last
+    /// Notes the clocks as they are, or were when packets were last being sent.
+    pub(super) fn note_clocks(&self) {
+        let Some(playback) = self.playback() else { return };
+        self.with_tracks(|tracks| {
+            for track in tracks {
+                track.note_clock(&playback.track_progress(track.index));
+            }
+        });
     }
 
-    fn sender_state(&self) -> Option<SenderState> {
-        let progress = self.progress()?;
-        let clock = self.note_clock()?;
-        let elapsed_us = wirepath_engine::now_us().wrapping_sub(clock.at_us) as i64;
-        let ticks = i128::from(elapsed_us) * i128::from(CLOCK_HZ) / 1_000_000;
-        Some(SenderState {
-            ssrc: self.ssrc,
-            now: ntp(SystemTime::now()),
-            timestamp: clock.timestamp.wrapping_add(ticks as u32),
-            packets: progress.packets as u32,
-            octets: progress.payload_bytes as u32,
+    /// Calls a function with each track from which packets were sent, and what is to be reported of it now.
+    /// Returns the number of these tracks.
+    fn for_each_sender(&self, act: impl Fn(&Track, &SenderState)) -> usize {
+        let Some(playback) = self.playback() else { return 0 };
+        let (now, now_us) = (ntp(SystemTime::now()), wirepath_engine::now_us());
+        self.with_tracks(|tracks| {
+            let mut senders = 0;
+            for track in tracks {
+                let progress = playback.track_progress(track.index);
+                if let Some(state) = sender_state(track, &progress, now, now_us) {
+                    act(track, &state);
+                    senders += 1;
+                }
+            }
+            senders
         })
     }
 
     /// Sends a report. One that the network does not take is not sent again: the next one says more.
-    fn send(&self, datagram: &[u8]) {
-        if let Err(error) = self.rtcp.send(datagram) {
+    fn send(&self, track: &Track, datagram: &[u8]) {
+        if let Err(error) = track.rtcp.send(datagram) {
             tracing::debug!(peer = %self.peer, %error, "RTCP was not sent");
         }
     }
+}
+
+/// Report of a track for this moment, which is `now_us` on CLOCK_MONOTONIC.
+fn sender_state(
+    track: &mut Track,
+    progress: &StreamProgress,
+    now: NtpTime,
+    now_us: u64,
+) -> Option<SenderState> {
+    let clock = track.note_clock(progress)?;
+    let elapsed_us = now_us.wrapping_sub(clock.at_us) as i64;
+    let ticks = i128::from(elapsed_us) * i128::from(track.source.clock_hz) / 1_000_000;
+    Some(SenderState {
+        ssrc: track.source.ssrc,
+        now,
+        timestamp: clock.timestamp.wrapping_add(ticks as u32),
+        packets: progress.packets as u32,
+        octets: progress.payload_bytes as u32,
+    })
 }
 
 fn ntp(time: SystemTime) -> NtpTime {

@@ -11,16 +11,17 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wirepath_counters::Label;
-use wirepath_media::rtsp::Refusal;
-use wirepath_playback::PlaybackEvent;
+use wirepath_media::rtsp::{Refusal, RtpInfo};
+use wirepath_net::DescriptorPermit;
+use wirepath_playback::{PlaybackEvent, Position, StreamPosition};
 
 pub(super) struct Session {
     /// Identifier given to the client.
     pub(super) id: String,
     /// Path of the presentation.
     pub(super) path: Vec<u8>,
-    /// URL of the track, as the client set it up.
-    pub(super) track_url: String,
+    /// Tracks that are set up, in the order in which they were.
+    pub(super) tracks: Vec<SetUpTrack>,
     pub(super) playback: Arc<dyn SessionPlayback>,
     pub(super) info: Arc<SessionInfo>,
     pub(super) shared: Arc<Shared>,
@@ -32,6 +33,16 @@ pub(super) struct Session {
     /// The first packet waits for [`Session::release`].
     pub(super) is_held: bool,
     pub(super) slot: SessionSlot,
+}
+
+/// A track of a session.
+pub(super) struct SetUpTrack {
+    /// Index in the presentation.
+    pub(super) index: u8,
+    /// URL, as the client set it up.
+    pub(super) url: String,
+    /// Descriptor of its socket, unless that is counted with the session.
+    pub(super) _descriptor: Option<DescriptorPermit>,
 }
 
 impl Session {
@@ -74,7 +85,7 @@ impl Session {
                 self.publish_phase();
             }
             // The position does not exist, and the engine was not asked: the playback goes on.
-            EventKind::Started(.., Err(_)) if self.playback.progress().clock.is_some() => {}
+            EventKind::Started(.., Err(_)) if self.playback.progress().is_playing => {}
             EventKind::Started(.., Err(_)) => self.cancel(),
             EventKind::Paused(..) => self.rest(),
             EventKind::Event(PlaybackEvent::Finished) => self.finish(),
@@ -91,6 +102,16 @@ impl Session {
         None
     }
 
+    /// RTP-Info of the tracks that begin to play (RFC 2326 section 12.33).
+    pub(super) fn rtp_info(&self, position: &Position) -> Vec<RtpInfo> {
+        let streams = position.streams.iter();
+        let infos = streams.filter_map(|&StreamPosition { stream, sequence, timestamp }| {
+            let track = self.tracks.iter().find(|track| track.index == stream)?;
+            Some(RtpInfo { url: track.url.clone(), sequence, timestamp })
+        });
+        infos.collect()
+    }
+
     /// Lets packets leave if they wait for the response to PLAY.
     pub(super) fn release(&mut self) {
         if std::mem::take(&mut self.is_held) {
@@ -100,7 +121,7 @@ impl Session {
 
     /// Pauses for good; the result is sent, or its sender dropped, when the last packet has left.
     pub(super) fn pause_and_drain(&mut self) -> oneshot::Receiver<()> {
-        self.info.note_clock(); // BYE needs it, and the playback's stops when it rests.
+        self.info.note_clocks(); // BYE needs them, and the playback's stop when it rests.
         let (drained, when_drained) = oneshot::channel();
         // The receiver may have given up already.
         self.playback.pause(Box::new(move |_| _ = drained.send(())));
@@ -110,7 +131,7 @@ impl Session {
     /// Ends the session, with a BYE unless the client is unreachable. No packet may follow (RFC 3550 section
     /// 6.3.7): call this when the playback is drained.
     pub(super) fn end(self, reason: EndReason) {
-        self.info.rtcp.read_waiting();
+        self.info.read_waiting();
         if self.shared.log_session() {
             let (peer, path, reason) = (self.info.peer, &self.info.path, reason.name());
             tracing::info!(%peer, path, reason, "session ends");
@@ -160,6 +181,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.rtcp.abort();
         self.info.counters.sessions.decrement();
+        self.tracks.iter().for_each(|_| self.info.counters.tracks.decrement());
         if self.info.is_interleaved() {
             self.info.counters.sessions_interleaved.decrement();
         }

@@ -2,20 +2,18 @@
 
 use super::counters::Counters;
 use super::player::SessionPlayback;
-use super::rtcp_path::RtcpPath;
 use super::session_state::Phase;
+use super::track::{Track, TrackReport};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wirepath_datapath::DataPath;
-use wirepath_media::rtcp::Reception;
-use wirepath_media::rtp::CLOCK_HZ;
-use wirepath_playback::{Progress, RtpClock};
+use wirepath_media::rtsp::ChannelPair;
 
 /// Names of a session's client for the status page.
 pub(super) struct ClientName {
@@ -47,18 +45,15 @@ pub(super) struct SessionInfo {
     agent: Option<String>,
     has_played: AtomicBool,
     pub(super) phase: watch::Sender<Phase>,
-    pub(super) rtcp: RtcpPath,
+    /// The tracks that are set up, in the order in which they were.
+    tracks: Mutex<Vec<Track>>,
+    is_interleaved: bool,
     /// Weak: the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
-    pub(super) ssrc: u32,
     pub(super) cname: String,
     /// Time of the client's last request or report.
     heard: Mutex<Instant>,
     pub(super) counters: Arc<Counters>,
-    /// The client's last report, and the round-trip time if that is known.
-    pub(super) reception: Mutex<Option<(Reception, Option<Duration>)>>,
-    /// The clock as it was when packets were last being sent.
-    pub(super) clock: Mutex<Option<RtpClock>>,
     /// BYE was the last packet sent.
     pub(super) bye_sent: AtomicBool,
 }
@@ -68,7 +63,7 @@ impl SessionInfo {
         peer: SocketAddr,
         local: IpAddr,
         path: &[u8],
-        rtcp: RtcpPath,
+        track: Track,
         playback: &Arc<dyn SessionPlayback>,
         counters: Arc<Counters>,
         client: ClientName,
@@ -81,21 +76,47 @@ impl SessionInfo {
             agent: client.agent,
             has_played: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Ready),
-            rtcp,
+            is_interleaved: track.rtcp.channels().is_some(),
+            tracks: Mutex::new(vec![track]),
             playback: Arc::downgrade(playback),
-            ssrc: playback.ssrc(),
             cname: format!("wirepath@{local}"),
             heard: Mutex::new(Instant::now()),
             counters,
-            reception: Mutex::default(),
-            clock: Mutex::default(),
             bye_sent: AtomicBool::new(false),
         }
     }
 
     /// Returns whether the session's packets go over the RTSP connection, whose life is a sign of life then.
     pub(super) fn is_interleaved(&self) -> bool {
-        self.rtcp.channels().is_some()
+        self.is_interleaved
+    }
+
+    /// Adds a track that is set up.
+    pub(super) fn add_track(&self, track: Track) {
+        self.tracks.lock().push(track);
+    }
+
+    /// Works on the tracks that are set up, which nothing else does meanwhile.
+    pub(super) fn with_tracks<T>(&self, work: impl FnOnce(&mut [Track]) -> T) -> T {
+        work(&mut self.tracks.lock())
+    }
+
+    /// Reads what the client sent until now, if that still waits to be read.
+    pub(super) fn read_waiting(&self) {
+        // Not under the lock, which what is read takes.
+        let ways: Vec<_> =
+            self.with_tracks(|tracks| tracks.iter().map(|track| Arc::clone(&track.rtcp)).collect());
+        ways.iter().for_each(|rtcp| rtcp.read_waiting());
+    }
+
+    /// Returns whether a track has this channel for RTCP.
+    pub(super) fn has_rtcp_channel(&self, channel: u8) -> bool {
+        self.channels().iter().any(|channels| channels.rtcp == channel)
+    }
+
+    /// Channels of all tracks, if the session is interleaved.
+    pub(super) fn channels(&self) -> Vec<ChannelPair> {
+        self.with_tracks(|tracks| tracks.iter().filter_map(|track| track.rtcp.channels()).collect())
     }
 
     /// The lower transport, for log and status.
@@ -121,9 +142,9 @@ impl SessionInfo {
         }
     }
 
-    /// Progress of the playback, unless it is over.
-    pub(super) fn progress(&self) -> Option<Progress> {
-        Some(self.playback.upgrade()?.progress())
+    /// The playback, unless it is over.
+    pub(super) fn playback(&self) -> Option<Arc<dyn SessionPlayback>> {
+        self.playback.upgrade()
     }
 
     /// The session for `/api/status`, unless its playback is over.
@@ -136,13 +157,12 @@ impl SessionInfo {
             Phase::Ended { .. } => "ended",
         };
         let since_s = self.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let reception = self.reception.lock().map(|(reception, round_trip)| {
-            json!({
-                "packets_lost": reception.cumulative_lost,
-                "fraction_lost": f64::from(reception.fraction_lost) / 256.0,
-                "jitter_ms": f64::from(reception.jitter) * 1000.0 / f64::from(CLOCK_HZ),
-                "round_trip_ms": round_trip.map(|time| time.as_secs_f64() * 1000.0),
-            })
+        let tracks: Vec<Json> = self.with_tracks(|tracks| {
+            tracks.iter().map(|track| track.json(playback.track_progress(track.index))).collect()
+        });
+        let report = self.with_tracks(|tracks| {
+            let reports = tracks.iter().filter_map(|track| track.report.as_ref());
+            reports.max_by_key(|report| report.reception.fraction_lost).map(TrackReport::json)
         });
         Some(json!({
             "id": self.number,
@@ -160,7 +180,8 @@ impl SessionInfo {
             "burst_ms": progress.burst_us as f64 / 1000.0,
             "data_path": progress.path.map_or("interleaved", DataPath::name),
             "data_path_reason": playback.reason(),
-            "receiver_report": reception,
+            "receiver_report": report,
+            "tracks": tracks,
         }))
     }
 }

@@ -6,6 +6,7 @@ mod interleaved;
 mod methods;
 mod rtcp;
 mod survival;
+mod tracks;
 
 use super::Listener;
 use super::counters::Counts;

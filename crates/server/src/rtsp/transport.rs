@@ -64,8 +64,7 @@ impl RequestHandler {
     }
 
     fn open_channels(&mut self, wish: Option<ChannelPair>) -> Result<Opened, Refusal> {
-        let used: Vec<_> =
-            self.sessions.values().filter_map(|session| session.info.rtcp.channels()).collect();
+        let used: Vec<_> = self.sessions.values().flat_map(|session| session.info.channels()).collect();
         let channels = free_channels(wish, &used).ok_or_else(|| {
             refuse(StatusCode::UnsupportedTransport, "Transport: all channels of this connection are in use")
         })?;
@@ -92,9 +91,30 @@ fn free_channels(wish: Option<ChannelPair>, used: &[ChannelPair]) -> Option<Chan
 
 /// The first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
 pub(super) fn choose(headers: &Headers, peer: IpAddr, is_secure: bool) -> Result<Accepted, Refusal> {
+    choose_of(headers, |offer| accept(offer, peer, is_secure))
+}
+
+/// The same for a session whose other tracks are interleaved, or are not.
+///
+/// The connection of an interleaved session may be over TLS: another offer is refused all the same.
+pub(super) fn choose_like(headers: &Headers, peer: IpAddr, interleaved: bool) -> Result<Accepted, Refusal> {
+    choose_of(headers, |offer| match accept(offer, peer, false)? {
+        accepted if matches!(accepted, Accepted::Interleaved(_)) == interleaved => Ok(accepted),
+        _ => {
+            let why =
+                "Transport: all tracks of a session go over UDP, or all over TCP; offer what the first has";
+            Err(refuse(StatusCode::UnsupportedTransport, why))
+        }
+    })
+}
+
+fn choose_of(
+    headers: &Headers,
+    accept: impl Fn(&Offer) -> Result<Accepted, Refusal>,
+) -> Result<Accepted, Refusal> {
     let mut last = refuse(StatusCode::BadRequest, "SETUP needs a Transport header");
     for offer in Offer::all(headers) {
-        match offer.and_then(|offer| accept(&offer, peer, is_secure)) {
+        match offer.and_then(|offer| accept(&offer)) {
             Ok(accepted) => return Ok(accepted),
             Err(refusal) => last = refusal,
         }

@@ -41,7 +41,7 @@ impl Fixture {
             fs::write(&path, Sample { packets: 20_000, ..Sample::default() }.stream().bytes).unwrap();
         }
         let asset = Arc::new(File::open(path).unwrap());
-        let image = self.store.image(asset, name, self.store.usual_recipe()).unwrap();
+        let image = self.store.image(asset, name, self.store.usual_limits()).unwrap();
         wait_for("the end of packing", || *image.progress().borrow() == Progress::Complete);
         image
     }

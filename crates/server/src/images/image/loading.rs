@@ -78,7 +78,7 @@ impl Image {
     fn held_segment(&self, number: u32, job: &LoadJob, segment: &Arc<Segment>) -> HeldSegment {
         let entry = &job.entry;
         let range = match entry.asset_offset {
-            Some(offset) => offset..offset + entry.payload_length(&self.plan),
+            Some(offset) => offset..offset + entry.payload_length(),
             None => entry.offset..entry.offset + entry.length(),
         };
         HeldSegment {

@@ -2,7 +2,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use wirepath_engine::{BlockingPool, Context, Engine, EngineOptions, Placement, Priority, Task};
-use wirepath_media::image::{Identity, Recipe};
+use wirepath_media::image::{Identity, Recipe, StreamPlan};
 use wirepath_playback::{Load, TrainSource};
 
 use super::*;
@@ -16,6 +16,7 @@ const ENTRY: SegmentEntry = SegmentEntry {
     data_length: 1328,
     records: 1,
     first_packet: 0,
+    packets: 1,
     first_departure_us: 500,
     crc: 1,
     asset_offset: None,
@@ -25,10 +26,8 @@ const ENTRY: SegmentEntry = SegmentEntry {
 fn image() -> (Arc<Image>, Receiver<Damage>) {
     let plan = Plan {
         identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
-        recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
-        ssrc: 5,
-        sequence: 6,
-        timestamp: 7,
+        recipe: Recipe::transport_stream(7, 20_000),
+        streams: StreamPlan::transport_stream(5, 6, 7).into(),
     };
     let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let readers = Readers { pool, memory: PageMemory::new(None) };

@@ -149,7 +149,7 @@ impl Store {
             Err(error) => {
                 let plan = job.goal.image.plan();
                 let needed = match job.layout {
-                    Layout::Image => packing::length_bound(plan),
+                    Layout::Image => packing::first_length(plan),
                     Layout::Index => packing::index_length_bound(plan),
                 };
                 let error = self.name_full_disk(error, needed);

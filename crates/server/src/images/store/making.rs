@@ -12,16 +12,17 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use wirepath_datapath::MappedFile;
 use wirepath_media::image::{
-    End, Layout, NewSegment, PAGE, PayloadRun, Start, Writer, WrittenSegment, padded,
+    End, Layout, NewSegment, PAGE, PacketRun, PayloadRun, Start, Writer, WrittenSegment, padded,
 };
 use wirepath_media::ts::PACKET_LENGTH;
 
 use super::{ImagePolicy, Store};
+use crate::images::asset_reader::AssetReader;
 use crate::images::error::{StoreError, identity, io_error};
 use crate::images::image::{Image, WholeIndex};
 use crate::images::image_folder::Draft;
 use crate::images::key::Key;
-use crate::images::packing::{self, read_payload, writing};
+use crate::images::packing::{self, writing};
 use crate::images::segment::bytes;
 
 /// Interval of looking for an asset to make an image of.
@@ -91,7 +92,7 @@ impl Store {
         let begun = thread_time();
         match self.make(&image, &index) {
             Ok(()) => {
-                let packets: u64 = index.segments.iter().map(|entry| entry.packets(image.plan())).sum();
+                let packets: u64 = index.segments.iter().map(|entry| u64::from(entry.packets)).sum();
                 let cost_ns = (thread_time() - begun).as_nanos() as f64 / packets.max(1) as f64;
                 *self.making.cost_ns.lock() = Some(cost_ns);
                 self.counters.packed.increment();
@@ -167,7 +168,7 @@ impl Store {
             entries.push(written.entry);
             thread::sleep(pace.note_written(written.bytes.len() as u64, Instant::now()));
             if let (Some(offset), Some(asset)) = (index.segments[number].asset_offset, &index.files.asset) {
-                let length = index.segments[number].payload_length(plan);
+                let length = index.segments[number].payload_length();
                 self.page_memory.note_packed(asset, offset..offset + length);
             }
         }
@@ -244,12 +245,14 @@ impl WholeIndex {
         let Some(offset) = entry.asset_offset else {
             return Ok(writer.add_stored(entry, stored, starts));
         };
-        let packets = entry.payload_length(plan) / PACKET_LENGTH as u64;
-        let payload = vec![PayloadRun { offset, stride: PACKET_LENGTH as u16, packets }];
+        let packets = entry.payload_length() / PACKET_LENGTH as u64;
+        let payload = vec![PayloadRun::Packets(PacketRun { offset, stride: PACKET_LENGTH as u16, packets })];
         let starts = starts.to_vec();
         let segment = NewSegment { first_packet: entry.first_packet, trains, starts, payload };
         let asset = self.asset()?;
-        writer.add(&segment, |runs, payload| read_payload(asset, runs, payload))
+        writer.add(&segment, |runs, payload| {
+            AssetReader::default().read_payload(asset, runs, payload).map_err(packing::reading)
+        })
     }
 
     /// Random access points of a segment.

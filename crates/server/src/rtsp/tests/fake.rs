@@ -13,18 +13,24 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::{DataPath, Support};
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_media::sdp::Description;
+use wirepath_media::sdp::{Description, Track};
 use wirepath_playback::{
     Burst, ConnectionWriter, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, Progress,
-    RingUse, RtpClock,
+    RingUse, RtpClock, StreamPosition, StreamProgress,
 };
 
+/// Synchronisation source of the first track. The next has the next number.
 pub(super) const SSRC: u32 = 0xabcd_1234;
+
+/// Ticks in a second of the first track's timestamps, and of all others'.
+const CLOCKS_HZ: [u32; 2] = [90_000, 48_000];
 
 /// Request to a playback.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     SetUp,
+    /// Of another track.
+    Add(u8),
     Play {
         from_us: Option<u64>,
         until_us: Option<u64>,
@@ -35,7 +41,7 @@ pub(super) enum Asked {
     Dropped,
 }
 
-/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and
+/// One minute of `film.mp4`, which has two tracks, of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and
 /// which is never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
 /// `slow.ts` never answers.
 pub(super) struct FakePlayer {
@@ -100,7 +106,8 @@ impl FakePlayer {
     /// The request that waits is answered as one that works.
     pub(super) fn answer_late(&self) {
         let reply = self.shared.waiting.lock().take().expect("a request that waits");
-        reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
+        let stream = StreamPosition { stream: 0, sequence: Some(1), timestamp: 90_000 };
+        reply(Ok(Position { at_us: UNPACKED_US, streams: vec![stream] }));
     }
 
     /// All presentations turn out unplayable.
@@ -130,9 +137,10 @@ impl Player for FakePlayer {
         _client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
-            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" => {
+            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" | b"film.mp4" => {
                 let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
-                let presentation = FakePresentation { shared: Arc::clone(&self.shared), duration_us };
+                let tracks = if path == b"film.mp4" { 2 } else { 1 };
+                let presentation = FakePresentation { shared: Arc::clone(&self.shared), duration_us, tracks };
                 return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
             }
             b"slow.ts" => return Box::pin(std::future::pending()),
@@ -166,7 +174,7 @@ const NO_PROGRESS: Progress = Progress {
     payload_bytes: 0,
     packets_lost: 0,
     position_us: 0,
-    clock: None,
+    is_playing: false,
     forward_skips: 0,
     path: Some(DataPath::Sendmmsg),
     burst_us: 0,
@@ -175,6 +183,7 @@ const NO_PROGRESS: Progress = Progress {
 struct FakePresentation {
     shared: Arc<Shared>,
     duration_us: Option<u64>,
+    tracks: u8,
 }
 
 impl Presentation for FakePresentation {
@@ -185,12 +194,17 @@ impl Presentation for FakePresentation {
             id: 1,
             version: 1,
             duration_us,
-            bits_per_second: Some(4_000_000),
+            tracks: vec![Track::transport_stream(Some(4_000_000)); self.tracks.into()],
         }
+    }
+
+    fn tracks(&self) -> u8 {
+        self.tracks
     }
 
     fn set_up(
         &self,
+        track: u8,
         sink: MediaSink,
         _most_burst_us: Option<u64>,
         on_event: OnEvent,
@@ -198,23 +212,37 @@ impl Presentation for FakePresentation {
         *self.shared.on_event.lock() = Some(Arc::new(on_event));
         self.shared.note(Asked::SetUp);
         let (shared, progress) = (Arc::clone(&self.shared), Mutex::new(NO_PROGRESS));
-        let playback = FakePlayback { shared, sink, progress, duration_us: self.duration_us };
+        let (sinks, duration_us, tracks) = (Mutex::new(vec![(track, sink)]), self.duration_us, self.tracks);
+        let playback = FakePlayback { shared, sinks, progress, duration_us, tracks };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn SessionPlayback>) })
     }
 }
 
-/// Each time it plays it sends one packet (over the RTSP connection when it is released), and is at the place
+/// Each time it plays it sends one packet for each track (over the RTSP connection when it is released), and is at the place
 /// where it began. Another packet is on its way when it is paused.
 struct FakePlayback {
     shared: Arc<Shared>,
-    sink: MediaSink,
+    sinks: Mutex<Vec<(u8, MediaSink)>>,
+    /// That of each track.
     progress: Mutex<Progress>,
     duration_us: Option<u64>,
+    tracks: u8,
 }
 
 impl SessionPlayback for FakePlayback {
-    fn ssrc(&self) -> u32 {
-        SSRC
+    fn tracks(&self) -> u8 {
+        self.tracks
+    }
+
+    fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError> {
+        self.shared.note(Asked::Add(track));
+        self.sinks.lock().push((track, sink));
+        Ok(())
+    }
+
+    fn source(&self, track: u8) -> TrackSource {
+        let clock_hz = CLOCKS_HZ[usize::from(track.min(1))];
+        TrackSource { ssrc: SSRC + u32::from(track), clock_hz }
     }
 
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
@@ -231,31 +259,43 @@ impl SessionPlayback for FakePlayback {
         progress.position_us = from_us;
         progress.packets += 1;
         progress.payload_bytes += 1316;
-        progress.clock = Some(RtpClock { at_us: 0, timestamp: 0 });
-        if let MediaSink::Udp(socket) = &self.sink {
-            socket.send(b"a packet").expect("the client listens");
+        progress.is_playing = true;
+        let mut streams = Vec::new();
+        for (track, sink) in &*self.sinks.lock() {
+            if let MediaSink::Udp(socket) = sink {
+                socket.send(b"a packet").expect("the client listens");
+            }
+            let (sequence, timestamp) = (Some(progress.packets as u16), self.source(*track).clock_hz);
+            streams.push(StreamPosition { stream: *track, sequence, timestamp });
         }
-        let sequence = progress.packets as u16;
-        reply(Ok(Position { sequence, timestamp: 90_000, at_us: progress.position_us }));
+        reply(Ok(Position { at_us: progress.position_us, streams }));
     }
 
     fn release(&self) {
-        if let MediaSink::Interleaved(writer, channel) = &self.sink {
-            self.shared.note(Asked::Release);
-            writer.write_report(*channel, b"a packet");
+        for (_, sink) in &*self.sinks.lock() {
+            if let MediaSink::Interleaved(writer, channel) = sink {
+                self.shared.note(Asked::Release);
+                writer.write_report(*channel, b"a packet");
+            }
         }
     }
 
     fn pause(&self, reply: Reply<u64>) {
         self.shared.note(Asked::Pause);
         let mut progress = self.progress.lock();
-        progress.packets += u64::from(progress.clock.take().is_some());
+        progress.packets += u64::from(std::mem::take(&mut progress.is_playing));
         progress.position_us += 1_500_000;
         reply(Ok(progress.position_us));
     }
 
     fn progress(&self) -> Progress {
         *self.progress.lock()
+    }
+
+    fn track_progress(&self, _track: u8) -> StreamProgress {
+        let Progress { packets, payload_bytes, is_playing, .. } = *self.progress.lock();
+        let clock = is_playing.then_some(RtpClock { at_us: 0, timestamp: 0 });
+        StreamProgress { packets, payload_bytes, clock }
     }
 
     fn failure(&self) -> Option<PlaybackFailure> {

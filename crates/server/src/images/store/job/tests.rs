@@ -2,7 +2,7 @@ use std::fs;
 use std::time::Duration;
 
 use wirepath_engine::{BlockingPool, Priority};
-use wirepath_media::image::Recipe;
+use wirepath_media::image::{PathLimits, StreamPlan};
 use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::{Load, TrainSource};
 
@@ -32,11 +32,12 @@ fn fixture() -> Fixture {
 impl Fixture {
     /// A job that no queue has.
     fn job(&self) -> Job {
-        let (recipe, identity) = (self.store.usual_recipe(), identity(&self.asset).unwrap());
+        let (recipe, identity) =
+            (self.store.usual_limits().transport_stream(), identity(&self.asset).unwrap());
         let key = Key::of(identity, recipe);
         let request =
             Request { client: None, asset: Arc::clone(&self.asset), name: "clip.ts", key, identity };
-        let plan = image::Plan { identity, recipe, ssrc: 1, sequence: 2, timestamp: 3 };
+        let plan = image::Plan { identity, recipe, streams: StreamPlan::transport_stream(1, 2, 3).into() };
         let image = self.store.new_image(&request, plan, Summary::default(), Layout::Image);
         assert!(image.want_packed(0));
         let goal = Goal::new(Arc::downgrade(&self.store), key, image, 0);
@@ -76,13 +77,13 @@ fn the_first_turn_is_urgent_and_no_other_before_a_playback() {
 fn an_image_whose_packing_panics_fails() {
     let fixture = fixture();
     // No recipe has packets of nothing: dividing by their length panics.
-    let recipe = Recipe { ts_per_packet: 0, ..fixture.store.usual_recipe() };
-    let image = fixture.store.image(Arc::clone(&fixture.asset), "clip.ts", recipe).unwrap();
+    let limits = PathLimits { payload: 0, ..fixture.store.usual_limits() };
+    let image = fixture.store.image(Arc::clone(&fixture.asset), "clip.ts", limits).unwrap();
     let failed = failure(&image);
     assert!(failed.reason.contains("packing panicked") && !failed.is_asset, "{failed:?}");
     assert!(failed.public.contains("see the server's log"), "{failed:?}");
     assert!(matches!(image.segment(0, None), Load::Failed(_)));
-    let again = fixture.store.image(Arc::clone(&fixture.asset), "clip.ts", recipe);
+    let again = fixture.store.image(Arc::clone(&fixture.asset), "clip.ts", limits);
     assert!(matches!(again, Err(StoreError::Panicked)), "for a moment it is not tried again");
     assert!(image.want_packed(1), "no packer is taken to be busy with it");
 }

@@ -1,0 +1,186 @@
+//! Packing of movies: the samples of all tracks become one sequence of trains by departure.
+//!
+//! Departures are decode times, timestamps are presentation times. A picture's packets are spread over its
+//! time, so that a key frame is no spike; frames of audio that share a packet depart with the first of them.
+
+mod packing;
+mod playable;
+mod schedule;
+mod track;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{Error, Pack, Wanted};
+use crate::container::{MovieReader, Samples};
+use crate::image::{Description, End, NewSegment, PayloadRecipe, Plan, PlanError};
+use crate::payload::{Payloads, Unit};
+use crate::track::Extent;
+use crate::ts::{Warning, WarningKind};
+use packing::{Packing, Reading};
+use schedule::Schedule;
+use track::{PackedTrack, Recipe};
+
+pub use playable::{NoTrack, PlayableMovie};
+
+/// First bytes of a file, which tell its container.
+const HEAD_LENGTH: u64 = 12;
+
+/// Most samples for which nothing is read before others have a turn.
+const SAMPLES_A_TURN: usize = 1 << 12;
+
+/// Packs a movie.
+#[derive(Debug)]
+pub struct MoviePacker {
+    plan: Plan,
+    recipe: Recipe,
+    state: State,
+    payloads: Payloads,
+    schedule: Schedule,
+    /// Bytes of samples that are packed.
+    packed_bytes: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Head,
+    Tracks(Box<MovieReader>),
+    Samples(Box<Packing>),
+}
+
+impl MoviePacker {
+    /// A packer at the start of an asset.
+    pub fn new(plan: Plan) -> Result<Self, PlanError> {
+        plan.recipe.check()?;
+        let PayloadRecipe::Tracks { limit, frames } = plan.recipe.payload else {
+            return Err(PlanError::Kind);
+        };
+        let burst_us = plan.recipe.burst_us.into();
+        Ok(Self {
+            recipe: Recipe { limit: limit.into(), frames: frames.into(), burst_us },
+            state: State::Head,
+            payloads: Payloads::default(),
+            schedule: Schedule::new(&plan),
+            packed_bytes: 0,
+            plan,
+        })
+    }
+
+    fn begin(&mut self, reader: MovieReader) -> Result<State, Error> {
+        let playable = PlayableMovie::of(reader.finish()?)?;
+        if !playable.has_streams(&self.plan.streams) {
+            return Err(Error::OtherTracks);
+        }
+        let video = playable.video();
+        let PlayableMovie { movie, formats, description } = playable;
+        let (samples, description_bytes) = (movie.samples(), movie.description().length as usize);
+        let tracks = movie.tracks().iter().cloned().zip(formats).zip(0u8..).zip(self.plan.streams.iter());
+        let tracks = tracks
+            .map(|(((track, format), number), stream)| {
+                PackedTrack::new(track, format, number, *stream, &self.recipe)
+            })
+            .collect();
+        Ok(State::Samples(Box::new(Packing {
+            samples,
+            tracks,
+            description,
+            video,
+            description_bytes,
+            reading: Reading::Nothing,
+            units: Vec::new(),
+            due: VecDeque::new(),
+            size: self.plan.identity.size,
+            damage: None,
+        })))
+    }
+}
+
+impl Pack for MoviePacker {
+    fn wanted(&self) -> Wanted {
+        match &self.state {
+            State::Head => {
+                Wanted::Bytes(Extent { offset: 0, length: HEAD_LENGTH.min(self.plan.identity.size) })
+            }
+            State::Tracks(reader) => reader.wanted().map_or(Wanted::Nothing, Wanted::Bytes),
+            State::Samples(packing) => match &packing.reading {
+                Reading::Nothing | Reading::Complete(_) => Wanted::Nothing,
+                Reading::Headers(extent) | Reading::Units(_, _, extent) => Wanted::Bytes(*extent),
+                Reading::End => Wanted::End,
+            },
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match &mut self.state {
+            State::Head => {
+                let reader = MovieReader::of(bytes, self.plan.identity.size).ok_or(Error::NotMovie)?;
+                self.state = State::Tracks(Box::new(reader));
+                Ok(())
+            }
+            State::Tracks(reader) => Ok(reader.take(Bytes::copy_from_slice(bytes))?),
+            State::Samples(packing) => packing.take(bytes),
+        }
+    }
+
+    fn pop(&mut self) -> Result<Option<NewSegment>, Error> {
+        if matches!(&self.state, State::Tracks(reader) if reader.wanted().is_none())
+            && let State::Tracks(reader) = std::mem::replace(&mut self.state, State::Head)
+        {
+            self.state = self.begin(*reader)?;
+        }
+        let State::Samples(packing) = &mut self.state else { return Ok(None) };
+        for _ in 0..SAMPLES_A_TURN {
+            let goes_on = matches!(packing.reading, Reading::Nothing | Reading::Complete(_));
+            if self.schedule.has_segment() || !goes_on {
+                break;
+            }
+            packing.read_on(&mut self.payloads, &mut self.schedule, &mut self.packed_bytes)?;
+        }
+        Ok(self.schedule.pop())
+    }
+
+    fn packed_bytes(&self) -> u64 {
+        self.packed_bytes
+    }
+
+    fn held_bytes(&self) -> usize {
+        let state = match &self.state {
+            State::Head | State::Tracks(_) => 0,
+            State::Samples(packing) => {
+                packing.description_bytes
+                    + packing.samples.held_bytes()
+                    + packing.units.capacity() * size_of::<Unit>()
+            }
+        };
+        state + self.schedule.held_bytes() + self.payloads.held_bytes()
+    }
+
+    fn finish(&mut self) -> Result<End, Error> {
+        let State::Samples(packing) = &mut self.state else { return Err(Error::NothingPlayable) };
+        if self.schedule.packets() == 0 {
+            return Err(packing.damage.take().map_or(Error::NothingPlayable, Error::Container));
+        }
+        let ends = packing.tracks.iter().map(|track| track.end_us);
+        let duration_us = ends.max().unwrap_or(0).max(self.schedule.departed_us());
+        let mut description = std::mem::take(&mut packing.description);
+        if packing.samples.truncated() {
+            let kind = match &packing.samples {
+                Samples::Mp4(_) => WarningKind::FragmentCut,
+                Samples::Matroska(_) => WarningKind::ElementCut,
+            };
+            description.warnings.push(Warning { offset: self.plan.identity.size, kind });
+        }
+        for (described, track) in description.tracks.iter_mut().zip(&packing.tracks) {
+            let bits = u128::from(track.payload_bytes) * 8_000_000;
+            let rate = bits.checked_div(u128::from(duration_us));
+            described.bits_per_second = rate.and_then(|rate| u64::try_from(rate).ok());
+        }
+        Ok(End { duration_us, description: Description::Movie(description) })
+    }
+}
+
+#[cfg(test)]
+mod matroska_tests;
+#[cfg(test)]
+mod tests;

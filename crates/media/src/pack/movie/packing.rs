@@ -1,0 +1,170 @@
+//! Samples of a movie in turn: their units are read, and their trains scheduled.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::schedule::Schedule;
+use super::track::PackedTrack;
+use crate::container::{self, Samples, TrackFault};
+use crate::image::MovieDescription;
+use crate::pack::Error;
+use crate::payload::{Payloads, Unit, Units};
+use crate::track::{Extent, Next, Sample};
+use crate::ts::{Warning, WarningKind};
+
+/// Most NAL units or OBUs of a sample.
+const MAX_UNITS: usize = 1 << 16;
+
+/// Latest time of a sample in microseconds: ten years.
+const MAX_TIME_US: u64 = 315_360_000_000_000;
+
+/// Tracks of a movie whose samples are packed.
+#[derive(Debug)]
+pub(super) struct Packing {
+    pub(super) samples: Samples,
+    pub(super) tracks: Vec<PackedTrack>,
+    pub(super) description: MovieDescription,
+    /// Index of the track whose random access points are places to start.
+    pub(super) video: Option<usize>,
+    /// Bytes of the description of tracks, which is in memory.
+    pub(super) description_bytes: usize,
+    pub(super) reading: Reading,
+    pub(super) units: Vec<Unit>,
+    /// Samples to be packed next.
+    pub(super) due: VecDeque<Sample>,
+    /// Length of the file.
+    pub(super) size: u64,
+    /// Fault of the rest of the file, which is left out.
+    pub(super) damage: Option<container::Error>,
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// None are needed to go on.
+    Nothing,
+    Headers(Extent),
+    Units(Sample, Units, Extent),
+    /// None: this sample is read as far as need be.
+    Complete(Sample),
+    End,
+}
+
+impl Packing {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match &mut self.reading {
+            Reading::Headers(_) => {
+                self.reading = Reading::Nothing;
+                if let Err(error) = self.samples.take(Bytes::copy_from_slice(bytes)) {
+                    self.end_early(error);
+                }
+                Ok(())
+            }
+            Reading::Units(sample, walk, extent) => {
+                let sample = *sample;
+                let fault = match walk.take(bytes) {
+                    Ok(_) if self.units.len() == MAX_UNITS => Some("it has too many units".to_owned()),
+                    Ok(unit) => {
+                        self.units.extend(unit);
+                        None
+                    }
+                    Err(error) => Some(error.to_string()),
+                };
+                match walk.wanted().filter(|_| fault.is_none()) {
+                    Some(wanted) => *extent = wanted,
+                    // The sample is complete, or is played as far as it is good.
+                    None => self.reading = Reading::Complete(sample),
+                }
+                if let Some(reason) = fault {
+                    self.warn(&sample, reason);
+                }
+                Ok(())
+            }
+            Reading::Nothing | Reading::Complete(_) | Reading::End => Ok(()),
+        }
+    }
+
+    /// Goes on until bytes are needed, or a sample is packed.
+    pub(super) fn read_on(
+        &mut self,
+        payloads: &mut Payloads,
+        schedule: &mut Schedule,
+        packed_bytes: &mut u64,
+    ) -> Result<(), Error> {
+        if let Reading::Complete(sample) = self.reading {
+            self.reading = Reading::Nothing;
+            self.pack(&sample, payloads, schedule);
+            *packed_bytes += sample.extent.length;
+            return Ok(());
+        }
+        if let Some(sample) = self.due.pop_front() {
+            self.begin(sample);
+            return Ok(());
+        }
+        let next = self.samples.next()?;
+        for TrackFault { track, error } in self.samples.take_faults() {
+            self.warn_of_end(WarningKind::TrackCut { track, reason: error.to_string() });
+        }
+        match next {
+            Next::Read(extent) => self.reading = Reading::Headers(extent),
+            Next::Sample(sample) => self.admit(sample)?,
+            Next::End => {
+                self.tracks.iter_mut().for_each(|track| track.flush(payloads, schedule));
+                schedule.finish();
+                self.reading = Reading::End;
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, sample: Sample) -> Result<(), Error> {
+        let track = &mut self.tracks[sample.track];
+        if track.departure_us(&sample) > MAX_TIME_US {
+            return Err(Error::Times { track: track.id() });
+        }
+        track.admit(sample, &mut self.due);
+        Ok(())
+    }
+
+    /// Ends where the file is damaged.
+    fn end_early(&mut self, error: container::Error) {
+        self.samples.end();
+        self.warn_of_end(WarningKind::EndsEarly { reason: error.to_string() });
+        self.damage = Some(error);
+    }
+
+    /// Begins with a sample: reads the headers of its units if it has some.
+    fn begin(&mut self, sample: Sample) {
+        let track = &self.tracks[sample.track];
+        self.units.clear();
+        let walk = track.units(&sample);
+        self.reading = match walk.wanted() {
+            Some(wanted) => Reading::Units(sample, walk, wanted),
+            None => Reading::Complete(sample),
+        };
+    }
+
+    /// Schedules the trains of a sample, and has those depart that no other can precede.
+    fn pack(&mut self, sample: &Sample, payloads: &mut Payloads, schedule: &mut Schedule) {
+        let departure_us = self.tracks[sample.track].departure_us(sample);
+        self.tracks.iter_mut().for_each(|track| track.flush_before(departure_us, payloads, schedule));
+        let start = sample.sync && self.video == Some(sample.track);
+        let track = &mut self.tracks[sample.track];
+        if let Err(error) = track.push(sample, &self.units, start, payloads, schedule) {
+            self.warn(sample, error.to_string());
+        }
+        let waiting = self.tracks.iter().filter_map(PackedTrack::waits_since_us);
+        schedule.depart(waiting.fold(departure_us, u64::min));
+    }
+
+    fn warn_of_end(&mut self, kind: WarningKind) {
+        self.description.warnings.push(Warning { offset: self.size, kind });
+    }
+
+    fn warn(&mut self, sample: &Sample, reason: String) {
+        let track = self.tracks[sample.track].id();
+        let kind = WarningKind::SampleDamaged { track, reason };
+        self.description.warnings.push(Warning { offset: sample.extent.offset, kind });
+    }
+}

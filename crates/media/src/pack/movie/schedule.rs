@@ -1,0 +1,174 @@
+//! Trains of all tracks in the order of their departures, and segments of them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::image::{NewSegment, PayloadRun, Plan, Start, TrainRecord, after, segment_limit};
+use crate::payload::Piece;
+use crate::rtp::Marker;
+
+/// Most random access points of a segment; others in it are no places to begin.
+const MAX_STARTS: usize = 128;
+
+/// Most trains that wait for others: beyond that, those that are first depart in front of what comes.
+const MAX_WAITING: usize = 1 << 14;
+
+/// A train that waits for those that depart before it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Number of its stream.
+    pub(super) stream: u8,
+    pub(super) timestamp: u32,
+    pub(super) packets: u32,
+    pub(super) packet_size: u16,
+    pub(super) length: u32,
+    /// True if the last packet has the marker.
+    pub(super) marked: bool,
+    /// True if a random access point of the video begins with it.
+    pub(super) start: bool,
+    pub(super) pieces: Vec<Piece>,
+}
+
+#[derive(Debug)]
+pub(super) struct Schedule {
+    plan: Plan,
+    /// Packets of each stream so far.
+    sent: Vec<u64>,
+    /// By departure, and the order in which they came.
+    waiting: BTreeMap<(u64, u64), Waiting>,
+    added: u64,
+    /// Bytes of the pieces of what waits.
+    waiting_pieces: usize,
+    /// Departure of the last train in a segment.
+    departed_us: u64,
+    packets: u64,
+    segment: OpenSegment,
+    packed: VecDeque<NewSegment>,
+    closed: usize,
+}
+
+#[derive(Debug, Default)]
+struct OpenSegment {
+    data_length: u32,
+    packets: u64,
+    trains: Vec<TrainRecord>,
+    starts: Vec<Start>,
+    pieces: Vec<Piece>,
+}
+
+impl Schedule {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            plan: *plan,
+            sent: vec![0; plan.streams.len()],
+            waiting: BTreeMap::new(),
+            added: 0,
+            waiting_pieces: 0,
+            departed_us: 0,
+            packets: 0,
+            segment: OpenSegment::default(),
+            packed: VecDeque::new(),
+            closed: 0,
+        }
+    }
+
+    /// Adds a train that departs at a time; the trains of a stream come in their order.
+    pub(super) fn add(&mut self, departure_us: u64, train: Waiting) {
+        self.waiting_pieces += train.pieces.capacity();
+        self.waiting.insert((departure_us, self.added), train);
+        self.added += 1;
+    }
+
+    /// Puts trains that depart by `until_us`, before which none comes any more, into segments.
+    pub(super) fn depart(&mut self, until_us: u64) {
+        while let Some(first) = self.waiting.first_entry() {
+            let (departure_us, _) = *first.key();
+            if departure_us > until_us && self.waiting.len() <= MAX_WAITING {
+                return;
+            }
+            if let Some((_, train)) = self.waiting.pop_first() {
+                self.waiting_pieces -= train.pieces.capacity();
+                self.push(departure_us, train);
+            }
+        }
+    }
+
+    /// Ends the last segment: no train comes any more.
+    pub(super) fn finish(&mut self) {
+        self.depart(u64::MAX);
+        self.close();
+    }
+
+    /// The next segment that is complete.
+    pub(super) fn pop(&mut self) -> Option<NewSegment> {
+        self.packed.pop_front()
+    }
+
+    pub(super) fn has_segment(&self) -> bool {
+        !self.packed.is_empty()
+    }
+
+    /// Departure of the last train, in microseconds.
+    pub(super) fn departed_us(&self) -> u64 {
+        self.departed_us
+    }
+
+    /// Packets so far.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Bytes of memory that it holds beside itself.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.waiting.len() * size_of::<((u64, u64), Waiting)>()
+            + (self.waiting_pieces + self.segment.pieces.capacity()) * size_of::<Piece>()
+            + self.segment.trains.capacity() * size_of::<TrainRecord>()
+    }
+
+    fn push(&mut self, departure_us: u64, train: Waiting) {
+        let Waiting { stream, timestamp, packets, packet_size, length, marked, start, pieces } = train;
+        let mut offset = after(&self.plan, self.segment.data_length);
+        if offset + length > segment_limit(self.closed) {
+            self.close();
+            offset = 0;
+        }
+        // Only what waited behind too many others is late.
+        self.departed_us = self.departed_us.max(departure_us);
+        let sent = &mut self.sent[usize::from(stream)];
+        let start = start && self.segment.starts.len() < MAX_STARTS;
+        if start {
+            self.segment.starts.push(Start {
+                departure_us: self.departed_us,
+                segment: self.closed as u32,
+                train: self.segment.trains.len() as u32,
+                skip: 0,
+            });
+        }
+        self.segment.trains.push(TrainRecord {
+            offset,
+            length,
+            packet_size,
+            sequence: self.plan.streams[usize::from(stream)].sequence_of(*sent),
+            timestamp,
+            timestamp_step: 0,
+            departure_us: self.departed_us,
+            stream,
+            marker: if marked { Marker::Last } else { Marker::None },
+            start,
+        });
+        *sent += u64::from(packets);
+        self.segment.packets += u64::from(packets);
+        self.segment.data_length = offset + length;
+        self.segment.pieces.extend(pieces);
+    }
+
+    fn close(&mut self) {
+        if self.segment.trains.is_empty() {
+            return;
+        }
+        let OpenSegment { packets, trains, starts, pieces, .. } = std::mem::take(&mut self.segment);
+        let payload = vec![PayloadRun::Pieces(pieces)];
+        self.packed.push_back(NewSegment { first_packet: self.packets, trains, starts, payload });
+        self.packets += packets;
+        self.closed += 1;
+    }
+}

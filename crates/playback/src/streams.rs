@@ -1,0 +1,195 @@
+//! The streams of a playback that are sent: the output and the numbers of each.
+
+use wirepath_datapath::{Headers, MappedFile, SendError, SendOutcome, Support, Train};
+
+use crate::numbering::{Numbering, Numbers};
+use crate::output::{InterleavedOutput, Output, UdpOutput};
+use crate::playback::{Position, StreamPosition};
+use crate::source::Departure;
+use crate::thread_state::ThreadState;
+
+/// Streams that are sent. The first is in place, so that a playback of one stream has no other memory.
+pub(crate) struct Streams {
+    first: Stream,
+    output: Output,
+    others: Vec<OtherStream>,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// Its number in the source.
+    pub(crate) number: u8,
+    pub(crate) numbering: Numbering,
+}
+
+/// A stream that was set up after the first, over the same lower transport.
+pub(crate) struct OtherStream {
+    pub(crate) stream: Stream,
+    pub(crate) output: OtherOutput,
+}
+
+pub(crate) enum OtherOutput {
+    /// A socket of its own.
+    Udp(UdpOutput),
+    /// A channel of the connection that the first stream is sent to.
+    Channel(u8),
+}
+
+impl Streams {
+    pub(crate) fn new(first: Stream, output: Output) -> Streams {
+        Streams { first, output, others: Vec::new() }
+    }
+
+    /// Adds a stream, or replaces one of the same number but the first.
+    pub(crate) fn add(&mut self, other: OtherStream) {
+        self.others.retain(|known| known.stream.number != other.stream.number);
+        self.others.push(other);
+    }
+
+    /// Index of the stream of this number, one of those that are sent.
+    #[inline]
+    pub(crate) fn index(&self, number: u8) -> usize {
+        if self.others.is_empty() || number == self.first.number {
+            return 0;
+        }
+        self.others.iter().position(|other| other.stream.number == number).map_or(0, |index| index + 1)
+    }
+
+    /// The streams, in the order in which they were set up.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        [&self.first].into_iter().chain(self.others.iter().map(|other| &other.stream))
+    }
+
+    /// Numbers of the stream at an index.
+    #[inline]
+    pub(crate) fn numbering(&mut self, index: usize) -> &mut Numbering {
+        match index.checked_sub(1) {
+            None => &mut self.first.numbering,
+            Some(other) => &mut self.others[other].stream.numbering,
+        }
+    }
+
+    /// Headers of the next packet of the stream at an index: made where the file has none.
+    #[inline]
+    pub(crate) fn headers(&self, index: usize, file: Option<&MappedFile>) -> Headers {
+        let headers = match index.checked_sub(1) {
+            None => self.first.numbering.headers,
+            Some(other) => self.others[other].stream.numbering.headers,
+        };
+        file.map_or(headers, |file| headers.in_file(file))
+    }
+
+    /// Notes a seek for all streams: see [`Numbering::seek`].
+    pub(crate) fn seek(&mut self, shift_us: i64) {
+        self.first.numbering.seek(shift_us);
+        self.others.iter_mut().for_each(|other| other.stream.numbering.seek(shift_us));
+    }
+
+    /// First packets of all streams where the playback begins at a departure. `stored` tells the stored
+    /// sequence number of a stream's next packet, if that is known.
+    pub(crate) fn position(&self, departure: &Departure, stored: impl Fn(u8) -> Option<u16>) -> Position {
+        let numbers = numbers(departure);
+        let streams = self.iter().map(|Stream { number, numbering }| {
+            let sequence = numbering.next_sequence(stored(*number));
+            let timestamp = numbering.timestamp_at(departure.at_us, numbers);
+            StreamPosition { stream: *number, sequence, timestamp }
+        });
+        Position { at_us: departure.at_us, streams: streams.collect() }
+    }
+
+    /// Sends the first packets of a train of the stream at an index, or queues all of it under `token`.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        index: usize,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<SendOutcome<u32>, SendError> {
+        let Some(other) = index.checked_sub(1) else {
+            return self.output.send(file, train, headers, thread, token);
+        };
+        match (&mut self.others[other].output, &mut self.output) {
+            (OtherOutput::Udp(output), _) => output.send(file, train, headers, thread, token),
+            (OtherOutput::Channel(channel), Output::Interleaved(output)) => {
+                output.send_in(*channel, file, train, headers, thread, token).map(SendOutcome::Sent)
+            }
+            (OtherOutput::Channel(_), Output::Udp(_)) => {
+                unreachable!("streams of a playback have one lower transport")
+            }
+        }
+    }
+
+    /// Steps down to another path when the route does not support the last one.
+    pub(crate) fn step_down(
+        &mut self,
+        index: usize,
+        error: SendError,
+        support: &Support,
+    ) -> Result<(), SendError> {
+        match self.udp(index) {
+            Some(output) => output.step_down(error, support),
+            None => Err(error),
+        }
+    }
+
+    /// Notes that a train of the stream at an index that was queued has left.
+    pub(crate) fn note_lent(&mut self, index: usize) {
+        self.udp(index).into_iter().for_each(UdpOutput::note_lent);
+    }
+
+    /// Notes that the kernel copied a train that was queued. The kernel does not say which: all streams go to
+    /// the same host.
+    pub(crate) fn note_copied(&mut self) {
+        for index in 0..=self.others.len() {
+            self.udp(index).into_iter().for_each(UdpOutput::note_copied);
+        }
+    }
+
+    /// The connection, if the streams are sent to one.
+    pub(crate) fn connection(&self) -> Option<&InterleavedOutput> {
+        match &self.output {
+            Output::Udp(_) => None,
+            Output::Interleaved(output) => Some(output),
+        }
+    }
+
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut InterleavedOutput> {
+        match &mut self.output {
+            Output::Udp(_) => None,
+            Output::Interleaved(output) => Some(output),
+        }
+    }
+
+    /// Prefetches what sending needs beside the streams themselves.
+    pub(crate) fn prefetch(&self) {
+        self.output.prefetch();
+        for other in &self.others {
+            if let OtherOutput::Udp(output) = &other.output {
+                output.prefetch();
+            }
+        }
+    }
+
+    fn udp(&mut self, index: usize) -> Option<&mut UdpOutput> {
+        match index.checked_sub(1) {
+            None => match &mut self.output {
+                Output::Udp(output) => Some(output),
+                Output::Interleaved(_) => None,
+            },
+            Some(other) => match &mut self.others[other].output {
+                OtherOutput::Udp(output) => Some(output),
+                OtherOutput::Channel(_) => None,
+            },
+        }
+    }
+}
+
+/// Stored numbers of the first packet of a departure.
+pub(crate) fn numbers(departure: &Departure) -> Numbers {
+    let stored = departure.train.run.header(departure.train.first);
+    (stored.sequence, stored.timestamp)
+}

@@ -1,0 +1,216 @@
+//! Movies through the store: packed from MP4 and Matroska files, played from, found again, or refused.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wirepath_engine::{BlockingPool, Priority};
+use wirepath_media::matroska::synthetic as matroska;
+use wirepath_media::mp4::synthetic::{self, Layout, SampleShape, SampleTrack, audio, visual};
+use wirepath_media::payload::Format;
+use wirepath_media::payload::depacketize::{Packet, depacketize};
+use wirepath_media::rtp::{HEADER_LENGTH, Header};
+use wirepath_playback::{At, Load, Segment, TrainSource};
+
+use super::*;
+
+/// Pictures in a second, and frames of sound.
+const PICTURES: u32 = 25;
+const FRAMES: u32 = 50;
+
+/// Bytes of a picture and of a frame.
+const PICTURE: u32 = 12_000;
+const FRAME: u32 = 120;
+
+/// Ten seconds of H.264, a random access point in each, and Opus.
+fn movie(layout: Layout) -> synthetic::File {
+    let track = |handler, entry, each: u32, length| {
+        let shape = |number| SampleShape {
+            length,
+            duration: 48_000 / each,
+            composition_offset: 0,
+            sync: handler == *b"soun" || number % each == 0,
+        };
+        let samples = (0..10 * each).map(shape).collect();
+        SampleTrack { timescale: 48_000, handler, entry, samples, edits: Vec::new() }
+    };
+    let video = visual(b"avc1", &[synthetic::avc_configuration()]);
+    let tracks =
+        vec![track(*b"vide", video, PICTURES, PICTURE), track(*b"soun", audio(b"Opus", &[]), FRAMES, FRAME)];
+    synthetic::File { tracks, layout, samples_in_chunk: 7, long: false }
+}
+
+/// The bytes of the file, in which each picture is one NAL unit.
+fn bytes(movie: &synthetic::File) -> Vec<u8> {
+    let mut bytes = movie.bytes();
+    // A picture's bytes are all its number.
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..at + PICTURE as usize) {
+        let first = rest[0];
+        if rest.iter().all(|byte| *byte == first) {
+            bytes[at..at + 4].copy_from_slice(&(PICTURE - 4).to_be_bytes());
+            bytes[at + 4] = 0x61;
+            at += PICTURE as usize;
+        } else {
+            at += 1;
+        }
+    }
+    bytes
+}
+
+fn store(folder: &tempfile::TempDir, images: ImagePolicy) -> Arc<Store> {
+    let cache = ImageFolder::open(&folder.path().join("cache"), 1 << 30).unwrap();
+    let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+    Store::start(cache, StoreOptions { images, ..StoreOptions::new(readers, 1) }).unwrap()
+}
+
+fn write(folder: &tempfile::TempDir, bytes: &[u8]) -> Arc<File> {
+    let path = folder.path().join("film.mp4");
+    fs::write(&path, bytes).unwrap();
+    Arc::new(File::open(path).unwrap())
+}
+
+/// A segment, once it is there; `None` behind the last.
+fn segment(image: &Image, number: u32) -> Option<Arc<Segment>> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match image.segment(number, None) {
+            Load::Ready(segment) => return Some(segment),
+            Load::End => return None,
+            Load::Failed(reason) => panic!("{reason}"),
+            Load::Pending | Load::Busy => {
+                assert!(Instant::now() < deadline, "segment {number} does not come");
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// All packets, once the image is complete.
+fn packets(image: &Image) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    for segment in (0..).map_while(|number| segment(image, number)) {
+        for departure in &segment.departures {
+            let train = departure.train;
+            let mut bytes = vec![0; train.length as usize];
+            segment.mapped_file.file().read_exact_at(&mut bytes, train.offset).unwrap();
+            for (index, packet) in (0..).zip(bytes.chunks(train.packet_size.into())) {
+                assert_eq!(packet[..HEADER_LENGTH], train.run.header(index).to_bytes());
+                packets.push(packet.to_vec());
+            }
+        }
+    }
+    packets
+}
+
+/// Packets of a stream.
+fn of_stream(packets: &[Vec<u8>], ssrc: u32) -> Vec<Packet> {
+    let read = |packet: &Vec<u8>| {
+        let header = Header::parse(packet).filter(|header| header.ssrc == ssrc)?;
+        Some((packet[HEADER_LENGTH..].to_vec(), header.marker))
+    };
+    packets.iter().filter_map(read).collect()
+}
+
+/// Promise: MP4 files of tables and of fragments are packed with all tracks, and found again.
+#[test]
+fn a_movie_is_packed_and_found_again() {
+    for layout in [Layout::Front, Layout::End, Layout::Fragments] {
+        let folder = tempfile::tempdir().unwrap();
+        let asset = write(&folder, &bytes(&movie(layout)));
+        let first = store(&folder, ImagePolicy::None);
+        let image = first.image(Arc::clone(&asset), "film.mp4", first.usual_limits()).unwrap();
+        let sent = packets(&image);
+        assert_eq!(*image.progress().borrow(), Progress::Complete);
+        let [video, sound] = image.plan().streams[..] else { panic!("{:?}", image.plan().streams) };
+        let pictures = depacketize(Format::H264, &of_stream(&sent, video.ssrc)).unwrap();
+        assert_eq!(pictures.len() as u32, 10 * PICTURES);
+        for (number, picture) in (0u8..).zip(&pictures) {
+            assert!(picture.len() == PICTURE as usize && picture[5..].iter().all(|byte| *byte == number));
+        }
+        let frames = depacketize(Format::Opus, &of_stream(&sent, sound.ssrc)).unwrap();
+        let expected: Vec<Vec<u8>> =
+            (0..10 * FRAMES).map(|number| vec![number as u8; FRAME as usize]).collect();
+        assert_eq!(frames, expected);
+        let summary = image.summary();
+        assert_eq!(summary.duration_us, Some(10_000_000));
+        assert_eq!(summary.description.movie().map(|movie| movie.tracks.len()), Some(2));
+
+        let again = store(&folder, ImagePolicy::None);
+        let found = again.image(asset, "film.mp4", again.usual_limits()).unwrap();
+        assert_eq!((found.plan(), again.counts().found, again.counts().packed), (image.plan(), 1, 0));
+        assert!(packets(&found) == sent);
+    }
+}
+
+/// Promise: Matroska and WebM files are packed with all tracks, and found again.
+#[test]
+fn a_movie_in_matroska_is_packed_and_found_again() {
+    use matroska::{BlockShape, File, audio, video};
+    let blocks = (0..500).map(|time| BlockShape {
+        track: if time % 2 == 0 { 1 } else { 2 },
+        time: 20 * time,
+        key: time % 50 < 2,
+        frames: vec![if time % 2 == 0 { 12_000 } else { 120 }],
+        ..BlockShape::default()
+    });
+    let tracks = vec![video(1, "V_VP9", &[], &[]), audio(2, "A_OPUS", &[], &[])];
+    let file = File { document: "webm", tracks, blocks: blocks.collect(), ..File::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let asset = write(&folder, &file.bytes());
+    let first = store(&folder, ImagePolicy::None);
+    let image = first.image(Arc::clone(&asset), "film.mp4", first.usual_limits()).unwrap();
+    let sent = packets(&image);
+    let [video, sound] = image.plan().streams[..] else { panic!("{:?}", image.plan().streams) };
+    for (format, ssrc, length) in [(Format::Vp9, video.ssrc, 12_000), (Format::Opus, sound.ssrc, 120)] {
+        let expected: Vec<Vec<u8>> = (0..250).map(|number: u32| vec![number as u8; length]).collect();
+        assert!(depacketize(format, &of_stream(&sent, ssrc)).unwrap() == expected, "{format:?}");
+    }
+    let SeekResult::At(cursor) = image.locate(4_700_000) else { panic!("no place") };
+    let At::Packet { train, .. } = cursor.at else { panic!("{cursor:?}") };
+    let segment = segment(&image, cursor.segment).unwrap();
+    assert_eq!(segment.departures[train as usize].at_us, 4_000_000);
+
+    let again = store(&folder, ImagePolicy::None);
+    let found = again.image(asset, "film.mp4", again.usual_limits()).unwrap();
+    assert_eq!((found.plan(), again.counts().found, again.counts().packed), (image.plan(), 1, 0));
+}
+
+/// Promise: Seeks in a movie lead to random access points of its video, in all tracks.
+#[test]
+fn seeks_lead_to_random_access_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let asset = write(&folder, &bytes(&movie(Layout::End)));
+    let store = store(&folder, ImagePolicy::None);
+    let image = store.image(asset, "film.mp4", store.usual_limits()).unwrap();
+    packets(&image);
+    let SeekResult::At(cursor) = image.locate(4_700_000) else { panic!("no place") };
+    let At::Packet { train, packet: 0, skip: 0 } = cursor.at else { panic!("{cursor:?}") };
+    let segment = segment(&image, cursor.segment).unwrap();
+    let departures = &segment.departures[train as usize..];
+    assert_eq!((departures[0].at_us, departures[0].train.run.stream), (4_000_000, 0));
+    let sound = departures.iter().find(|departure| departure.train.run.stream == 1);
+    assert_eq!(sound.map(|departure| departure.at_us), Some(4_000_000));
+}
+
+/// Promise: An MP4 file without a playable track is refused with the reason for each of its tracks.
+#[test]
+fn a_movie_without_a_playable_track_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut unplayable = movie(Layout::Front);
+    unplayable.tracks.remove(0);
+    unplayable.tracks[0].entry = audio(b"enca", &[]);
+    let store = store(&folder, ImagePolicy::None);
+    for (bytes, expected) in [
+        (unplayable.bytes(), "; track 1 is left out: its samples are encrypted"),
+        (movie(Layout::Front).bytes()[..300].to_vec(), "the file ends within it"),
+        (movie(Layout::End).bytes()[..10_000].to_vec(), "no moov box in this MP4 file"),
+    ] {
+        let asset = write(&folder, &bytes);
+        match store.image(asset, "film.mp4", store.usual_limits()) {
+            Err(StoreError::NotPlayable(reason)) => assert!(reason.contains(expected), "{reason}"),
+            other => panic!("{other:?}", other = other.map(|_| "an image")),
+        }
+    }
+}

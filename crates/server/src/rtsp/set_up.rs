@@ -1,0 +1,196 @@
+//! RFC 2326 section 10.4: SETUP, which makes a session or adds a track to one.
+
+use super::counters::RefusalReason;
+use super::handler::{Answer, RequestHandler, refuse, resource};
+use super::player::SessionPlayback;
+use super::registry::SessionSlot;
+use super::rtcp;
+use super::session::{Session, SetUpTrack};
+use super::session_events::{EventKind, SessionEvent};
+use super::session_info::{ClientName, SessionInfo};
+use super::session_state::{Phase, SessionState};
+use super::track::{self, Track};
+use super::transport::{Accepted, Opened, choose, choose_like};
+use std::sync::Arc;
+use wirepath_media::rtsp::{Refusal, Request, Resource, Response, StatusCode, TransportReply};
+use wirepath_media::sdp;
+
+impl RequestHandler {
+    /// RFC 2326 section 10.4.
+    pub(super) async fn set_up(&mut self, request: &Request) -> Answer {
+        let resource = resource(request)?;
+        let (presentation_url, number) = match resource.split_track() {
+            Some((presentation, number)) => (presentation, Some(number)),
+            None => (resource.clone(), None),
+        };
+        if let Some(id) = request.session() {
+            return self.add_track(request, id, &presentation_url, number);
+        }
+        let offer = choose(&request.headers, self.peer.ip(), self.is_secure)?;
+        let most_burst_us = request.burst_max_us()?;
+        let slot = self.reserve()?;
+        let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
+        let index = self.track_index(&presentation_url, number, presentation.tracks())?;
+        let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
+        let (key, events) = (slot.key, Arc::clone(&self.events));
+        let on_event = Box::new(move |event| {
+            events.add(SessionEvent { key, kind: EventKind::Event(event) });
+        });
+        let playback = presentation
+            .set_up(index, sink, most_burst_us, on_event)
+            .await
+            .map_err(|error| self.open_refusal(error))?;
+        let playback: Arc<dyn SessionPlayback> = Arc::from(playback);
+        let (path, counters) = (presentation_url.path(), Arc::clone(&self.shared.counters));
+        let client = ClientName::new(key, request.headers.first("User-Agent"));
+        let track = Track::new(index, playback.source(index), rtcp);
+        let (way, ssrc) = (Arc::clone(&track.rtcp), track.source.ssrc);
+        let info = SessionInfo::new(self.peer, self.local.ip(), path, track, &playback, counters, client);
+        let info = Arc::new(info);
+        way.register(&info);
+        let url = self.track_url(&presentation_url, index);
+        let session = Session {
+            id: new_id()?,
+            path: path.to_vec(),
+            tracks: vec![SetUpTrack { index, url, _descriptor: None }],
+            playback,
+            state: SessionState::default(),
+            events: Arc::clone(&self.events),
+            rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), self.shared.options.report_interval)),
+            info,
+            shared: Arc::clone(&self.shared),
+            last_ticket: 0,
+            is_held: false,
+            slot,
+        };
+        let response = self.admit(request, session, TransportReply { delivery, ssrc });
+        Ok(match most_burst_us {
+            Some(burst_us) => response.burst_max(burst_us),
+            None => response,
+        })
+    }
+
+    /// Adds a track to a session: RFC 2326 section 10.4.
+    fn add_track(
+        &mut self,
+        request: &Request,
+        id: &str,
+        presentation: &Resource,
+        number: Option<u32>,
+    ) -> Answer {
+        let session = self.session(id)?;
+        if presentation.path() != session.path {
+            let why = "SETUP: presentations cannot share a session; leave Session out";
+            return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
+        }
+        let (tracks, is_interleaved) = (session.playback.tracks(), session.info.is_interleaved());
+        let is_playing = matches!(session.state.phase(), Phase::Playing { .. });
+        let set_up: Vec<u8> = session.tracks.iter().map(|track| track.index).collect();
+        let index = self.track_index(presentation, number, tracks)?;
+        if set_up.contains(&index) {
+            let why = "SETUP: the track is set up already; TEARDOWN the session to change its transport";
+            return Err(refuse(StatusCode::MethodNotValidInThisState, why));
+        }
+        if is_playing {
+            let why = "SETUP: the session is playing; PAUSE it to add a track";
+            return Err(refuse(StatusCode::MethodNotValidInThisState, why));
+        }
+        let offer = choose_like(&request.headers, self.peer.ip(), is_interleaved)?;
+        let descriptor = match offer {
+            Accepted::Interleaved(_) => None,
+            Accepted::Udp(_) => {
+                let reserved = self.shared.registry.reserve_track(self.peer.ip());
+                Some(reserved.map_err(|exceeded| self.refuse_limit(RefusalReason::from(exceeded)))?)
+            }
+        };
+        let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
+        let added = self.session(id)?.playback.add(index, sink);
+        added.map_err(|error| self.open_refusal(error))?;
+        let url = self.track_url(presentation, index);
+        let session = self.session(id)?;
+        let track = Track::new(index, session.playback.source(index), rtcp);
+        let ssrc = track.source.ssrc;
+        track.rtcp.register(&session.info);
+        session.info.add_track(track);
+        session.tracks.push(SetUpTrack { index, url, _descriptor: descriptor });
+        session.info.counters.tracks.increment();
+        Ok(self.ok(request).transport(TransportReply { delivery, ssrc }))
+    }
+
+    /// Index of the track that a URL names. The URL of a presentation with one track will do: VLC as Debian
+    /// builds it sets up without having seen a description. For several that is 459 (RFC 2326 section
+    /// 11.3.10).
+    fn track_index(&self, presentation: &Resource, number: Option<u32>, tracks: u8) -> Result<u8, Refusal> {
+        let first = self.track_url(presentation, 0);
+        match number {
+            None if tracks == 1 => Ok(0),
+            None => {
+                let why =
+                    format!("the presentation has {tracks} tracks; SETUP each of them, such as {first}");
+                Err(refuse(StatusCode::AggregateOperationNotAllowed, why))
+            }
+            Some(number) => (0..tracks).find(|index| track::number(*index) == number).ok_or_else(|| {
+                refuse(StatusCode::NotFound, format!("there is no track {number}; SETUP {first}"))
+            }),
+        }
+    }
+
+    /// Reserves a session: 453 if this connection, its address or the server has as many as it may, or the
+    /// load does not allow another.
+    fn reserve(&self) -> Result<SessionSlot, Refusal> {
+        let reserved = if self.sessions.len() >= self.shared.options.sessions_per_connection {
+            Err(RefusalReason::Connection)
+        } else {
+            self.shared.registry.reserve(self.peer.ip()).map_err(RefusalReason::from)
+        };
+        let slot = reserved.map_err(|reason| self.refuse_limit(reason))?;
+        let admitted = self.shared.player.admit();
+        admitted
+            .map_err(|overload| self.refuse_session(RefusalReason::from(overload), overload.to_string()))?;
+        Ok(slot)
+    }
+
+    fn refuse_limit(&self, reason: RefusalReason) -> Refusal {
+        let who = match reason {
+            RefusalReason::Total | RefusalReason::Processor | RefusalReason::Late => "the server",
+            RefusalReason::Address => "your address",
+            RefusalReason::Connection => "this connection",
+            RefusalReason::Descriptors => "the server's open files",
+        };
+        self.refuse_session(reason, format!("session limit reached for {who}"))
+    }
+
+    fn refuse_session(&self, reason: RefusalReason, why: String) -> Refusal {
+        self.shared.counters.sessions_refused.increment(reason);
+        refuse(StatusCode::NotEnoughBandwidth, why)
+    }
+
+    fn track_url(&self, presentation: &Resource, index: u8) -> String {
+        format!("{}/{}", presentation.url(&self.origin()), sdp::track_name(track::number(index)))
+    }
+
+    fn admit(&mut self, request: &Request, session: Session, transport: TransportReply) -> Response {
+        let info = &session.info;
+        info.counters.sessions.increment();
+        info.counters.sessions_interleaved.add(info.is_interleaved().into());
+        info.counters.tracks.increment();
+        info.counters.sessions_started.increment();
+        session.slot.fill(Arc::clone(info));
+        if self.shared.log_session() {
+            let (peer, path, transport) = (self.peer, &info.path, info.transport());
+            tracing::info!(%peer, path, transport, "session is set up");
+        }
+        let response = Response::new(StatusCode::Ok, Some(request.cseq));
+        let response = response.session(&session.id, self.timeout_s()).transport(transport);
+        self.sessions.insert(session.id.clone(), Box::new(session));
+        response
+    }
+}
+
+/// RFC 2326 section 3.4 asks for eight random octets; these are 64 random bits.
+fn new_id() -> Result<String, Refusal> {
+    match getrandom::u64() {
+        Ok(number) => Ok(format!("{number:016x}")),
+        Err(error) => Err(refuse(StatusCode::InternalServerError, format!("no randomness: {error}"))),
+    }
+}

@@ -1,0 +1,257 @@
+//! Movies: sessions of several tracks, with the clients that people have and with one that looks at packets.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+use wirepath_tests::frames::{self, Frame};
+use wirepath_tests::movie::Movie;
+use wirepath_tests::rtp::Received;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clients, clips, process, require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        ffmpeg_plays_h264_and_aac_over_udp => || ffmpeg_plays(H264_AAC, "udp"),
+        ffmpeg_plays_h264_and_aac_over_tcp => || ffmpeg_plays(H264_AAC, "tcp"),
+        ffmpeg_plays_h265_and_opus_over_udp => || ffmpeg_plays(("libx265", "libopus", "mp4"), "udp"),
+        ffmpeg_plays_h265_and_ac3_over_tcp => || ffmpeg_plays(("libx265", "ac3", "mp4"), "tcp"),
+        ffmpeg_plays_h264_and_mp3_over_udp => || ffmpeg_plays(("libx264", "libmp3lame", "mp4"), "udp"),
+        ffmpeg_plays_matroska_over_udp => || ffmpeg_plays(MATROSKA, "udp"),
+        ffmpeg_plays_matroska_over_tcp => || ffmpeg_plays(MATROSKA, "tcp"),
+        ffmpeg_plays_webm_over_udp => || ffmpeg_plays(WEBM, "udp"),
+        ffmpeg_plays_webm_over_tcp => || ffmpeg_plays(WEBM, "tcp"),
+        ffmpeg_plays_l16_of_matroska_over_udp => || ffmpeg_plays_pcm("pcm_s16be", "mkv", "udp"),
+        ffmpeg_plays_l16_of_matroska_over_tcp => || ffmpeg_plays_pcm("pcm_s16be", "mkv", "tcp"),
+        ffmpeg_plays_mu_law_of_quicktime_over_udp => || ffmpeg_plays_pcm("pcm_mulaw", "mov", "udp"),
+        ffmpeg_seeks_in_a_movie_over_udp => || ffmpeg_seeks(H264_AAC, "udp"),
+        ffmpeg_seeks_in_a_movie_over_tcp => || ffmpeg_seeks(H264_AAC, "tcp"),
+        ffmpeg_seeks_in_matroska_over_udp => || ffmpeg_seeks(MATROSKA, "udp"),
+        ffmpeg_seeks_in_webm_over_tcp => || ffmpeg_seeks(WEBM, "tcp"),
+        gstreamer_plays_a_movie_over_udp => || gstreamer_plays("udp"),
+        gstreamer_plays_a_movie_over_tcp => || gstreamer_plays("tcp"),
+        vlc_plays_a_movie,
+        a_range_of_a_movie_ends_in_all_tracks,
+        a_movie_pauses_and_resumes_in_all_tracks,
+        numbers_of_all_tracks_go_on_after_a_seek,
+        tracks_are_in_step_by_their_reports,
+    ]
+}
+
+const SECONDS: u32 = 6;
+
+/// Encoders of picture and sound, and the extension of the container.
+type Codecs = (&'static str, &'static str, &'static str);
+
+const H264_AAC: Codecs = ("libx264", "aac", "mp4");
+const MATROSKA: Codecs = ("libx264", "aac", "mkv");
+const WEBM: Codecs = ("libvpx-vp9", "libopus", "webm");
+
+/// A film and a server of it.
+struct Serving {
+    server: Server,
+    clip: PathBuf,
+    name: String,
+    _folder: TempDir,
+}
+
+impl Serving {
+    fn of((video, audio, extension): Codecs) -> Result<Self> {
+        let clip = clips::film(SECONDS, video, audio, extension)?;
+        let name = format!("film.{extension}");
+        let folder = clips::folder(&[(&name, &clip)])?;
+        Ok(Self { server: Server::of(folder.path()).start()?, clip, name, _folder: folder })
+    }
+
+    fn url(&self) -> String {
+        self.server.rtsp_url(&self.name)
+    }
+
+    fn path(&self) -> Result<&str> {
+        self.clip.to_str().context("a clip's name")
+    }
+
+    /// Frames of the file itself, with those that its edit list hides, since they are sent.
+    fn stored(&self) -> Result<Vec<Vec<Frame>>> {
+        let has_edits = self.name.ends_with(".mp4") || self.name.ends_with(".mov");
+        let options: &[&str] = if has_edits { &["-ignore_editlist", "1"] } else { &[] };
+        frames::decode(options, self.path()?, 60.0)
+    }
+}
+
+/// Promise: ffmpeg plays all tracks of MP4, Matroska and WebM files; pictures and sound are right and in step.
+fn ffmpeg_plays(codecs: Codecs, transport: &str) -> Result<()> {
+    let serving = Serving::of(codecs)?;
+    let came = frames::decode(&["-rtsp_transport", transport], &serving.url(), 40.0)?;
+    let stored = serving.stored()?;
+    ensure!((came.len(), stored.len()) == (2, 2), "{} of {} tracks came", came.len(), stored.len());
+    frames::ensure_all(&came[0], &stored[0], 1)?;
+    // Of a file, a decoder of Opus leaves the first samples out (RFC 7845 section 4.2); of WebM the last, too
+    // (DiscardPadding, RFC 9559 section 5.1.3.5.7).
+    let padded = usize::from(serving.name.ends_with(".webm"));
+    let sound = &came[1][..came[1].len() - padded];
+    let first = frames::ensure_from(sound, &stored[1], 1, 1 + padded)?;
+    ensure!(first == 1, "sound begins at frame {first}");
+    // By its edit list a file has its picture and sound in step.
+    let listed = frames::decode(&[], serving.path()?, 60.0)?;
+    let late = |track: usize| {
+        let listed = &listed[track][2..];
+        let first = came[track].iter().position(|frame| frame.hash == listed[0].hash);
+        let first = first.with_context(|| format!("the third frame of track {track} did not come"))?;
+        Ok::<f64, anyhow::Error>(frames::shift(&came[track][first..], listed))
+    };
+    let apart = late(0)? - late(1)?;
+    ensure!(apart.abs() < 0.005, "picture and sound are {apart} s apart");
+    Ok(())
+}
+
+/// Promise: ffmpeg plays G.711 and linear PCM of MP4 and Matroska files, sample for sample.
+fn ffmpeg_plays_pcm(audio: &'static str, extension: &'static str, transport: &str) -> Result<()> {
+    let serving = Serving::of(("libx264", audio, extension))?;
+    let came = frames::sound(&["-rtsp_transport", transport], &serving.url(), 40.0)?;
+    let stored = frames::sound(&[], serving.path()?, 40.0)?;
+    // Packets divide sound otherwise than the file, and the last one may be missing.
+    let missing = stored.len() as f64 - came.len() as f64;
+    let missing_s = missing / f64::from(48_000 * 2 * 2);
+    ensure!((0.0..0.1).contains(&missing_s), "{missing_s} s of sound are missing");
+    ensure!(stored.starts_with(&came), "other sound than that of the file");
+    Ok(())
+}
+
+/// Promise: ffmpeg seeks in MP4, Matroska and WebM files.
+///
+/// Frames of sound are compared as they are: decoders need those before, and AAC has noise of the decoder's.
+fn ffmpeg_seeks(codecs: Codecs, transport: &str) -> Result<()> {
+    let serving = Serving::of(codecs)?;
+    let options = ["-rtsp_transport", transport, "-ss", "3"];
+    let came = frames::decode(&options, &serving.url(), 40.0)?;
+    let stored = serving.stored()?;
+    let first = frames::ensure_from(&came[0], &stored[0], 0, 1)?;
+    ensure!((50..=80).contains(&first), "playing began at picture {first}");
+    let came = frames::sound_frames(&options, &serving.url(), 40.0)?;
+    let stored = frames::sound_frames(&[], serving.path()?, 60.0)?;
+    let first = frames::ensure_from(&came, &stored, 0, 1)?;
+    ensure!((90..=180).contains(&first), "playing began at frame {first} of {}", stored.len());
+    Ok(())
+}
+
+/// Promise: GStreamer plays all tracks of an MP4 file.
+fn gstreamer_plays(protocol: &str) -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let home = process::open_folder()?;
+    let (video, audio) = (home.path().join("video.h264"), home.path().join("audio.aac"));
+    clients::gstreamer_movie(protocol, &serving.url(), &video, &audio, 40.0)?;
+    let stored = serving.stored()?;
+    for (file, stored) in [(video, &stored[0]), (audio, &stored[1])] {
+        let came = frames::decode(&[], file.to_str().context("a file's name")?, 60.0)?;
+        frames::ensure_all(&came[0], stored, 1).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Promise: VLC built with live555 plays an MP4 file.
+fn vlc_plays_a_movie() -> Result<()> {
+    require!(process::find("cvlc").is_some(), "cvlc is not installed");
+    let plugins = process::run("cvlc", ["--list"], 30.0).unwrap_or_default();
+    require!(
+        plugins.contains("live555"),
+        "VLC is built without live555 here: it plays transport streams only"
+    );
+    let serving = Serving::of(H264_AAC)?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::vlc(&serving.url(), home.path(), &output, 60.0)?;
+    let came = frames::decode(&[], output.to_str().context("a file's name")?, 60.0)?;
+    frames::ensure_from(&came[0], &serving.stored()?[0], 0, 2).map(drop)
+}
+
+/// Media time of the packets that came, in seconds since the start that was announced.
+fn times(received: &Received, start: u32, clock: f64) -> Vec<f64> {
+    let packets = received.packets.iter();
+    packets.map(|packet| f64::from(packet.timestamp.wrapping_sub(start) as i32) / clock).collect()
+}
+
+/// Promise: A range with an end ends there in all tracks.
+fn a_range_of_a_movie_ends_in_all_tracks() -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
+    let announced = movie.play(Some("npt=2-4"))?;
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    ensure!((announced.len(), received.len()) == (2, 2), "not two tracks: {announced:?}");
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        let (sequence, timestamp) = announced[index];
+        let first = received.packets[0].sequence;
+        ensure!(sequence.is_none_or(|sequence| sequence == first), "track {index} began with another packet");
+        let times = times(received, timestamp, movie.clocks[index]);
+        let (first, last) = (times[0], times.iter().fold(0.0, |last: f64, time| last.max(*time)));
+        ensure!(
+            (-0.1..0.2).contains(&first) && (1.8..2.3).contains(&last),
+            "track {index}: {first} to {last}"
+        );
+    }
+    Ok(())
+}
+
+/// Promise: PAUSE stops all tracks, and PLAY goes on where each was.
+fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
+    movie.play(None)?;
+    for track in &movie.tracks {
+        track.wait_for("a second of media", Deadline::seconds(10.0), |received| received.seconds() > 1.0)?;
+    }
+    movie.pause()?;
+    for track in &movie.tracks {
+        ensure!(track.falls_silent_within(2.0), "packets come after PAUSE");
+    }
+    let before: Vec<usize> = movie.tracks.iter().map(|track| track.received().packets.len()).collect();
+    let announced = movie.play(None)?;
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        let next = received.packets.get(before[index]).context("nothing came after the pause")?;
+        ensure!(announced[index].0 == Some(next.sequence), "track {index} went on with another packet");
+    }
+    Ok(())
+}
+
+/// Promise: After a seek in a movie, sequence numbers of all tracks go on.
+fn numbers_of_all_tracks_go_on_after_a_seek() -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
+    movie.play(Some("npt=0-"))?;
+    for track in &movie.tracks {
+        track.wait_for("a second of media", Deadline::seconds(10.0), |received| received.seconds() > 1.0)?;
+    }
+    let announced = movie.play(Some("npt=4-"))?;
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        let place = received.packets.iter().position(|packet| announced[index].0 == Some(packet.sequence));
+        let place = place.context("the announced packet did not come")?;
+        let since = received.packets[place].timestamp.wrapping_sub(announced[index].1) as i32;
+        let since = f64::from(since) / movie.clocks[index];
+        ensure!((-0.1..0.2).contains(&since), "track {index} began {since} s after the announced time");
+    }
+    Ok(())
+}
+
+/// Promise: Sender reports of all tracks of a session are for the same moment.
+fn tracks_are_in_step_by_their_reports() -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
+    let announced = movie.play(None)?;
+    let mut moments = Vec::new();
+    for (index, track) in movie.tracks.iter().enumerate() {
+        let received = track
+            .wait_for("a sender report", Deadline::seconds(10.0), |received| !received.reports.is_empty())?;
+        let report = received.reports[0];
+        let since = report.timestamp.wrapping_sub(announced[index].1) as i32;
+        moments.push((report.ntp, f64::from(since) / movie.clocks[index]));
+    }
+    let [video, audio] = moments[..] else { anyhow::bail!("{} tracks", moments.len()) };
+    ensure!(video.0 == audio.0 && (video.1 - audio.1).abs() < 0.001, "{video:?} and {audio:?}");
+    Ok(())
+}
