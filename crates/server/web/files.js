@@ -29,8 +29,9 @@ const FILE_COLUMNS = [
   { label: 'Play', value: (entry) => playable(entry), text: () => '', fill: fillPlay },
 ];
 
-const playable = (entry) =>
-  entry.rtsp ? 'rtsp' : entry.kind === 'file' && PLAYED.test(entry.name) ? 'here' : '';
+const playsHere = (entry) => entry.kind === 'file' && PLAYED.test(entry.name);
+
+const playable = (entry) => (playsHere(entry) ? 'here' : entry.rtsp ? 'rtsp' : '');
 
 function fillName(cell, entry) {
   const url = below(folder, entry.url);
@@ -48,12 +49,13 @@ function fillName(cell, entry) {
 
 function fillPlay(cell, entry) {
   const url = below(folder, entry.url);
-  if (playable(entry) === 'rtsp' && entry.rtsp.startsWith('rtsp://')) {
+  if (entry.rtsp && entry.rtsp.startsWith('rtsp://')) {
     cell.append(element('a', { href: entry.rtsp }, 'rtsp'));
-  } else if (playable(entry) === 'here' && url) {
+  }
+  if (playsHere(entry) && url) {
     const button = element('button', { type: 'button', 'aria-label': `Play ${entry.name}` }, 'Play');
     button.addEventListener('click', () => playFile(url, entry.name));
-    cell.append(button);
+    cell.append(' ', button);
   }
 }
 
