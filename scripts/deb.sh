@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes wirepath_VERSION_ARCHITECTURE.deb of programs that are built: scripts/deb.sh [PROGRAMS [FOLDER]], by default of
 # target/release in target/deb. Standard output has the name of the package.
-set -eu
+set -euo pipefail
+umask 022 # folders of the package are for everyone
 cd "$(dirname "$0")/.."
 built=${1:-${CARGO_TARGET_DIR:-target}/release}
 folder=${2:-${CARGO_TARGET_DIR:-target}/deb}

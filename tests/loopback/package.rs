@@ -40,8 +40,9 @@ fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
     let page =
         text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/wirepath-serve.1.gz")))?;
     ensure!(page.starts_with(".ie") && page.contains("burst"), "no man page: {page}");
-    for script in ["usr/share/bash-completion/completions/wirepath", "DEBIAN/postinst", "DEBIAN/prerm"] {
-        text(Command::new("bash").arg("-n").arg(root.join(script)))?;
+    text(Command::new("bash").arg("-n").arg(root.join("usr/share/bash-completion/completions/wirepath")))?;
+    for script in ["postinst", "prerm", "postrm"] {
+        text(Command::new("sh").arg("-n").arg(root.join("DEBIAN").join(script)))?;
     }
     Ok(())
 }

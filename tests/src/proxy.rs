@@ -186,7 +186,8 @@ fn patient(connection: TcpStream) -> Result<TcpStream> {
 
 /// A port of the loopback address that refuses connections as long as this lives.
 ///
-/// A free port does not do for that: somebody else may get it, and who connects to it from it meets itself.
+/// A free port does not do for that: another process may get it, and a connection that gets it as its own port is
+/// connected to itself.
 pub struct ClosedPort {
     address: SocketAddr,
     _bound: Socket,
