@@ -71,8 +71,8 @@ pub(crate) fn call<T: Answer>(work: impl FnOnce() -> Result<T, Failure>) -> T {
 
 /// Fails in a handler: what waits for the thread of a stream would wait for the handler.
 pub(crate) fn refuse_in_handler() -> Result<(), Failure> {
-    let reason =
-        "called from a handler: call it from another thread; wp_fail and wp_stream_stop may be called";
+    let reason = "called from a handler or a release: call it from another thread; \
+                  wp_fail and wp_stream_stop may be called";
     if IN_HANDLER.get() { Err(Failure(STATE, reason.to_owned())) } else { Ok(()) }
 }
 

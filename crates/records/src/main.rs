@@ -54,11 +54,21 @@ struct Arguments {
     answer_room: ByteSize,
 
     /// Time limit of making an answer
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = answer_time)]
     answer_time: Duration,
 
     #[command(flatten)]
     service: ServiceOptions,
+}
+
+/// Longest time limit: more is none.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Parses a time limit of answers.
+fn answer_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok();
+    time.filter(|time| !time.is_zero() && *time <= MAX_ANSWER_TIME)
+        .ok_or_else(|| "expected a time with its unit, such as 500ms or 60s, from 1ns to 1day".to_owned())
 }
 
 fn main() {

@@ -146,7 +146,8 @@ impl Library {
 
     /// Version of the file that a path names now. Symbolic links are followed, also out of the served folders: it
     /// is for comparing with that of a file that [`find_cached`](Self::find_cached) opened by this path. Waits for
-    /// storage only if names were changed meanwhile, since an open file holds its names in the kernel's cache.
+    /// storage only if names were changed meanwhile or the path has symbolic links, since an open file holds its own
+    /// names in the kernel's cache.
     pub(crate) fn version(&self, path: &AssetPath) -> Option<Version> {
         match self.locate(path).ok()? {
             Location::Below(folder, rest) => folder.version(rest),

@@ -33,6 +33,18 @@ impl StatusTable {
         self.draw(&table, &format!("{message}\n"), table.clone());
     }
 
+    /// Prints a line on standard output, which may be the same terminal: above the table, too.
+    fn announce(&mut self, line: &str) {
+        let table = std::mem::take(&mut self.drawn);
+        self.draw(&table, "", String::new());
+        let printed = terminal::print(&format!("{line}\n"));
+        self.draw("", "", table);
+        if let Err(error) = printed {
+            // A reader that closed it does not wait for the line; the streams go on.
+            self.print(&format!("wirepath: {error:#}"));
+        }
+    }
+
     fn draw(&mut self, previous: &str, messages: &str, table: String) {
         let clearing = clear(previous, terminal::error_size().0);
         // A closed terminal accepts nothing; the report is written all the same.
@@ -47,12 +59,8 @@ impl Observer for StatusTable {
         if let Some(message) = messages::event(stream, event, name) {
             self.print(&message);
         }
-        let line = self.ready.as_mut().and_then(|ready| ready.note(stream, event));
-        if let Some(line) = line
-            && let Err(error) = terminal::print(&format!("{line}\n"))
-        {
-            // A reader that closed it does not wait for the line; the streams go on.
-            self.print(&format!("wirepath: cannot write to standard output: {error:#}"));
+        if let Some(line) = self.ready.as_mut().and_then(|ready| ready.note(stream, event)) {
+            self.announce(&line);
         }
     }
 

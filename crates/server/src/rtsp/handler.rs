@@ -62,7 +62,7 @@ impl RequestHandler {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(request)),
         };
-        // While it waited for the answer, for storage perhaps, the client could say nothing.
+        // Not before: while it waits for the answer, for storage perhaps, the client can say nothing.
         if let Some(session) = request.session().and_then(|id| self.sessions.get(id)) {
             session.info.note_heard();
         }
@@ -97,7 +97,7 @@ impl RequestHandler {
             return Err(refuse(StatusCode::OptionNotSupported, "no option is supported"));
         }
         if let Some(id) = request.session() {
-            self.session(id)?.info.note_heard();
+            self.session(id)?;
         }
         match request.method {
             Method::Describe => self.describe(request).await,

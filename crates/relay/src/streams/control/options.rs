@@ -11,13 +11,18 @@ use crate::streams::rate::RateSpec;
 pub(super) fn options(output: Option<u64>, reply: Reply) -> Call {
     Box::new(move |running| {
         running.with(move |stream| {
-            let options = match output {
-                None => Some(stream.options()),
-                Some(output) => port_of(stream, output).and_then(|port| stream.output_options(port)),
-            };
+            let options = options_of(stream, output);
             reply.give(options.map_or_else(|| no_output(output.unwrap_or(0)), Outcome::Options));
         });
     })
+}
+
+/// Options of the stream or of an output; None if there is no such output.
+fn options_of(stream: &mut Stream, output: Option<u64>) -> Option<Vec<StreamOption>> {
+    match output {
+        None => Some(stream.options()),
+        Some(output) => port_of(stream, output).and_then(|port| stream.output_options(port)),
+    }
 }
 
 /// Sets the option to the value that a body has.
@@ -34,17 +39,14 @@ pub(super) fn set_option(
 }
 
 fn set(stream: &mut Stream, output: Option<u64>, key: &str, value: &str) -> Outcome {
+    let options = options_of(stream, output).unwrap_or_default();
+    let unit = options.iter().find(|option| option.key == key).map(|option| option.unit);
+    let number = unit.and_then(|unit| in_unit(unit, value));
+    let value = number.as_deref().unwrap_or(value);
     let set = match output {
-        None => {
-            let number = in_its_unit(&stream.options(), key, value);
-            stream.set_option(key, number.as_deref().unwrap_or(value))
-        }
+        None => stream.set_option(key, value),
         Some(output) => match port_of(stream, output) {
-            Some(port) => {
-                let options = stream.output_options(port).unwrap_or_default();
-                let number = in_its_unit(&options, key, value);
-                stream.set_output_option(port, key, number.as_deref().unwrap_or(value))
-            }
+            Some(port) => stream.set_output_option(port, key, value),
             None => return no_output(output),
         },
     };
@@ -54,32 +56,22 @@ fn set(stream: &mut Stream, output: Option<u64>, key: &str, value: &str) -> Outc
         Err(OptionError::Fixed(_)) => StatusCode::CONFLICT,
         Err(OptionError::Invalid { .. }) => StatusCode::BAD_REQUEST,
     };
-    let unit = match &set {
-        Err(OptionError::Invalid { key, .. }) => unit_of(stream, output, key).and_then(with_unit),
-        _ => None,
+    let example = match &set {
+        Err(OptionError::Invalid { .. }) => unit.and_then(with_unit).unwrap_or_default(),
+        _ => "",
     };
-    let refused =
-        |error: OptionError| Outcome::Refused(status, format!("{error}{}", unit.unwrap_or_default()));
-    set.map_or_else(refused, |()| Outcome::Set)
+    set.map_or_else(|error| Outcome::Refused(status, format!("{error}{example}")), |()| Outcome::Set)
 }
 
-/// A value with a unit, as flags have it, as the number that the option with this key takes; None if it has none.
-fn in_its_unit(options: &[StreamOption], key: &str, value: &str) -> Option<String> {
-    let number = match options.iter().find(|option| option.key == key)?.unit {
+/// The number in an option's unit of a value with a unit of its own, as flags have it; None if it has none.
+fn in_unit(unit: &str, value: &str) -> Option<String> {
+    let number = match unit {
         "bytes/s" => value.parse::<RateSpec>().ok()?.rate(None).per_second,
         "bytes" => value.parse::<ByteSize>().ok()?.as_u64(),
         "us" => u64::try_from(humantime::parse_duration(value).ok()?.as_micros()).ok()?,
         _ => return None,
     };
     Some(number.to_string())
-}
-
-fn unit_of(stream: &mut Stream, output: Option<u64>, key: &str) -> Option<&'static str> {
-    let options = match output {
-        None => stream.options(),
-        Some(output) => port_of(stream, output).and_then(|port| stream.output_options(port))?,
-    };
-    options.iter().find(|option| option.key == key).map(|option| option.unit)
 }
 
 /// Addition to an error: values with units are valid, too.
