@@ -138,11 +138,11 @@ static int wp_pacer_lose(struct wp_run *run)
 
 /*
  * The network refused a train. A full buffer or short memory: it is tried again
- * later. The answer to an earlier packet (ICMP), which the socket tells instead
- * of sending: the next packet is tried at once. A train that is too long for
- * the path by now, or that the device cannot cut: its packets are tried by
- * themselves for a while, as IP cuts those. A packet that is refused again is
- * lost. All else ends the run.
+ * later. The answer to an earlier packet (ICMP, of which EACCES is one for IPv6),
+ * which the socket tells instead of sending: the next packet is tried at once. A
+ * train that is too long for the path by now, or that the device cannot cut: its
+ * packets are tried by themselves for a while, as IP cuts those. A packet that
+ * is refused again is lost. All else ends the run.
  */
 static int wp_pacer_refused(struct wp_run *run, int err, u64 now)
 {
@@ -167,6 +167,7 @@ static int wp_pacer_refused(struct wp_run *run, int err, u64 now)
 		if (is_train)
 			run->single_until_ns = now + WP_PACER_SINGLE_NS;
 		fallthrough;
+	case -EACCES:
 	case -ECONNREFUSED:
 	case -EHOSTDOWN:
 	case -EHOSTUNREACH:
