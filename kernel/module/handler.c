@@ -6,8 +6,8 @@
  *
  * Lifetime: an attached handler is in a list, and each run that uses it has a
  * reference. Detaching takes its program away at once, and waits for calls that
- * are under way (RCU); a run that finds none ends with ENOLINK. So runs keep
- * nobody from detaching, and the module needs not know what programs need.
+ * are under way (RCU); a run that finds no program ends with ENOLINK. So runs
+ * keep nobody from detaching, and programs need no reference of the module's.
  *
  * The verifier lets programs read all of a packet and write to its header and
  * state; it takes the layout from this module's BTF, without which there are no
@@ -63,7 +63,7 @@ static void wp_handler_free(struct kref *references)
 	kfree(container_of(references, struct wp_handler, references));
 }
 
-/* Have calls find other programs, or none; those under way have ended after it. */
+/* Have calls find another program, or none; calls under way end before it returns. */
 static void wp_handler_replace(struct wp_handler *handler, struct wp_handler_ops *ops)
 {
 	lockdep_assert_held(&wp_handlers_lock);
