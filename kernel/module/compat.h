@@ -123,7 +123,7 @@ static inline const struct net_device *wp_route_device(const struct dst_entry *d
 #define WP_HANDLERS 0
 #endif
 
-/* How long a train may be that the device cuts, with all its headers; one for IPv4 since 6.3. */
+/* Bytes below which a device cuts a train, with all headers; of IPv4 by itself since 6.3. */
 static inline u32 wp_gso_max_size(const struct net_device *device, int family)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)

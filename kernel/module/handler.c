@@ -6,8 +6,8 @@
  *
  * Lifetime: an attached handler is in a list, and each run that uses it has a
  * reference. Detaching takes its program away at once, and waits for calls that
- * are under way (RCU); a run that finds none ends with ENOLINK. So runs keep
- * nobody from detaching, and the module needs not know what programs need.
+ * are under way (RCU); a run that finds no program ends with ENOLINK. So runs
+ * keep nobody from detaching, and programs need no reference of the module's.
  *
  * The verifier lets programs read all of a packet and write to its header and
  * state; it takes the layout from this module's BTF, without which there are no
@@ -20,7 +20,6 @@
 #include <linux/bpf.h>
 #include <linux/bpf_verifier.h>
 #include <linux/btf.h>
-#include <linux/btf_ids.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/module.h>
@@ -44,8 +43,8 @@ struct wp_handler {
 static DEFINE_MUTEX(wp_handlers_lock);
 static LIST_HEAD(wp_handlers);
 
-BTF_ID_LIST_SINGLE(wp_packet_ids, struct, wirepath_packet)
-static const struct btf_type *wp_packet_type;
+static bool wp_handlers_known;			/* to the verifier */
+static const struct btf_type *wp_packet_type;	/* since a program was checked */
 
 static struct wp_handler *wp_handler_find(const char *name)
 {
@@ -64,7 +63,7 @@ static void wp_handler_free(struct kref *references)
 	kfree(container_of(references, struct wp_handler, references));
 }
 
-/* Have calls find other programs, or none; those under way have ended after it. */
+/* Have calls find another program, or none; calls under way end before it returns. */
 static void wp_handler_replace(struct wp_handler *handler, struct wp_handler_ops *ops)
 {
 	lockdep_assert_held(&wp_handlers_lock);
@@ -140,7 +139,7 @@ static int wp_handler_may_write(struct bpf_verifier_log *log,
 {
 	int end = offset + size;
 
-	if (btf_type_by_id(reg->btf, reg->btf_id) == wp_packet_type &&
+	if (btf_type_by_id(reg->btf, reg->btf_id) == READ_ONCE(wp_packet_type) &&
 	    ((offset >= (int)offsetof(struct wirepath_packet, header) &&
 	      end <= (int)offsetofend(struct wirepath_packet, header)) ||
 	     (offset >= (int)offsetof(struct wirepath_packet, state) &&
@@ -158,8 +157,37 @@ static const struct bpf_verifier_ops wp_handler_verifier = {
 
 static int wp_handler_init(struct btf *btf)
 {
-	wp_packet_type = btf_type_by_id(btf, wp_packet_ids[0]);
-	return wp_packet_type ? 0 : -EINVAL;
+	wp_handlers_known = true;
+	return 0;
+}
+
+/* The type that a pointer of this type points to, or NULL. */
+static const struct btf_type *wp_handler_behind(const struct btf *btf, u32 pointer)
+{
+	const struct btf_type *type = btf_type_by_id(btf, pointer);
+
+	return type && btf_type_is_ptr(type) ? btf_type_by_id(btf, type->type) : NULL;
+}
+
+/*
+ * Called for a program before its instructions are checked. Handlers are called
+ * under RCU, so that programs that may sleep are refused.
+ *
+ * The packet's type is what the function's argument points to. Its number from
+ * BTF_ID() would be wrong where the module has BTF on a base of its own
+ * (.BTF.base, pahole 1.26): the kernel does not translate numbers of such lists.
+ */
+static int wp_handler_check_member(const struct btf_type *type, const struct btf_member *member,
+				   const struct bpf_prog *program)
+{
+	const struct btf *btf = program->aux->attach_btf;
+	const struct btf_type *function = wp_handler_behind(btf, member->type);
+
+	if (program->sleepable || !function || !btf_type_is_func_proto(function) ||
+	    btf_type_vlen(function) != 1)
+		return -EINVAL;
+	WRITE_ONCE(wp_packet_type, wp_handler_behind(btf, btf_params(function)[0].type));
+	return 0;
 }
 
 /* The name is the only member that is no program. */
@@ -193,6 +221,7 @@ static struct wp_handler_ops wp_handler_stubs = { .handle = wp_handler_no_progra
 static struct bpf_struct_ops wp_handler_struct_ops = {
 	.verifier_ops = &wp_handler_verifier,
 	.init = wp_handler_init,
+	.check_member = wp_handler_check_member,
 	.init_member = wp_handler_init_member,
 	.validate = wp_handler_validate,
 	.reg = wp_handler_attach,
@@ -215,7 +244,7 @@ int __init wp_handler_setup(void)
 
 bool wp_handler_possible(void)
 {
-	return wp_packet_type;
+	return wp_handlers_known;
 }
 
 /**

@@ -8,7 +8,7 @@
 
 struct wp_handler;
 
-/* How far a run's handler is; what goes with a train, and back if it is not sent. */
+/* Progress of a run's handler: kept when a train was sent, put back if it was not. */
 struct wp_handling {
 	struct wp_handler *handler;	/* or NULL */
 	u64 packets;			/* that it was asked about */

@@ -306,8 +306,8 @@ static int wp_list_fail(struct sock *sk, int err)
  * Ask security modules whether the caller's socket may send this, as modules of
  * the kernel cannot but by sock_sendmsg(): with MSG_OOB, which UDP refuses
  * before it looks at anything else. On its way the socket's flow is recorded for
- * receive flow steering, as by any send. A program of BPF LSM that denies by
- * EOPNOTSUPP, and by no other error, is not told apart from UDP and not heeded.
+ * receive flow steering, as by any send. A denial by EOPNOTSUPP, as a program of
+ * BPF LSM could answer, cannot be told apart from UDP's refusal and is ignored.
  *
  * Return: 0, or the answer that denies.
  */

@@ -3,17 +3,18 @@
  * The thread of a run: it sends what is due, one train after the other, and
  * sleeps until the next is.
  *
- * It runs on its starter's account: in all its cgroups, so that limits of
- * processor time, memory and storage hold for it; with its niceness, on its
- * processors, and with its credentials, which security modules ask for at each
- * send and read. Runs beyond what the network takes cost other tasks no more
- * than as many threads of the starter would.
+ * The thread is on its starter's account: in all cgroups of the starter, so that
+ * limits of processor time, memory and storage hold for it; with the starter's
+ * niceness, on the starter's processors, and with the starter's credentials, for
+ * which security modules ask at each send and read. Runs beyond what the network
+ * takes cost other tasks no more than as many threads of the starter would.
  *
- * It is not frozen while the machine sleeps: a run that waits for storage, as
- * of a FUSE server that is frozen, could not be, and the machine would not get
- * to sleep. It sends nothing from before tasks are frozen until they go on.
+ * The thread is not frozen while the machine sleeps: a run that waits for
+ * storage, as of a FUSE server that is frozen, could not be, and would keep the
+ * machine from sleeping. No train begins from before tasks are frozen until they
+ * go on.
  *
- * What a loop around send() would survive, it survives: see wp_pacer_refused().
+ * A run survives what a loop around send() would: see wp_pacer_refused().
  */
 #include <linux/cgroup.h>
 #include <linux/completion.h>
@@ -33,18 +34,18 @@
 #include "switches.h"
 #include "trace.h"
 
-/* How much later than asked the timer may fire, to serve several at once. */
+/* Slack of the timer, which may serve several runs at once. */
 #define WP_PACER_SLACK_NS (50 * NSEC_PER_USEC)
-/* When to try again after a buffer was full, or memory short. */
+/* Time until the next try after a buffer was full, or memory short. */
 #define WP_PACER_RETRY_NS (500 * NSEC_PER_USEC)
-/* How long packets leave by themselves after a train was refused. */
+/* Time for which packets leave by themselves after a train was refused. */
 #define WP_PACER_SINGLE_NS NSEC_PER_SEC
 #define WP_PACER_LATE_NS NSEC_PER_MSEC
 
-/* What a step comes to, if to no error. */
+/* Outcomes of a step without an error. */
 enum wp_pacer_outcome {
-	WP_PACER_WAITS,			/* nothing is to be done before `due_ns` */
-	WP_PACER_GOES,			/* at once */
+	WP_PACER_WAITS,			/* the next step is at `due_ns` */
+	WP_PACER_GOES,			/* the next step is at once */
 	WP_PACER_DONE,			/* all was sent */
 };
 
@@ -138,11 +139,11 @@ static int wp_pacer_lose(struct wp_run *run)
 
 /*
  * The network refused a train. A full buffer or short memory: it is tried again
- * later. The answer to an earlier packet (ICMP), which the socket tells instead
- * of sending: the next packet is tried at once. A train that is too long for
- * the path by now, or that the device cannot cut: its packets are tried by
- * themselves for a while, as IP cuts those. A packet that is refused again is
- * lost. All else ends the run.
+ * later. The answer to an earlier packet (ICMP, of which EACCES is one for IPv6),
+ * which the socket tells instead of sending: the next packet is tried at once. A
+ * train that is too long for the path by now, or that the device cannot cut: its
+ * packets are tried by themselves for a while, as IP cuts those. A packet that
+ * is refused again is lost. All else ends the run.
  */
 static int wp_pacer_refused(struct wp_run *run, int err, u64 now)
 {
@@ -167,6 +168,7 @@ static int wp_pacer_refused(struct wp_run *run, int err, u64 now)
 		if (is_train)
 			run->single_until_ns = now + WP_PACER_SINGLE_NS;
 		fallthrough;
+	case -EACCES:
 	case -ECONNREFUSED:
 	case -EHOSTDOWN:
 	case -EHOSTUNREACH:
@@ -304,9 +306,9 @@ int wp_pacer_start(struct wp_run *run)
 }
 
 /*
- * Have it end, without waiting: its thread may itself wait for storage that does
- * not answer, and who closes must come to its end, above all where the kernel
- * closes for others. So a run can outlive its file.
+ * Have a run end, without waiting for it: its thread may wait for storage that
+ * does not answer, and closing must not, above all where the kernel closes for
+ * others. So a run can outlive its file.
  */
 void wp_pacer_halt(struct wp_run *run)
 {

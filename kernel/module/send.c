@@ -524,9 +524,9 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
  * @send: what is under way
  * @packets_max: at most so many packets, at least 1
  *
- * Return: packets sent, and dropped by the handler; 0: there is nothing left; -ENODATA: the source or the
- * RTP table ended before the length did; -EAGAIN, -EINTR and other errors,
- * after which nothing of the next packet was sent.
+ * Return: packets sent, and dropped by the handler; 0: there is nothing left;
+ * -ENODATA: the source or the RTP table ended before the length did; -EAGAIN,
+ * -EINTR and other errors, after which nothing of the next packet was sent.
  */
 int wp_send_train(struct wp_send *send, u32 packets_max)
 {

@@ -49,7 +49,7 @@ ulong wp_run_packets_max = 1UL << 30;
 module_param_named(run_packets_max, wp_run_packets_max, ulong, 0644);
 MODULE_PARM_DESC(run_packets_max, "packets of one call or run");
 
-/* Each has a thread. */
+/* Runs have a thread each. */
 ulong wp_user_runs_max = 64;
 module_param_named(user_runs_max, wp_user_runs_max, ulong, 0644);
 MODULE_PARM_DESC(user_runs_max, "runs of one user that go at a time");

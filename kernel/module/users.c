@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs that go, counted by user. Each has a thread of the kernel, which limits
- * of processes do not count.
+ * Runs that go, counted by user. Runs have a thread of the kernel each, which
+ * RLIMIT_NPROC does not count.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>

@@ -1,4 +1,5 @@
-//! Types of the kernel and of a module (BTF, `Documentation/bpf/btf.rst`): as much as attaching a `struct_ops` takes.
+//! Types of the kernel and of a module (BTF, `Documentation/bpf/btf.rst`): as much as attaching a `struct_ops`
+//! takes.
 
 /// Kinds of types.
 const INT: u32 = 1;
@@ -29,7 +30,7 @@ pub(crate) struct StructOps {
 }
 
 impl StructOps {
-    /// The one of this name in the module's types, whose ids and strings go on behind those of the kernel.
+    /// Finds it by name in the module's types, whose ids and strings go on behind those of the kernel.
     pub(crate) fn find(kernel: &[u8], module: &[u8], name: &str) -> Option<StructOps> {
         let kernel = Types::read(kernel)?;
         let module = Types::read(module)?;
@@ -114,7 +115,7 @@ impl Split<'_> {
 
     fn structure(&self, name: &str) -> Option<(u32, Type<'_>)> {
         let mut types = (self.first_id..).zip(self.module.types());
-        types.find(|(_, one)| one.kind == STRUCT && self.string(one.name) == name)
+        types.find(|(_, found)| found.kind == STRUCT && self.string(found.name) == name)
     }
 
     fn members(&self, of: &Type<'_>) -> Vec<(String, usize)> {

@@ -236,7 +236,7 @@ impl Program {
             attach_types: types.0.as_raw_fd() as u32,
             ..Load::default()
         };
-        // SAFETY: the kernel reads the instructions and the license, and writes at most so many bytes of the log.
+        // SAFETY: the kernel reads the instructions and the license, and writes at most `log_size` bytes of the log.
         let program = unsafe { open(PROG_LOAD, &mut load) };
         program.map(Program).map_err(|error| {
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());

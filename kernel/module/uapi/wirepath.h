@@ -175,13 +175,14 @@
  * what is being sent leaves. While the machine sleeps a run sends nothing.
  *
  * A run survives what a loop around send() would: the answer to an earlier
- * packet (ECONNREFUSED, EHOSTUNREACH, ...) and EPERM of a packet filter; the
- * next packet is tried once more, and lost if it is refused again. ENOBUFS and
- * ENOMEM: it tries again until there is room. EMSGSIZE: the packets of a train
- * are tried by themselves for a second, as also after EINVAL or EIO of a train.
+ * packet (ECONNREFUSED, EHOSTUNREACH, ICMPv6's EACCES, ...) and EPERM of a packet
+ * filter; the next packet is tried once more, and lost if it is refused again.
+ * ENOBUFS and ENOMEM: it tries again until there is room. EMSGSIZE: the packets
+ * of a train are tried by themselves for a second, as also after EINVAL or EIO of
+ * a train.
  * STATUS counts these `errors`, which end no run, and `lost_packets`: they use
  * up sequence numbers, and are no packets sent. Other errors end the run
- * (EPIPE, EDESTADDRREQ, EACCES, EIO of the storage, ...).
+ * (EPIPE, EDESTADDRREQ, EIO of the storage, ...).
  *
  * `handler` names an eBPF program that is asked about each packet before it is
  * sent, and may rewrite its header or have it dropped: wirepath_handler.h. ENOENT

@@ -6,13 +6,13 @@
  *     int handle(struct wirepath_packet *packet)
  *
  * and a name, by which a run asks for it. It is called for each packet, in
- * order, before the packet is sent; its answer says whether it is. What it
- * writes to `header` leaves, in the packet's own copy; all else it may only
- * read, but for `state`, which each run has for itself.
+ * order, before the packet is sent; its answer says whether it is. It may write
+ * to `header`, which leaves so, and to `state`, which each run has for itself; all
+ * else it may only read. It may not sleep.
  *
  * A train that the network has no room for is made again later, and its packets
- * are handled again, with `state` as it was before: what must count each packet
- * once belongs there, and not into a map.
+ * are handled again, with `state` as it was before: a count of packets belongs
+ * there, and not into a map.
  */
 #ifndef _UAPI_WIREPATH_HANDLER_H
 #define _UAPI_WIREPATH_HANDLER_H

@@ -123,9 +123,9 @@ impl Outcome {
         trains
     }
 
-    /// Upper bound of the number of trains of a device without limits of its own, if a packet takes a fragment for its header and one for each page
-    /// of its payload, and a train as many as a socket buffer has. `start` is the position of the source's
-    /// first byte: its address in memory, 0 of a file.
+    /// Upper bound of the number of trains of a device without limits of its own, if a packet takes a fragment
+    /// for its header and one for each page of its payload, and a train as many as a socket buffer has. `start`
+    /// is the position of the source's first byte: its address in memory, 0 of a file.
     pub fn trains_at_most(&self, most: u32, fragments_max: u32, start: u64) -> u64 {
         let mut trains = 0;
         let (mut first, mut last, mut count, mut bytes, mut fragments) = (0, 0, u32::MAX, 0, 0);

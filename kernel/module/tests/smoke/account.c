@@ -62,12 +62,12 @@ static void reads_are_told(const struct data *data, struct pair pair)
 	after = number_of("/proc/self/io", "rchar: ");
 	expect_plain(pair.to, data->bytes, 100000, 1000);
 	CHECK(read(watch, event, sizeof(event)) > 0);
-	/* And what was read of these two files. */
+	/* Reading /proc/self/io twice counts, too. */
 	CHECK(after - before >= 100000 && after - before < 110000, "%lld", after - before);
 	close(watch);
 }
 
-/* Its pages are not those of the file, since Linux 6.2: they are copied, which is said. */
+/* Pages of a private mapping are copied since Linux 6.2, and `copied_bytes` says so. */
 static void private_mapping(const struct data *data, struct pair pair)
 {
 	int flags[2] = { MAP_PRIVATE, MAP_SHARED };
@@ -93,7 +93,7 @@ static void private_mapping(const struct data *data, struct pair pair)
 	}
 }
 
-/* What the way to a neighbour that does not exist takes: devices drop it at the other end. */
+/* Sets or deletes the address of a neighbour that does not exist: what is sent there is dropped. */
 static int neighbour(unsigned long request)
 {
 	struct arpreq asked = { .arp_flags = ATF_PERM, .arp_dev = "silent" };
@@ -236,7 +236,7 @@ static void in_the_starters_group(void)
 	CHECK(!umount(GROUPS) && !rmdir(GROUPS));
 }
 
-/* The struct socket of each send since tracing began: all one, and how many. */
+/* Is the struct socket of all sends since tracing began the same? And how many were there? */
 static int sockets_asked(int *sends)
 {
 	const char *line = read_text(TRACING "trace");

@@ -154,7 +154,8 @@ static int find_target(struct target *target)
 	return target->btf < 0 || target->data == ~0U ? -1 : 0;
 }
 
-static int load(const struct target *target, const struct bpf_insn *code, __u32 count)
+static int load_with(const struct target *target, const struct bpf_insn *code, __u32 count,
+		     __u32 flags)
 {
 	static char log[65536];
 	union bpf_attr attribute = {
@@ -167,9 +168,15 @@ static int load(const struct target *target, const struct bpf_insn *code, __u32 
 		.log_buf = (__u64)(size_t)log,
 		.log_size = sizeof(log),
 		.log_level = 1,
+		.prog_flags = flags,
 	};
 
 	return bpf(BPF_PROG_LOAD, &attribute, sizeof(attribute));
+}
+
+static int load(const struct target *target, const struct bpf_insn *code, __u32 count)
+{
+	return load_with(target, code, count, 0);
 }
 
 /* Types of one int: a map of struct_ops wants some of its maker's own. */
@@ -342,6 +349,8 @@ static void refused(const struct target *target)
 	CHECK(load(target, writes_payload, COUNT(writes_payload)) < 0 && errno == EACCES);
 	CHECK(load(target, writes_across, COUNT(writes_across)) < 0 && errno == EACCES);
 	CHECK(load(target, reads_behind, COUNT(reads_behind)) < 0 && errno == EACCES);
+	/* Runs call handlers where nothing may sleep. */
+	CHECK(load_with(target, passes, COUNT(passes), BPF_F_SLEEPABLE) < 0 && errno == EINVAL);
 }
 
 static void named(const struct target *target, const struct data *data, struct pair pair)

@@ -32,11 +32,11 @@ static void nobody_listens(const struct data *data, int family)
 	close(pair.from);
 }
 
-/* Without a route packets are lost, and the run comes to its end. */
-static void no_way(const struct data *data)
+/* Packets to where none can go are lost, and the run comes to its end. */
+static void no_way(const struct data *data, const char *address, int error)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9),
-				  .sin_addr.s_addr = inet_addr("203.0.113.1") };
+				  .sin_addr.s_addr = inet_addr(address) };
 	struct wirepath_rtp rtp = rtp_of();
 	struct wirepath_send send = with_rtp(cut(wirepath_send_of(-1, data->file, 0, 20000), 1000, 0),
 					     &rtp);
@@ -53,7 +53,7 @@ static void no_way(const struct data *data)
 	      status.state, status.error);
 	CHECK(status.packets == 0 && status.lost_packets == 20 && status.rtp_packets == 0);
 	CHECK(status.rtp_sequence == (unsigned short)(rtp.sequence + 20) && status.position == 20000);
-	CHECK(status.errors == 40 && status.last_error == ENETUNREACH, "%llu errors, %d",
+	CHECK(status.errors == 40 && status.last_error == error, "%llu errors, %d",
 	      status.errors, status.last_error);
 	close(run);
 	close(send.socket);
@@ -107,5 +107,7 @@ void survives(const struct data *data, struct pair pair)
 	path_becomes_narrow(data, pair);
 	nobody_listens(data, AF_INET);
 	nobody_listens(data, AF_INET6);
-	no_way(data);
+	/* No route; and a broadcast without SO_BROADCAST. */
+	no_way(data, "203.0.113.1", ENETUNREACH);
+	no_way(data, "127.255.255.255", EACCES);
 }
