@@ -44,7 +44,7 @@ pub struct MoviePacker {
 enum State {
     Head,
     Tracks {
-        reader: MovieReader,
+        reader: Box<MovieReader>,
         /// Bytes that it was given, and holds in part.
         taken: usize,
     },
@@ -118,7 +118,7 @@ impl Pack for MoviePacker {
         match &mut self.state {
             State::Head => {
                 let reader = MovieReader::of(bytes, self.plan.identity.size).ok_or(Error::NotMovie)?;
-                self.state = State::Tracks { reader, taken: 0 };
+                self.state = State::Tracks { reader: Box::new(reader), taken: 0 };
                 Ok(())
             }
             State::Tracks { .. } => self.take_owned(bytes.to_vec()),
@@ -141,7 +141,7 @@ impl Pack for MoviePacker {
         if matches!(&self.state, State::Tracks { reader, .. } if reader.wanted().is_none())
             && let State::Tracks { reader, .. } = std::mem::replace(&mut self.state, State::Head)
         {
-            self.state = self.begin(reader)?;
+            self.state = self.begin(*reader)?;
         }
         let State::Samples(packing) = &mut self.state else { return Ok(None) };
         for _ in 0..SAMPLES_A_TURN {
