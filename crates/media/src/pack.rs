@@ -76,6 +76,11 @@ pub trait Pack: Send {
     /// Takes the bytes that were wanted; take segments with [`Pack::pop`] after each call.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Error>;
 
+    /// The same, with bytes that are kept without a copy where they are kept at all: for long ones.
+    fn take_owned(&mut self, bytes: Vec<u8>) -> Result<(), Error> {
+        self.take(&bytes)
+    }
+
     /// The next segment, if it is there.
     fn pop(&mut self) -> Result<Option<NewSegment>, Error>;
 

@@ -290,7 +290,7 @@ impl SessionPlayback for ImagePlayback {
     }
 
     fn duration_us(&self) -> Option<u64> {
-        self.image.summary().duration_us
+        self.image.duration_us()
     }
 
     fn reason(&self) -> &str {

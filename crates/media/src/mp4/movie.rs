@@ -8,8 +8,9 @@ use super::track::{self, Defaults, Places};
 use super::{Error, Extent, FourCc, Track, TrackFault};
 use crate::track::Fields;
 
-/// Longest `moov` box that is read: the tables of days of media.
-const MAX_MOVIE_BYTES: u64 = 256 << 20;
+/// Longest `moov` box that is read: the tables of a day of media. Less than a server packs with at a time, so
+/// that one such file does not keep others waiting.
+const MAX_MOVIE_BYTES: u64 = 128 << 20;
 
 /// Most tracks.
 const MAX_TRACKS: usize = 64;

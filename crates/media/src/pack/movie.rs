@@ -10,8 +10,6 @@ mod track;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
 use super::{Error, Pack, Wanted};
 use crate::container::{MovieReader, Samples};
 use crate::image::{Description, End, NewSegment, PayloadRecipe, Plan, PlanError};
@@ -45,7 +43,11 @@ pub struct MoviePacker {
 #[derive(Debug)]
 enum State {
     Head,
-    Tracks(Box<MovieReader>),
+    Tracks {
+        reader: Box<MovieReader>,
+        /// Bytes that it was given, and holds in part.
+        taken: usize,
+    },
     Samples(Box<Packing>),
 }
 
@@ -89,6 +91,7 @@ impl MoviePacker {
             description_bytes,
             reading: Reading::Nothing,
             units: Vec::new(),
+            empty_units: 0,
             due: VecDeque::new(),
             size: self.plan.identity.size,
             damage: None,
@@ -102,7 +105,7 @@ impl Pack for MoviePacker {
             State::Head => {
                 Wanted::Bytes(Extent { offset: 0, length: HEAD_LENGTH.min(self.plan.identity.size) })
             }
-            State::Tracks(reader) => reader.wanted().map_or(Wanted::Nothing, Wanted::Bytes),
+            State::Tracks { reader, .. } => reader.wanted().map_or(Wanted::Nothing, Wanted::Bytes),
             State::Samples(packing) => match &packing.reading {
                 Reading::Nothing | Reading::Complete(_) => Wanted::Nothing,
                 Reading::Headers(extent) | Reading::Units(_, _, extent) => Wanted::Bytes(*extent),
@@ -115,17 +118,28 @@ impl Pack for MoviePacker {
         match &mut self.state {
             State::Head => {
                 let reader = MovieReader::of(bytes, self.plan.identity.size).ok_or(Error::NotMovie)?;
-                self.state = State::Tracks(Box::new(reader));
+                self.state = State::Tracks { reader: Box::new(reader), taken: 0 };
                 Ok(())
             }
-            State::Tracks(reader) => Ok(reader.take(Bytes::copy_from_slice(bytes))?),
+            State::Tracks { .. } => self.take_owned(bytes.to_vec()),
             State::Samples(packing) => packing.take(bytes),
         }
     }
 
+    fn take_owned(&mut self, bytes: Vec<u8>) -> Result<(), Error> {
+        match &mut self.state {
+            State::Head => self.take(&bytes),
+            State::Tracks { reader, taken } => {
+                *taken += bytes.len();
+                Ok(reader.take(bytes)?)
+            }
+            State::Samples(packing) => packing.take_owned(bytes.into()),
+        }
+    }
+
     fn pop(&mut self) -> Result<Option<NewSegment>, Error> {
-        if matches!(&self.state, State::Tracks(reader) if reader.wanted().is_none())
-            && let State::Tracks(reader) = std::mem::replace(&mut self.state, State::Head)
+        if matches!(&self.state, State::Tracks { reader, .. } if reader.wanted().is_none())
+            && let State::Tracks { reader, .. } = std::mem::replace(&mut self.state, State::Head)
         {
             self.state = self.begin(*reader)?;
         }
@@ -146,7 +160,8 @@ impl Pack for MoviePacker {
 
     fn held_bytes(&self) -> usize {
         let state = match &self.state {
-            State::Head | State::Tracks(_) => 0,
+            State::Head => 0,
+            State::Tracks { taken, .. } => *taken,
             State::Samples(packing) => {
                 packing.description_bytes
                     + packing.samples.held_bytes()
@@ -180,6 +195,8 @@ impl Pack for MoviePacker {
     }
 }
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod matroska_tests;
 #[cfg(test)]

@@ -9,6 +9,10 @@ use crate::track::{Av1, Avc, Codec, Hevc, Track, TrackKind};
 /// Static payload type of MPEG audio (RFC 3551 table 4).
 const MPEG_AUDIO: u8 = 14;
 
+/// Most bytes of the parameter sets of a track that its lines have: of sets that are longer in all, as no
+/// encoder makes, none is there, and those in the stream have to do.
+const MAX_SET_BYTES: usize = 1 << 14;
+
 /// Lines about one track.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackDescription {
@@ -104,7 +108,10 @@ fn pcm(PcmFormat { encoding, channels, sample_rate }: PcmFormat) -> String {
 /// RFC 6184 section 8.1. Without parameter sets, as in files of `avc3`, they come in the stream.
 fn h264(avc: &Avc) -> String {
     let [profile, constraints, level] = avc.profile_level;
-    let sets: Vec<String> = avc.sequence_sets.iter().chain(&avc.picture_sets).map(base64).collect();
+    let sets: Vec<String> = match fit([&avc.sequence_sets, &avc.picture_sets]) {
+        true => avc.sequence_sets.iter().chain(&avc.picture_sets).map(base64).collect(),
+        false => Vec::new(),
+    };
     let sets =
         if sets.is_empty() { String::new() } else { format!(";sprop-parameter-sets={}", sets.join(",")) };
     format!("packetization-mode=1{sets};profile-level-id={profile:02X}{constraints:02X}{level:02X}")
@@ -112,6 +119,9 @@ fn h264(avc: &Avc) -> String {
 
 /// RFC 7798 section 7.1.
 fn h265(hevc: &Hevc) -> Option<String> {
+    if !fit([&hevc.video_sets, &hevc.sequence_sets, &hevc.picture_sets]) {
+        return None;
+    }
     let lists = [("vps", &hevc.video_sets), ("sps", &hevc.sequence_sets), ("pps", &hevc.picture_sets)];
     let lists = lists.iter().filter(|(_, sets)| !sets.is_empty());
     let list = |(name, sets): &(&str, &Vec<Vec<u8>>)| {
@@ -119,6 +129,11 @@ fn h265(hevc: &Hevc) -> Option<String> {
     };
     let lists: Vec<String> = lists.map(list).collect();
     (!lists.is_empty()).then(|| lists.join(";"))
+}
+
+/// Returns whether lines can have these parameter sets.
+fn fit<const LISTS: usize>(lists: [&Vec<Vec<u8>>; LISTS]) -> bool {
+    lists.into_iter().flatten().map(Vec::len).sum::<usize>() <= MAX_SET_BYTES
 }
 
 /// RFC 3640 section 4.1 and 3.3.6.

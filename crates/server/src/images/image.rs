@@ -115,6 +115,11 @@ impl Image {
         self.state.lock().summary.clone()
     }
 
+    /// Duration in microseconds, if that is known.
+    pub fn duration_us(&self) -> Option<u64> {
+        self.state.lock().summary.duration_us
+    }
+
     /// Progress of packing, to be watched.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()

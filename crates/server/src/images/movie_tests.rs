@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use wirepath_engine::{BlockingPool, Priority};
@@ -213,4 +214,75 @@ fn a_movie_without_a_playable_track_is_refused() {
             other => panic!("{other:?}", other = other.map(|_| "an image")),
         }
     }
+}
+
+/// Counts the warnings of a thread.
+#[derive(Clone, Default)]
+struct WarningCount(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for WarningCount {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Promise: However much of a movie is left out, one line in the log says so.
+#[test]
+fn a_movie_played_in_part_is_one_line_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut partial = movie(Layout::Front);
+    for _ in 0..10 {
+        partial.tracks.push(SampleTrack {
+            timescale: 48_000,
+            handler: *b"soun",
+            entry: audio(b"enca", &[]),
+            samples: Vec::new(),
+            edits: Vec::new(),
+        });
+    }
+    let asset = write(&folder, &bytes(&partial));
+    let store = store(&folder, ImagePolicy::None);
+    let count = WarningCount::default();
+    let image = tracing::subscriber::with_default(count.clone(), || {
+        store.image(asset, "film.mp4", store.usual_limits()).unwrap()
+    });
+    assert_eq!((image.summary().warnings(), count.0.load(Relaxed)), (10, 1));
+
+    let count = WarningCount::default();
+    tracing::subscriber::with_default(count.clone(), || {
+        image.summary().warn("film.mp4", 10);
+        assert_eq!(count.0.load(Relaxed), 0, "nothing new");
+        image.summary().warn("film.mp4", 7);
+    });
+    assert_eq!(count.0.load(Relaxed), 1, "faults found while packing");
+}
+
+/// Promise: An asset whose image is open is not read to find the image.
+#[test]
+fn an_open_image_is_found_without_reading_its_asset() {
+    let folder = tempfile::tempdir().unwrap();
+    let asset = write(&folder, &bytes(&movie(Layout::Front)));
+    let store = store(&folder, ImagePolicy::None);
+    let image = store.image(asset, "film.mp4", store.usual_limits()).unwrap();
+    packets(&image);
+    let unreadable = File::options().append(true).open(folder.path().join("film.mp4")).unwrap();
+    let found = store.image(Arc::new(unreadable), "film.mp4", store.usual_limits()).unwrap();
+    assert!(Arc::ptr_eq(&image, &found));
+    assert_eq!(image.duration_us(), Some(10_000_000));
 }

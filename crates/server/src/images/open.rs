@@ -56,6 +56,13 @@ impl OpenImages {
         }
     }
 
+    /// Returns whether an image of this version of an asset is open, or failed.
+    pub(super) fn has(&self, key: Key, identity: Identity) -> bool {
+        let image = self.images.get(&key).and_then(Weak::upgrade);
+        self.failures.get(&key).is_some_and(|failure| failure.identity == identity)
+            || image.is_some_and(|image| image.plan().identity == identity)
+    }
+
     /// The image, if it is open, or a recent failure to open it.
     pub(super) fn find(
         &mut self,

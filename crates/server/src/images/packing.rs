@@ -41,6 +41,9 @@ thread_local! {
 /// Reason why an asset is not packed to its end.
 const CHANGED: &str = "the asset was changed while it was being packed";
 
+/// Longest asset: an image of it could not be mapped.
+const MAX_SIZE: u64 = 1 << 47;
+
 /// First bytes of an asset, which tell its container.
 const HEAD_LENGTH: usize = 12;
 
@@ -57,6 +60,9 @@ pub(super) fn examine(
     recipe: Recipe,
     memory: &MemoryBudget,
 ) -> Result<(Summary, Streams), StoreError> {
+    if size > MAX_SIZE {
+        return Err(not_playable(format!("it has {size} bytes: at most {MAX_SIZE} are played")));
+    }
     if recipe.is_transport_stream() {
         let (ssrc, sequence, timestamp) = random_numbers()?;
         let stream = StreamPlan::transport_stream(ssrc, sequence, timestamp);
@@ -127,7 +133,7 @@ pub(super) fn first_length(plan: &Plan) -> u64 {
 /// its own. Samples of tracks may be so short that headers and records are longer.
 pub(super) fn length_bound(plan: &Plan) -> u64 {
     if !plan.recipe.is_transport_stream() {
-        return 4 * plan.identity.size + 4 * u64::from(MAX_SEGMENT_DATA);
+        return plan.identity.size.saturating_add(MAX_SEGMENT_DATA.into()).saturating_mul(4);
     }
     let packet_size = u64::from(plan.recipe.packet_size());
     let packets = plan.identity.size.div_ceil(plan.recipe.payload_length() as u64).max(1);
@@ -206,11 +212,15 @@ impl Packing {
         store: &impl PackingStore,
     ) -> Result<Option<image::Summary>, StoreError> {
         let begun = Instant::now();
+        if store.stops() {
+            return Err(StoreError::Stopped);
+        }
         loop {
-            if store.stops() {
-                return Err(StoreError::Stopped);
-            }
             match self.packer.wanted() {
+                Wanted::Bytes(extent) if AssetReader::is_long(extent) => {
+                    let bytes = AssetReader::read_long(asset, extent).map_err(reading_on)?;
+                    self.packer.take_owned(bytes).map_err(not_playable)?;
+                }
                 Wanted::Bytes(extent) => {
                     let bytes = reader.read(asset, extent).map_err(reading_on)?;
                     self.packer.take(bytes).map_err(not_playable)?;
@@ -333,4 +343,27 @@ pub(super) fn reading(source: io::Error) -> StoreError {
 
 pub(super) fn writing(source: io::Error) -> StoreError {
     io_error("writing the wire image", source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirepath_media::image::{Identity, USUAL_BURST_US};
+
+    /// Promise: Files that are too long for any image are refused, and nothing overflows.
+    #[test]
+    fn endless_assets_are_refused() {
+        let size = 1 << 62;
+        let limits = PathLimits { payload: 1440, burst_us: USUAL_BURST_US };
+        let identity = Identity { size, mtime_ns: 1, inode: 2, device: 3 };
+        let streams = StreamPlan::transport_stream(1, 0, 0).into();
+        let asset = tempfile::tempfile().unwrap();
+        for recipe in [limits.tracks(), limits.transport_stream()] {
+            assert!(length_bound(&Plan { identity, recipe, streams }) > size);
+            match examine(&asset, size, recipe, &MemoryBudget::new(1 << 20)) {
+                Err(StoreError::NotPlayable(reason)) => assert!(reason.contains("are played"), "{reason}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

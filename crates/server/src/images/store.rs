@@ -186,7 +186,7 @@ impl Store {
     ) -> Result<Arc<Image>, StoreError> {
         read_only_as_told(&asset);
         let identity = identity(&asset)?;
-        let key = Key::of(identity, packing::recipe(&asset, limits)?);
+        let key = self.key(&asset, identity, limits)?;
         let open_lock = self.open.lock().open_lock(key);
         let _alone = open_lock.lock();
         let known = self.open.lock().find(key, identity, Instant::now());
@@ -205,6 +205,15 @@ impl Store {
         let expired = self.open.lock().keep_idle(key, &image, Instant::now());
         drop(expired); // outside the lock
         Ok(image)
+    }
+
+    /// The key of an asset within `limits`. The asset is read only if no image of it is open.
+    fn key(&self, asset: &File, identity: Identity, limits: PathLimits) -> Result<Key, StoreError> {
+        let keys = [limits.transport_stream(), limits.tracks()].map(|recipe| Key::of(identity, recipe));
+        let open = self.open.lock();
+        let known = keys.into_iter().find(|key| open.has(*key, identity));
+        drop(open); // before storage is waited for
+        known.map_or_else(|| Ok(Key::of(identity, packing::recipe(asset, limits)?)), Ok)
     }
 
     /// Path of the finished file that an image is sent from, which is the index where it has no packets.
@@ -340,9 +349,7 @@ impl Store {
         let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
         let (identity, recipe) = (request.identity, request.key.recipe);
         let (summary, streams) = packing::examine(&request.asset, identity.size, recipe, &self.estimates)?;
-        for warning in summary.description.movie().iter().flat_map(|movie| &movie.warnings.first) {
-            tracing::warn!(asset = request.name, %warning, "an MP4 file is played in part");
-        }
+        summary.warn(request.name, 0);
         let plan = Plan { identity, recipe, streams };
         let layout = self.first_layout(&summary);
         let image = self.new_image(&request, plan, summary, layout);

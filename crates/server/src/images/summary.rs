@@ -19,6 +19,21 @@ impl Summary {
         Summary { duration_us: Some(header.duration_us), payload_bytes: header.payload_bytes, description }
     }
 
+    /// Logs that a movie is played in part, in one line, if it has more warnings than `logged`.
+    pub(super) fn warn(&self, asset: &str, logged: u64) {
+        let warnings = self.warnings();
+        let first = self.description.movie().and_then(|movie| movie.warnings.first.get(logged as usize));
+        if warnings > logged {
+            let first = first.map(tracing::field::display);
+            tracing::warn!(asset, warnings, first, "a movie is played in part; `wirepath inspect` lists why");
+        }
+    }
+
+    /// Warnings about a movie.
+    pub(super) fn warnings(&self) -> u64 {
+        self.description.movie().map_or(0, |movie| movie.warnings.first.len() as u64 + movie.warnings.omitted)
+    }
+
     /// Mean bit rate of the payload in bits per second, if the duration is known.
     pub fn bits_per_second(&self) -> Option<u64> {
         let duration_us = self.duration_us.filter(|duration_us| *duration_us > 0)?;

@@ -16,6 +16,9 @@ use crate::ts::{Warning, WarningKind};
 /// Most NAL units or OBUs of a sample.
 const MAX_UNITS: usize = 1 << 16;
 
+/// Most units of a sample of which nothing is sent, such as empty ones: zeros are a unit each byte.
+const MAX_EMPTY_UNITS: usize = 64;
+
 /// Latest time of a sample in microseconds: ten years.
 const MAX_TIME_US: u64 = 315_360_000_000_000;
 
@@ -31,6 +34,8 @@ pub(super) struct Packing {
     pub(super) description_bytes: usize,
     pub(super) reading: Reading,
     pub(super) units: Vec<Unit>,
+    /// Units of the sample of which nothing is sent.
+    pub(super) empty_units: usize,
     /// Samples to be packed next.
     pub(super) due: VecDeque<Sample>,
     /// Length of the file.
@@ -56,16 +61,18 @@ impl Packing {
         match &mut self.reading {
             Reading::Headers(_) => {
                 self.reading = Reading::Nothing;
-                if let Err(error) = self.samples.take(Bytes::copy_from_slice(bytes)) {
-                    self.end_early(error);
-                }
+                self.take_headers(Bytes::copy_from_slice(bytes));
                 Ok(())
             }
             Reading::Units(sample, walk, extent) => {
                 let sample = *sample;
                 let fault = match walk.take(bytes) {
                     Ok(_) if self.units.len() == MAX_UNITS => Some("it has too many units".to_owned()),
+                    Ok(None) if self.empty_units == MAX_EMPTY_UNITS => {
+                        Some("it has too many empty units".to_owned())
+                    }
                     Ok(unit) => {
+                        self.empty_units += usize::from(unit.is_none());
                         self.units.extend(unit);
                         None
                     }
@@ -82,6 +89,22 @@ impl Packing {
                 Ok(())
             }
             Reading::Nothing | Reading::Complete(_) | Reading::End => Ok(()),
+        }
+    }
+
+    /// Takes bytes that are not copied.
+    pub(super) fn take_owned(&mut self, bytes: Bytes) -> Result<(), Error> {
+        if !matches!(self.reading, Reading::Headers(_)) {
+            return self.take(&bytes);
+        }
+        self.reading = Reading::Nothing;
+        self.take_headers(bytes);
+        Ok(())
+    }
+
+    fn take_headers(&mut self, bytes: Bytes) {
+        if let Err(error) = self.samples.take(bytes) {
+            self.end_early(error);
         }
     }
 
@@ -120,7 +143,7 @@ impl Packing {
 
     fn admit(&mut self, sample: Sample) -> Result<(), Error> {
         let track = &mut self.tracks[sample.track];
-        if track.departure_us(&sample) > MAX_TIME_US {
+        if track.latest_us(&sample) > MAX_TIME_US {
             return Err(Error::Times { track: track.id() });
         }
         track.admit(sample, &mut self.due);
@@ -138,6 +161,7 @@ impl Packing {
     fn begin(&mut self, sample: Sample) {
         let track = &self.tracks[sample.track];
         self.units.clear();
+        self.empty_units = 0;
         let walk = track.units(&sample);
         self.reading = match walk.wanted() {
             Some(wanted) => Reading::Units(sample, walk, wanted),

@@ -55,7 +55,7 @@ fn entry(format: Format) -> Vec<u8> {
     }
 }
 
-fn track(format: Format, samples: Vec<SampleShape>, edits: Vec<(u32, i32)>) -> SampleTrack {
+pub(super) fn track(format: Format, samples: Vec<SampleShape>, edits: Vec<(u32, i32)>) -> SampleTrack {
     let handler = if VIDEO.contains(&format) { *b"vide" } else { *b"soun" };
     SampleTrack { timescale: 48_000, handler, entry: entry(format), samples, edits }
 }
@@ -128,7 +128,7 @@ pub(super) fn playable(movie: &Movie) -> PlayableMovie {
     PlayableMovie::of(movie.clone()).expect("tracks that can be played")
 }
 
-fn plan(file: &[u8], movie: &Movie) -> Plan {
+pub(super) fn plan(file: &[u8], movie: &Movie) -> Plan {
     let mut number = 0;
     let mut random = || {
         number += 1;
@@ -248,12 +248,12 @@ proptest! {
     }
 }
 
-fn shapes(count: usize, length: u32, duration: u32) -> Vec<SampleShape> {
+pub(super) fn shapes(count: usize, length: u32, duration: u32) -> Vec<SampleShape> {
     let shape = |number| SampleShape { length, duration, composition_offset: 0, sync: number % 5 == 0 };
     (0..count).map(shape).collect()
 }
 
-fn one_track(track: SampleTrack) -> File {
+pub(super) fn one_track(track: SampleTrack) -> File {
     File { tracks: vec![track], layout: Layout::Front, samples_in_chunk: 2, long: false }
 }
 

@@ -33,6 +33,10 @@ pub(super) struct PackedTrack {
     burst_us: u64,
     /// Decode time after the last sample, in units of the track's timescale.
     expected: Option<u64>,
+    /// Composition offset of the last sample, in units of the track's timescale.
+    composition_offset: i64,
+    /// Time from its decode time to its presentation, in ticks of the stream's clock.
+    lead: i64,
     /// Samples that are not shown, but may be needed by one that is.
     preroll: Vec<Sample>,
     departed_us: u64,
@@ -61,6 +65,8 @@ impl PackedTrack {
             full_size: HEADER_LENGTH + of.limit,
             burst_us: of.burst_us.max(1),
             expected: None,
+            composition_offset: 0,
+            lead: 0,
             preroll: Vec::new(),
             departed_us: 0,
             payload_bytes: 0,
@@ -81,6 +87,11 @@ impl PackedTrack {
     /// Departure of a sample in microseconds: what precedes the beginning departs with it.
     pub(super) fn departure_us(&self, sample: &Sample) -> u64 {
         self.track.decode_us(sample).max(0) as u64
+    }
+
+    /// Departure of a sample or the time at which it is shown, whichever is later, in microseconds.
+    pub(super) fn latest_us(&self, sample: &Sample) -> u64 {
+        self.departure_us(sample).max(self.track.presentation_us(sample).max(0) as u64)
     }
 
     /// Puts a sample behind those that are due, unless it is long before the beginning: of audio that is left
@@ -117,18 +128,19 @@ impl PackedTrack {
         payloads: &mut Payloads,
         schedule: &mut Schedule,
     ) -> Result<(), TooLong> {
-        if self.expected.is_some_and(|expected| expected != sample.decode_time) {
+        if self.expected.is_some_and(|expected| expected != sample.decode_time)
+            || self.composition_offset != sample.composition_offset
+        {
             self.flush(payloads, schedule);
         }
         self.expected = Some(sample.decode_time.saturating_add(sample.duration.into()));
-        let presented = i128::from(sample.decode_time)
-            + i128::from(sample.composition_offset)
-            + i128::from(self.track.shift);
-        let ticks = (presented * i128::from(self.stream.clock_hz)).div_euclid(self.track.timescale.into());
+        self.composition_offset = sample.composition_offset;
+        let decoded = i128::from(sample.decode_time) + i128::from(self.track.shift);
+        let ticks = self.ticks(decoded + i128::from(sample.composition_offset));
+        self.lead = (ticks - self.ticks(decoded)) as i64;
         let duration_us = self.duration_us(sample);
         let first_us = self.departure_us(sample);
-        let presented_us = self.track.presentation_us(sample).max(0) as u64;
-        self.end_us = self.end_us.max(first_us.max(presented_us).saturating_add(duration_us));
+        self.end_us = self.end_us.max(self.latest_us(sample).saturating_add(duration_us));
         payloads.clear();
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
         let departures = match self.track.kind {
@@ -155,7 +167,7 @@ impl PackedTrack {
         self.schedule(payloads, None, schedule);
     }
 
-    /// Schedules payloads: those of a picture spread over its time, those of audio by their timestamps.
+    /// Schedules payloads: those of a picture spread over its time, those of audio by their decode times.
     fn schedule(&mut self, payloads: &Payloads, departures: Option<Departures>, schedule: &mut Schedule) {
         let count = payloads.iter().count() as u64;
         let mut open: Option<(u64, Waiting)> = None;
@@ -186,9 +198,15 @@ impl PackedTrack {
         schedule.add(self.departed_us, train);
     }
 
-    /// Ticks of the stream's clock in microseconds; what is before the beginning departs with it.
-    fn us(&self, ticks: u64) -> u64 {
-        let us = i128::from(ticks as i64) * 1_000_000 / i128::from(self.stream.clock_hz.max(1));
+    /// A time of the track in ticks of the stream's clock.
+    fn ticks(&self, time: i128) -> i128 {
+        (time * i128::from(self.stream.clock_hz)).div_euclid(self.track.timescale.into())
+    }
+
+    /// Departure for a timestamp in microseconds; what is before the beginning departs with it.
+    fn us(&self, timestamp: u64) -> u64 {
+        let ticks = i128::from(timestamp as i64) - i128::from(self.lead);
+        let us = ticks * 1_000_000 / i128::from(self.stream.clock_hz.max(1));
         us.clamp(0, i128::from(u64::MAX)) as u64
     }
 }

@@ -144,6 +144,7 @@ impl Store {
                     Layout::Image => self.counters.packed.increment(),
                     Layout::Index => self.counters.indexed.increment(),
                 }
+                summary.warn(job.goal.image.name(), job.goal.image.summary().warnings());
                 job.goal.image.end(job.goal.generation, Ok(summary));
             }
             Err(error) => {
