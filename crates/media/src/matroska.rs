@@ -3,8 +3,8 @@
 //! The shape is that of [`mp4`](crate::mp4): nothing here reads a file. [`SegmentReader`] finds tracks and
 //! makes a [`Segment`], [`Samples`] walks its clusters. Of media only the headers of blocks are asked for: a
 //! few bytes at each element, and more of a block only where the sizes of a lace need them. Memory is that
-//! of the description of tracks and of the blocks of about a second, since tracks are interleaved by decode
-//! time.
+//! of the description of tracks and of the places of blocks of at most a minute, since tracks are interleaved
+//! by decode time.
 //!
 //! Blocks have presentation times in decode order; `matroska/order.rs` explains how decode times come from
 //! them.

@@ -38,6 +38,8 @@ pub struct SegmentReader {
     end: u64,
     cut: bool,
     cluster: Option<u64>,
+    /// Offset of the `Tracks` element.
+    tracks: u64,
     found: Found,
     /// Elements that the file says are elsewhere.
     places: Vec<(Id, u64)>,
@@ -84,6 +86,7 @@ impl SegmentReader {
             end: size,
             cut: false,
             cluster: None,
+            tracks: 0,
             found: Found::default(),
             places: Vec::new(),
             looked: 0,
@@ -118,7 +121,10 @@ impl SegmentReader {
             State::Document => document(&bytes, self.size)?,
             State::Segment(at) => self.segment(&Header::read(&bytes, at)?)?,
             State::Element(at) => match Header::read(&bytes, at) {
-                Err(_) if bytes.len() < MAX_HEADER => self.look(),
+                Err(_) if bytes.len() < MAX_HEADER => {
+                    self.cut = true;
+                    self.look()
+                }
                 header => self.element(&header?)?,
             },
             State::Place(id, at) => self.place(id, Header::read(&bytes, at).ok()),
@@ -133,10 +139,11 @@ impl SegmentReader {
         if self.base == 0 {
             return Err(Error::NotMatroska);
         }
-        let (extent, tracks) = self.found.tracks.ok_or(Error::NoTracks)?;
+        let (data_at, tracks) = self.found.tracks.ok_or(Error::NoTracks)?;
         let (tick_ns, duration) =
             self.found.info.map_or(Ok((1_000_000, None)), |(at, data)| info(&data, at))?;
-        let (tracks, plans) = track::read(&tracks, extent.offset, tick_ns)?;
+        let (tracks, plans) = track::read(&tracks, data_at.offset, tick_ns)?;
+        let extent = Extent { offset: self.tracks, length: data_at.end() - self.tracks };
         let duration_us = duration.map(|ticks| (ticks * tick_ns as f64 / 1000.0) as u64);
         let mut segment = Segment {
             document: self.document,
@@ -186,13 +193,16 @@ impl SegmentReader {
             };
         }
         match header.body(self.end) {
-            Ok(body) if self.is_wanted(header.id, body) => Ok(State::Data(header.id, body, After::Element)),
+            Ok(body) if self.is_wanted(header.id, body) => Ok(self.wanted_data(header, body, After::Element)),
             Ok(body) if header.id == TRACKS && self.found.tracks.is_none() && body.length > 0 => {
                 Err(Error::Limit { what: "a Tracks element of more bytes", limit: MAX_TRACKS })
             }
             Ok(body) => Ok(self.next(body.end())),
             // The file ends within it.
-            Err(_) if header.size.is_some() && header.id != TRACKS => Ok(self.look()),
+            Err(_) if header.size.is_some() && header.id != TRACKS => {
+                self.cut = true;
+                Ok(self.look())
+            }
             Err(error) => Err(error),
         }
     }
@@ -222,11 +232,18 @@ impl SegmentReader {
     }
 
     fn place(&mut self, id: Id, header: Option<Header>) -> State {
-        let header = header.filter(|header| header.id == id);
-        match header.and_then(|header| header.body(self.end).ok()) {
-            Some(body) if self.is_wanted(id, body) => State::Data(id, body, After::Place),
+        let found = header.filter(|header| header.id == id);
+        match found.and_then(|header| Some((header, header.body(self.end).ok()?))) {
+            Some((header, body)) if self.is_wanted(id, body) => self.wanted_data(&header, body, After::Place),
             _ => self.look(),
         }
+    }
+
+    fn wanted_data(&mut self, header: &Header, body: Extent, after: After) -> State {
+        if header.id == TRACKS {
+            self.tracks = header.offset;
+        }
+        State::Data(header.id, body, after)
     }
 
     fn data(&mut self, id: Id, extent: Extent, after: After, bytes: Bytes) -> Result<State, Error> {

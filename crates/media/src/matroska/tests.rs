@@ -75,6 +75,8 @@ fn samples_are_where_the_blocks_are() {
         let file = File { unknown_sizes, tracks_last, ..two_tracks() };
         let bytes = file.bytes();
         let (segment, samples, _) = read(&bytes).unwrap();
+        let tables = &bytes[segment.extent.offset as usize..segment.extent.end() as usize];
+        assert!(tables == element(0x1654_ae6b, &file.tracks.concat()), "{:?}", segment.extent);
         assert_eq!(samples.len(), 8 + 13);
         let times: Vec<i64> =
             samples.iter().map(|found| segment.tracks[found.track].decode_us(found)).collect();
@@ -99,12 +101,33 @@ fn decode_times_are_those_of_presentation_in_order() {
     let pictures: Vec<&Sample> = samples.iter().filter(|found| found.track == 0).collect();
     let presented = |found: &&Sample| segment.tracks[0].presentation_us(found) / 1000;
     assert_eq!(pictures.iter().map(presented).collect::<Vec<_>>(), [0, 120, 40, 80, 160, 280, 200, 240]);
-    // One frame is decoded before another that is shown before it; none can be decoded before 0.
-    let decoded: Vec<u64> = pictures.iter().map(|found| found.decode_time).collect();
-    assert_eq!(decoded, [0, 0, 40, 80, 120, 160, 200, 240]);
+    // One frame is decoded before another that is shown before it, so the first is decoded before 0.
+    let decoded = |found: &&Sample| segment.tracks[0].decode_us(found) / 1000;
+    let decoded: Vec<i64> = pictures.iter().map(decoded).collect();
+    assert_eq!(decoded, [-40, 0, 40, 80, 120, 160, 200, 240]);
     let sync: Vec<usize> = (0..8).filter(|index| pictures[*index].sync).collect();
     assert_eq!(sync, [0, 4]);
-    assert_eq!(pictures[3].duration, 40);
+    assert!(pictures.iter().all(|found| found.duration == 40));
+}
+
+/// Promise: Frames of Matroska have decode times at even distances, not after their presentation times.
+#[test]
+fn decode_times_begin_before_0_whatever_is_stated() {
+    for (fields, depth) in
+        [(number(0x23_e383, 40_000_000), 2), (Vec::new(), 2), (number(0x23_e383, 40_000_000), 0)]
+    {
+        let mut file = two_tracks();
+        file.tracks[0] = video(1, "V_MPEG4/ISO/AVC", &avc_configuration(), &fields);
+        file.blocks.retain(|block| block.track == 1);
+        // A pyramid of frames, or none.
+        let order = if depth == 0 { [0, 1, 2, 3, 4, 5, 6, 7] } else { [0, 4, 2, 1, 3, 7, 6, 5] };
+        for (block, number) in file.blocks.iter_mut().zip(order) {
+            block.time = number * 40;
+        }
+        let (segment, samples, _) = read(&file.bytes()).unwrap();
+        let decoded = samples.iter().map(|found| segment.tracks[0].decode_us(found) / 1000);
+        assert!(decoded.eq((0..8).map(|index| (index - depth) * 40)), "{samples:?}");
+    }
 }
 
 #[test]
@@ -246,7 +269,7 @@ fn cues_are_at_clusters_with_random_access_points() {
 fn a_track_without_blocks_holds_up_no_other() {
     let mut file = File::default();
     file.tracks.push(audio(2, "A_OPUS", &[], &[]));
-    file.blocks = (0..500).map(|index| block(1, index * 40, &[10])).collect();
+    file.blocks = (0..5000).map(|index| block(1, index * 40, &[10])).collect();
     let bytes = file.bytes();
     let mut reader = SegmentReader::new(bytes.len() as u64);
     while let Some(wanted) = reader.wanted() {
@@ -262,9 +285,54 @@ fn a_track_without_blocks_holds_up_no_other() {
             Next::Sample(_) => given += 1,
             Next::End => break,
         }
-        assert!(samples.held() < 40, "{} frames of more than a second", samples.held());
+        assert!(samples.held() < 1510, "{} frames of more than a minute", samples.held());
     }
-    assert_eq!(given, 500);
+    assert_eq!(given, 5000);
+}
+
+/// Decode times of all samples in their order, and how many samples each track has.
+fn decode_times(file: &File) -> (Vec<i64>, Vec<usize>) {
+    let (segment, samples, _) = read(&file.bytes()).unwrap();
+    let times = samples.iter().map(|found| segment.tracks[found.track].decode_us(found)).collect();
+    let count = |index| samples.iter().filter(|found| found.track == index).count();
+    (times, (0..segment.tracks.len()).map(count).collect())
+}
+
+/// Pictures so many ms apart, of a stated order or of an order that has to be seen, and sound of 20 ms.
+fn slow_pictures(apart: u64, codec: &str, private: &[u8]) -> File {
+    let tracks = vec![video(1, codec, private, &[]), audio(2, "A_OPUS", &[], &[])];
+    let sound = (0..5000).map(|index| block(2, index * 20, &[10]));
+    let mut blocks: Vec<BlockShape> =
+        sound.chain((0..100_000 / apart).map(|index| block(1, index * apart, &[20]))).collect();
+    blocks.sort_by_key(|block| block.time);
+    File { tracks, blocks, blocks_in_cluster: 1, ..File::default() }
+}
+
+/// Promise: Samples of Matroska tracks are in decode order also where pictures are seconds apart.
+#[test]
+fn slow_pictures_are_not_late() {
+    for apart in [40, 80, 1000, 2000, 5000] {
+        for (codec, private) in [("V_VP8", Vec::new()), ("V_MPEG4/ISO/AVC", avc_configuration())] {
+            let (times, counts) = decode_times(&slow_pictures(apart, codec, &private));
+            assert_eq!(counts, [100_000 / apart as usize, 5000]);
+            assert!(times.is_sorted(), "{codec}, pictures {apart} ms apart");
+        }
+    }
+}
+
+/// Promise: A block with a wrong time leaves the samples of other Matroska tracks in decode order.
+#[test]
+fn a_block_of_another_age_puts_no_other_track_out_of_order() {
+    let mut tracks = slow_pictures(1000, "V_VP8", &[]);
+    tracks.tracks.push(element(0xae, &[number(0xd7, 3), number(0x83, 17)].concat()));
+    for (track, index) in [(1, 100), (2, 101), (3, 102)] {
+        let mut file = tracks.clone();
+        file.blocks.insert(index, block(track, 1 << 40, &[30]));
+        let (segment, samples, _) = read(&file.bytes()).unwrap();
+        let others = samples.iter().filter(|found| segment.tracks[found.track].id != u32::from(track));
+        let times: Vec<i64> = others.map(|found| segment.tracks[found.track].decode_us(found)).collect();
+        assert!(times.len() >= 100 && times.is_sorted(), "a block of track {track}");
+    }
 }
 
 /// Promise: A Matroska file that was cut, or grows, is read up to its last whole block.

@@ -14,6 +14,10 @@ const MAX_TRACKS: usize = 64;
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
+/// Time by which decode times begin before 0 at most, where the distance of frames is not stated: the depth of
+/// reordering at 8 frames a second.
+const UNSTATED_LEAD_NS: u64 = 2 * SECOND_NS;
+
 /// How blocks of a track become samples.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -128,7 +132,10 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
     let interval = entry.default_duration_ns.map(scaled).filter(|interval| *interval > 0);
     let frame_rate = entry.default_duration_ns.filter(|_| kind == TrackKind::Video);
     let depth = if kind == TrackKind::Video { depth::stated(&plain) } else { Some(0) };
-    let lead = interval.unwrap_or(0).saturating_mul(depth.unwrap_or(0) as u64).min(u64::from(u32::MAX));
+    let reordered = depth.unwrap_or(depth::MAX_DEPTH) as u64;
+    let lead = interval.map(|interval| interval.saturating_mul(reordered));
+    let lead = lead.unwrap_or(if reordered > 0 { scaled(UNSTATED_LEAD_NS) } else { 0 });
+    let lead = lead.min(u64::from(u32::MAX));
     let shift = 0i64.saturating_sub_unsigned(scaled(entry.delay_ns)).saturating_sub_unsigned(lead);
     let track = Track {
         id,
