@@ -44,6 +44,7 @@ mod ebml;
 mod entry;
 mod id;
 mod order;
+mod profile;
 mod reader;
 mod samples;
 mod segment;
@@ -84,11 +85,11 @@ pub enum Error {
         reason: &'static str,
     },
     /// Something that may be right, and is more than is read.
-    #[error("this Matroska file has {what}: at most {limit} are read")]
+    #[error("too many {what} in this Matroska file: limit {limit}")]
     Limit {
         /// Name of what exceeds its limit.
         what: &'static str,
-        /// How much is read.
+        /// The limit.
         limit: u64,
     },
 }

@@ -17,7 +17,7 @@ pub(super) fn stated(codec: &Codec) -> Option<usize> {
     let depth = match codec {
         Codec::H264(avc) => avc.sequence_sets.iter().map(|set| h264(set)).reduce(both)?,
         Codec::H265(hevc) => hevc.sequence_sets.iter().map(|set| h265(set)).reduce(both)?,
-        Codec::Other(_) => None,
+        Codec::Other(_) | Codec::Unconfigured(_) => None,
         _ => Some(0),
     };
     depth.filter(|depth| *depth <= MAX_DEPTH)

@@ -4,13 +4,13 @@
 //! of N frames: at most N frames precede a frame in decode order and follow it in presentation. The decode
 //! time of frame number i is then the presentation time that is number i - N when all are sorted. No frame is
 //! decoded after it is presented, with N as the file uses it none earlier than it has to be, and with a
-//! constant frame rate, decode times are as far apart as frames are. Of the times up to number i - N all have come when frame i
-//! has, so a heap of N times suffices. The first N frames are each one interval earlier than the next, and
-//! not before 0.
+//! constant frame rate, decode times are as far apart as frames are. Of the times up to number i - N all have
+//! come when frame i has, so a heap of N times suffices. The first N frames are each one interval earlier than
+//! the next.
 //!
 //! N is what the configuration of H.264 or H.265 states; other codecs do not reorder. Where none is stated,
-//! it is what the first 32 frames show, or those of half a minute. If more than N frames turn out to be reordered, decode times stay in
-//! order and some frames are presented before them: they leave late.
+//! it is what the first 32 frames show, or those of half a minute. If more than N frames turn out to be
+//! reordered, decode times stay in order and some frames are presented before them: they leave late.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -7,12 +7,13 @@ use super::id::{
     CLUSTER, CUES, DOC_TYPE, DURATION, EBML, INFO, SEEK, SEEK_HEAD, SEEK_ID, SEEK_POSITION, SEGMENT,
     TIMESTAMP_SCALE, TRACKS,
 };
+use super::profile::Profiles;
 use super::segment::{DocumentType, Segment};
 use super::{Error, Id, cue, track};
 use crate::track::Extent;
 
 /// Longest elements that are read: an EBML header; what a segment says about itself; tracks with their
-/// configurations; cues, which are left out if they are longer.
+/// configurations; cues, which are left out if they are longer or too many.
 const MAX_EBML: u64 = 4 << 10;
 const MAX_INFO: u64 = 1 << 20;
 const MAX_TRACKS: u64 = 4 << 20;
@@ -40,7 +41,8 @@ pub struct SegmentReader {
     cluster: Option<u64>,
     /// Offset of the `Tracks` element.
     tracks: u64,
-    found: Found,
+    found: Box<Found>,
+    profiles: Option<Box<Profiles>>,
     /// Elements that the file says are elsewhere.
     places: Vec<(Id, u64)>,
     looked: usize,
@@ -64,6 +66,8 @@ enum State {
     Place(Id, u64),
     /// Data of an element, and the state after it.
     Data(Id, Extent, After),
+    /// Profiles of VP9.
+    Profiles,
     Done,
 }
 
@@ -87,7 +91,8 @@ impl SegmentReader {
             cut: false,
             cluster: None,
             tracks: 0,
-            found: Found::default(),
+            found: Box::default(),
+            profiles: None,
             places: Vec::new(),
             looked: 0,
         }
@@ -101,6 +106,7 @@ impl SegmentReader {
             State::Segment(at) => Some(header(at, self.size)),
             State::Element(at) | State::Place(_, at) => Some(header(at, self.end)),
             State::Data(_, extent, _) => Some(extent),
+            State::Profiles => self.profiles.as_ref().and_then(|profiles| profiles.wanted()),
             State::Done => None,
         }
     }
@@ -115,7 +121,7 @@ impl SegmentReader {
         assert_eq!(bytes.len() as u64, wanted, "the bytes that were wanted");
         self.elements += 1;
         if self.elements > MAX_ELEMENTS {
-            return Err(Error::Limit { what: "more elements before its first cluster", limit: MAX_ELEMENTS });
+            return Err(Error::Limit { what: "elements before the first cluster", limit: MAX_ELEMENTS });
         }
         self.state = match self.state {
             State::Document => document(&bytes, self.size)?,
@@ -129,6 +135,10 @@ impl SegmentReader {
             },
             State::Place(id, at) => self.place(id, Header::read(&bytes, at).ok()),
             State::Data(id, extent, after) => self.data(id, extent, after, bytes)?,
+            State::Profiles => {
+                self.profiles.iter_mut().for_each(|profiles| profiles.take(&bytes));
+                State::Profiles
+            }
             State::Done => State::Done,
         };
         Ok(())
@@ -142,7 +152,8 @@ impl SegmentReader {
         let (data_at, tracks) = self.found.tracks.ok_or(Error::NoTracks)?;
         let (tick_ns, duration) =
             self.found.info.map_or(Ok((1_000_000, None)), |(at, data)| info(&data, at))?;
-        let (tracks, plans) = track::read(&tracks, data_at.offset, tick_ns)?;
+        let (mut tracks, plans) = track::read(&tracks, data_at.offset, tick_ns)?;
+        self.profiles.iter().for_each(|profiles| profiles.add_to(&mut tracks, &plans));
         let extent = Extent { offset: self.tracks, length: data_at.end() - self.tracks };
         let duration_us = duration.map(|ticks| (ticks * tick_ns as f64 / 1000.0) as u64);
         let mut segment = Segment {
@@ -159,7 +170,7 @@ impl SegmentReader {
             cut: self.cut,
         };
         if let Some((at, data)) = self.found.cues {
-            // Damaged cues are left out: nothing needs them.
+            // Cues that are damaged or too many are left out: nothing needs them.
             segment.cues = cue::read(&data, at.offset, self.base, &segment).unwrap_or_default();
         }
         Ok(segment)
@@ -195,7 +206,7 @@ impl SegmentReader {
         match header.body(self.end) {
             Ok(body) if self.is_wanted(header.id, body) => Ok(self.wanted_data(header, body, After::Element)),
             Ok(body) if header.id == TRACKS && self.found.tracks.is_none() && body.length > 0 => {
-                Err(Error::Limit { what: "a Tracks element of more bytes", limit: MAX_TRACKS })
+                Err(Error::Limit { what: "bytes in the Tracks element", limit: MAX_TRACKS })
             }
             Ok(body) => Ok(self.next(body.end())),
             // The file ends within it.
@@ -228,7 +239,9 @@ impl SegmentReader {
                 return State::Place(id, at);
             }
         }
-        State::Done
+        let Some((_, tracks)) = &self.found.tracks else { return State::Done };
+        self.profiles = Some(Box::new(Profiles::new(tracks, self.cluster, self.end)));
+        State::Profiles
     }
 
     fn place(&mut self, id: Id, header: Option<Header>) -> State {

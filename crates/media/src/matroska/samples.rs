@@ -55,7 +55,7 @@ impl Samples {
         match (wanted, self.sample()) {
             (_, Some(sample)) => {
                 if self.given == MAX_SAMPLES {
-                    return Err(Error::Limit { what: "more samples", limit: MAX_SAMPLES });
+                    return Err(Error::Limit { what: "samples", limit: MAX_SAMPLES });
                 }
                 self.given += 1;
                 Ok(Next::Sample(sample))
@@ -86,7 +86,7 @@ impl Samples {
         self.clusters.end();
     }
 
-    /// Returns whether the file ends within an element: it was cut, or it grows.
+    /// Returns whether the file ends within an element (it was cut, or it grows), or another one follows in it.
     pub fn truncated(&self) -> bool {
         self.cut || self.clusters.truncated
     }

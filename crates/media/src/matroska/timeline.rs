@@ -69,6 +69,9 @@ impl Timeline {
     pub(super) fn push(&mut self, block: &Block, frames: &[Extent]) {
         let time = self.plan.time(block.time);
         self.release(Some(time));
+        if frames.is_empty() {
+            return;
+        }
         let duration = block.duration.map(|ticks| self.plan.ticks(ticks));
         self.block = Some(TimedBlock { time, key: block.key, duration });
         self.frames.extend_from_slice(frames);
