@@ -3,8 +3,8 @@
 //! The shape is that of [`mp4`](crate::mp4): nothing here reads a file. [`SegmentReader`] finds tracks and
 //! makes a [`Segment`], [`Samples`] walks its clusters. Of media only the headers of blocks are asked for: a
 //! few bytes at each element, and more of a block only where the sizes of a lace need them. Memory is that
-//! of the description of tracks and of the blocks of about a second, since tracks are interleaved by decode
-//! time.
+//! of the description of tracks and of the places of blocks of at most a minute, since tracks are interleaved
+//! by decode time.
 //!
 //! Blocks have presentation times in decode order; `matroska/order.rs` explains how decode times come from
 //! them.
@@ -44,6 +44,7 @@ mod ebml;
 mod entry;
 mod id;
 mod order;
+mod profile;
 mod reader;
 mod samples;
 mod segment;
@@ -84,11 +85,11 @@ pub enum Error {
         reason: &'static str,
     },
     /// Something that may be right, and is more than is read.
-    #[error("this Matroska file has {what}: at most {limit} are read")]
+    #[error("too many {what} in this Matroska file: limit {limit}")]
     Limit {
         /// Name of what exceeds its limit.
         what: &'static str,
-        /// How much is read.
+        /// The limit.
         limit: u64,
     },
 }

@@ -270,10 +270,10 @@ pub const MAX_CHANNELS: u16 = 21;
 impl PcmFormat {
     fn of(encoding: PcmEncoding, track: &Track) -> Result<Self, Unplayable> {
         let (channels, sample_rate) = track.sound.map_or((1, 0), |sound| (sound.channels, sound.sample_rate));
-        let channels =
+        let supported =
             u8::try_from(channels).ok().filter(|channels| (1..=MAX_CHANNELS).contains(&(*channels).into()));
-        match channels {
-            None => Err(Unplayable::Channels),
+        match supported {
+            None => Err(Unplayable::Channels(channels)),
             Some(_) if sample_rate == 0 => Err(Unplayable::SampleRate),
             Some(channels) => Ok(Self { encoding, channels, sample_rate }),
         }
@@ -312,8 +312,17 @@ pub enum Unplayable {
     #[error("its samples are compressed by the container; mkvmerge --compression -1:none writes them plain")]
     Compressed,
     /// More channels than a packet is sure to have room for, or none.
-    #[error("PCM of 1 to {MAX_CHANNELS} channels can be sent")]
-    Channels,
+    #[error("{0} channels: 1 to {MAX_CHANNELS} are supported")]
+    Channels(u16),
+    /// PCM in a notation that is not sent.
+    #[error(
+        "{0} is not supported: ffmpeg -c:a pcm_s16be or pcm_s24be converts it; G.711 and big-endian PCM of 16 and \
+         24 bits are supported"
+    )]
+    Notation(String),
+    /// The configuration of the codec is not there.
+    #[error("{0} without a valid configuration (CodecPrivate is missing or damaged)")]
+    Unconfigured(String),
     /// PCM without a clock.
     #[error("its sample rate is 0")]
     SampleRate,
@@ -350,6 +359,8 @@ impl Format {
             Codec::Pcm(Pcm { bits: 24, big_endian: true, kind: PcmKind::Signed }) => {
                 Self::Pcm(PcmFormat::of(PcmEncoding::L24, track)?)
             }
+            Codec::Pcm(_) => return Err(Unplayable::Notation(track.codec.name())),
+            Codec::Unconfigured(name) => return Err(Unplayable::Unconfigured(name.clone())),
             other => return Err(Unplayable::Codec(other.name())),
         };
         Ok(format)

@@ -65,7 +65,7 @@ pub struct TrackReport {
     pub codec: String,
     /// Profile and level, where the configuration has them.
     pub profile: Option<String>,
-    /// Language (ISO 639-2).
+    /// Language: three letters of ISO 639-2, or a tag of BCP 47.
     pub language: Option<String>,
     /// Width in pixels.
     pub width: Option<u16>,
@@ -302,8 +302,11 @@ impl MovieReport {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.truncated {
-            let part = if self.container == "mp4" { "a fragment" } else { "an element" };
-            warnings.push(format!("the file ends within {part}, which is left out"));
+            warnings.push(match self.container {
+                "mp4" => "the file ends within a fragment, which is left out".to_owned(),
+                _ => "the file ends within an element, or another file follows: the rest is left out"
+                    .to_owned(),
+            });
         }
         warnings.extend(self.faults.iter().cloned());
         for TrackReport { id, edits_left_out, reason, .. } in &self.tracks {

@@ -34,6 +34,9 @@ pub(super) fn read(bytes: &[u8], body: Extent, frames: &mut Vec<Extent>) -> Resu
     } else {
         Fault::Short
     };
+    if bytes.first() == Some(&0) {
+        return Err(Fault::Wrong("its track number cannot be read"));
+    }
     let track = number(bytes).ok_or(short)?;
     let [high, low, flags] = *bytes[track.length..].first_chunk().ok_or(short)?;
     let header =
@@ -114,7 +117,7 @@ impl Sizes<'_> {
         self.at += found.length;
         let middle = (1 << (7 * found.length - 1)) - 1;
         let size = before.checked_add(found.value).and_then(|sum| sum.checked_sub(middle));
-        size.ok_or(Fault::Wrong("a frame in its lace has less than no bytes"))
+        size.ok_or(Fault::Wrong("negative frame size in EBML lacing"))
     }
 
     /// Fault of a number that is not there, or has more than 8 bytes.

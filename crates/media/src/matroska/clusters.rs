@@ -5,7 +5,7 @@ use super::Error;
 use super::block::{self, BlockHeader, Fault};
 use super::ebml::{Element, Header, MAX_HEADER};
 use super::id::{
-    BLOCK, BLOCK_DURATION, BLOCK_GROUP, CLUSTER, IN_SEGMENT, REFERENCE_BLOCK, SIMPLE_BLOCK, TIMESTAMP,
+    BLOCK, BLOCK_DURATION, BLOCK_GROUP, CLUSTER, EBML, IN_SEGMENT, REFERENCE_BLOCK, SIMPLE_BLOCK, TIMESTAMP,
 };
 use crate::track::{Extent, MAX_SAMPLE_BYTES};
 
@@ -40,7 +40,7 @@ pub(super) struct Clusters {
     /// Block whose header is longer than what was read, and how much of it is to be read.
     long: Option<(Extent, u64)>,
     skipped: u64,
-    /// True if the file ends within an element.
+    /// True if the file ends within an element, or another document follows.
     pub(super) truncated: bool,
     /// Frames of the last block.
     pub(super) frames: Vec<Extent>,
@@ -85,7 +85,7 @@ impl Clusters {
         }
         self.skipped += 1;
         if self.skipped > MAX_SKIPPED {
-            return Err(Error::Limit { what: "more elements in a row without media", limit: MAX_SKIPPED });
+            return Err(Error::Limit { what: "elements in a row without media", limit: MAX_SKIPPED });
         }
         let header = match Header::read(bytes, self.at) {
             Err(_) if bytes.len() < MAX_HEADER => {
@@ -94,6 +94,12 @@ impl Clusters {
             }
             header => header?,
         };
+        let within = self.group.is_some() || self.cluster.is_some_and(|cluster| cluster.end.is_some());
+        if header.id == EBML && !within {
+            // Another document, as where recordings were joined byte for byte, has tracks of its own.
+            self.cut();
+            return Ok(None);
+        }
         if self.cluster.is_some_and(|cluster| match cluster.end {
             Some(end) => self.at >= end,
             None => self.group.is_none() && IN_SEGMENT.contains(&header.id),
@@ -129,7 +135,7 @@ impl Clusters {
         (self.at, self.long) = (self.end, None);
     }
 
-    /// Ends the walk, since the file ends within an element.
+    /// Ends the walk, since the file ends within an element, or another document follows.
     fn cut(&mut self) {
         self.truncated = true;
         self.end();
@@ -165,7 +171,7 @@ impl Clusters {
     /// Takes a block of which `bytes` are the beginning.
     fn block(&mut self, bytes: &[u8], body: Extent) -> Result<Option<Block>, Error> {
         if body.length > MAX_SAMPLE_BYTES {
-            return Err(Error::Limit { what: "a block of more bytes", limit: MAX_SAMPLE_BYTES });
+            return Err(Error::Limit { what: "bytes in a block", limit: MAX_SAMPLE_BYTES });
         }
         let id = if self.group.is_some() { BLOCK } else { SIMPLE_BLOCK };
         let offset = self.at;
@@ -184,12 +190,12 @@ impl Clusters {
             }
         };
         self.at = body.end();
+        let time = self.cluster.and_then(|cluster| cluster.time);
+        time.ok_or_else(|| fault("its cluster has no Timestamp before it"))?;
         if let Some(group) = &mut self.group {
             group.block = Some(header);
             return Ok(self.end_of_group());
         }
-        let time = self.cluster.and_then(|cluster| cluster.time);
-        time.ok_or_else(|| fault("its cluster has no Timestamp before it"))?;
         self.skipped = 0;
         Ok(Some(self.timed(header, header.key, None)))
     }

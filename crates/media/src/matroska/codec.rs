@@ -29,7 +29,10 @@ pub(super) fn codec(entry: &Entry<'_>) -> Codec {
         "A_MS/ACM" => wave(entry.private),
         _ => None,
     };
-    found.unwrap_or_else(|| Codec::Other(printable(entry.codec)))
+    found.unwrap_or_else(|| match entry.codec {
+        "V_MPEG4/ISO/AVC" | "V_MPEGH/ISO/HEVC" | "A_AAC" => Codec::Unconfigured(entry.codec.to_owned()),
+        _ => Codec::Other(printable(entry.codec)),
+    })
 }
 
 /// Channels and sample rate of a track of sound.
@@ -69,6 +72,22 @@ fn wave(private: &[u8]) -> Option<Codec> {
         0x0050 | 0x0055 => Some(Codec::MpegAudio),
         0x2000 => Some(Codec::Ac3),
         _ => None,
+    }
+}
+
+/// Layer of MPEG audio by the codec's identifier, or by a `WAVEFORMATEX` structure: a format tag of layer 3, or
+/// one of all layers, with flags of them (fwHeadLayer of `MPEG1WAVEFORMAT`).
+pub(super) fn mpeg_layer(entry: &Entry<'_>) -> Option<u8> {
+    match (entry.codec, entry.private) {
+        ("A_MPEG/L1", _) => Some(1),
+        ("A_MPEG/L2", _) => Some(2),
+        ("A_MPEG/L3", _) | (_, [0x55, 0, ..]) => Some(3),
+        (_, private) => match private.get(18..20)? {
+            [1, 0] => Some(1),
+            [2, 0] => Some(2),
+            [4, 0] => Some(3),
+            _ => None,
+        },
     }
 }
 

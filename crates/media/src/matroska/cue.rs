@@ -5,6 +5,9 @@ use super::ebml::Elements;
 use super::id::{CUE_CLUSTER_POSITION, CUE_POINT, CUE_TIME, CUE_TRACK, CUE_TRACK_POSITIONS};
 use super::segment::{Cue, Segment};
 
+/// Most cues: 72 hours with one each second. An element of cues has bytes for many more.
+const MAX_CUES: usize = 1 << 18;
+
 /// Reads the data of a `Cues` element at `offset`; positions count from `base`. Tracks that are not there
 /// have no cues.
 pub(super) fn read(data: &[u8], offset: u64, base: u64, segment: &Segment) -> Result<Vec<Cue>, Error> {
@@ -33,6 +36,9 @@ pub(super) fn read(data: &[u8], offset: u64, base: u64, segment: &Segment) -> Re
                     if let Some(track) = segment.track(number).filter(|_| cluster < segment.size) {
                         let ns = u128::from(time) * u128::from(segment.tick_ns);
                         let time_us = u64::try_from(ns / 1000).unwrap_or(u64::MAX);
+                        if cues.len() == MAX_CUES {
+                            return Err(Error::Limit { what: "cues", limit: MAX_CUES as u64 });
+                        }
                         cues.push(Cue { time_us, track, cluster });
                     }
                 }

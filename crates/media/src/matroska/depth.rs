@@ -15,12 +15,17 @@ pub(super) const MAX_DEPTH: usize = 16;
 /// Depth that the codec or its configuration states; `None` where it does not.
 pub(super) fn stated(codec: &Codec) -> Option<usize> {
     let depth = match codec {
-        Codec::H264(avc) => avc.sequence_sets.iter().map(|set| h264(set)).max()?,
-        Codec::H265(hevc) => hevc.sequence_sets.iter().map(|set| h265(set)).max()?,
-        Codec::Other(_) => None,
+        Codec::H264(avc) => avc.sequence_sets.iter().map(|set| h264(set)).reduce(both)?,
+        Codec::H265(hevc) => hevc.sequence_sets.iter().map(|set| h265(set)).reduce(both)?,
+        Codec::Other(_) | Codec::Unconfigured(_) => None,
         _ => Some(0),
     };
     depth.filter(|depth| *depth <= MAX_DEPTH)
+}
+
+/// The greater of two depths, if both are known.
+fn both(first: Option<usize>, second: Option<usize>) -> Option<usize> {
+    Some(first?.max(second?))
 }
 
 /// Of a sequence parameter set (ITU-T H.264 section E.2.1). The Baseline profile has no B-frames.
@@ -77,4 +82,63 @@ fn profiles_of_layers(bits: &mut impl BitRead, layers: u8) -> Option<()> {
         bits.skip(if profile { 88 } else { 0 } + if level { 8 } else { 0 }, "sub_layer").ok()?;
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::{Avc, Hevc};
+
+    /// Sets that x264 and x265 wrote: B-frames in a pyramid, two frames deep.
+    const H265: [u8; 43] = [
+        0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00, 0x03, 0x00,
+        0x1e, 0xa0, 0x14, 0x20, 0x20, 0x7c, 0xb9, 0x65, 0x66, 0x4a, 0x4c, 0x2f, 0x01, 0x68, 0x08, 0x00, 0x00,
+        0x03, 0x00, 0x08, 0x00, 0x00, 0x03, 0x00, 0xc8, 0x40,
+    ];
+    const H264: [u8; 25] = [
+        0x67, 0x64, 0x00, 0x0b, 0xac, 0xd9, 0x42, 0x84, 0x7e, 0x5c, 0x04, 0x40, 0x00, 0x00, 0x03, 0x00, 0x40,
+        0x00, 0x00, 0x0c, 0x83, 0xc5, 0x0a, 0x65, 0x80,
+    ];
+    /// Of the Baseline profile, without B-frames.
+    const BASELINE: [u8; 24] = [
+        0x67, 0x42, 0xc0, 0x0b, 0xda, 0x0a, 0x11, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00, 0x01, 0x00, 0x00,
+        0x03, 0x00, 0x32, 0x0f, 0x14, 0x2a, 0xa0,
+    ];
+
+    fn of_h264(sets: &[&[u8]]) -> Option<usize> {
+        let sequence_sets = sets.iter().map(|set| set.to_vec()).collect();
+        stated(&Codec::H264(Avc {
+            profile_level: [0; 3],
+            length_size: 4,
+            sequence_sets,
+            picture_sets: Vec::new(),
+        }))
+    }
+
+    fn of_h265(sets: &[&[u8]]) -> Option<usize> {
+        let sequence_sets = sets.iter().map(|set| set.to_vec()).collect();
+        stated(&Codec::H265(Hevc {
+            profile: 1,
+            level: 30,
+            length_size: 4,
+            video_sets: Vec::new(),
+            sequence_sets,
+            picture_sets: Vec::new(),
+        }))
+    }
+
+    #[test]
+    fn sequence_parameter_sets_state_the_depth() {
+        assert_eq!((of_h264(&[&H264]), of_h264(&[&BASELINE])), (Some(2), Some(0)));
+        assert_eq!(of_h264(&[&BASELINE, &H264]), Some(2));
+        assert_eq!((of_h265(&[&H265]), of_h265(&[&H265, &H265])), (Some(2), Some(2)));
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_read_leaves_it_unknown() {
+        assert_eq!((of_h264(&[]), of_h265(&[])), (None, None));
+        assert_eq!(of_h264(&[&BASELINE, &H264[..6]]), None);
+        assert_eq!(of_h264(&[&H264[..6], &BASELINE]), None);
+        assert_eq!((of_h265(&[&H265, &H265[..20]]), of_h265(&[&H265[..20]])), (None, None));
+    }
 }

@@ -2,15 +2,15 @@
 //!
 //! Matroska stores frames in decode order with their presentation times. Let a decoder reorder over a depth
 //! of N frames: at most N frames precede a frame in decode order and follow it in presentation. The decode
-//! time of frame number i is then the presentation time that is number i - N when all are sorted. It is the
-//! least number of frames early, no frame is decoded after it is presented, and with a constant frame rate,
-//! decode times are as far apart as frames are. Of the times up to number i - N all have come when frame i
-//! has, so a heap of N times suffices. The first N frames are each one interval earlier than the next, and
-//! not before 0.
+//! time of frame number i is then the presentation time that is number i - N when all are sorted. No frame is
+//! decoded after it is presented, with N as the file uses it none earlier than it has to be, and with a
+//! constant frame rate, decode times are as far apart as frames are. Of the times up to number i - N all have
+//! come when frame i has, so a heap of N times suffices. The first N frames are each one interval earlier than
+//! the next.
 //!
 //! N is what the configuration of H.264 or H.265 states; other codecs do not reorder. Where none is stated,
-//! it is what the first 32 frames show. If more than N frames turn out to be reordered, decode times stay in
-//! order and some frames are presented before them: they leave late.
+//! it is what the first 32 frames show, or those of half a minute. If more than N frames turn out to be
+//! reordered, decode times stay in order and some frames are presented before them: they leave late.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -32,6 +32,8 @@ pub(super) struct Order<T> {
     depth: Option<usize>,
     /// Time from a frame to the next, where it is stated.
     interval: Option<u64>,
+    /// Longest time over which frames are observed.
+    longest: u64,
     /// The first frames, until their decode times are known.
     first: Vec<(u64, T)>,
     begun: bool,
@@ -41,8 +43,8 @@ pub(super) struct Order<T> {
 }
 
 impl<T> Order<T> {
-    pub(super) fn new(depth: Option<usize>, interval: Option<u64>) -> Self {
-        Self { depth, interval, first: Vec::new(), begun: false, times: BinaryHeap::new(), last: 0 }
+    pub(super) fn new(depth: Option<usize>, interval: Option<u64>, longest: u64) -> Self {
+        Self { depth, interval, longest, first: Vec::new(), begun: false, times: BinaryHeap::new(), last: 0 }
     }
 
     /// Number of frames that wait for their decode times.
@@ -59,7 +61,12 @@ impl<T> Order<T> {
             return;
         }
         self.first.push((presented, frame));
-        if self.first.len() >= self.depth.map_or(OBSERVED, |depth| depth + 1) {
+        let span = self.first.first().map_or(0, |(first, _)| presented.abs_diff(*first));
+        let complete = match self.depth {
+            Some(depth) => self.first.len() > depth,
+            None => self.first.len() >= OBSERVED || span > self.longest,
+        };
+        if complete {
             self.begin(ready);
         }
     }
@@ -110,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn decoded(depth: Option<usize>, presented: &[u64]) -> Vec<u64> {
-        let (mut order, mut ready) = (Order::new(depth, None), VecDeque::new());
+        let (mut order, mut ready) = (Order::new(depth, None, u64::MAX), VecDeque::new());
         for time in presented {
             order.push(*time, (), &mut ready);
         }

@@ -7,12 +7,13 @@ use super::id::{
     CLUSTER, CUES, DOC_TYPE, DURATION, EBML, INFO, SEEK, SEEK_HEAD, SEEK_ID, SEEK_POSITION, SEGMENT,
     TIMESTAMP_SCALE, TRACKS,
 };
+use super::profile::Profiles;
 use super::segment::{DocumentType, Segment};
 use super::{Error, Id, cue, track};
 use crate::track::Extent;
 
 /// Longest elements that are read: an EBML header; what a segment says about itself; tracks with their
-/// configurations; cues, which are left out if they are longer.
+/// configurations; cues, which are left out if they are longer or too many.
 const MAX_EBML: u64 = 4 << 10;
 const MAX_INFO: u64 = 1 << 20;
 const MAX_TRACKS: u64 = 4 << 20;
@@ -38,7 +39,10 @@ pub struct SegmentReader {
     end: u64,
     cut: bool,
     cluster: Option<u64>,
-    found: Found,
+    /// Offset of the `Tracks` element.
+    tracks: u64,
+    found: Box<Found>,
+    profiles: Option<Box<Profiles>>,
     /// Elements that the file says are elsewhere.
     places: Vec<(Id, u64)>,
     looked: usize,
@@ -62,6 +66,8 @@ enum State {
     Place(Id, u64),
     /// Data of an element, and the state after it.
     Data(Id, Extent, After),
+    /// Profiles of VP9.
+    Profiles,
     Done,
 }
 
@@ -84,7 +90,9 @@ impl SegmentReader {
             end: size,
             cut: false,
             cluster: None,
-            found: Found::default(),
+            tracks: 0,
+            found: Box::default(),
+            profiles: None,
             places: Vec::new(),
             looked: 0,
         }
@@ -98,6 +106,7 @@ impl SegmentReader {
             State::Segment(at) => Some(header(at, self.size)),
             State::Element(at) | State::Place(_, at) => Some(header(at, self.end)),
             State::Data(_, extent, _) => Some(extent),
+            State::Profiles => self.profiles.as_ref().and_then(|profiles| profiles.wanted()),
             State::Done => None,
         }
     }
@@ -112,17 +121,24 @@ impl SegmentReader {
         assert_eq!(bytes.len() as u64, wanted, "the bytes that were wanted");
         self.elements += 1;
         if self.elements > MAX_ELEMENTS {
-            return Err(Error::Limit { what: "more elements before its first cluster", limit: MAX_ELEMENTS });
+            return Err(Error::Limit { what: "elements before the first cluster", limit: MAX_ELEMENTS });
         }
         self.state = match self.state {
             State::Document => document(&bytes, self.size)?,
             State::Segment(at) => self.segment(&Header::read(&bytes, at)?)?,
             State::Element(at) => match Header::read(&bytes, at) {
-                Err(_) if bytes.len() < MAX_HEADER => self.look(),
+                Err(_) if bytes.len() < MAX_HEADER => {
+                    self.cut = true;
+                    self.look()
+                }
                 header => self.element(&header?)?,
             },
             State::Place(id, at) => self.place(id, Header::read(&bytes, at).ok()),
             State::Data(id, extent, after) => self.data(id, extent, after, bytes)?,
+            State::Profiles => {
+                self.profiles.iter_mut().for_each(|profiles| profiles.take(&bytes));
+                State::Profiles
+            }
             State::Done => State::Done,
         };
         Ok(())
@@ -133,10 +149,12 @@ impl SegmentReader {
         if self.base == 0 {
             return Err(Error::NotMatroska);
         }
-        let (extent, tracks) = self.found.tracks.ok_or(Error::NoTracks)?;
+        let (data_at, tracks) = self.found.tracks.ok_or(Error::NoTracks)?;
         let (tick_ns, duration) =
             self.found.info.map_or(Ok((1_000_000, None)), |(at, data)| info(&data, at))?;
-        let (tracks, plans) = track::read(&tracks, extent.offset, tick_ns)?;
+        let (mut tracks, plans) = track::read(&tracks, data_at.offset, tick_ns)?;
+        self.profiles.iter().for_each(|profiles| profiles.add_to(&mut tracks, &plans));
+        let extent = Extent { offset: self.tracks, length: data_at.end() - self.tracks };
         let duration_us = duration.map(|ticks| (ticks * tick_ns as f64 / 1000.0) as u64);
         let mut segment = Segment {
             document: self.document,
@@ -152,7 +170,7 @@ impl SegmentReader {
             cut: self.cut,
         };
         if let Some((at, data)) = self.found.cues {
-            // Damaged cues are left out: nothing needs them.
+            // Cues that are damaged or too many are left out: nothing needs them.
             segment.cues = cue::read(&data, at.offset, self.base, &segment).unwrap_or_default();
         }
         Ok(segment)
@@ -186,13 +204,16 @@ impl SegmentReader {
             };
         }
         match header.body(self.end) {
-            Ok(body) if self.is_wanted(header.id, body) => Ok(State::Data(header.id, body, After::Element)),
+            Ok(body) if self.is_wanted(header.id, body) => Ok(self.wanted_data(header, body, After::Element)),
             Ok(body) if header.id == TRACKS && self.found.tracks.is_none() && body.length > 0 => {
-                Err(Error::Limit { what: "a Tracks element of more bytes", limit: MAX_TRACKS })
+                Err(Error::Limit { what: "bytes in the Tracks element", limit: MAX_TRACKS })
             }
             Ok(body) => Ok(self.next(body.end())),
             // The file ends within it.
-            Err(_) if header.size.is_some() && header.id != TRACKS => Ok(self.look()),
+            Err(_) if header.size.is_some() && header.id != TRACKS => {
+                self.cut = true;
+                Ok(self.look())
+            }
             Err(error) => Err(error),
         }
     }
@@ -218,15 +239,24 @@ impl SegmentReader {
                 return State::Place(id, at);
             }
         }
-        State::Done
+        let Some((_, tracks)) = &self.found.tracks else { return State::Done };
+        self.profiles = Some(Box::new(Profiles::new(tracks, self.cluster, self.end)));
+        State::Profiles
     }
 
     fn place(&mut self, id: Id, header: Option<Header>) -> State {
-        let header = header.filter(|header| header.id == id);
-        match header.and_then(|header| header.body(self.end).ok()) {
-            Some(body) if self.is_wanted(id, body) => State::Data(id, body, After::Place),
+        let found = header.filter(|header| header.id == id);
+        match found.and_then(|header| Some((header, header.body(self.end).ok()?))) {
+            Some((header, body)) if self.is_wanted(id, body) => self.wanted_data(&header, body, After::Place),
             _ => self.look(),
         }
+    }
+
+    fn wanted_data(&mut self, header: &Header, body: Extent, after: After) -> State {
+        if header.id == TRACKS {
+            self.tracks = header.offset;
+        }
+        State::Data(header.id, body, after)
     }
 
     fn data(&mut self, id: Id, extent: Extent, after: After, bytes: Bytes) -> Result<State, Error> {

@@ -11,11 +11,15 @@ use crate::track::{Next, Sample};
 /// Most samples of a file: a month of pictures and sound. A file has bytes for each.
 const MAX_SAMPLES: u64 = 1 << 28;
 
-/// Time that a track without a sample is waited for: blocks of all tracks are near each other in a file, and
-/// subtitles are rare.
-const WINDOW_US: i64 = 1_000_000;
+/// Time over which a track is ahead of others that have no sample before these are given up: pictures of a
+/// slow show are seconds apart, and the order of the first ones is seen only behind more of them. A track
+/// that ends early costs that many held frames.
+const WINDOW_US: i64 = 60_000_000;
 
-/// Frames that are held for that.
+/// Such a time for subtitles, which are rare.
+const SUBTITLES_US: i64 = 1_000_000;
+
+/// Most frames that are held for that.
 const HELD_FRAMES: usize = 1 << 14;
 
 /// Samples of a segment in decode order, interleaved over its tracks by decode time, as far as their blocks
@@ -24,8 +28,6 @@ const HELD_FRAMES: usize = 1 << 14;
 pub struct Samples {
     clusters: Clusters,
     tracks: Vec<Timeline>,
-    /// Latest time of a block so far.
-    newest_us: i64,
     cut: bool,
     given: u64,
 }
@@ -36,7 +38,7 @@ impl Segment {
         let tracks = self.tracks.iter().zip(&self.plans).enumerate();
         let tracks = tracks.map(|(index, (track, plan))| Timeline::new(track.clone(), plan.clone(), index));
         let clusters = Clusters::new(self.cluster, self.end);
-        Samples { clusters, tracks: tracks.collect(), newest_us: i64::MIN, cut: self.cut, given: 0 }
+        Samples { clusters, tracks: tracks.collect(), cut: self.cut, given: 0 }
     }
 }
 
@@ -53,7 +55,7 @@ impl Samples {
         match (wanted, self.sample()) {
             (_, Some(sample)) => {
                 if self.given == MAX_SAMPLES {
-                    return Err(Error::Limit { what: "more samples", limit: MAX_SAMPLES });
+                    return Err(Error::Limit { what: "samples", limit: MAX_SAMPLES });
                 }
                 self.given += 1;
                 Ok(Next::Sample(sample))
@@ -74,7 +76,7 @@ impl Samples {
         if let Some(block) = self.clusters.take(&bytes)?
             && let Some(track) = self.tracks.iter_mut().find(|track| track.number() == block.track)
         {
-            self.newest_us = self.newest_us.max(track.push(&block, &self.clusters.frames));
+            track.push(&block, &self.clusters.frames);
         }
         Ok(())
     }
@@ -84,7 +86,7 @@ impl Samples {
         self.clusters.end();
     }
 
-    /// Returns whether the file ends within an element: it was cut, or it grows.
+    /// Returns whether the file ends within an element (it was cut, or it grows), or another one follows in it.
     pub fn truncated(&self) -> bool {
         self.cut || self.clusters.truncated
     }
@@ -101,15 +103,18 @@ impl Samples {
 
     /// The sample that is decoded first, unless a track that has none may still have an earlier one.
     fn sample(&mut self) -> Option<Sample> {
-        let (mut first, mut waits) = (None, false);
+        let (mut first, mut window) = (None, None);
         for (index, track) in self.tracks.iter().enumerate() {
-            waits |= track.waits();
+            if track.waits() {
+                window = window.max(Some(if track.is_continuous() { WINDOW_US } else { SUBTITLES_US }));
+            }
             let next = track.next_us().map(|us| (us, index));
             first = first.min(next).or(first).or(next);
         }
-        let (us, index) = first?;
-        let late = self.newest_us.saturating_sub(us) > WINDOW_US;
-        if waits && !late && self.held() < HELD_FRAMES {
+        let (_, index) = first?;
+        // By its own blocks: a wrong time of another track gives nothing up.
+        let waits = window.is_some_and(|window| self.tracks[index].ahead_us() <= window);
+        if waits && self.held() < HELD_FRAMES {
             return None;
         }
         self.tracks[index].pop()

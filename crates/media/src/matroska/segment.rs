@@ -40,7 +40,7 @@ pub struct Cue {
     pub cluster: u64,
 }
 
-/// Kind of a document (RFC 8794 section 11.2.4).
+/// Kind of a document (RFC 8794 section 11.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentType {
     /// Matroska.

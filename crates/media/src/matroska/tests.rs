@@ -10,6 +10,11 @@ use crate::track::{Codec, Extent, Next, Pcm, PcmKind, Sample, Sound, TrackKind};
 
 /// Samples of a file, and the bytes that were read.
 fn read(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64), Error> {
+    read_on(file).map(|(segment, samples, read, _)| (segment, samples, read))
+}
+
+/// Samples of a file, the bytes that were read, and whether it is cut.
+fn read_on(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64, bool), Error> {
     let mut read = 0;
     let mut bytes = |wanted: Extent| {
         read += wanted.length;
@@ -25,7 +30,7 @@ fn read(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64), Error> {
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => return Ok((segment, found, read)),
+            Next::End => return Ok((segment, found, read, samples.truncated())),
         }
     }
 }
@@ -75,6 +80,8 @@ fn samples_are_where_the_blocks_are() {
         let file = File { unknown_sizes, tracks_last, ..two_tracks() };
         let bytes = file.bytes();
         let (segment, samples, _) = read(&bytes).unwrap();
+        let tables = &bytes[segment.extent.offset as usize..segment.extent.end() as usize];
+        assert!(tables == element(0x1654_ae6b, &file.tracks.concat()), "{:?}", segment.extent);
         assert_eq!(samples.len(), 8 + 13);
         let times: Vec<i64> =
             samples.iter().map(|found| segment.tracks[found.track].decode_us(found)).collect();
@@ -99,12 +106,33 @@ fn decode_times_are_those_of_presentation_in_order() {
     let pictures: Vec<&Sample> = samples.iter().filter(|found| found.track == 0).collect();
     let presented = |found: &&Sample| segment.tracks[0].presentation_us(found) / 1000;
     assert_eq!(pictures.iter().map(presented).collect::<Vec<_>>(), [0, 120, 40, 80, 160, 280, 200, 240]);
-    // One frame is decoded before another that is shown before it; none can be decoded before 0.
-    let decoded: Vec<u64> = pictures.iter().map(|found| found.decode_time).collect();
-    assert_eq!(decoded, [0, 0, 40, 80, 120, 160, 200, 240]);
+    // One frame is decoded before another that is shown before it, so the first is decoded before 0.
+    let decoded = |found: &&Sample| segment.tracks[0].decode_us(found) / 1000;
+    let decoded: Vec<i64> = pictures.iter().map(decoded).collect();
+    assert_eq!(decoded, [-40, 0, 40, 80, 120, 160, 200, 240]);
     let sync: Vec<usize> = (0..8).filter(|index| pictures[*index].sync).collect();
     assert_eq!(sync, [0, 4]);
-    assert_eq!(pictures[3].duration, 40);
+    assert!(pictures.iter().all(|found| found.duration == 40));
+}
+
+/// Promise: Frames of Matroska have decode times at even distances, not after their presentation times.
+#[test]
+fn decode_times_begin_before_0_whatever_is_stated() {
+    for (fields, depth) in
+        [(number(0x23_e383, 40_000_000), 2), (Vec::new(), 2), (number(0x23_e383, 40_000_000), 0)]
+    {
+        let mut file = two_tracks();
+        file.tracks[0] = video(1, "V_MPEG4/ISO/AVC", &avc_configuration(), &fields);
+        file.blocks.retain(|block| block.track == 1);
+        // A pyramid of frames, or none.
+        let order = if depth == 0 { [0, 1, 2, 3, 4, 5, 6, 7] } else { [0, 4, 2, 1, 3, 7, 6, 5] };
+        for (block, number) in file.blocks.iter_mut().zip(order) {
+            block.time = number * 40;
+        }
+        let (segment, samples, _) = read(&file.bytes()).unwrap();
+        let decoded = samples.iter().map(|found| segment.tracks[0].decode_us(found) / 1000);
+        assert!(decoded.eq((0..8).map(|index| (index - depth) * 40)), "{samples:?}");
+    }
 }
 
 #[test]
@@ -192,15 +220,20 @@ fn codecs_are_read_by_their_identifiers() {
     let little = Pcm { bits: 16, big_endian: false, kind: PcmKind::Signed };
     assert_eq!(sound("A_PCM/INT/LIT", &[]).codec, Codec::Pcm(little));
     for (track, reason) in [
-        (sound("A_PCM/INT/LIT", &[]), "no RTP payload format for PCM 16 bit little-endian"),
-        (sound("A_PCM/FLOAT/IEEE", &[]), "no RTP payload format for PCM 16 bit float little-endian"),
+        (sound("A_PCM/INT/LIT", &[]), "PCM 16 bit little-endian is not supported: ffmpeg -c:a pcm_s16be"),
+        (sound("A_PCM/FLOAT/IEEE", &[]), "PCM 16 bit float little-endian is not supported: ffmpeg"),
         (sound("A_VORBIS", &[]), "no RTP payload format for A_VORBIS"),
-        (sound("A_AAC", &[]), "no RTP payload format for A_AAC"),
-        (picture("V_MPEG4/ISO/AVC", &[1]), "no RTP payload format for V_MPEG4/ISO/AVC"),
+        (sound("A_AAC", &[]), "A_AAC without a valid configuration"),
+        (picture("V_MPEG4/ISO/AVC", &[1]), "V_MPEG4/ISO/AVC without a valid configuration"),
+        (picture("V_MPEGH/ISO/HEVC", &[]), "V_MPEGH/ISO/HEVC without a valid configuration"),
         (picture("\x1b[31m", &[]), "no RTP payload format for [31m"),
     ] {
-        assert_eq!(Format::of(&track).unwrap_err().to_string(), reason);
+        let found = Format::of(&track).unwrap_err().to_string();
+        assert!(found.starts_with(reason), "{found}");
     }
+    let mut many = sound("A_PCM/INT/BIG", &[]);
+    many.sound = many.sound.map(|sound| Sound { channels: 30, ..sound });
+    assert_eq!(Format::of(&many).unwrap_err().to_string(), "30 channels: 1 to 21 are supported");
 }
 
 /// Promise: Encrypted and compressed Matroska tracks are named as such, and not played.
@@ -246,41 +279,194 @@ fn cues_are_at_clusters_with_random_access_points() {
 fn a_track_without_blocks_holds_up_no_other() {
     let mut file = File::default();
     file.tracks.push(audio(2, "A_OPUS", &[], &[]));
-    file.blocks = (0..500).map(|index| block(1, index * 40, &[10])).collect();
-    let bytes = file.bytes();
-    let mut reader = SegmentReader::new(bytes.len() as u64);
-    while let Some(wanted) = reader.wanted() {
-        reader.take(bytes[wanted.offset as usize..wanted.end() as usize].to_vec()).unwrap();
-    }
-    let mut samples = reader.finish().unwrap().samples();
-    let mut given = 0;
-    loop {
-        match samples.next().unwrap() {
-            Next::Read(wanted) => {
-                samples.take(bytes[wanted.offset as usize..wanted.end() as usize].to_vec()).unwrap();
-            }
-            Next::Sample(_) => given += 1,
-            Next::End => break,
+    file.blocks = (0..5000).map(|index| block(1, index * 40, &[10])).collect();
+    let given = samples_of(&file.bytes(), |held| assert!(held < 1510, "{held} frames of more than a minute"));
+    assert_eq!(given, 5000);
+}
+
+/// Decode times of all samples in their order, and how many samples each track has.
+fn decode_times(file: &File) -> (Vec<i64>, Vec<usize>) {
+    let (segment, samples, _) = read(&file.bytes()).unwrap();
+    let times = samples.iter().map(|found| segment.tracks[found.track].decode_us(found)).collect();
+    let count = |index| samples.iter().filter(|found| found.track == index).count();
+    (times, (0..segment.tracks.len()).map(count).collect())
+}
+
+/// Pictures so many ms apart, of a stated order or of an order that has to be seen, and sound of 20 ms.
+fn slow_pictures(apart: u64, codec: &str, private: &[u8]) -> File {
+    let tracks = vec![video(1, codec, private, &[]), audio(2, "A_OPUS", &[], &[])];
+    let sound = (0..5000).map(|index| block(2, index * 20, &[10]));
+    let mut blocks: Vec<BlockShape> =
+        sound.chain((0..100_000 / apart).map(|index| block(1, index * apart, &[20]))).collect();
+    blocks.sort_by_key(|block| block.time);
+    File { tracks, blocks, blocks_in_cluster: 1, ..File::default() }
+}
+
+/// Promise: Samples of Matroska tracks are in decode order also where pictures are seconds apart.
+#[test]
+fn slow_pictures_are_not_late() {
+    for apart in [40, 80, 1000, 2000, 5000] {
+        for (codec, private) in [("V_VP8", Vec::new()), ("V_MPEG4/ISO/AVC", avc_configuration())] {
+            let (times, counts) = decode_times(&slow_pictures(apart, codec, &private));
+            assert_eq!(counts, [100_000 / apart as usize, 5000]);
+            assert!(times.is_sorted(), "{codec}, pictures {apart} ms apart");
         }
-        assert!(samples.held() < 40, "{} frames of more than a second", samples.held());
     }
-    assert_eq!(given, 500);
+}
+
+/// Promise: A block with a wrong time leaves the samples of other Matroska tracks in decode order.
+#[test]
+fn a_block_of_another_age_puts_no_other_track_out_of_order() {
+    let mut tracks = slow_pictures(1000, "V_VP8", &[]);
+    tracks.tracks.push(element(0xae, &[number(0xd7, 3), number(0x83, 17)].concat()));
+    for (track, index) in [(1, 100), (2, 101), (3, 102)] {
+        let mut file = tracks.clone();
+        file.blocks.insert(index, block(track, 1 << 40, &[30]));
+        let (segment, samples, _) = read(&file.bytes()).unwrap();
+        let others = samples.iter().filter(|found| segment.tracks[found.track].id != u32::from(track));
+        let times: Vec<i64> = others.map(|found| segment.tracks[found.track].decode_us(found)).collect();
+        assert!(times.len() >= 100 && times.is_sorted(), "a block of track {track}");
+    }
 }
 
 /// Promise: A Matroska file that was cut, or grows, is read up to its last whole block.
 #[test]
 fn a_file_may_end_anywhere() {
     for unknown_sizes in [false, true] {
-        let whole = File { unknown_sizes, ..two_tracks() }.bytes();
-        let (segment, all, _) = read(&whole).unwrap();
-        let mut found = 0;
-        for length in segment.cluster.unwrap() as usize + 100..whole.len() - 50 {
-            let (_, samples, _) = read(&whole[..length]).unwrap();
-            assert!(samples.len() >= found && samples.len() <= all.len());
+        let file = File { unknown_sizes, ..two_tracks() };
+        let whole = file.bytes();
+        let (segment, all, _, truncated) = read_on(&whole).unwrap();
+        assert!(!truncated && all.len() == 21);
+        let cues = |bytes: &[u8]| bytes.windows(4).rposition(|id| id == [0x1c, 0x53, 0xbb, 0x6b]).unwrap();
+        // Of a file of the first blocks, all but the cues is where it is in the whole.
+        let end = |count| {
+            let blocks = file.blocks[..count].to_vec();
+            cues(&File { blocks, ..file.clone() }.bytes())
+        };
+        let ends: Vec<usize> = (1..=file.blocks.len()).map(end).collect();
+        let first = segment.cluster.unwrap() as usize;
+        // Without sizes the file may end between elements: cluster, time and blocks.
+        let starts = [first].into_iter().chain(ends.chunks(5).filter_map(|ends| ends.get(4).copied()));
+        let mut between: Vec<usize> = starts.flat_map(|start| [start, start + 5, start + 22]).collect();
+        between.extend(&ends);
+        for length in first..whole.len() {
+            let blocks = file.blocks.iter().zip(&ends).filter(|(_, end)| **end <= length);
+            let frames: usize = blocks.map(|(block, _)| block.frames.len()).sum();
+            let (_, samples, _, truncated) = read_on(&whole[..length]).unwrap();
+            assert_eq!(samples.len(), frames, "{length} of {} bytes", whole.len());
             assert!(samples.iter().all(|sample| all.iter().any(|other| other.extent == sample.extent)));
-            found = samples.len();
+            assert_eq!(truncated, !unknown_sizes || !between.contains(&length), "{length}: {between:?}");
         }
-        assert!(found > 12);
+    }
+}
+
+/// Promise: A Matroska file behind another in the same file is left out, with a warning.
+#[test]
+fn another_document_ends_the_file() {
+    let file = File { unknown_sizes: true, ..two_tracks() };
+    let one = file.bytes();
+    let cues = one.windows(4).rposition(|id| id == [0x1c, 0x53, 0xbb, 0x6b]).unwrap();
+    for first in [&one[..], &one[..cues]] {
+        let (_, samples, _, truncated) = read_on(&[first, &one].concat()).unwrap();
+        assert!(truncated && samples.len() == 21, "{} samples", samples.len());
+    }
+}
+
+#[test]
+fn a_block_before_the_beginning_is_at_the_beginning() {
+    let (segment, samples, _) = read(&cluster(
+        &[element(0xa3, &[0x81, 0xff, 0xd8, 0x80, 9]), element(0xa3, &[0x81, 0, 40, 0, 9])].concat(),
+    ))
+    .unwrap();
+    let times = samples.iter().map(|found| segment.tracks[0].presentation_us(found));
+    assert!(times.eq([0, 40_000]));
+    let mut file = File { blocks: vec![block(1, 100, &[9]), block(1, 60, &[9])], ..File::default() };
+    file.tracks = vec![video(1, "V_MPEG4/ISO/AVC", &avc_configuration(), &[])];
+    let (segment, samples, _) = read(&file.bytes()).unwrap();
+    let times = samples.iter().map(|found| segment.tracks[0].presentation_us(found));
+    assert!(times.eq([100_000, 60_000]));
+}
+
+#[test]
+fn few_frames_are_held() {
+    let mut file = File::default();
+    file.tracks.push(audio(2, "A_OPUS", &[], &[]));
+    file.blocks = (0..20_000).map(|index| block(1, index / 1000, &[1])).collect();
+    let bytes = file.bytes();
+    let mut most = 0;
+    let given = samples_of(&bytes, |held| most = most.max(held));
+    assert_eq!((given, most), (20_000, 1 << 14));
+}
+
+/// Number of samples; sees how many frames are held.
+fn samples_of(bytes: &[u8], mut see: impl FnMut(usize)) -> usize {
+    let part = |wanted: Extent| bytes[wanted.offset as usize..wanted.end() as usize].to_vec();
+    let mut reader = SegmentReader::new(bytes.len() as u64);
+    while let Some(wanted) = reader.wanted() {
+        reader.take(part(wanted)).unwrap();
+    }
+    let (mut samples, mut given) = (reader.finish().unwrap().samples(), 0);
+    loop {
+        match samples.next().unwrap() {
+            Next::Read(wanted) => samples.take(part(wanted)).unwrap(),
+            Next::Sample(_) => given += 1,
+            Next::End => return given,
+        }
+        see(samples.held());
+    }
+}
+
+/// Promise: The profile of VP9 in WebM files without `CodecPrivate` is that of its first frame.
+#[test]
+fn the_first_frame_tells_the_profile_of_vp9() {
+    let vp9 = |first: u8, private: &[u8]| {
+        let tracks = vec![audio(2, "A_OPUS", &[], &[]), video(1, "V_VP9", private, &[])];
+        let file = File { tracks, blocks: Vec::new(), ..File::default() };
+        let blocks = [element(0xa3, &[0x82, 0, 0, 0x80, 9]), element(0xa3, &[0x81, 0, 0, 0x80, first, 9])];
+        let cluster = element(0x1f43_b675, &[number(0xe7, 0), blocks.concat()].concat());
+        let bytes = File { unknown_sizes: true, ..file }.bytes();
+        let cues = element(0x1c53_bb6b, &[]).len();
+        let (segment, samples, _) = read(&[&bytes[..bytes.len() - cues], &cluster].concat()).unwrap();
+        assert_eq!(samples.len(), 2);
+        segment.tracks[1].codec.clone()
+    };
+    for (first, profile) in [(0x82, Some(0)), (0xa2, Some(1)), (0x92, Some(2)), (0xb0, Some(3)), (0x42, None)]
+    {
+        assert_eq!(vp9(first, &[]), Codec::Vp9(profile));
+    }
+    assert_eq!(vp9(0xa2, &[1, 1, 2]), Codec::Vp9(Some(2)));
+    let none = File { blocks: Vec::new(), ..File::default() };
+    assert_eq!(read(&none.bytes()).unwrap().0.tracks[0].codec, Codec::Vp9(None));
+}
+
+/// Promise: Times of Matroska sound, which the file rounds, are made exact again, also within laces.
+#[test]
+fn frames_of_sound_have_the_lengths_of_their_codecs() {
+    let wave = |layer: u16| [&[0x50, 0][..], &[0; 16], &layer.to_le_bytes()].concat();
+    let rate = |rate: f64| element(0xe1, &element(0xb5, &rate.to_be_bytes()));
+    for (codec, private, fields, length) in [
+        ("A_MS/ACM", vec![0x55, 0], rate(48_000.0), 1152),
+        ("A_MS/ACM", vec![0x55, 0], rate(22_050.0), 576),
+        ("A_MPEG/L3", vec![], rate(24_000.0), 576),
+        ("A_MPEG/L2", vec![], rate(24_000.0), 1152),
+        ("A_MPEG/L1", vec![], rate(48_000.0), 384),
+        ("A_MS/ACM", wave(1), rate(48_000.0), 384),
+        ("A_MS/ACM", wave(2), rate(24_000.0), 1152),
+        ("A_MS/ACM", wave(4), rate(24_000.0), 576),
+        // AAC-LC with frames of 1024 and 960; HE-AAC of 24 and 48 kHz, and downsampled; LD and ELD.
+        ("A_AAC", vec![0x11, 0x90], vec![], 1024),
+        ("A_AAC", vec![0x11, 0x94], vec![], 960),
+        ("A_AAC", vec![0x2b, 0x11, 0x88, 0x00], vec![], 2048),
+        ("A_AAC", vec![0x2b, 0x11, 0x8a, 0x00], vec![], 1920),
+        ("A_AAC", vec![0x29, 0x91, 0x88, 0x00], vec![], 1024),
+        ("A_AAC", vec![0xb9, 0x90], vec![], 512),
+        ("A_AAC", vec![0xb9, 0x94], vec![], 480),
+        ("A_AAC", vec![0xf8, 0xe6, 0x20], vec![], 512),
+        ("A_AAC", vec![0xf8, 0xe6, 0x30], vec![], 480),
+    ] {
+        let tracks = vec![audio(1, codec, &private, &fields)];
+        let (_, samples, _) = read(&File { tracks, ..File::default() }.bytes()).unwrap();
+        assert_eq!(samples[0].duration, length, "{codec} {private:02x?}");
     }
 }
 
@@ -315,7 +501,7 @@ fn hostile_files_are_refused() {
         ),
         ("a track without number", tracks(element(0xae, &number(0x83, 1))), "its number is 0"),
         ("a number twice", many(video(1, "V_VP8", &[], &[]), 2), "another track has its number"),
-        ("many tracks", many_tracks(), "more tracks: at most 64"),
+        ("many tracks", many_tracks(), "too many tracks in this Matroska file: limit 64"),
         ("a long number", tracks(element(0xae, &element(0xd7, &[1; 9]))), "an integer has at most 8 bytes"),
         (
             "a short float",
@@ -333,7 +519,11 @@ fn hostile_files_are_refused() {
             "frames are longer than it",
         ),
         ("an uneven lace", simple(&[0x81, 0, 0, 0x04, 1, 1, 2, 3]), "its frames are not of one size"),
-        ("a lace below nothing", simple(&[0x81, 0, 0, 0x06, 2, 0x81, 0x80, 1]), "less than no bytes"),
+        (
+            "a lace below nothing",
+            simple(&[0x81, 0, 0, 0x06, 2, 0x81, 0x80, 1]),
+            "negative frame size in EBML lacing",
+        ),
         (
             "a lace of no number",
             simple(&[0x81, 0, 0, 0x06, 2, 0, 0x80, 1]),
@@ -344,6 +534,14 @@ fn hostile_files_are_refused() {
             with(&element(0x1f43_b675, &element(0xa3, &[0x81, 0, 0, 0, 9]))),
             "Timestamp",
         ),
+        (
+            "a group before its time",
+            with(&element(0x1f43_b675, &element(0xa0, &element(0xa1, &[0x81, 0, 0, 0, 9])))),
+            "Timestamp",
+        ),
+        ("a long track number", simple(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]), "its track number cannot be read"),
+        ("places in a circle", [document(b"webm"), circle(0)].concat(), "no Tracks element"),
+        ("a place beyond the file", [document(b"webm"), circle(1 << 40)].concat(), "no Tracks element"),
         ("an element of no size", cluster(&[0xa3, 0xff]), "its size is unknown"),
         (
             "an element longer than its parent",
@@ -351,17 +549,43 @@ fn hostile_files_are_refused() {
             "ends after",
         ),
         ("an identifier of 8 bytes", with(&[1; 40]), "more than 4 bytes"),
-        ("a size of 2^63", with(&[0xec, 0x00, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), "its size cannot be read"),
-        ("many elements", with(&[0xec, 0x80].repeat(100_001)), "more elements before its first cluster"),
+        ("a size of 9 bytes", with(&[0xec, 0x00, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), "its size cannot be read"),
+        ("many elements", with(&[0xec, 0x80].repeat(100_001)), "too many elements before the first cluster"),
         (
             "many elements later",
             [cluster(&[]), [0xec, 0x80].repeat(100_001)].concat(),
-            "more elements in a row without media",
+            "too many elements in a row without media",
         ),
     ] {
         let found = read(&file).map(|(_, samples, _)| samples.len()).expect_err(name).to_string();
         assert!(found.contains(expected), "{name}: {found}");
     }
+}
+
+/// A segment that says it has tracks and further places at an offset.
+fn circle(position: u64) -> Vec<u8> {
+    let seek =
+        |id: u32| element(0x4dbb, &[element(0x53ab, &id.to_be_bytes()), number(0x53ac, position)].concat());
+    let places = [seek(0x114d_9b74), seek(0x1654_ae6b), seek(0x114d_9b74)].concat();
+    element(0x1853_8067, &element(0x114d_9b74, &places))
+}
+
+#[test]
+fn cues_are_bounded() {
+    let cues = |point: &[u8], count| with(&element(0x1c53_bb6b, &point.repeat(count)));
+    let point = [0xbb, 0x85, 0xb7, 0x83, 0xf7, 0x81, 1];
+    let most = 1 << 18;
+    assert_eq!(read(&cues(&point, most)).unwrap().0.cues.len(), most);
+    assert!(read(&cues(&point, most + 1)).unwrap().0.cues.is_empty());
+    let beyond = [0xbb, 0x8a, 0xb7, 0x88, 0xf7, 0x81, 1, 0xf1, 0x83, 0xff, 0xff, 0xff];
+    assert!(read(&cues(&beyond, 1)).unwrap().0.cues.is_empty());
+}
+
+#[test]
+fn an_element_longer_than_the_file_ends_it() {
+    let huge = [0xec, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe];
+    let (_, samples, _, truncated) = read_on(&with(&huge)).unwrap();
+    assert!(samples.is_empty() && truncated);
 }
 
 fn many_tracks() -> Vec<u8> {
@@ -400,6 +624,17 @@ proptest! {
             prop_assert!(samples.iter().all(|sample| sample.extent.end() <= bytes.len() as u64));
             prop_assert!(samples.iter().all(|sample| sample.track < segment.tracks.len()));
             prop_assert!(samples.iter().map(|sample| sample.extent.length).sum::<u64>() <= bytes.len() as u64);
+            let tracks = &segment.tracks;
+            let times = samples.iter().map(|found| {
+                (tracks[found.track].decode_us(found), tracks[found.track].presentation_us(found))
+            });
+            let least = times.clone().map(|(decoded, _)| decoded).min().unwrap_or(0);
+            // Nothing is given up within a minute.
+            if times.clone().all(|(_, presented)| presented.saturating_sub(least) < 60_000_000)
+                && tracks.iter().all(|track| matches!(track.kind, TrackKind::Video | TrackKind::Audio))
+            {
+                prop_assert!(times.map(|(decoded, _)| decoded).is_sorted());
+            }
         }
     }
 }

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use super::clusters::Block;
 use super::order::{Order, Timed};
 use super::track::{FrameLength, Plan};
-use crate::track::{Extent, Sample, Track};
+use crate::track::{Extent, Sample, Track, TrackKind};
+
+/// Longest time over which the order of frames is observed: less than others wait for it.
+const OBSERVED_SECONDS: u64 = 30;
 
 /// Frames of one track that come after each other.
 #[derive(Clone, Debug)]
@@ -13,11 +16,13 @@ pub(super) struct Timeline {
     track: Track,
     index: usize,
     plan: Plan,
-    /// The last block, whose frames wait for the time of the next.
+    /// The last block, if its frames wait for the time of the next.
     block: Option<TimedBlock>,
     frames: Vec<Extent>,
     order: Order<Frame>,
     ready: VecDeque<Timed<Frame>>,
+    /// Time of the last block in microseconds.
+    newest_us: i64,
     /// Time at which the last frame of sound ends.
     end: Option<u64>,
     /// Duration of the last sample.
@@ -38,13 +43,16 @@ struct Frame {
     sync: bool,
     /// Duration, where it is known without the next frame.
     duration: Option<u64>,
+    /// Duration that the block states: times of frames are more exact.
+    stated: Option<u64>,
 }
 
 impl Timeline {
     pub(super) fn new(track: Track, plan: Plan, index: usize) -> Self {
-        let order = Order::new(plan.depth, plan.interval);
+        let order = Order::new(plan.depth, plan.interval, OBSERVED_SECONDS * u64::from(track.timescale));
         let (block, frames, ready, end) = (None, Vec::new(), VecDeque::new(), None);
-        Self { track, index, plan, block, frames, order, ready, end, duration: 0, ended: false }
+        let (newest_us, duration, ended) = (0, 0, false);
+        Self { track, index, plan, block, frames, order, ready, newest_us, end, duration, ended }
     }
 
     /// Number by which blocks name the track.
@@ -57,14 +65,21 @@ impl Timeline {
         self.frames.len() + self.order.waiting() + self.ready.len()
     }
 
-    /// Takes a block, whose frames replace those of the last one, and returns its time in microseconds.
-    pub(super) fn push(&mut self, block: &Block, frames: &[Extent]) -> i64 {
+    /// Takes a block. Its frames wait for the next block only if they share the time until then.
+    pub(super) fn push(&mut self, block: &Block, frames: &[Extent]) {
         let time = self.plan.time(block.time);
         self.release(Some(time));
+        if frames.is_empty() {
+            return;
+        }
         let duration = block.duration.map(|ticks| self.plan.ticks(ticks));
         self.block = Some(TimedBlock { time, key: block.key, duration });
         self.frames.extend_from_slice(frames);
-        self.us(time)
+        self.newest_us = self.us(time);
+        let shares = self.plan.length == FrameLength::Unknown && self.plan.interval.is_none();
+        if frames.len() == 1 || !shares {
+            self.release(None);
+        }
     }
 
     /// Notes that there are no further blocks.
@@ -74,11 +89,21 @@ impl Timeline {
         self.ended = true;
     }
 
-    /// Decode time in microseconds of the next sample, if it is known.
+    /// Decode time in microseconds of the next sample, if it is known with its duration.
     pub(super) fn next_us(&self) -> Option<i64> {
-        let least = if self.ended { 1 } else { 2 };
-        let first = self.ready.front().filter(|_| self.ready.len() >= least)?;
-        Some(self.us(first.decoded))
+        let known =
+            |first: &&Timed<Frame>| self.ended || self.ready.len() > 1 || first.frame.duration.is_some();
+        Some(self.us(self.ready.front().filter(known)?.decoded))
+    }
+
+    /// Time in microseconds from the next sample to the last block; 0 without a sample.
+    pub(super) fn ahead_us(&self) -> i64 {
+        self.next_us().map_or(0, |next| self.newest_us.saturating_sub(next))
+    }
+
+    /// Returns whether it is of video or sound, not of subtitles, which are rare.
+    pub(super) fn is_continuous(&self) -> bool {
+        matches!(self.track.kind, TrackKind::Video | TrackKind::Audio)
     }
 
     /// Returns whether a sample may come later.
@@ -91,7 +116,8 @@ impl Timeline {
         self.next_us()?;
         let Timed { decoded, presented, frame } = self.ready.pop_front()?;
         let next = self.ready.front().map(|next| next.decoded - decoded);
-        let duration = frame.duration.or(next).or(self.plan.interval).unwrap_or(self.duration);
+        let duration = frame.duration.or(next).or(frame.stated).or(self.plan.interval);
+        let duration = duration.unwrap_or(self.duration);
         self.duration = duration;
         let offset = i128::from(presented) - i128::from(decoded);
         Some(Sample {
@@ -132,8 +158,8 @@ impl Timeline {
         };
         for extent in &frames {
             let known = self.length(*extent);
-            let only = duration.filter(|_| next.is_none() && count == 1);
-            let frame = Frame { extent: *extent, sync: key, duration: known.or(only) };
+            let stated = duration.filter(|_| count == 1);
+            let frame = Frame { extent: *extent, sync: key, duration: known, stated };
             self.order.push(at, frame, &mut self.ready);
             at = at.saturating_add(known.or(step).unwrap_or(0)).min(i64::MAX as u64);
         }

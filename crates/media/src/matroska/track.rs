@@ -1,7 +1,7 @@
 //! Tracks (RFC 9559 section 5.1.4), and how the times of their blocks are read.
 
 use super::Error;
-use super::codec::{codec, sound};
+use super::codec::{codec, mpeg_layer, sound};
 use super::depth;
 use super::ebml::Elements;
 use super::entry::Entry;
@@ -13,6 +13,10 @@ const MAX_TRACKS: usize = 64;
 
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
+
+/// Time by which decode times begin before 0 at most, where the distance of frames is not stated: the depth of
+/// reordering at 8 frames a second.
+const UNSTATED_LEAD_NS: u64 = 2 * SECOND_NS;
 
 /// How blocks of a track become samples.
 #[derive(Clone, Debug)]
@@ -80,7 +84,7 @@ pub(super) fn read(data: &[u8], offset: u64, tick_ns: u64) -> Result<(Vec<Track>
             continue;
         }
         if tracks.len() == MAX_TRACKS {
-            return Err(Error::Limit { what: "more tracks", limit: MAX_TRACKS as u64 });
+            return Err(Error::Limit { what: "tracks", limit: MAX_TRACKS as u64 });
         }
         let entry = Entry::read(&found)?;
         let id = u32::try_from(entry.number).ok().filter(|id| *id > 0);
@@ -114,12 +118,14 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
             FrameLength::Bytes(u64::from(bits.div_ceil(8)).saturating_mul(entry.channels))
         }
         Codec::G711A | Codec::G711Mu => FrameLength::Bytes(entry.channels),
-        Codec::Aac(config) if matches!(config.object_type, 5 | 29) => FrameLength::Samples(2048),
-        Codec::Aac(_) => FrameLength::Samples(1024),
+        Codec::Aac(config) => config.frame_length().map_or(FrameLength::Unknown, FrameLength::Samples),
         Codec::Ac3 | Codec::Eac3 => FrameLength::Samples(1536),
-        Codec::MpegAudio if entry.codec == "A_MPEG/L1" => FrameLength::Samples(384),
-        Codec::MpegAudio if entry.codec == "A_MPEG/L3" && timescale < 32_000 => FrameLength::Samples(576),
-        Codec::MpegAudio => FrameLength::Samples(1152),
+        Codec::MpegAudio => match mpeg_layer(&entry) {
+            Some(1) => FrameLength::Samples(384),
+            Some(3) if timescale < 32_000 => FrameLength::Samples(576),
+            Some(_) => FrameLength::Samples(1152),
+            None => FrameLength::Unknown,
+        },
         _ => FrameLength::Unknown,
     };
     let length =
@@ -128,7 +134,10 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
     let interval = entry.default_duration_ns.map(scaled).filter(|interval| *interval > 0);
     let frame_rate = entry.default_duration_ns.filter(|_| kind == TrackKind::Video);
     let depth = if kind == TrackKind::Video { depth::stated(&plain) } else { Some(0) };
-    let lead = interval.unwrap_or(0).saturating_mul(depth.unwrap_or(0) as u64).min(u64::from(u32::MAX));
+    let reordered = depth.unwrap_or(depth::MAX_DEPTH) as u64;
+    let lead = interval.map(|interval| interval.saturating_mul(reordered));
+    let lead = lead.unwrap_or(if reordered > 0 { scaled(UNSTATED_LEAD_NS) } else { 0 });
+    let lead = lead.min(u64::from(u32::MAX));
     let shift = 0i64.saturating_sub_unsigned(scaled(entry.delay_ns)).saturating_sub_unsigned(lead);
     let track = Track {
         id,

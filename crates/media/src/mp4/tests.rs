@@ -194,19 +194,19 @@ fn sample_entries_without_esds_are_read() {
         (audio(b"alaw", &[]), "Pcma/48000/2"),
         (audio(b"ulaw", &[]), "Pcmu/48000/2"),
         (audio(b"twos", &[]), "L16/48000/2"),
-        (audio(b"sowt", &[]), "no RTP payload format for PCM 16 bit little-endian"),
-        (audio(b"raw ", &[]), "no RTP payload format for PCM 8 bit unsigned"),
+        (audio(b"sowt", &[]), "PCM 16 bit little-endian is not supported: "),
+        (audio(b"raw ", &[]), "PCM 8 bit unsigned is not supported: "),
         (version_1(b"in24", Vec::new()), "L24/48000/2"),
-        (version_1(b"in24", little), "no RTP payload format for PCM 24 bit little-endian"),
-        (version_1(b"fl32", Vec::new()), "no RTP payload format for PCM 32 bit float"),
+        (version_1(b"in24", little), "PCM 24 bit little-endian is not supported: "),
+        (version_1(b"fl32", Vec::new()), "PCM 32 bit float is not supported: "),
         (lpcm(16, 14), "L16/44100/2"),
-        (lpcm(16, 12), "no RTP payload format for PCM 16 bit little-endian"),
-        (lpcm(32, 11), "no RTP payload format for PCM 32 bit float"),
+        (lpcm(16, 12), "PCM 16 bit little-endian is not supported: "),
+        (lpcm(32, 11), "PCM 32 bit float is not supported: "),
         (audio(b"ipcm", &[pcm(0, 24)]), "L24/48000/2"),
-        (audio(b"ipcm", &[pcm(1, 24)]), "no RTP payload format for PCM 24 bit little-endian"),
-        (audio(b"fpcm", &[pcm(0, 32)]), "no RTP payload format for PCM 32 bit float"),
+        (audio(b"ipcm", &[pcm(1, 24)]), "PCM 24 bit little-endian is not supported: "),
+        (audio(b"fpcm", &[pcm(0, 32)]), "PCM 32 bit float is not supported: "),
     ] {
-        assert_eq!(format(entry), expected);
+        assert!(format(entry.clone()).starts_with(expected), "{}", format(entry));
     }
 }
 

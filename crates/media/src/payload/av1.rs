@@ -1,9 +1,10 @@
 //! AV1 (AOM, "RTP Payload Format For AV1" version 1.0): OBUs without size fields, as elements of packets.
 //!
-//! A packet has at most three elements, of which the last has no length: full packets are of one length.
+//! A packet has at most three elements, of which the last has no length: full packets are of one length. OBUs
+//! of different layers do not share a packet (section 5).
 
 use super::Payloads;
-use super::obu::{SEQUENCE_HEADER, header, kind};
+use super::obu::{begins_sequence, header, layer};
 use super::unit::Unit;
 use crate::track::Extent;
 
@@ -30,14 +31,19 @@ struct Element<'a> {
 
 /// Adds the packets of a temporal unit, of at most `limit` bytes each.
 pub(super) fn packetize(obus: &[Unit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
-    let sequence = obus.iter().any(|obu| kind(obu) == SEQUENCE_HEADER);
+    let sequence = begins_sequence(obus);
     let (mut rest, mut sent, mut first) = (obus, 0, true);
     while let Some(obu) = rest.first() {
         let continues = if sent > 0 { CONTINUES } else { 0 };
         let mut elements = [Element { obu, from: 0, to: 0 }; MAX_ELEMENTS];
         let mut count = 0;
         let mut room = limit as u64 - 1;
+        let mut layer_of_packet = None;
         while let (Some((obu, after)), true) = (rest.split_first(), count < MAX_ELEMENTS) {
+            if layer_of_packet.zip(layer(obu)).is_some_and(|(packet, obu)| packet != obu) {
+                break;
+            }
+            layer_of_packet = layer_of_packet.or(layer(obu));
             let left = length(obu) - sent;
             let (from, to) = (sent, sent + left.min(room));
             elements[count] = Element { obu, from, to };

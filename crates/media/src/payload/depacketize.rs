@@ -229,6 +229,11 @@ fn av1(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
             let first = elements.first_mut().ok_or("a packet without elements")?;
             *first = [part.take().unwrap_or_default(), std::mem::take(first)].concat();
         }
+        let layers = elements.iter().filter(|obu| obu.first().is_some_and(|header| header & 4 != 0));
+        let mut layers = layers.filter_map(|obu| obu.get(1)).map(|extension| extension >> 3);
+        if layers.next().is_some_and(|first| layers.any(|layer| layer != first)) {
+            return Err("OBUs of different layers in a packet");
+        }
         part = if goes_on { elements.pop() } else { None };
         obus.extend(elements);
         if *marker && part.is_some() {

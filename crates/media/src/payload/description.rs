@@ -26,7 +26,7 @@ pub struct TrackDescription {
     pub parameters: Option<String>,
     /// Value of `a=framerate` (RFC 8866 section 6.13), where the rate is known.
     pub frame_rate: Option<String>,
-    /// Value of `a=lang` (ISO 639-2 three letters), where the file has one.
+    /// Value of `a=lang` (ISO 639-2 three letters, or a tag of BCP 47), where the file has one.
     pub language: Option<String>,
     /// Mean bit rate of its payload in bits per second, where it is known.
     pub bits_per_second: Option<u64>,
@@ -145,4 +145,32 @@ fn aac(config: &[u8]) -> String {
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
     BASE64_STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3551 tables 4 and 5.
+    #[test]
+    fn formats_of_static_payload_types_have_these() {
+        use PcmEncoding::{L16, L24, Pcma, Pcmu};
+        for (encoding, channels, sample_rate, expected) in [
+            (Pcmu, 1, 8000, Some(0)),
+            (Pcmu, 2, 8000, None),
+            (Pcmu, 1, 16_000, None),
+            (Pcma, 1, 8000, Some(8)),
+            (Pcma, 1, 48_000, None),
+            (L16, 2, 44_100, Some(10)),
+            (L16, 1, 44_100, Some(11)),
+            (L16, 2, 48_000, None),
+            (L16, 3, 44_100, None),
+            (L24, 2, 44_100, None),
+        ] {
+            let format = PcmFormat { encoding, channels, sample_rate };
+            assert_eq!(static_type(Format::Pcm(format)), expected, "{format:?}");
+        }
+        assert_eq!(static_type(Format::MpegAudio), Some(14));
+        assert_eq!(static_type(Format::Opus), None);
+    }
 }

@@ -35,6 +35,6 @@ impl NalUnits {
         }
         self.at = extent.end();
         let byte = |index: usize| if length > index as u64 { header.get(index).copied() } else { None };
-        Ok(byte(0).map(|first| NalUnit { extent, header: [first, byte(1).unwrap_or(0)] }))
+        Ok(byte(0).map(|first| NalUnit { extent, header: [first, byte(1).unwrap_or(0)], first: 0 }))
     }
 }

@@ -4,16 +4,18 @@ use super::unit::{Unit, UnitError};
 use crate::track::Extent;
 
 /// Types of OBUs (section 6.2.2).
-pub(super) const SEQUENCE_HEADER: u8 = 1;
+const SEQUENCE_HEADER: u8 = 1;
 const TEMPORAL_DELIMITER: u8 = 2;
+const FRAME_HEADER: u8 = 3;
+const FRAME: u8 = 6;
 const TILE_LIST: u8 = 8;
 
 /// Flags of an OBU's header: a second byte follows; a size follows.
 const EXTENSION: u8 = 0x04;
 const HAS_SIZE: u8 = 0x02;
 
-/// Most bytes of header, extension and size.
-const MAX_HEADER: u64 = 10;
+/// Most bytes of header, extension, size, and the first byte of what follows.
+const MAX_HEADER: u64 = 11;
 
 /// Walk over the OBUs of a sample: reads their headers and sizes, and nothing else.
 #[derive(Clone, Copy, Debug)]
@@ -61,14 +63,31 @@ impl Obus {
         if extent.end() > self.end {
             return Err(fault("it ends after its sample"));
         }
+        let behind = usize::try_from(offset - self.at).ok().and_then(|behind| bytes.get(behind));
+        let behind = behind.filter(|_| length > 0).copied().unwrap_or_default();
         self.at = extent.end();
-        let unit = Unit { extent, header: [first & !HAS_SIZE, extension] };
+        let unit = Unit { extent, header: [first & !HAS_SIZE, extension], first: behind };
         Ok((!matches!(kind(&unit), TEMPORAL_DELIMITER | TILE_LIST)).then_some(unit))
     }
 }
 
+/// Returns whether a coded video sequence begins with a temporal unit (section 7.5): it has a sequence header,
+/// and its first frame is a key frame that is shown.
+pub(super) fn begins_sequence(obus: &[Unit]) -> bool {
+    let Some(sequence) = obus.iter().find(|obu| kind(obu) == SEQUENCE_HEADER) else { return false };
+    let frame = obus.iter().find(|obu| matches!(kind(obu), FRAME_HEADER | FRAME));
+    // With reduced_still_picture_header (section 5.5.1) a frame has no such bits. Else they are (section 5.9.2)
+    // show_existing_frame, two of frame_type, show_frame.
+    frame.is_some_and(|frame| sequence.first & 0x08 != 0 || frame.first >> 4 == 1)
+}
+
+/// Layer of an OBU with an extension: temporal_id and spatial_id.
+pub(super) fn layer(obu: &Unit) -> Option<u8> {
+    (obu.header[0] & EXTENSION != 0).then_some(obu.header[1] >> 3)
+}
+
 /// Type of an OBU.
-pub(super) fn kind(obu: &Unit) -> u8 {
+fn kind(obu: &Unit) -> u8 {
     obu.header[0] >> 3 & 15
 }
 

@@ -1,4 +1,6 @@
-//! G.711 and linear PCM (RFC 3551 section 4.5.10, 4.5.11 and 4.5.14; 24 bits: RFC 3190): sound as it is.
+//! G.711 and linear PCM (RFC 3551 section 4.5.11 and 4.5.14; 24 bits: RFC 3190): sound as it is.
+//!
+//! More than two channels stay in the order of the file, which need not be that of RFC 3551 section 4.1.
 
 use super::{Payloads, PcmFormat, cut};
 use crate::track::Extent;

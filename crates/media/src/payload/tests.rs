@@ -11,7 +11,7 @@ use super::*;
 fn unit(format: Format, index: usize, length: usize) -> Vec<u8> {
     let header = match format {
         Format::H264 => [0x61 + (index as u8 & 3), 0],
-        Format::Av1 => [[0x08, 0x30, 0x34, 0x2c][index & 3], 0x20],
+        Format::Av1 => [[0x08, 0x30, 0x34, 0x2c][index & 3], 0x10],
         Format::Vp9 => [[0x82, 0x86][index & 1], 0],
         _ => [0x02, 0x01 + (index as u8 & 3)],
     };
@@ -85,7 +85,7 @@ fn codec(format: Format) -> Codec {
 fn units(format: Format, asset: &[u8], sample: Extent) -> Vec<Unit> {
     let (mut walk, mut units) = (Units::new(&codec(format), sample), Vec::new());
     while let Some(wanted) = walk.wanted() {
-        assert!(wanted.length <= 10);
+        assert!(wanted.length <= 11);
         units.extend(walk.take(&asset[wanted.offset as usize..wanted.end() as usize]).unwrap());
     }
     units
@@ -146,13 +146,53 @@ fn headers_are_those_of_the_specifications() {
     assert_eq!(first(Format::Ac3, &[130])[0].0[..2], [2, 3]);
     // A sequence header of 5 bytes and the beginning of a frame; its middle; its end.
     let packets = first(Format::Av1, &[5, 150]);
-    assert_eq!(packets[0].0, [0x68, 5, 0x08, 0x20]);
+    assert_eq!(packets[0].0, [0x68, 5, 0x08, 0x10]);
     assert_eq!(packets.iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(), [0x68, 0xd0, 0x90]);
     assert_eq!(
         first(Format::Vp8, &[130]).iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(),
         [0x10, 0, 0]
     );
     assert_eq!(first(Format::Vp9, &[130]).iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(), [8, 0, 4]);
+}
+
+/// AV1 RTP payload format section 5: OBUs with extensions in one packet have the same layer.
+#[test]
+fn layers_do_not_share_a_packet() {
+    let obu = |extension: u8| vec![0x36, extension, 3, extension, 7, 8];
+    let plain = vec![0x32, 3, 1, 7, 8];
+    for (obus, expected) in [
+        (vec![obu(0x20), obu(0x20), plain.clone()], vec![1 + 6 + 6 + 4]),
+        (vec![obu(0x20), obu(0x28)], vec![1 + 5, 1 + 5]),
+        (vec![obu(0x20), plain.clone(), obu(0x40), obu(0x40)], vec![1 + 6 + 4, 1 + 6 + 5]),
+    ] {
+        let (_, packets) = packetize(Format::Av1, 100, 1, &[obus.concat()]).unwrap();
+        assert_eq!(packets.iter().map(|(bytes, _)| bytes.len()).collect::<Vec<_>>(), expected);
+        assert!(depacketize(Format::Av1, &packets).is_ok());
+    }
+    let mixed = vec![0x20, 3, 0x34, 0x20, 1, 0x34, 0x28, 1];
+    let refused = depacketize(Format::Av1, &[(mixed, true)]);
+    assert_eq!(refused, Err("OBUs of different layers in a packet"));
+}
+
+/// AV1 specification section 7.5: a sequence header, and a first frame that is a key frame and is shown.
+#[test]
+fn a_coded_video_sequence_begins_with_a_key_frame() {
+    let (sequence, reduced) = (&[0x0a, 1, 0x00][..], &[0x0a, 1, 0x18][..]);
+    let frame = |first| vec![0x32, 2, first, 9];
+    for (temporal_unit, begins) in [
+        ([sequence, &frame(0x10)].concat(), true),
+        ([sequence, &frame(0x10), &frame(0x30)].concat(), true),
+        ([sequence, &frame(0x30), &frame(0x10)].concat(), false),
+        ([sequence, &frame(0x00)].concat(), false),
+        ([sequence, &frame(0x90)].concat(), false),
+        ([reduced, &frame(0x77)].concat(), true),
+        (sequence.to_vec(), false),
+        (frame(0x10), false),
+        ([sequence, &[0x32, 0]].concat(), false),
+    ] {
+        let (_, packets) = packetize(Format::Av1, 100, 1, std::slice::from_ref(&temporal_unit)).unwrap();
+        assert_eq!(packets[0].0[0] & 8 != 0, begins, "{temporal_unit:?}");
+    }
 }
 
 /// RFC 6184 table 1, RFC 7798 section 4.4: a receiver would read these types as packets of many NAL units.

@@ -10,6 +10,8 @@ pub struct Unit {
     /// Its first two bytes; the second is 0 if there is none. Of an OBU its header, without the flag of a
     /// size.
     pub header: [u8; 2],
+    /// The byte behind the header of an OBU; else 0.
+    pub first: u8,
 }
 
 /// A sample that is not divided into units as it should be.

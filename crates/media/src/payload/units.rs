@@ -48,7 +48,7 @@ impl Units {
             Self::Obus(obus) => obus.take(bytes),
             Self::Frame(frame) => {
                 let first = bytes.first().copied().unwrap_or_default();
-                Ok(frame.take().map(|extent| Unit { extent, header: [first, 0] }))
+                Ok(frame.take().map(|extent| Unit { extent, header: [first, 0], first: 0 }))
             }
             Self::None => Ok(None),
         }

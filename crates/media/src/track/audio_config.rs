@@ -31,6 +31,41 @@ impl AudioConfig {
         (sample_rate > 0).then(|| Self { bytes: bytes.to_vec(), object_type, sample_rate, channels })
     }
 
+    /// Samples of a frame, at the rate of what is played (ISO/IEC 14496-3 table 1.15); `None` where the
+    /// configuration does not say it.
+    pub fn frame_length(&self) -> Option<u64> {
+        let mut bits = Bits { bytes: &self.bytes, at: 0 };
+        let mut object_type = object_type(&mut bits)?;
+        let core_rate = u64::from(rate(&mut bits)?);
+        bits.take(4)?;
+        let extended = matches!(object_type, 5 | 29);
+        if extended {
+            rate(&mut bits)?;
+            object_type = self::object_type(&mut bits)?;
+        }
+        // Of GASpecificConfig (section 4.4.1) and ELDSpecificConfig, frameLengthFlag is the first bit.
+        let short = bits.take(1)? == 1;
+        let core = match object_type {
+            1..=4 | 6 | 7 | 17 | 19..=22 => {
+                if short {
+                    960
+                } else {
+                    1024
+                }
+            }
+            23 | 39 => {
+                if short {
+                    480
+                } else {
+                    512
+                }
+            }
+            _ => return None,
+        };
+        // Spectral band replication doubles the rate, or keeps it where it is downsampled.
+        Some(if extended { core * u64::from(self.sample_rate) / core_rate.max(1) } else { core })
+    }
+
     /// Name of the codec.
     pub fn name(&self) -> &'static str {
         match self.object_type {

@@ -35,6 +35,8 @@ pub enum Codec {
     Encrypted,
     /// Samples that the container compressed, of whatever codec.
     Compressed,
+    /// A codec whose configuration is missing or damaged, by its name.
+    Unconfigured(String),
     /// A codec that is known only by its name.
     Other(String),
 }
@@ -130,7 +132,7 @@ impl Codec {
             Self::Pcm(pcm) => pcm.name(),
             Self::Encrypted => "encrypted".to_owned(),
             Self::Compressed => "compressed".to_owned(),
-            Self::Other(name) => name.clone(),
+            Self::Unconfigured(name) | Self::Other(name) => name.clone(),
         }
     }
 

@@ -15,10 +15,10 @@ struct Clip {
 }
 
 const H264: &str = "PICTURE SOUND -c:v libx264 -preset veryfast -bf 3 -g 25 -c:a aac";
-const COPY: &str = "-i COPIED -c copy -map 0";
+const COPY: &str = "-i b-frames.mp4 -c copy -map 0";
 
 /// Clips of tables, of fragments, and of each codec.
-const CLIPS: [Clip; 29] = [
+const CLIPS: [Clip; 30] = [
     Clip { name: "b-frames.mp4", arguments: H264 },
     Clip { name: "faststart.mp4", arguments: "COPY -movflags +faststart" },
     Clip { name: "fragments.mp4", arguments: "COPY -movflags +frag_keyframe+empty_moov+default_base_moof" },
@@ -65,6 +65,7 @@ const CLIPS: [Clip; 29] = [
         arguments: "PICTURE SOUND -c:v libx265 -x265-params log-level=error:bframes=4:b-pyramid=1 -preset ultrafast \
                     -c:a ac3",
     },
+    Clip { name: "h265-copied.mkv", arguments: "-i h265.mp4 -c copy -map 0" },
     Clip { name: "av1.mkv", arguments: "PICTURE SOUND -c:v libaom-av1 -cpu-used 8 -c:a libmp3lame" },
     Clip {
         name: "vp9.webm",
@@ -86,20 +87,23 @@ pub(crate) fn clip(name: &str) -> Result<PathBuf> {
 impl Clip {
     fn file(&self) -> Result<PathBuf> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let copied = if self.arguments.contains("COPY") { Some(CLIPS[0].file()?) } else { None };
+        let arguments = self.arguments.replace("COPY", COPY);
+        let copied = CLIPS.iter().find(|clip| arguments.split_whitespace().any(|word| word == clip.name));
+        let copied = copied.map(|clip| Ok::<_, anyhow::Error>((clip.name, clip.file()?))).transpose()?;
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mp4-3");
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let file = folder.join(self.name);
         if !file.exists() {
             let new = folder.join(format!("{}-{}", std::process::id(), self.name));
-            let words = self
-                .arguments
-                .replace("COPY", COPY)
+            let words = arguments
                 .replace("PICTURE", "-f lavfi -i testsrc2=size=160x120:rate=25:duration=2")
                 .replace("SOUND", "-f lavfi -i sine=frequency=440:sample_rate=48000:duration=2");
-            let copied = copied.map(|copied| copied.display().to_string()).unwrap_or_default();
-            let words = words.split_whitespace().map(|word| if word == "COPIED" { &copied } else { word });
+            let copied = copied.map(|(name, file)| (name, file.display().to_string()));
+            let words = words.split_whitespace().map(|word| match &copied {
+                Some((name, file)) if word == *name => file,
+                _ => word,
+            });
             let mut arguments = vec!["-nostdin", "-v", "error", "-y"];
             arguments.extend(words);
             arguments.extend(new.to_str());

@@ -74,7 +74,7 @@ fn ac3_is_described_by_its_channels() -> Result<()> {
 fn vp9_and_av1_are_described_by_their_profiles() -> Result<()> {
     for (name, map, parameters) in [
         ("vp9.mp4", "96 VP9/90000", Some("96 profile-id=0")),
-        ("vp9.webm", "96 VP9/90000", None),
+        ("vp9.webm", "96 VP9/90000", Some("96 profile-id=0")),
         ("av1.mp4", "96 AV1/90000", Some("96 profile=0;level-idx=0;tier=0")),
         ("av1.mkv", "96 AV1/90000", Some("96 profile=0;level-idx=0;tier=0")),
     ] {

@@ -36,7 +36,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         webm_vp8_as_another_demuxer => || as_demuxer("vp8.webm"),
         matroska_l16_as_another_demuxer => || as_demuxer("l16.mkv"),
         matroska_a_law_as_another_demuxer => || as_demuxer("a-law.mkv"),
-        decode_times_are_those_before_muxing,
+        decode_times_are_those_before_muxing => || as_before_muxing("b-frames.mp4", "b-frames.mkv"),
+        decode_times_of_h265_are_those_before_muxing => || as_before_muxing("h265.mp4", "h265-copied.mkv"),
         cues_are_at_random_access_points,
     ]
 }
@@ -161,7 +162,7 @@ fn as_demuxer(name: &str) -> Result<()> {
 }
 
 /// Promise: Decode times of Matroska samples, which the file has not, are those that the encoder gave.
-fn decode_times_are_those_before_muxing() -> Result<()> {
+fn as_before_muxing(before: &str, after: &str) -> Result<()> {
     let decoded = |name: &str| -> Result<Vec<i64>> {
         let (movie, samples) = read(&std::fs::read(clip(name)?)?)?;
         let track = &movie.tracks()[0];
@@ -170,7 +171,7 @@ fn decode_times_are_those_before_muxing() -> Result<()> {
             pictures.iter().map(|sample| track.presentation_us(sample)).min().context("no pictures")?;
         Ok(pictures.iter().map(|sample| track.decode_us(sample) - first).collect())
     };
-    let (encoded, derived) = (decoded("b-frames.mp4")?, decoded("b-frames.mkv")?);
+    let (encoded, derived) = (decoded(before)?, decoded(after)?);
     // Both begin before the first picture is shown, by as many frames as are reordered.
     ensure!(encoded.len() == 50 && encoded[0] == -80_000, "{encoded:?}");
     let close =
