@@ -13,8 +13,8 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Marker, Run};
 use wirepath_datapath::{DataPath, MappedFile, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
-    At, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Position,
-    Segment, StreamPosition, StreamSink, Timestamps, TrainSource,
+    At, ConnectionWriter, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink,
+    Playbacks, Position, Segment, StreamPosition, StreamSink, Timestamps, TrainSource,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,6 +42,7 @@ const DELAY_US: u64 = 80_000;
 /// A movie of one segment.
 struct Movie {
     segment: Arc<Segment>,
+    end_us: Option<u64>,
     /// The packets of each stream, in order.
     packets: [Vec<Vec<u8>>; 2],
 }
@@ -75,7 +76,7 @@ impl Movie {
         }
         let mapped_file = Arc::new(MappedFile::new(file, offset).unwrap());
         let segment = Arc::new(Segment { mapped_file, departures: departures.into() });
-        Arc::new(Movie { segment, packets })
+        Arc::new(Movie { segment, end_us: Some(u64::from(PICTURES) * PICTURE_US), packets })
     }
 
     /// Place of the first departure at a time.
@@ -103,6 +104,10 @@ fn run(stream: u8, packets: u16, at_us: u64) -> Run {
 impl TrainSource for Movie {
     fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
         if number == 0 { Load::Ready(Arc::clone(&self.segment)) } else { Load::End }
+    }
+
+    fn end_us(&self) -> Option<u64> {
+        self.end_us
     }
 }
 
@@ -263,14 +268,71 @@ fn streams_stay_in_step_across_seeks() {
     session.wait_for_end();
 }
 
+/// Promise: Playing a movie again after its end, timestamps go on from its end in all tracks.
+#[test]
+fn a_movie_that_is_played_again_follows_its_end() {
+    let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::new());
+    let ((video, video_sink), (audio, audio_sink)) = (udp(VIDEO), udp(AUDIO));
+    let session = Session::open(&playbacks, &movie, video_sink);
+    playbacks.add(&session.playback, audio_sink).unwrap();
+    session.play(None, None);
+    session.wait_for_end();
+    let position = session.play(Some(Cursor::START), None);
+    session.wait_for_end();
+    for (stream, receiver) in [(VIDEO, &video), (AUDIO, &audio)] {
+        let index = usize::from(stream);
+        let stored = &movie.packets[index];
+        stored.iter().for_each(|_| drop(receive(receiver)));
+        let end = FIRST_TIMESTAMPS[index].wrapping_add(ticks(stream, u64::from(PICTURES) * PICTURE_US));
+        let StreamPosition { sequence, timestamp, .. } = position.streams[index];
+        assert_eq!((position.at_us, timestamp), (0, end));
+        assert_eq!(sequence, Some(FIRST_SEQUENCES[index].wrapping_add(stored.len() as u16)));
+        let first = Header::parse(&receive(receiver)).unwrap();
+        let delay = ticks(stream, if stream == VIDEO { DELAY_US } else { 0 });
+        assert_eq!((Some(first.sequence), first.timestamp), (sequence, end.wrapping_add(delay)));
+    }
+}
+
+/// Promise: Seeks in quick succession move timestamps by what was played, not by what was passed over.
+///
+/// The packets of a session over TCP wait for the response, so nothing is sent between the two seeks.
+#[test]
+fn a_second_seek_before_the_first_packet_goes_on_from_the_first() {
+    let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::new());
+    let (mut client, writer) = connect(&playbacks);
+    let sink = PlaybackSink::Interleaved { writer, channel: 0, max_lag_us: 2_000_000 };
+    let session = Session::open(&playbacks, &movie, stream(AUDIO, sink));
+    session.play(Some(movie.at(4 * PICTURE_US)), Some(5 * PICTURE_US));
+    session.playback.release();
+    session.wait_for_end();
+    let next = FIRST_TIMESTAMPS[1].wrapping_add(ticks(AUDIO, 5 * PICTURE_US));
+    for pictures in [1, 2] {
+        let position = session.play(Some(movie.at(pictures * PICTURE_US)), None);
+        assert_eq!(position.at_us, pictures * PICTURE_US);
+        assert_eq!(position.streams[0].timestamp, next, "nothing was played since");
+    }
+    session.playback.release();
+    session.wait_for_end();
+    let mut frames = vec![0; (2 + 8) * (4 + SIZES[1])];
+    client.read_exact(&mut frames).unwrap();
+    let third = Header::parse(&frames[2 * (4 + SIZES[1]) + 4..]).unwrap();
+    assert_eq!(third.timestamp, next, "the first packet of the second seek");
+}
+
+/// Both ends of a connection: that of the client, and the writer of the other.
+fn connect(playbacks: &Playbacks) -> (TcpStream, Arc<ConnectionWriter>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let near = listener.accept().unwrap().0;
+    (client, Arc::new(playbacks.open_writer(near.into()).unwrap()))
+}
+
 /// Promise: Tracks over TCP share the connection, each in its channel, in the order in which they depart.
 #[test]
 fn streams_share_a_connection() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::new());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    let writer = Arc::new(playbacks.open_writer(listener.accept().unwrap().0.into()).unwrap());
+    let (mut client, writer) = connect(&playbacks);
     let sink =
         |channel| PlaybackSink::Interleaved { writer: Arc::clone(&writer), channel, max_lag_us: 2_000_000 };
     let session = Session::open(&playbacks, &movie, stream(VIDEO, sink(0)));
