@@ -43,6 +43,8 @@ pub(crate) struct Numbering {
     next: Option<Numbers>,
     /// True if the next train must continue from `next`.
     rebase: bool,
+    /// True from a skip until the next packet, which is not the one with the numbers `next`.
+    is_after_skip: bool,
     /// Added to stored timestamps of presentation since the last seek.
     timestamp_offset: u32,
 }
@@ -52,7 +54,14 @@ impl Numbering {
     /// time of the source.
     pub(crate) fn new(timestamps: Timestamps, shift_us: i64) -> Numbering {
         let headers = Headers::Stored;
-        let mut numbering = Numbering { timestamps, headers, next: None, rebase: false, timestamp_offset: 0 };
+        let mut numbering = Numbering {
+            timestamps,
+            headers,
+            next: None,
+            rebase: false,
+            is_after_skip: false,
+            timestamp_offset: 0,
+        };
         numbering.seek(shift_us);
         numbering
     }
@@ -67,6 +76,11 @@ impl Numbering {
     pub(crate) fn seek(&mut self, shift_us: i64) {
         self.rebase = self.next.is_some() || shift_us != 0;
         self.timestamp_offset = self.timestamps.ticks(shift_us);
+    }
+
+    /// Notes that packets are skipped, which the client is to see as lost.
+    pub(crate) fn skip(&mut self) {
+        self.is_after_skip = true;
     }
 
     /// Begins to send at the packet that is stored with these numbers, if that is the first after a seek.
@@ -105,9 +119,13 @@ impl Numbering {
         }
     }
 
-    /// Sequence number of the next packet, of which the stored one is known or not.
-    pub(crate) fn next_sequence(&self, stored: Option<u16>) -> Option<u16> {
-        self.next.map(|(sequence, _)| sequence).or(stored)
+    /// Sequence number of the next packet, of which the stored numbers are known or not.
+    pub(crate) fn next_sequence(&self, stored: Option<Numbers>) -> Option<u16> {
+        let next = match self.rebase {
+            true => self.next.or(stored),
+            false => stored.map(|stored| self.sent(stored)).or(self.next.filter(|_| !self.is_after_skip)),
+        };
+        next.map(|(sequence, _)| sequence)
     }
 
     /// Timestamp of the time `at_us` of the source, where a packet departs that is stored with these numbers.
@@ -125,6 +143,7 @@ impl Numbering {
     /// seek has a marker.
     pub(crate) fn advance(&mut self, stored: Numbers) {
         self.next = Some(self.sent(stored));
+        self.is_after_skip = false;
         if let Headers::Own { marker, .. } = &mut self.headers {
             *marker = false;
         }
@@ -158,7 +177,7 @@ mod tests {
                     let stored = (sequence.wrapping_add(packet), stored_timestamp);
                     let sent = numbering.sent(stored);
                     prop_assert_eq!(sent, expected.unwrap_or(stored));
-                    prop_assert_eq!(numbering.next_sequence(Some(stored.0)), Some(sent.0));
+                    prop_assert_eq!(numbering.next_sequence(Some(stored)), Some(sent.0));
                     prop_assert_eq!(numbering.timestamp_at(0, stored), sent.1);
                     let has_marker = matches!(numbering.headers, Headers::Own { marker: true, .. });
                     prop_assert_eq!(has_marker, expected.is_some() && packet == 0 && shift_us != 0);
@@ -197,6 +216,25 @@ mod tests {
         numbering.begin((7, 70));
         assert_eq!((numbering.headers, numbering.sent((7, 70))), (Headers::Stored, (7, 70)));
         assert_eq!(numbering.next_sequence(None), None, "it is stored in another segment");
+    }
+
+    /// Promise: After packets were skipped, RTP-Info announces the packet that comes, not the one that is lost.
+    #[test]
+    fn the_next_packet_after_a_skip_is_behind_a_gap() {
+        let mut numbering = Numbering::new(MOVIE, 0);
+        numbering.begin((7, 1000));
+        numbering.advance((8, 2000));
+        numbering.skip();
+        assert_eq!(numbering.next_sequence(Some((20, 9000))), Some(20));
+        assert_eq!(numbering.next_sequence(None), None, "it is stored in another segment");
+        // A seek closes the gap.
+        numbering.seek(5);
+        assert_eq!(numbering.next_sequence(Some((30, 90_000))), Some(8));
+        numbering.begin((30, 90_000));
+        numbering.advance((31, 91_000));
+        assert_eq!(numbering.next_sequence(None), Some(9), "it follows the last one");
+        numbering.skip();
+        assert_eq!(numbering.next_sequence(Some((40, 99_000))), Some(18));
     }
 
     /// A track that is set up after a seek has the time that the others have.

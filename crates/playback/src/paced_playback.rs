@@ -44,7 +44,8 @@ pub(crate) struct PacedPlayback {
     playing: Option<Playing>,
     /// True from a request to play from another place until that begins.
     is_sought: bool,
-    /// Departure of the packet that was next when the playback rested or left its place; 0 while it plays.
+    /// Departure of the packet that was next when the playback rested or left its place, or the end of the
+    /// source; 0 while it plays.
     left_at_us: u64,
     /// Time that all seeks together have added to that of the source in timestamps of presentation.
     shift_us: i64,
@@ -176,7 +177,7 @@ impl PacedPlayback {
             reply(Err(PlayError::Superseded));
         }
         let at_us = match self.playhead.next() {
-            Next::Due(departure) => departure.at_us,
+            Next::Due(departure) | Next::Unsent(departure) => departure.at_us,
             _ => self.progress.position_us(),
         };
         self.rest();
@@ -186,11 +187,9 @@ impl PacedPlayback {
     /// Sends what is due at `now_us`, or queues it under `token`.
     pub(crate) fn step(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
         for _ in 0..TRAINS_PER_STEP {
-            let departure = match self.playhead.next() {
-                Next::Due(departure) => {
-                    self.waits_for_source = false;
-                    departure
-                }
+            let (departure, is_sent) = match self.playhead.next() {
+                Next::Due(departure) => (departure, true),
+                Next::Unsent(departure) => (departure, false),
                 Next::Pending => {
                     self.note_stall(thread);
                     return Step::Wait;
@@ -202,6 +201,7 @@ impl PacedPlayback {
                 Next::End => return self.finish(),
                 Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
             };
+            self.waits_for_source = false;
             let burst_us = thread.burst_us.min(self.most_burst_us);
             if self.playing.is_none() {
                 self.begin(&departure, thread, now_us, burst_us);
@@ -222,6 +222,11 @@ impl PacedPlayback {
             } else if late_us > LATENESS_LIMIT_US {
                 thread.counters.clock_resyncs.increment();
                 self.resync(&departure, now_us);
+            }
+            if !is_sent {
+                self.playhead.pass();
+                self.progress.set_position(departure.at_us);
+                continue;
             }
             let index = self.streams.index(departure.train.run.stream);
             self.streams.numbering(index).begin(numbers(&departure));
@@ -300,7 +305,7 @@ impl PacedPlayback {
             self.note_clock(departure);
         }
         if let Some(reply) = self.reply.take() {
-            let stored = |stream| self.playhead.next_sequence(stream);
+            let stored = |stream| self.playhead.next_numbers(stream);
             reply(Ok(self.streams.position(departure, stored)));
         }
     }
@@ -313,10 +318,14 @@ impl PacedPlayback {
             let left_at_us = self.left_at_us.max(self.progress.position_us());
             self.shift_us = self.shift_us.wrapping_add(left_at_us.wrapping_sub(departure.at_us) as i64);
             self.streams.seek(self.shift_us);
+            self.progress.set_position(departure.at_us);
         }
         self.left_at_us = 0;
-        let index = self.streams.index(departure.train.run.stream);
-        self.streams.numbering(index).begin(numbers(departure));
+        let number = departure.train.run.stream;
+        if self.streams.iter().any(|stream| stream.number == number) {
+            let index = self.streams.index(number);
+            self.streams.numbering(index).begin(numbers(departure));
+        }
     }
 
     /// Notes the place that the playback leaves, if it is at one.
@@ -415,6 +424,10 @@ impl PacedPlayback {
     }
 
     fn finish(&mut self) -> Step {
+        // At the end of a range the next packet is known.
+        if self.playhead.at_us().is_none() && !self.is_sought {
+            self.left_at_us = self.playhead.end_us().unwrap_or_default();
+        }
         self.rest();
         match self.reply.take() {
             Some(reply) => reply(Err(PlayError::BeyondEnd)),
@@ -480,6 +493,7 @@ impl PacedPlayback {
         if is_found {
             thread.counters.forward_skips.increment();
             self.progress.forward_skips.add(1);
+            self.streams.skip();
             self.note_on_time();
         }
         is_found

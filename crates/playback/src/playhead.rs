@@ -6,12 +6,16 @@ use wirepath_datapath::rtp::Header;
 use wirepath_datapath::{Headers, JoinedTrains, MappedFile, Train, prefetch};
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
+use crate::numbering::Numbers;
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
+use crate::streams::numbers;
 
 #[derive(Debug)]
 pub(crate) enum Next {
     /// This train of the [`Playhead::mapped_file`].
     Due(Departure),
+    /// The rest of the segment, which begins with this departure, is of streams that are not sent.
+    Unsent(Departure),
     /// A segment is read or packed; the source keeps the waker.
     Pending,
     /// A segment cannot be read now.
@@ -117,13 +121,15 @@ impl Playhead {
                 }
             }
             if let Some(left) = self.left() {
+                let Some(due) = before(left, self.until_us) else { return Next::End };
                 if left.at_us >= self.request_at_us {
                     self.request_ahead();
                 }
-                if self.streams & bit(left.train.run.stream) != 0 {
-                    break;
+                if self.is_sent(&left) {
+                    return Next::Due(due);
                 }
-                (self.index, self.rest) = (self.index + 1, None);
+                let Some(index) = self.next_sent() else { return Next::Unsent(left) };
+                (self.index, self.rest) = (index, None);
                 continue;
             }
             self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
@@ -133,10 +139,25 @@ impl Playhead {
                 self.enter(ahead);
             }
         }
-        match self.left().and_then(|departure| before(departure, self.until_us)) {
-            Some(departure) => Next::Due(departure),
-            None => Next::End,
-        }
+    }
+
+    /// Moves on in a segment of which nothing more is sent: to the train with which the next segment is
+    /// requested, to the last one, or behind that.
+    pub(crate) fn pass(&mut self) {
+        let Some(segment) = self.segment.as_ref() else { return };
+        let request = segment.departures.partition_point(|departure| departure.at_us < self.request_at_us);
+        let last = segment.departures.len().saturating_sub(1);
+        (self.index, self.rest) = (request.min(last).max(self.index + 1), None);
+    }
+
+    fn is_sent(&self, departure: &Departure) -> bool {
+        self.streams & bit(departure.train.run.stream) != 0
+    }
+
+    /// Index of the next train behind the one at the cursor that is sent, if the segment has one.
+    fn next_sent(&self) -> Option<usize> {
+        let mut behind = self.segment.as_ref()?.departures.iter().enumerate().skip(self.index + 1);
+        behind.find(|(_, departure)| self.is_sent(departure)).map(|(index, _)| index)
     }
 
     /// Departure of the next packet, if its segment is there.
@@ -144,13 +165,18 @@ impl Playhead {
         self.left().map(|left| left.at_us)
     }
 
-    /// Stored sequence number of the next packet of a stream, if that is in the segment at the cursor.
-    pub(crate) fn next_sequence(&self, stream: u8) -> Option<u16> {
+    /// End of the source, if that is known.
+    pub(crate) fn end_us(&self) -> Option<u64> {
+        self.source.end_us()
+    }
+
+    /// Stored numbers of the next packet of a stream, if that is in the segment at the cursor.
+    pub(crate) fn next_numbers(&self, stream: u8) -> Option<Numbers> {
         let behind =
             || self.segment.iter().flat_map(|segment| segment.departures.iter().skip(self.index + 1));
-        let rest = self.left().into_iter().chain(behind().copied());
-        let train = rest.map(|departure| departure.train).find(|train| train.run.stream == stream)?;
-        Some(train.run.header(train.first).sequence)
+        let mut rest = self.left().into_iter().chain(behind().copied());
+        let next = rest.find(|departure| departure.train.run.stream == stream)?;
+        Some(numbers(&next))
     }
 
     pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
@@ -286,6 +312,9 @@ fn at_packet(segment: &Segment, index: usize, packet: u32, skip: u16) -> (usize,
 fn at_time(segment: &Segment, at_us: u64) -> (usize, Option<Departure>) {
     let index = segment.departures.partition_point(|departure| departure.at_us <= at_us).saturating_sub(1);
     let Some(departure) = segment.departures.get(index) else { return (index, None) };
+    if departure.train.run.step == 0 {
+        return (index, None); // all its packets are of one time
+    }
     let late_us = at_us.saturating_sub(departure.at_us);
     (index, after(*departure, departure.train.packets_within(late_us) - 1))
 }
@@ -479,6 +508,54 @@ mod tests {
             playhead.seek(Cursor { segment, at: At::Time(at_us) });
             assert_eq!(walk(&mut playhead, 3), packets(first..18), "at {at_us}");
         }
+    }
+
+    /// Promise: A seek by time begins with the first fragment of a picture.
+    #[test]
+    fn a_time_within_a_picture_is_found_at_its_first_packet() {
+        let Load::Ready(ready) = Ready.segment(0, None) else { panic!("it is ready") };
+        let mut departures = ready.departures.clone();
+        departures.iter_mut().for_each(|departure| departure.train.run.step = 0);
+        let segment = Segment { mapped_file: Arc::clone(&ready.mapped_file), departures };
+        for (at_us, index) in [(0, 0), (29_999, 0), (30_000, 1), (45_000, 1)] {
+            assert_eq!(at_time(&segment, at_us), (index, None), "at {at_us}");
+        }
+    }
+
+    /// Promise: A track that has ended, or is not set up, does not have its segments read ahead of time.
+    #[test]
+    fn segments_without_packets_to_send_take_their_time() {
+        let source = Arc::new(Late::default());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, 1, waker(), &pool());
+        let mut next = || {
+            let at_us = match playhead.next() {
+                Next::Unsent(departure) => Some(departure.at_us),
+                Next::End => None,
+                other => panic!("{other:?}"),
+            };
+            playhead.pass();
+            (at_us, std::mem::take(&mut *source.requested.lock()))
+        };
+        // Each segment has trains at 0 and 30 ms, of which the second is within the time of reading ahead.
+        for segment in 0..3 {
+            let begin_us = u64::from(segment) * 60_000;
+            let first = if segment == 0 { vec![(0, true)] } else { vec![] };
+            assert_eq!(next(), (Some(begin_us), first));
+            assert_eq!(next(), (Some(begin_us + 30_000), vec![(segment + 1, false)]));
+        }
+        assert_eq!(next(), (None, vec![(3, true)]));
+    }
+
+    /// Promise: A range that ends behind the last packet of a track reads nothing behind its end.
+    #[test]
+    fn an_end_is_one_for_streams_that_are_not_sent() {
+        let source = Arc::new(Late::default());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, 1, waker(), &pool());
+        playhead.set_end(30_000);
+        assert!(matches!(playhead.next(), Next::Unsent(departure) if departure.at_us == 0));
+        playhead.pass();
+        assert!(matches!(playhead.next(), Next::End));
+        assert_eq!(*source.requested.lock(), [(0, true)]);
     }
 
     #[test]

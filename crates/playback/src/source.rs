@@ -66,6 +66,12 @@ pub trait TrainSource: Send + Sync {
         None
     }
 
+    /// End of the last sample or packet, in microseconds from the start, if that is known: the place where the
+    /// start follows when the source is played again. Never blocks.
+    fn end_us(&self) -> Option<u64> {
+        None
+    }
+
     /// Drops a waker that was kept: its playback has gone elsewhere or is over. Never blocks.
     fn forget(&self, _waker: &Waker) {}
 }

@@ -86,9 +86,15 @@ impl Streams {
         self.others.iter_mut().for_each(|other| other.stream.numbering.seek(shift_us));
     }
 
+    /// Notes for all streams that packets are skipped: see [`Numbering::skip`].
+    pub(crate) fn skip(&mut self) {
+        self.first.numbering.skip();
+        self.others.iter_mut().for_each(|other| other.stream.numbering.skip());
+    }
+
     /// First packets of all streams where the playback begins at a departure. `stored` tells the stored
-    /// sequence number of a stream's next packet, if that is known.
-    pub(crate) fn position(&self, departure: &Departure, stored: impl Fn(u8) -> Option<u16>) -> Position {
+    /// numbers of a stream's next packet, if they are known.
+    pub(crate) fn position(&self, departure: &Departure, stored: impl Fn(u8) -> Option<Numbers>) -> Position {
         let numbers = numbers(departure);
         let streams = self.iter().map(|Stream { number, numbering }| {
             let sequence = numbering.next_sequence(stored(*number));

@@ -6,9 +6,11 @@
 mod support;
 
 use std::io;
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use support::movie::{self, AUDIO, Movie, PICTURE_US, Session, VIDEO};
 use support::{
     Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, playbacks_with, position_of, run,
 };
@@ -32,6 +34,8 @@ fn main() -> std::process::ExitCode {
         a_route_that_cannot_is_stepped_down_from,
         an_overloaded_thread_handles_commands,
         memory_is_released_at_the_end,
+        tracks_leave_from_hot_memory,
+        tracks_that_the_kernel_copies_are_not_lent_for_long,
         what_the_kernel_copies_is_not_lent_for_long,
         a_socket_for_single_packets_is_not_lent_to,
     ];
@@ -166,6 +170,66 @@ fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {
     assert!(counters.trains_lent < counters.trains / 2, "{counters:?}");
     assert_eq!(player.playback.progress().path, Some(DataPath::WireSendfile));
     assert!(playbacks.support().step_downs().is_empty(), "it is no fault of the route");
+    Ok(())
+}
+
+/// A session of both tracks of a movie, and their receivers.
+fn session_of(playbacks: &Playbacks, movie: &Arc<Movie>) -> (Session, [UdpSocket; 2]) {
+    let ((video, video_sink), (audio, audio_sink)) = (movie::udp(VIDEO), movie::udp(AUDIO));
+    let session = Session::open(playbacks, movie, video_sink);
+    playbacks.add(&session.playback, audio_sink).unwrap();
+    (session, [video, audio])
+}
+
+fn ensure_all_tracks_arrive(session: &Session, receivers: &[UdpSocket; 2], movie: &Movie) {
+    session.play(None, None);
+    for (receiver, packets) in receivers.iter().zip(&movie.packets) {
+        for (index, packet) in packets.iter().enumerate() {
+            assert_eq!(&movie::receive(receiver), packet, "packet {index}");
+        }
+    }
+    session.wait_for_end();
+}
+
+/// Promise: All tracks of a movie are sent from hot memory, each to its receiver.
+fn tracks_leave_from_hot_memory() {
+    let (playbacks, movie) = (playbacks(DataPath::WireUring), Movie::of(25, PICTURE_US));
+    register_copy(&playbacks, &movie.segment.mapped_file);
+    wait_for("registered memory", || {
+        let (session, _receivers) = session_of(&playbacks, &movie);
+        session.play(None, Some(PICTURE_US));
+        session.wait_for_end();
+        session.playback.progress().path == Some(DataPath::WireUring)
+    });
+    let before = playbacks.counters();
+    let (session, receivers) = session_of(&playbacks, &movie);
+    ensure_all_tracks_arrive(&session, &receivers, &movie);
+    let after = playbacks.counters();
+    let departures = movie.segment.departures.len() as u64;
+    assert_eq!(after.trains_lent - before.trains_lent, departures);
+    assert_eq!(after.trains - before.trains, departures);
+    for (stream, packets) in (0..).zip(&movie.packets) {
+        assert_eq!(session.playback.stream_progress(stream).packets, packets.len() as u64);
+    }
+}
+
+/// The kernel does not say of which track it copied a train: all of them stop.
+fn tracks_that_the_kernel_copies_are_not_lent_for_long() -> anyhow::Result<()> {
+    let mut context = SendContext::default();
+    context.open_ring()?;
+    require!(
+        context.copied_by_kernel().is_some(),
+        "before Linux 6.2 the kernel does not tell what it copies"
+    );
+    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied);
+    let movie = Movie::of(50, PICTURE_US);
+    register_copy(&playbacks, &movie.segment.mapped_file);
+    let (session, receivers) = session_of(&playbacks, &movie);
+    ensure_all_tracks_arrive(&session, &receivers, &movie);
+    let counters = playbacks.counters();
+    assert!(counters.trains_copied >= 8, "{counters:?}");
+    assert!(counters.trains_lent < counters.trains / 2, "{counters:?}");
+    assert_eq!(session.playback.progress().path, Some(DataPath::WireSendfile));
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+pub(crate) mod movie;
+
 use std::io::Write;
 use std::net::UdpSocket;
 use std::sync::Arc;

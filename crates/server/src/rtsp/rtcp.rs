@@ -87,15 +87,15 @@ impl SessionInfo {
         });
     }
 
-    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track that has anything to
-    /// report, all for the same moment. Returns whether any has.
+    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track whose clock is known, all
+    /// for the same moment. A track of which no packet was sent yet has one, too: its client knows then how it
+    /// goes with the others. Returns whether any has.
     fn send_reports(&self) -> bool {
-        let sent = self.for_each_sender(|track, state| {
+        self.for_each_clock(|track, state, _| {
             self.bye_sent.store(false, Relaxed);
             self.counters.sender_reports.increment();
             self.send(track, &state.report(&self.cname));
-        });
-        sent > 0
+        })
     }
 
     /// Sends a BYE for each track, once; a source that never sent a packet does not (RFC 3550 section 6.3.7).
@@ -103,11 +103,13 @@ impl SessionInfo {
         if self.bye_sent.swap(true, Relaxed) {
             return;
         }
-        let sent = self.for_each_sender(|track, state| {
-            self.counters.rtcp_byes.increment();
-            self.send(track, &state.bye(&self.cname));
+        let is_sent = self.for_each_clock(|track, state, progress| {
+            if progress.packets > 0 {
+                self.counters.rtcp_byes.increment();
+                self.send(track, &state.bye(&self.cname));
+            }
         });
-        self.bye_sent.store(sent > 0, Relaxed);
+        self.bye_sent.store(is_sent, Relaxed);
     }
 
     /// Notes the clocks as they are, or were when packets were last being sent.
@@ -120,21 +122,21 @@ impl SessionInfo {
         });
     }
 
-    /// Calls a function with each track from which packets were sent, and what is to be reported of it now.
-    /// Returns the number of these tracks.
-    fn for_each_sender(&self, act: impl Fn(&Track, &SenderState)) -> usize {
-        let Some(playback) = self.playback() else { return 0 };
+    /// Calls a function with each track whose clock is or was known, what is to be reported of it now, and its
+    /// progress. Returns whether there is such a track.
+    fn for_each_clock(&self, act: impl Fn(&Track, &SenderState, &StreamProgress)) -> bool {
+        let Some(playback) = self.playback() else { return false };
         let (now, now_us) = (ntp(SystemTime::now()), wirepath_engine::now_us());
         self.with_tracks(|tracks| {
-            let mut senders = 0;
+            let mut has_clock = false;
             for track in tracks {
                 let progress = playback.track_progress(track.index);
                 if let Some(state) = sender_state(track, &progress, now, now_us) {
-                    act(track, &state);
-                    senders += 1;
+                    act(track, &state, &progress);
+                    has_clock = true;
                 }
             }
-            senders
+            has_clock
         })
     }
 

@@ -111,7 +111,8 @@ impl SessionInfo {
 
     /// Returns whether a track has this channel for RTCP.
     pub(super) fn has_rtcp_channel(&self, channel: u8) -> bool {
-        self.channels().iter().any(|channels| channels.rtcp == channel)
+        let has = |track: &Track| track.rtcp.channels().is_some_and(|channels| channels.rtcp == channel);
+        self.with_tracks(|tracks| tracks.iter().any(has))
     }
 
     /// Channels of all tracks, if the session is interleaved.

@@ -72,6 +72,10 @@ impl TrainSource for Image {
         }
     }
 
+    fn end_us(&self) -> Option<u64> {
+        self.state.lock().summary.duration_us
+    }
+
     fn forget(&self, waker: &Waker) {
         self.state.lock().waiters.remove(waker);
     }

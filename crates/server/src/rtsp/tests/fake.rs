@@ -41,9 +41,10 @@ pub(super) enum Asked {
     Dropped,
 }
 
-/// One minute of `film.mp4`, which has two tracks, of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and
-/// which is never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
-/// `slow.ts` never answers.
+/// One minute of `film.mp4`, which has two tracks, of `silent.mp4`, whose second track has no packets, of
+/// `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and which is never
+/// packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and `slow.ts` never
+/// answers.
 pub(super) struct FakePlayer {
     shared: Arc<Shared>,
     seen: tokio::sync::Mutex<UnboundedReceiver<Asked>>,
@@ -137,10 +138,11 @@ impl Player for FakePlayer {
         _client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
-            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" | b"film.mp4" => {
+            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" | b"film.mp4" | b"silent.mp4" => {
+                let (shared, is_silent) = (Arc::clone(&self.shared), path == b"silent.mp4");
                 let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
-                let tracks = if path == b"film.mp4" { 2 } else { 1 };
-                let presentation = FakePresentation { shared: Arc::clone(&self.shared), duration_us, tracks };
+                let tracks = if path.ends_with(b".mp4") { 2 } else { 1 };
+                let presentation = FakePresentation { shared, duration_us, tracks, is_silent };
                 return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
             }
             b"slow.ts" => return Box::pin(std::future::pending()),
@@ -184,6 +186,7 @@ struct FakePresentation {
     shared: Arc<Shared>,
     duration_us: Option<u64>,
     tracks: u8,
+    is_silent: bool,
 }
 
 impl Presentation for FakePresentation {
@@ -212,14 +215,15 @@ impl Presentation for FakePresentation {
         *self.shared.on_event.lock() = Some(Arc::new(on_event));
         self.shared.note(Asked::SetUp);
         let (shared, progress) = (Arc::clone(&self.shared), Mutex::new(NO_PROGRESS));
-        let (sinks, duration_us, tracks) = (Mutex::new(vec![(track, sink)]), self.duration_us, self.tracks);
-        let playback = FakePlayback { shared, sinks, progress, duration_us, tracks };
+        let Self { duration_us, tracks, is_silent, .. } = *self;
+        let sinks = Mutex::new(vec![(track, sink)]);
+        let playback = FakePlayback { shared, sinks, progress, duration_us, tracks, is_silent };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn SessionPlayback>) })
     }
 }
 
-/// Each time it plays it sends one packet for each track (over the RTSP connection when it is released), and is at the place
-/// where it began. Another packet is on its way when it is paused.
+/// Each time it plays it sends one packet for each track (over the RTSP connection when it is released), and is
+/// at the place where it began. Another packet is on its way when it is paused.
 struct FakePlayback {
     shared: Arc<Shared>,
     sinks: Mutex<Vec<(u8, MediaSink)>>,
@@ -227,6 +231,8 @@ struct FakePlayback {
     progress: Mutex<Progress>,
     duration_us: Option<u64>,
     tracks: u8,
+    /// No packet of the second track is counted.
+    is_silent: bool,
 }
 
 impl SessionPlayback for FakePlayback {
@@ -292,9 +298,12 @@ impl SessionPlayback for FakePlayback {
         *self.progress.lock()
     }
 
-    fn track_progress(&self, _track: u8) -> StreamProgress {
+    fn track_progress(&self, track: u8) -> StreamProgress {
         let Progress { packets, payload_bytes, is_playing, .. } = *self.progress.lock();
         let clock = is_playing.then_some(RtpClock { at_us: 0, timestamp: 0 });
+        if self.is_silent && track == 1 {
+            return StreamProgress { clock, ..StreamProgress::default() };
+        }
         StreamProgress { packets, payload_bytes, clock }
     }
 

@@ -6,6 +6,7 @@ use super::{Open, soon};
 use serde_json::json;
 use std::time::Duration;
 use tokio::net::UdpSocket;
+use tokio::time::interval;
 use wirepath_net::DescriptorBudget;
 
 const FILM: &str = "film.mp4";
@@ -92,6 +93,30 @@ async fn reports_of_all_tracks_say_the_same_time() {
             - seconds(of_audio.2, 48_000.0).rem_euclid(40_000.0);
         assert!(difference.abs() < 0.001, "{of_video:?} {of_audio:?}");
     }
+}
+
+/// Promise: A track without a packet has reports, which tell its clock, and no BYE.
+///
+/// RFC 3550 section 6.3.7: a source that never sent a packet says no BYE.
+#[tokio::test]
+async fn a_track_without_packets_says_no_bye() {
+    let open = Open::with(|options| options.report_interval = Duration::from_millis(20)).await;
+    let mut client = open.client().await;
+    // The one without packets comes first in the session, so its BYE would be counted first.
+    let offered = ["Transport: RTP/AVP/TCP;unicast;interleaved=2-3"];
+    let id = client.ask("SETUP", "silent.mp4/track2", &offered).await.session();
+    let session = format!("Session: {id}");
+    assert_eq!(client.ask("SETUP", "silent.mp4/track1", &[TCP, &session]).await.status, 200);
+    assert_eq!(in_session(&mut client, "PLAY", "silent.mp4", &id).await.status, 200);
+    let mut poll = interval(Duration::from_millis(5));
+    soon("a report of each track", async {
+        while open.counter("sender_reports") < 2 {
+            poll.tick().await;
+        }
+    })
+    .await;
+    assert_eq!(in_session(&mut client, "TEARDOWN", "silent.mp4", &id).await.status, 200);
+    assert_eq!(open.counter("rtcp_byes"), 1);
 }
 
 /// Promise: Each track's receiver reports are its own.
