@@ -1,5 +1,7 @@
 //! Playbacks of sources with several streams.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
 mod support;
 
 use std::io::Read;
