@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 use wirepath_tests::frames::{self, Frame};
 use wirepath_tests::movie::Movie;
-use wirepath_tests::rtp::Received;
+use wirepath_tests::rtp::{Packet, Received, SenderReport};
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clients, clips, process, require, trials};
 
@@ -95,11 +95,17 @@ fn ffmpeg_plays(codecs: Codecs, transport: &str) -> Result<()> {
     ensure!(first == 1, "sound begins at frame {first}");
     // By its edit list a file has its picture and sound in step.
     let listed = frames::decode(&[], serving.path()?, 60.0)?;
+    ensure_in_step(&[&came[0], &came[1]], &[&listed[0], &listed[1]])
+}
+
+/// Ensures that picture and sound that came are as far apart as those stored. The first frames may differ.
+fn ensure_in_step(came: &[&[Frame]; 2], stored: &[&[Frame]; 2]) -> Result<()> {
     let late = |track: usize| {
-        let listed = &listed[track][2..];
-        let first = came[track].iter().position(|frame| frame.hash == listed[0].hash);
-        let first = first.with_context(|| format!("the third frame of track {track} did not come"))?;
-        Ok::<f64, anyhow::Error>(frames::shift(&came[track][first..], listed))
+        let (came, stored) = (came[track], stored[track]);
+        let at = |frame: &Frame| stored.iter().position(|stored| stored.hash == frame.hash);
+        let equal = came.iter().enumerate().skip(2).find_map(|(index, frame)| Some((index, at(frame)?)));
+        let (index, at) = equal.with_context(|| format!("no frame of track {track} is a stored one"))?;
+        Ok::<f64, anyhow::Error>(frames::shift(&came[index..], &stored[at..]))
     };
     let apart = late(0)? - late(1)?;
     ensure!(apart.abs() < 0.005, "picture and sound are {apart} s apart");
@@ -119,7 +125,7 @@ fn ffmpeg_plays_pcm(audio: &'static str, extension: &'static str, transport: &st
     Ok(())
 }
 
-/// Promise: ffmpeg seeks in MP4, Matroska and WebM files.
+/// Promise: ffmpeg seeks in MP4, Matroska and WebM files; pictures and sound are in step there.
 ///
 /// Frames of sound are compared as they are: decoders need those before, and AAC has noise of the decoder's.
 fn ffmpeg_seeks(codecs: Codecs, transport: &str) -> Result<()> {
@@ -129,11 +135,12 @@ fn ffmpeg_seeks(codecs: Codecs, transport: &str) -> Result<()> {
     let stored = serving.stored()?;
     let first = frames::ensure_from(&came[0], &stored[0], 0, 1)?;
     ensure!((50..=80).contains(&first), "playing began at picture {first}");
-    let came = frames::sound_frames(&options, &serving.url(), 40.0)?;
+    let sound = frames::sound_frames(&options, &serving.url(), 40.0)?;
     let stored = frames::sound_frames(&[], serving.path()?, 60.0)?;
-    let first = frames::ensure_from(&came, &stored, 0, 1)?;
+    let first = frames::ensure_from(&sound, &stored, 0, 1)?;
     ensure!((90..=180).contains(&first), "playing began at frame {first} of {}", stored.len());
-    Ok(())
+    let listed = frames::decode(&[], serving.path()?, 60.0)?;
+    ensure_in_step(&[&came[0], &sound], &[&listed[0], &stored])
 }
 
 /// Promise: GStreamer plays all tracks of an MP4 file.
@@ -238,16 +245,35 @@ fn numbers_of_all_tracks_go_on_after_a_seek() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sender reports of all tracks of a session are for the same moment.
+/// Time in seconds by which a packet came before its timestamp, by the clock of a report: little, since it leaves
+/// with its burst, and pictures before they are shown.
+fn lead(packet: &Packet, report: &SenderReport, clock: f64) -> f64 {
+    let ticks = packet.timestamp.wrapping_sub(report.timestamp) as i32;
+    let after = packet.arrival.saturating_duration_since(report.arrival).as_secs_f64();
+    let before = report.arrival.saturating_duration_since(packet.arrival).as_secs_f64();
+    f64::from(ticks) / clock - (after - before)
+}
+
+/// Promise: Sender reports of all tracks of a session are for the same moment, at which their packets leave.
 fn tracks_are_in_step_by_their_reports() -> Result<()> {
     let serving = Serving::of(H264_AAC)?;
     let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
     let announced = movie.play(None)?;
     let mut moments = Vec::new();
+    movie.tracks.iter().try_for_each(|track| {
+        track
+            .wait_for("a second of media", Deadline::seconds(10.0), |received| received.seconds() > 1.0)
+            .map(drop)
+    })?;
     for (index, track) in movie.tracks.iter().enumerate() {
         let received = track
             .wait_for("a sender report", Deadline::seconds(10.0), |received| !received.reports.is_empty())?;
         let report = received.reports[0];
+        let leads = received.packets.iter().map(|packet| lead(packet, &report, movie.clocks[index]));
+        let mut leads: Vec<f64> = leads.collect();
+        leads.sort_by(f64::total_cmp);
+        let lead = leads[leads.len() / 2];
+        ensure!(lead.abs() < 0.25, "track {index} leaves {lead} s before its time by the report");
         let since = report.timestamp.wrapping_sub(announced[index].1) as i32;
         moments.push((report.ntp, f64::from(since) / movie.clocks[index]));
     }

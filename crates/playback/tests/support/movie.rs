@@ -1,5 +1,7 @@
 //! A movie of picture and sound, and sessions of it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
 use std::io::Write;
 use std::net::UdpSocket;
 use std::sync::Arc;
