@@ -136,7 +136,7 @@ fn gstreamer_plays_over_rtsps() -> Result<()> {
     let output = home.path().join("out.ts");
     clients::gstreamer_with(&["tls-validation-flags=0"], &bed.rtsps_url()?, &output, 25.0)?;
     let came = std::fs::read(&output)?;
-    ensure!(came == bed.stored, "{} bytes came that differ from the {} stored", came.len(), bed.stored.len());
+    clients::ensure_gstreamer_has(&came, &bed.stored)?;
     ensure!(bed.count("handshakes_total")? == 1, "it did not play over TLS");
     Ok(())
 }
@@ -263,6 +263,10 @@ fn draining_ends_sessions_over_tls() -> Result<()> {
     let mut bed = TestBed::new(60, &[])?;
     let (mut playing, _tunnel) = bed.session()?;
     playing.play(None)?;
+    // A session that has sent nothing ends without a BYE.
+    while playing.received.packets.is_empty() {
+        ensure!(!matches!(playing.read()?, Came::End), "it ended");
+    }
     let silent = TcpStream::connect(bed.server.rtsps.context("no rtsps")?)?;
     Deadline::seconds(5.0)
         .wait_for("a handshake", || Ok((bed.count("handshakes_pending")? == 1).then_some(())))?;
