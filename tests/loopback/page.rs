@@ -210,7 +210,7 @@ fn pictures() -> Result<PathBuf> {
 }
 
 /// Time of the snapshot that the page shows.
-const UPTIME: &str = "Number(document.documentElement.dataset.uptimeMs)";
+const UPTIME: &str = "Number(document.documentElement?.dataset.uptimeMs)";
 
 /// A server with three sessions that rest: one that has played and reported loss, one with a hostile name of
 /// the asset, and one with a hostile name of the client.
