@@ -1,7 +1,7 @@
 //! Containers with tracks, MP4 and Matroska, behind one reader: tracks, then samples as extents in decode
 //! order.
 //!
-//! What packs, sends or examines a movie takes these types and does not know the container.
+//! Packing, sending and examining a movie use these types, and do not depend on the container.
 
 use bytes::Bytes;
 

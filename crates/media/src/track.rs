@@ -38,7 +38,7 @@ impl std::fmt::Debug for FourCc {
 pub struct Track {
     /// Identifier in the file, not 0.
     pub id: u32,
-    /// What it is.
+    /// Kind of its media.
     pub kind: TrackKind,
     /// Codec of its samples.
     pub codec: Codec,

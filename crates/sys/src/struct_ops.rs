@@ -254,7 +254,7 @@ impl Attached {
     /// Attaches a value of this type, which names its programs by number.
     ///
     /// # Errors
-    /// What the kernel and the module answer, such as `EEXIST`.
+    /// Errors of the kernel and of the module, such as `EEXIST`.
     pub fn new(types: &ModuleTypes, type_id: u32, value: &[u8]) -> io::Result<Attached> {
         // A map of struct_ops wants types of its maker's own, whatever they are.
         let bytes = size_of::<OneInt>() as u32;

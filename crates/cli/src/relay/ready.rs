@@ -7,7 +7,7 @@ use wirepath_streams::StreamEvent;
 
 /// Streams that are still to open, and the line so far.
 pub(super) struct Ready {
-    /// What is awaited of each stream: its start, and each of its listeners.
+    /// Number of events awaited of each stream: its start, and each of its listeners.
     awaited: BTreeMap<String, usize>,
     line: String,
     any_started: bool,

@@ -97,7 +97,7 @@ fn as_ffprobe(name: &str) -> Result<()> {
     let show =
         ["-show_entries", "packet=stream_index,pts_time,size,flags,data_hash", "-show_data_hash", "adler32"];
     let text = run("ffprobe", &[&["-v", "error"], &show[..], &["-of", "compact=p=0", path]].concat())?;
-    // What it says of side data is within the line of a packet, and ends one.
+    // ffprobe writes side data within the line of a packet, and a line break after them.
     let text = text.replace("\n|", "|");
     let packets: Vec<BTreeMap<&str, &str>> = text
         .lines()

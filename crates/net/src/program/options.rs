@@ -115,7 +115,7 @@ pub fn bind_option(option: &str, address: SocketAddr) -> io::Result<TcpListener>
 /// Parses an address to listen on: `HOST:PORT` with a name or an address, or `:PORT` for every address of the machine.
 ///
 /// # Errors
-/// What is expected, or that a name cannot be resolved.
+/// The expected form, or a name that cannot be resolved.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     const EXPECTED: &str = "expected ADDRESS:PORT, such as 127.0.0.1:8554, localhost:8554 or :8554";
     let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };

@@ -13,7 +13,7 @@ label! {
         Alert = "alert",
         /// The client has no version, cipher suite or key exchange in common with the server.
         Incompatible = "incompatible",
-        /// What the client sent is not TLS, or breaks its rules.
+        /// Bytes of the client that are not TLS, or break its rules.
         Malformed = "malformed",
         /// A system call failed.
         System = "system",

@@ -222,7 +222,7 @@ static void in_the_starters_group(void)
 	child = starter_in_the_group();
 	CHECK(niceness_of_the_thread() == 5, "%d", niceness_of_the_thread());
 	before = number_of(GROUP "/cpu.stat", "usage_usec ");
-	nanosleep(&second, NULL);
+	nanosleep(&second, NULL); /* the window that is measured, ten periods of the quota */
 	used = number_of(GROUP "/cpu.stat", "usage_usec ") - before;
 	CHECK(used > 50000 && used < 200000, "%lld us", used);
 	CHECK(number_of(GROUP "/cpu.stat", "nr_throttled ") > 0);

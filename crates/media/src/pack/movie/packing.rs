@@ -44,7 +44,7 @@ pub(super) struct Packing {
     pub(super) damage: Option<container::Error>,
 }
 
-/// What the next bytes are.
+/// Meaning of the next bytes.
 #[derive(Debug)]
 pub(super) enum Reading {
     /// None are needed to go on.
