@@ -423,7 +423,9 @@ fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
     let status = stream.status();
     assert_eq!(status.gone_outputs.disconnected, 1);
     let (gone, other) = (&status.ended_outputs[0], &status.outputs[0]);
-    assert_eq!(gone.bytes + gone.dropped.bytes, other.bytes + other.waiting_bytes, "{status:?}");
+    // In the turn in which it went, the other may have got more.
+    let given = gone.bytes + gone.dropped.bytes;
+    assert!(gone.dropped.bytes > 0 && given <= other.bytes + other.waiting_bytes, "{status:?}");
     let mut came = Vec::new();
     stuck.read_to_end(&mut came).unwrap();
     assert!(came == bytes[..gone.bytes as usize]);
