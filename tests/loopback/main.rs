@@ -55,6 +55,7 @@ mod seeking;
 mod soak;
 mod tls;
 mod tls_faults;
+mod tunnel;
 
 use std::process::ExitCode;
 
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         seeking::trials(),
         tls::trials(),
         tls_faults::trials(),
+        tunnel::trials(),
     ];
     let alone = [
         faults::alone(),

@@ -14,6 +14,7 @@ pub mod deadline;
 pub mod frames;
 pub mod hot;
 pub mod http;
+pub mod http_tunnel;
 pub mod interleaved;
 pub mod kernel_memory;
 pub mod loss;

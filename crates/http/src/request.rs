@@ -1,11 +1,15 @@
 //! A request to a server as a value that cannot be wrong: what RFC 9110 makes of a head.
 
-use http::{Method, Version, header};
+use http::header::{self, HeaderName};
+use http::{Method, Version};
 
 use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead, fields};
 
 /// Longest body in bytes that is skipped; after a longer one the connection is closed.
 const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
+
+/// Field of the two halves of an RTSP tunnel.
+const SESSION_COOKIE: HeaderName = HeaderName::from_static("x-sessioncookie");
 
 /// Request to a server of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct Request {
     pub conditions: Conditions,
     /// Form of listings that the client prefers.
     pub listing: Listing,
+    /// Name that joins the two halves of an RTSP tunnel (`x-sessioncookie`, see `wirepath_media::rtsp`).
+    pub session_cookie: Option<String>,
     /// A page in a browser sends it (`Origin`).
     pub is_of_page: bool,
     /// A body follows that is too long to be read, of unknown length, or perhaps not sent at all.
@@ -73,6 +79,7 @@ impl Request {
             conditions: Conditions::of(&head.fields),
             listing: fields::joined(&head.fields, &header::ACCEPT)
                 .map_or(Listing::Html, |value| Listing::preferred(&value)),
+            session_cookie: fields::only(&head.fields, &SESSION_COOKIE).map(str::to_owned),
             is_of_page: head.fields.contains_key(header::ORIGIN),
             has_unread_body: skipped.is_none(),
             body_length: skipped.unwrap_or(0),

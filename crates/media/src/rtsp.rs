@@ -12,6 +12,7 @@ mod request;
 mod resource;
 mod response;
 mod transport;
+mod tunnel;
 
 pub use client::{RESPONSE_BODY_LIMIT, ServerFault, ServerItem, ServerReader, ServerRequest, ServerResponse};
 pub use headers::Headers;
@@ -22,3 +23,4 @@ pub use resource::{Resource, ResourceError, Target};
 pub use response::{Response, RtpInfo};
 pub use rtsp_types::{Method, StatusCode, headers as header_names};
 pub use transport::{ChannelPair, Delivery, Offer, PortPair, Protocol, ReplyDelivery, TransportReply};
+pub use tunnel::{MEDIA_TYPE as TUNNEL_MEDIA_TYPE, NotBase64, TunnelDecoder};

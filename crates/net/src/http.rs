@@ -17,7 +17,7 @@ pub use access_log::{AccessLog, JSON_TARGET};
 pub use connection::{Connection, End, Timeouts, boundary, now_s, reject, wait_for_reset};
 pub use endpoint::Endpoint;
 pub use events::{MOST_LISTENERS, Subscription};
-pub use exchange::{Answer, Site};
+pub use exchange::{Answer, Site, TakenOver};
 pub use listener::Listener;
 pub use options::HttpOptions;
 pub use parts::Parts;

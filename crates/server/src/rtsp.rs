@@ -15,6 +15,7 @@ mod output;
 pub(crate) mod player;
 mod port_socket;
 mod ports;
+mod receive;
 mod registry;
 mod rtcp;
 mod rtcp_path;
@@ -27,10 +28,13 @@ mod shared;
 mod ticks;
 mod track;
 mod transport;
+mod tunnel_entrance;
+mod tunnels;
 
 pub(crate) use listener::Listener;
 pub use ports::port_pairs;
 pub use shared::RtspOptions;
+pub(crate) use tunnel_entrance::TunnelEntrance;
 
 #[cfg(test)]
 mod tests;

@@ -191,6 +191,7 @@ impl Server {
         let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let site = site.yielding_to(admission).for_users(access.clone());
+        let site = site.with_tunnels(rtsp_service.tunnel_entrance());
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
         Ok(Server { rtsp, http, tls, site, engine, store, access })
     }

@@ -145,6 +145,15 @@ impl Connection {
         self.reader.take(most)
     }
 
+    /// Takes the connection, with what was read beyond the last head; nothing more is read or written here.
+    ///
+    /// # Errors
+    /// The connection is lent or closed.
+    pub fn take_over(&mut self) -> io::Result<(TcpStream, Vec<u8>)> {
+        let stream = self.stream.take().ok_or_else(gone)?;
+        Ok((stream, self.reader.take(u64::MAX)))
+    }
+
     /// Skips the body of the last request, of this length.
     pub fn skip_body(&mut self, length: u64) {
         self.reader.skip(length);

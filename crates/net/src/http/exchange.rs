@@ -66,10 +66,34 @@ pub trait Site: Send + Sync + 'static {
         async { Response::error(StatusCode::METHOD_NOT_ALLOWED, "read-only server").into() }
     }
 
+    /// Returns whether a request asks for a connection of another protocol, which is [served](Site::take_over)
+    /// without an answer of HTTP.
+    fn takes_over(&self, _request: &Request) -> bool {
+        false
+    }
+
+    /// Serves such a connection to its end.
+    fn take_over(&self, _request: Request, _client: TakenOver) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Most descriptors that an answer for this path takes while it is looked up and sent.
     fn descriptors(&self, _path: &AssetPath) -> usize {
         0
     }
+}
+
+/// Connection that leaves HTTP.
+#[derive(Debug)]
+pub struct TakenOver {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Bytes that were read behind the head of the request.
+    pub read: Vec<u8>,
+    /// Its addresses.
+    pub addresses: Addresses,
+    /// True, or its sender dropped, when the connection is to be ended.
+    pub drain: watch::Receiver<bool>,
 }
 
 /// A response, and what its body is made of.
@@ -182,8 +206,8 @@ pub(super) struct Shared<S> {
 /// A client of a listener.
 pub(super) struct Exchanges<S> {
     client: Connection,
-    local: SocketAddr,
-    peer: SocketAddr,
+    addresses: Addresses,
+    drain: watch::Receiver<bool>,
     /// User that a request was admitted as.
     user: Option<String>,
     shared: Arc<Shared<S>>,
@@ -192,18 +216,18 @@ pub(super) struct Exchanges<S> {
 impl<S: Site> Exchanges<S> {
     pub(super) fn new(
         stream: TcpStream,
-        Addresses { local, peer, .. }: Addresses,
+        addresses: Addresses,
         shared: Arc<Shared<S>>,
         drain: watch::Receiver<bool>,
     ) -> Self {
         shared.counters.connections_accepted.increment();
-        let client = Connection::new(stream, shared.options.timeouts, drain);
-        Self { client, local, peer, user: None, shared }
+        let client = Connection::new(stream, shared.options.timeouts, drain.clone());
+        Self { client, addresses, drain, user: None, shared }
     }
 
     pub(super) async fn run(mut self) {
         if let Err(error) = self.serve().await {
-            tracing::debug!(peer = %self.peer, %error, "HTTP connection failed");
+            tracing::debug!(peer = %self.addresses.peer, %error, "HTTP connection failed");
         }
     }
 
@@ -211,6 +235,10 @@ impl<S: Site> Exchanges<S> {
     async fn serve(&mut self) -> io::Result<()> {
         loop {
             match self.client.next(HeadReader::next_with_body).await {
+                // Boxed, so that a connection of HTTP alone is not larger.
+                Ok(request) if self.shared.site.takes_over(&request) => {
+                    return Box::pin(self.hand_over(request)).await;
+                }
                 Ok(request) => {
                     if !self.exchange(request).await? {
                         break;
@@ -227,6 +255,15 @@ impl<S: Site> Exchanges<S> {
         self.client.linger().await
     }
 
+    /// Has the site serve the connection, which is not HTTP from here on.
+    async fn hand_over(&mut self, request: Request) -> io::Result<()> {
+        self.shared.counters.requests.increment();
+        let (stream, read) = self.client.take_over()?;
+        let (addresses, drain) = (self.addresses, self.drain.clone());
+        self.shared.site.take_over(request, TakenOver { stream, read, addresses, drain }).await;
+        Ok(())
+    }
+
     fn count(&self, end: &End) {
         match end {
             End::Closed => {}
@@ -239,7 +276,8 @@ impl<S: Site> Exchanges<S> {
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
-        let access = self.shared.options.access_log.map(|form| (form, Access::begin(self.peer, &request)));
+        let access =
+            self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, &request)));
         let body = self.body(&request).await?;
         let (answer, descriptors) = self.answer(request, body).await;
         // Only the end of the connection ends a stream of events.
@@ -276,7 +314,7 @@ impl<S: Site> Exchanges<S> {
         match (body, &request.target) {
             (Body::Read(body), Target::Path(path)) => {
                 let path = path.clone();
-                return (self.shared.site.act(path, request, body, self.peer).await, None);
+                return (self.shared.site.act(path, request, body, self.addresses.peer).await, None);
             }
             (Body::TooLong(limit), _) => {
                 let words =
@@ -293,13 +331,13 @@ impl<S: Site> Exchanges<S> {
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let Shared { site, descriptors, .. } = &*self.shared;
-        if let Err(denied) = site.admit(&path, &request, (self.peer, &mut self.user)).await {
+        if let Err(denied) = site.admit(&path, &request, (self.addresses.peer, &mut self.user)).await {
             return (if is_head { denied.without_body() } else { denied }.into(), None);
         }
-        let Ok(permit) = descriptors.admit(self.peer.ip(), site.descriptors(&path)) else {
+        let Ok(permit) = descriptors.admit(self.addresses.peer.ip(), site.descriptors(&path)) else {
             return (too_many_files(), None);
         };
-        let answer = site.answer(path, request, self.local).await;
+        let answer = site.answer(path, request, self.addresses.local).await;
         let answer = match is_head {
             true => Answer { response: answer.response.without_body(), parts: None, events: None, ..answer },
             false => answer,
@@ -312,7 +350,7 @@ impl<S: Site> Exchanges<S> {
         let length = answer.body_length();
         let Answer { response, file, parts, events } = answer;
         let status = response.status;
-        tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "response");
+        tracing::debug!(peer = %self.addresses.peer, status = status.as_u16(), length, "response");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
         if let Some(events) = events {

@@ -4,6 +4,7 @@ use super::kept_files::KeptFiles;
 use super::{listing, page};
 use crate::admission::Admission;
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
+use crate::rtsp::TunnelEntrance;
 use http::{StatusCode, header};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -13,7 +14,7 @@ use wirepath_http::{AssetPath, Representation, Request, Response, ResponseContex
 use wirepath_media::container::is_movie;
 use wirepath_media::ts::check_head;
 use wirepath_net::auth::AccessControl;
-use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
+use wirepath_net::http::{Answer, Endpoint, Site, TakenOver, boundary, now_s};
 
 /// Most files of a folder whose heads are read for its listing, and bytes of each head.
 const SNIFFED: usize = 256;
@@ -28,18 +29,24 @@ pub struct LibrarySite {
     rtsp_port: u16,
     admission: Option<Arc<Admission>>,
     access: Option<Arc<AccessControl>>,
+    tunnels: Option<TunnelEntrance>,
 }
 
 impl LibrarySite {
     /// A site of these files, which are played from this port, in a process that may have `open_files`.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16, open_files: u64) -> LibrarySite {
         let kept_files = KeptFiles::new(open_files);
-        LibrarySite { library, kept_files, endpoint, rtsp_port, admission: None, access: None }
+        LibrarySite { library, kept_files, endpoint, rtsp_port, admission: None, access: None, tunnels: None }
     }
 
     /// The site that refuses downloads while sessions are late.
     pub(crate) fn yielding_to(self, admission: Arc<Admission>) -> LibrarySite {
         LibrarySite { admission: Some(admission), ..self }
+    }
+
+    /// The site by which RTSP is also served, through tunnels.
+    pub(crate) fn with_tunnels(self, entrance: TunnelEntrance) -> LibrarySite {
+        LibrarySite { tunnels: Some(entrance), ..self }
     }
 
     /// The site for users only, or for everyone.
@@ -62,6 +69,17 @@ impl Site for LibrarySite {
         let is_status = self.endpoint.has(path) || is_page(path);
         let area = if is_status { Area::Status } else { Area::Path(path.as_bytes()) };
         access.check_http(area, path, request, client).await
+    }
+
+    fn takes_over(&self, request: &Request) -> bool {
+        self.tunnels.as_ref().is_some_and(|tunnels| tunnels.takes(request))
+    }
+
+    /// RTSP authenticates each request in the tunnel.
+    async fn take_over(&self, request: Request, client: TakenOver) {
+        if let Some(tunnels) = &self.tunnels {
+            tunnels.serve(request, client).await;
+        }
     }
 
     fn descriptors(&self, path: &AssetPath) -> usize {

@@ -1,33 +1,22 @@
 //! One RTSP connection: bytes in, bytes out, time limits.
 
+mod inbox;
+
+use self::inbox::{Filled, Inbox, Input};
 use super::counters::{EndReason, TimeoutReason};
 use super::handler::RequestHandler;
 use super::output::Output;
 use super::shared::{SERVER_NAME, Shared};
-use std::future::{pending, poll_fn};
-use std::io;
-use std::mem::MaybeUninit;
-use std::pin::Pin;
+use super::tunnels::TunnelInput;
 use std::sync::Arc;
-use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime};
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode, header_names};
 use wirepath_net::Addresses;
-
-/// Bytes read at a time.
-const READ_SIZE: usize = 4096;
-
-/// Bytes of further requests kept while one is being answered.
-const SPILL_LIMIT: usize = 64 * 1024;
-
-/// Time for which a client that has closed its side may still wait for an answer; then its sessions end.
-const CLOSING_GRACE: Duration = Duration::from_millis(800);
+use wirepath_net::http::TakenOver;
 
 /// Time limit of writing a response.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
@@ -38,27 +27,37 @@ const NO_DEADLINE: Duration = Duration::from_secs(86_400);
 /// Time for which a closing connection is still read, so that the client sees the response before the reset.
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end, and ends its sessions with it.
+/// Serves a connection to its end, and ends its sessions with it. Returns it unanswered if it is half of a tunnel.
 pub(super) async fn serve(
     stream: TcpStream,
     addresses: Addresses,
     shared: Arc<Shared>,
     shutdown: watch::Receiver<bool>,
-) {
-    let peer = addresses.peer;
+) -> Option<TakenOver> {
     let (read, write) = stream.into_split();
-    let mut connection = Connection {
-        handler: RequestHandler::new(Arc::clone(&shared), addresses, Output::new(write)),
-        inbox: Inbox { half: read, spill: Vec::new(), over: false },
-        reader: Reader::new(),
-        shutdown,
-        shared,
-        heard: Instant::now(),
-        request_begun: None,
-    };
+    let mut connection =
+        Connection::new(Input::Connection(read), Output::new(write), addresses, shared, shutdown);
+    match connection.run().await {
+        End::Tunnel => connection.into_half(addresses),
+        end => {
+            Box::pin(connection.close(end)).await;
+            None
+        }
+    }
+}
+
+/// The same for a connection through a tunnel.
+pub(super) async fn serve_tunnelled(
+    input: TunnelInput,
+    output: Output,
+    addresses: Addresses,
+    shared: Arc<Shared>,
+    shutdown: watch::Receiver<bool>,
+) {
+    let input = Input::Tunnel(Box::new(input));
+    let mut connection = Connection::new(input, output, addresses, shared, shutdown);
     let end = connection.run().await;
-    tracing::debug!(%peer, ?end, "connection ends");
-    Box::pin(connection.close(end)).await;
+    connection.close(end).await;
 }
 
 /// Answer to a client beyond a limit. Its request is not waited for, so there is no CSeq.
@@ -89,6 +88,8 @@ enum End {
     Gone,
     /// The bytes received are not RTSP.
     Lost,
+    /// The bytes received are half of a tunnel.
+    Tunnel,
     /// It had no session and sent nothing.
     Idle,
     /// A request or the writing of an answer timed out.
@@ -98,6 +99,18 @@ enum End {
 }
 
 impl Connection {
+    fn new(
+        input: Input,
+        output: Output,
+        addresses: Addresses,
+        shared: Arc<Shared>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Self {
+        let handler = RequestHandler::new(Arc::clone(&shared), addresses, output);
+        let (inbox, reader, heard) = (Inbox::new(input), Reader::new(), Instant::now());
+        Self { shared, handler, inbox, reader, shutdown, heard, request_begun: None }
+    }
+
     async fn run(&mut self) -> End {
         loop {
             if let Err(end) = self.step().await {
@@ -125,8 +138,9 @@ impl Connection {
         let deadline = self.deadline();
         tokio::select! {
             more = self.inbox.fill(&mut self.reader) => match more {
-                Ok(true) => self.heard = Instant::now(),
-                Ok(false) | Err(_) => return Err(End::Gone),
+                Ok(Filled::More) => self.heard = Instant::now(),
+                Ok(Filled::Tunnel) => return Err(End::Tunnel),
+                Ok(Filled::End) | Err(_) => return Err(End::Gone),
             },
             event = self.handler.next_event() => {
                 Box::pin(self.handler.handle(&event)).await;
@@ -224,8 +238,16 @@ impl Connection {
         }
     }
 
+    /// The connection, from which only the beginning of a request was read.
+    fn into_half(self, addresses: Addresses) -> Option<TakenOver> {
+        let (half, read) = self.inbox.into_half()?;
+        let stream = half.reunite(self.handler.output.into_half()).ok()?;
+        Some(TakenOver { stream, read, addresses, drain: self.shutdown })
+    }
+
     /// Ends the sessions, whose packets must not outlive the connection, then closes it.
     async fn close(mut self, end: End) {
+        tracing::debug!(peer = %self.handler.peer, ?end, "connection ends");
         let reason = if matches!(end, End::Drained) { EndReason::Shutdown } else { EndReason::Disconnected };
         self.handler.end_all(reason).await;
         if matches!(end, End::Gone) {
@@ -240,57 +262,4 @@ impl Connection {
         _ = timeout(LINGER_LIMIT, self.handler.output.shutdown()).await;
         _ = timeout(LINGER_LIMIT, self.inbox.drain()).await;
     }
-}
-
-/// Receiving side of a connection.
-struct Inbox {
-    half: OwnedReadHalf,
-    /// Bytes that came while a request was being answered.
-    spill: Vec<u8>,
-    /// True at the end of the client's bytes.
-    over: bool,
-}
-
-impl Inbox {
-    /// Feeds the reader with what comes next; false at the end.
-    async fn fill(&mut self, reader: &mut Reader) -> io::Result<bool> {
-        if self.spill.is_empty() {
-            return Ok(!self.over && read(&mut self.half, |bytes| reader.feed(bytes)).await? > 0);
-        }
-        reader.feed(&std::mem::take(&mut self.spill));
-        Ok(true)
-    }
-
-    /// Returns when the connection has been closed for a while; keeps what comes before, within bounds.
-    async fn gone(&mut self) {
-        while !self.over {
-            if self.spill.len() >= SPILL_LIMIT {
-                pending::<()>().await;
-            }
-            let length = read(&mut self.half, |bytes| self.spill.extend_from_slice(bytes)).await;
-            self.over = !length.is_ok_and(|length| length > 0);
-        }
-        sleep(CLOSING_GRACE).await;
-    }
-
-    async fn drain(&mut self) {
-        while read(&mut self.half, |_| ()).await.is_ok_and(|length| length > 0) {}
-    }
-}
-
-/// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
-/// thousands of connections most wait. A short read means that the socket is empty, so no second call follows
-/// it. A client whose bytes never end keeps the others waiting no longer than its task's budget lasts.
-async fn read(half: &mut OwnedReadHalf, take: impl FnOnce(&[u8])) -> io::Result<usize> {
-    let mut take = Some(take);
-    poll_fn(|context| {
-        let mut bytes = [MaybeUninit::uninit(); READ_SIZE];
-        let mut buffer = ReadBuf::uninit(&mut bytes);
-        ready!(Pin::new(&mut *half).poll_read(context, &mut buffer))?;
-        if let Some(take) = take.take() {
-            take(buffer.filled());
-        }
-        Poll::Ready(Ok(buffer.filled().len()))
-    })
-    .await
 }

@@ -55,6 +55,8 @@ counters! {
     connections_accepted: Counter,
     /// RTSP connections refused, by reason.
     connections_refused: Family<RefusalReason>,
+    /// RTSP connections through an HTTP tunnel that are open.
+    tunnels: Gauge,
     /// RTSP connections closed by a timeout.
     connections_timed_out: Family<TimeoutReason>,
     /// RTSP requests read, malformed ones included.

@@ -4,9 +4,10 @@ use super::connection;
 use super::counters::Counts;
 use super::player::Player;
 use super::shared::{RtspOptions, Shared};
+use super::tunnel_entrance::TunnelEntrance;
 use serde_json::json;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::metrics::Metrics;
@@ -49,6 +50,11 @@ impl Listener {
         status.add("sessions", move || shared.registry.json().into());
     }
 
+    /// Way of connections that come through HTTP tunnels.
+    pub(crate) fn tunnel_entrance(&self) -> TunnelEntrance {
+        TunnelEntrance(Arc::clone(&self.0))
+    }
+
     /// Serves until `shutdown` holds true (or its sender is dropped); then ends every session with a BYE and
     /// returns when the last response is written. The caller decides how long it waits for that.
     pub(crate) async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
@@ -61,7 +67,7 @@ impl Listener {
             let (shared, shutdown) = (Arc::clone(&self.0), for_connections.clone());
             Some(async move {
                 if let Ok(addresses) = Addresses::of(&stream, peer, false) {
-                    connection::serve(stream, addresses, shared, shutdown).await;
+                    serve_one(stream, addresses, shared, shutdown).await;
                 }
                 drop(permits);
             })
@@ -84,12 +90,25 @@ impl Listener {
             let terminator = Arc::clone(&terminator);
             Some(async move {
                 if let Ok(addresses) = Addresses::of(&stream, peer, true) {
-                    let serve = |stream| connection::serve(stream, addresses, shared, shutdown.clone());
+                    let serve = |stream| serve_one(stream, addresses, shared, shutdown.clone());
                     terminator.serve(stream, peer, shutdown.clone(), serve).await;
                 }
                 drop(permits);
             })
         })
         .await;
+    }
+}
+
+/// Serves a connection, which may be half of a tunnel.
+async fn serve_one(
+    stream: TcpStream,
+    addresses: Addresses,
+    shared: Arc<Shared>,
+    shutdown: watch::Receiver<bool>,
+) {
+    if let Some(half) = connection::serve(stream, addresses, Arc::clone(&shared), shutdown).await {
+        // Boxed, so that other connections are not larger.
+        Box::pin(TunnelEntrance(shared).serve_unread(half)).await;
     }
 }

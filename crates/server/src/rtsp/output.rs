@@ -39,6 +39,11 @@ impl Output {
         Ok(Arc::clone(self.writer.insert(writer)))
     }
 
+    /// The sending half of a connection to which nothing was written.
+    pub(super) fn into_half(self) -> OwnedWriteHalf {
+        self.half
+    }
+
     pub(super) fn is_interleaved(&self) -> bool {
         self.writer.is_some()
     }

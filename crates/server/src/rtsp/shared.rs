@@ -4,6 +4,7 @@ use super::counters::{Counters, Counts, RefusalReason};
 use super::player::Player;
 use super::ports::Ports;
 use super::registry::Registry;
+use super::tunnels::Tunnels;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ pub(super) struct Shared {
     pub(super) ports: Ports,
     pub(super) limits: Arc<ClientLimits>,
     pub(super) descriptors: Arc<DescriptorBudget>,
+    pub(super) tunnels: Tunnels,
     /// Authentication; none where everyone may play.
     pub(super) access: Option<Arc<AccessControl>>,
     /// Rate limit of log lines about refused requests.
@@ -94,6 +96,7 @@ impl Shared {
             player,
             registry: Registry::new(options.sessions, options.sessions_per_address, Arc::clone(&descriptors)),
             descriptors,
+            tunnels: Tunnels::default(),
             access,
             ports: Ports::new(&options.ports, Arc::clone(&counters)),
             counters,

@@ -1,0 +1,112 @@
+//! Receiving side of a connection.
+
+use super::super::receive::read;
+use super::super::tunnels::TunnelInput;
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::sleep;
+use wirepath_media::rtsp::Reader;
+
+/// Bytes of further requests kept while one is being answered.
+const SPILL_LIMIT: usize = 64 * 1024;
+
+/// Time for which a client that has closed its side may still wait for an answer; then its sessions end.
+const CLOSING_GRACE: Duration = Duration::from_millis(800);
+
+/// Source of the client's bytes.
+pub(super) enum Input {
+    Connection(OwnedReadHalf),
+    Tunnel(Box<TunnelInput>),
+}
+
+impl Input {
+    /// Hands on what comes next; returns its length, 0 at the end.
+    async fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
+        match self {
+            Input::Connection(half) => read(half, take).await,
+            Input::Tunnel(tunnel) => tunnel.read(take).await,
+        }
+    }
+}
+
+/// Result of waiting for the client's bytes.
+pub(super) enum Filled {
+    /// The reader has more.
+    More,
+    /// The client has closed its side.
+    End,
+    /// The connection begins with a request of HTTP, which is kept.
+    Tunnel,
+}
+
+pub(super) struct Inbox {
+    input: Input,
+    /// Bytes that came while a request was being answered.
+    spill: Vec<u8>,
+    /// True at the end of the client's bytes.
+    over: bool,
+    /// True before the first byte of a connection that may be half of a tunnel.
+    may_be_tunnel: bool,
+}
+
+impl Inbox {
+    pub(super) fn new(input: Input) -> Self {
+        let may_be_tunnel = matches!(input, Input::Connection(_));
+        Self { input, spill: Vec::new(), over: false, may_be_tunnel }
+    }
+
+    /// Feeds the reader with what comes next.
+    pub(super) async fn fill(&mut self, reader: &mut Reader) -> io::Result<Filled> {
+        if !self.spill.is_empty() {
+            reader.feed(&std::mem::take(&mut self.spill));
+            return Ok(Filled::More);
+        }
+        if self.over {
+            return Ok(Filled::End);
+        }
+        let Self { input, spill, may_be_tunnel, .. } = self;
+        let mut is_tunnel = false;
+        let length = input
+            .read(|bytes| {
+                is_tunnel = std::mem::take(may_be_tunnel) && is_http(bytes);
+                if is_tunnel { spill.extend_from_slice(bytes) } else { reader.feed(bytes) }
+            })
+            .await?;
+        Ok(match length {
+            0 => Filled::End,
+            _ if is_tunnel => Filled::Tunnel,
+            _ => Filled::More,
+        })
+    }
+
+    /// The receiving half of a connection that is half of a tunnel, and what was read from it.
+    pub(super) fn into_half(self) -> Option<(OwnedReadHalf, Vec<u8>)> {
+        match self.input {
+            Input::Connection(half) => Some((half, self.spill)),
+            Input::Tunnel(_) => None,
+        }
+    }
+
+    /// Returns when the connection has been closed for a while; keeps what comes before, within bounds.
+    pub(super) async fn gone(&mut self) {
+        while !self.over {
+            if self.spill.len() >= SPILL_LIMIT {
+                pending::<()>().await;
+            }
+            let length = self.input.read(|bytes| self.spill.extend_from_slice(bytes)).await;
+            self.over = !length.is_ok_and(|length| length > 0);
+        }
+        sleep(CLOSING_GRACE).await;
+    }
+
+    pub(super) async fn drain(&mut self) {
+        while self.input.read(|_| ()).await.is_ok_and(|length| length > 0) {}
+    }
+}
+
+/// Returns whether a connection that begins with these bytes is half of a tunnel: RTSP has neither method.
+fn is_http(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"GET ") || bytes.starts_with(b"POST ")
+}

@@ -1,0 +1,31 @@
+//! Receiving from a connection that mostly waits.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Bytes read at a time.
+const READ_SIZE: usize = 4096;
+
+/// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
+/// thousands of connections most wait. A short read means that the socket is empty, so no second call follows
+/// it. A client whose bytes never end keeps the others waiting no longer than its task's budget lasts.
+pub(super) async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+    take: impl FnOnce(&[u8]),
+) -> io::Result<usize> {
+    let mut take = Some(take);
+    poll_fn(|context| {
+        let mut bytes = [MaybeUninit::uninit(); READ_SIZE];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+        if let Some(take) = take.take() {
+            take(buffer.filled());
+        }
+        Poll::Ready(Ok(buffer.filled().len()))
+    })
+    .await
+}

@@ -1,0 +1,123 @@
+//! Tunnels of a server, and the receiving side of an RTSP connection through one.
+
+use super::receive::read;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::{mpsc, oneshot};
+use wirepath_media::rtsp::TunnelDecoder;
+
+/// Tunnels of a server, joined or waiting. Each is a connection of a listener, whose limits bound them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tunnels(Arc<Mutex<HashMap<Key, mpsc::Sender<Post>>>>);
+
+/// Address and cookie of a tunnel: another address cannot send requests into it.
+pub(super) type Key = (IpAddr, String);
+
+impl Tunnels {
+    /// Enters a GET; none if its cookie is in use.
+    pub(super) fn enter(&self, key: Key) -> Option<(Entered, mpsc::Receiver<Post>)> {
+        let mut tunnels = self.0.lock();
+        let Entry::Vacant(vacant) = tunnels.entry(key.clone()) else { return None };
+        let (sender, posts) = mpsc::channel(1);
+        vacant.insert(sender);
+        Some((Entered { tunnels: self.clone(), key }, posts))
+    }
+
+    pub(super) fn find(&self, key: &Key) -> Option<mpsc::Sender<Post>> {
+        self.0.lock().get(key).cloned()
+    }
+}
+
+/// A tunnel that can be found by its cookie, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Entered {
+    tunnels: Tunnels,
+    key: Key,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.tunnels.0.lock().remove(&self.key);
+    }
+}
+
+/// The half that requests come by.
+#[derive(Debug)]
+pub(super) struct Post {
+    stream: TcpStream,
+    decoder: TunnelDecoder,
+    /// Bytes of its body that were read with its head.
+    read: Vec<u8>,
+    /// Dropped with the half, for which the HTTP connection that it came by waits.
+    _ended: oneshot::Sender<()>,
+}
+
+impl Post {
+    /// A half, with the bytes of its body that were read. `ended` is dropped with it.
+    pub(super) fn new(stream: TcpStream, read: Vec<u8>, ended: oneshot::Sender<()>) -> Self {
+        Self { stream, decoder: TunnelDecoder::default(), read, _ended: ended }
+    }
+
+    /// Requests that come next; none at the end of this half.
+    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut decoded = Vec::new();
+        let mut decode = |text: &[u8]| self.decoder.decode(text, &mut decoded);
+        let (length, result) = match std::mem::take(&mut self.read) {
+            text if !text.is_empty() => (text.len(), decode(&text)),
+            _ => {
+                let mut result = Ok(());
+                (read(&mut self.stream, |text| result = decode(text)).await?, result)
+            }
+        };
+        result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok((length > 0).then_some(decoded))
+    }
+}
+
+/// Receiving side of an RTSP connection through a tunnel.
+pub(super) struct TunnelInput {
+    /// The GET, of which only the end is of interest.
+    get: OwnedReadHalf,
+    post: Option<Post>,
+    /// Halves that follow the first.
+    posts: mpsc::Receiver<Post>,
+    _entered: Entered,
+}
+
+impl TunnelInput {
+    /// The input of a tunnel whose first POST has come.
+    pub(super) fn new(get: OwnedReadHalf, post: Post, posts: mpsc::Receiver<Post>, entered: Entered) -> Self {
+        Self { get, post: Some(post), posts, _entered: entered }
+    }
+
+    /// Hands on the requests that come next; returns their length, 0 when the client has closed the GET.
+    pub(super) async fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
+        loop {
+            let next = async {
+                match &mut self.post {
+                    Some(post) => post.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                length = read(&mut self.get, |_| ()) => if length? == 0 { return Ok(0) },
+                // The sender lives as long as the entry, so there is always another to wait for.
+                Some(post) = self.posts.recv() => self.post = Some(post),
+                requests = next => match requests? {
+                    Some(requests) if requests.is_empty() => {}
+                    Some(requests) => {
+                        take(&requests);
+                        return Ok(requests.len());
+                    }
+                    None => self.post = None,
+                },
+            }
+        }
+    }
+}
