@@ -16,6 +16,7 @@ mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
+mod http_fields;
 mod interleaved;
 mod limits;
 mod load;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
+        http_fields::trials(),
         interleaved::trials(),
         limits::trials(),
         load::trials(),

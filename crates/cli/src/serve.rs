@@ -19,8 +19,8 @@ use wirepath_net::http::HttpOptions;
 use wirepath_net::program::{Log, Signals};
 use wirepath_net::tls::TlsFiles;
 use wirepath_server::{
-    AdmissionPolicy, Burst, DataPath, HotMemorySize, RtspOptions, Server, ServerOptions, StartError,
-    TlsAddresses, TlsOptions,
+    AdmissionPolicy, Burst, DataPath, HotMemorySize, ResponseFields, RtspOptions, Server, ServerOptions,
+    StartError, TlsAddresses, TlsOptions,
 };
 
 use crate::exit;
@@ -212,6 +212,10 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             && options.max_connections_per_address.is_none(),
         admission: admission(options.admission, options.reserve)?,
         burst: burst(options.burst, options.burst_max)?,
+        response_fields: ResponseFields {
+            origins: options.cors,
+            cache_control: options.folder_cache_control,
+        },
         folder_bursts: options.folder_burst_max,
         max_lag,
         auth,

@@ -11,10 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
+use http::HeaderValue;
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
-use wirepath_server::{FolderBurst, HotMemorySize, ImagePolicy};
+use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy};
 
 use crate::cpus::Cpus;
 use crate::image_options::ImageOptions;
@@ -169,6 +170,16 @@ pub(crate) struct ServeOptions {
     /// Time after which a client has to answer a new challenge, which players do by themselves [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) nonce_lifetime: Option<Duration>,
+
+    /// Let pages of this origin read what HTTP serves (CORS), such as https://example.com; * for pages of all; for
+    /// several, give it several times [default: none]
+    #[arg(long, value_name = "ORIGIN", value_parser = values::origin)]
+    pub(crate) cors: Vec<HeaderValue>,
+
+    /// Cache-Control of the files in a folder (or of a file), by its path in URLs; the innermost folder decides; for
+    /// several, give it several times [default: none]
+    #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
+    pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]

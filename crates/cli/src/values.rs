@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use http::HeaderValue;
 use wirepath_auth::{Access, FolderUsers};
 pub(crate) use wirepath_net::program::{listen_address, threads};
-use wirepath_server::{FolderBurst, HotMemorySize};
+use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize};
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
@@ -60,6 +61,26 @@ pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
     };
     let most_us = burst_time(time)?.as_micros() as u64;
     Ok(FolderBurst { path: path.trim_matches('/').to_owned(), most_us })
+}
+
+/// `PATH=VALUE`: `Cache-Control` of a folder. The value may have `=`, a path with one cannot be named.
+pub(crate) fn folder_cache_control(text: &str) -> Result<FolderCacheControl, String> {
+    let expected = || "expected PATH=VALUE, such as live=no-store or =max-age=3600".to_owned();
+    let (path, value) =
+        text.split_once('=').filter(|(_, value)| !value.trim().is_empty()).ok_or_else(expected)?;
+    let value = HeaderValue::from_str(value.trim()).map_err(|_| expected())?;
+    Ok(FolderCacheControl { path: path.trim_matches('/').to_owned(), value })
+}
+
+/// Origin as browsers send it (RFC 6454 section 6.2), or `*`.
+pub(crate) fn origin(text: &str) -> Result<HeaderValue, String> {
+    let is_origin = |text: &str| {
+        let host = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
+        host.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']))
+    };
+    let origin = text.to_ascii_lowercase();
+    let valid = (origin == "*" || is_origin(&origin)).then(|| HeaderValue::from_str(&origin).ok()).flatten();
+    valid.ok_or_else(|| "expected *, or an origin without a path, such as https://example.com".to_owned())
 }
 
 /// `PATH=USERS`: who may open a folder. A path may have `=`, names of users in rules have none.
@@ -172,6 +193,23 @@ mod tests {
         assert_eq!(rule("cams"), Err("expected PATH=USERS, such as cameras=anna,bob".to_owned()));
         for text in ["cams=", "cams=anna,", "cams=*,anna", "cams=-,anna"] {
             assert!(rule(text).is_err_and(|error| error.contains("expected names of users")), "{text}");
+        }
+    }
+
+    #[test]
+    fn fields_of_responses_are_checked() {
+        let rule = |text| folder_cache_control(text).map(|rule| (rule.path, rule.value));
+        let expected = |path: &str, value| Ok((path.to_owned(), HeaderValue::from_static(value)));
+        assert_eq!(rule("/live/=no-store"), expected("live", "no-store"));
+        assert_eq!(rule("=max-age=60, public"), expected("", "max-age=60, public"));
+        for text in ["no-store", "live=", "live= ", "live=a\nb"] {
+            assert!(rule(text).is_err_and(|error| error.contains("expected PATH=VALUE")), "{text}");
+        }
+        for text in ["*", "https://a.example", "http://localhost:3000", "HTTPS://A.example"] {
+            assert!(origin(text).is_ok_and(|origin| origin == text.to_lowercase()), "{text}");
+        }
+        for text in ["", "a.example", "https://", "https://a/", "ftp://a", "https://a b"] {
+            assert!(origin(text).is_err_and(|error| error.contains("expected *, or an origin")), "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A request to a server as a value that cannot be wrong: what RFC 9110 makes of a head.
 
-use http::header::{self, HeaderName};
+use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Version};
 
 use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead, fields};
@@ -38,8 +38,8 @@ pub struct Request {
     pub listing: Listing,
     /// Name that joins the two halves of an RTSP tunnel (`x-sessioncookie`, see `wirepath_media::rtsp`).
     pub session_cookie: Option<String>,
-    /// A page in a browser sends it (`Origin`).
-    pub is_of_page: bool,
+    /// Origin of the page in a browser that sends it (`Origin`).
+    pub origin: Option<HeaderValue>,
     /// A body follows that is too long to be read, of unknown length, or perhaps not sent at all.
     pub has_unread_body: bool,
     /// Length in bytes of the body that follows, if it is read or skipped.
@@ -80,7 +80,7 @@ impl Request {
             listing: fields::joined(&head.fields, &header::ACCEPT)
                 .map_or(Listing::Html, |value| Listing::preferred(&value)),
             session_cookie: fields::only(&head.fields, &SESSION_COOKIE).map(str::to_owned),
-            is_of_page: head.fields.contains_key(header::ORIGIN),
+            origin: head.fields.get(header::ORIGIN).cloned(),
             has_unread_body: skipped.is_none(),
             body_length: skipped.unwrap_or(0),
         })

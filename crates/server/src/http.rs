@@ -3,6 +3,8 @@
 mod kept_files;
 mod listing;
 mod page;
+mod response_fields;
 mod site;
 
+pub use response_fields::{FolderCacheControl, ResponseFields};
 pub use site::LibrarySite;

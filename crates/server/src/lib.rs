@@ -19,7 +19,7 @@ mod warnings;
 
 pub use admission::AdmissionPolicy;
 pub use burst_limits::FolderBurst;
-pub use http::LibrarySite;
+pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};

@@ -25,7 +25,7 @@ use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
 use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
-use crate::http::LibrarySite;
+use crate::http::{LibrarySite, ResponseFields};
 use crate::images::{
     HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
 };
@@ -95,6 +95,8 @@ pub struct ServerOptions {
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
     pub http_options: HttpOptions,
+    /// Fields of HTTP responses.
+    pub response_fields: ResponseFields,
 }
 
 /// Server that listens.
@@ -191,7 +193,7 @@ impl Server {
         let endpoint = Endpoint::new(metrics, status);
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let site = site.yielding_to(admission).for_users(access.clone());
-        let site = site.with_tunnels(rtsp_service.tunnel_entrance());
+        let site = site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(options.response_fields);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
         Ok(Server { rtsp, http, tls, site, engine, store, access })
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use http::{Method, StatusCode, Version, header};
+use http::{HeaderMap, Method, StatusCode, Version, header};
 use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -38,6 +38,11 @@ pub trait Site: Send + Sync + 'static {
         request: Request,
         local: SocketAddr,
     ) -> impl Future<Output = Answer> + Send;
+
+    /// Further fields of the response to a request, whatever it will be.
+    fn fields(&self, _request: &Request) -> HeaderMap {
+        HeaderMap::new()
+    }
 
     /// Admits a request of this peer by GET or HEAD before anything is looked up, or returns the response that denies
     /// it. Beside the peer is the user that an earlier request of the connection was admitted as, to be kept up.
@@ -279,7 +284,9 @@ impl<S: Site> Exchanges<S> {
         let access =
             self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, &request)));
         let body = self.body(&request).await?;
-        let (answer, descriptors) = self.answer(request, body).await;
+        let fields = self.shared.site.fields(&request);
+        let (mut answer, descriptors) = self.answer(request, body).await;
+        answer.response.headers.extend(fields);
         // Only the end of the connection ends a stream of events.
         let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
         let (status, bytes) = (answer.response.status, answer.body_length());

@@ -158,7 +158,7 @@ impl ControlSite {
             let words = "streams are controlled from this machine only; allow others by --remote-control";
             return Err((StatusCode::FORBIDDEN, words.to_owned()));
         }
-        if request.is_of_page {
+        if request.origin.is_some() {
             let words = "streams are not controlled by pages in browsers (Origin)";
             return Err((StatusCode::FORBIDDEN, words.to_owned()));
         }

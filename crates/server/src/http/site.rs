@@ -1,11 +1,12 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::kept_files::KeptFiles;
+use super::response_fields::ResponseFields;
 use super::{listing, page};
 use crate::admission::Admission;
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use crate::rtsp::TunnelEntrance;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -30,18 +31,33 @@ pub struct LibrarySite {
     admission: Option<Arc<Admission>>,
     access: Option<Arc<AccessControl>>,
     tunnels: Option<TunnelEntrance>,
+    fields: Arc<ResponseFields>,
 }
 
 impl LibrarySite {
     /// A site of these files, which are played from this port, in a process that may have `open_files`.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16, open_files: u64) -> LibrarySite {
         let kept_files = KeptFiles::new(open_files);
-        LibrarySite { library, kept_files, endpoint, rtsp_port, admission: None, access: None, tunnels: None }
+        LibrarySite {
+            library,
+            kept_files,
+            endpoint,
+            rtsp_port,
+            admission: None,
+            access: None,
+            tunnels: None,
+            fields: Arc::default(),
+        }
     }
 
     /// The site that refuses downloads while sessions are late.
     pub(crate) fn yielding_to(self, admission: Arc<Admission>) -> LibrarySite {
         LibrarySite { admission: Some(admission), ..self }
+    }
+
+    /// The site whose responses have these fields too.
+    pub(crate) fn with_fields(self, fields: ResponseFields) -> LibrarySite {
+        LibrarySite { fields: Arc::new(fields), ..self }
     }
 
     /// The site by which RTSP is also served, through tunnels.
@@ -71,6 +87,10 @@ impl Site for LibrarySite {
         access.check_http(area, path, request, client).await
     }
 
+    fn fields(&self, request: &Request) -> HeaderMap {
+        self.fields.of_request(request)
+    }
+
     fn takes_over(&self, request: &Request) -> bool {
         self.tunnels.as_ref().is_some_and(|tunnels| tunnels.takes(request))
     }
@@ -98,12 +118,14 @@ impl Site for LibrarySite {
             return busy("sessions are late, and downloads wait");
         }
         if let Some(open) = self.kept_files.find(&self.library, &path, now_s()) {
-            return Answer::of_cached_file(respond_with(&request, &open.representation), open.file);
+            let response = respond_with(&request, &open.representation);
+            return Answer::of_cached_file(self.fields.of_file(response, &path, &request), open.file);
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
+        let fields = Arc::clone(&self.fields);
         let looked_up = tokio::task::spawn_blocking(move || {
             let rtsp = listing::rtsp_url(&request.host, local, rtsp_port);
-            find(&library, &path, &request, &rtsp)
+            find(&library, &path, &request, (&rtsp, &fields))
         });
         looked_up.await.unwrap_or_else(|error| {
             tracing::error!(%error, "file lookup failed");
@@ -118,12 +140,18 @@ fn is_page(path: &AssetPath) -> bool {
     path.as_bytes() == b"status" && !path.names_folder()
 }
 
-fn find(library: &Library, path: &AssetPath, request: &Request, rtsp: &str) -> Answer {
+fn find(
+    library: &Library,
+    path: &AssetPath,
+    request: &Request,
+    (rtsp, fields): (&str, &ResponseFields),
+) -> Answer {
     match library.find(path) {
         Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
         Ok(Found::File(Asset { file, version })) => {
             let representation = version.representation(path.segments().last().unwrap_or_default());
-            Answer::of_file(respond_with(request, &representation), file)
+            let response = respond_with(request, &representation);
+            Answer::of_file(fields.of_file(response, path, request), file)
         }
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
         Ok(Found::Folder) => match library.list(path) {

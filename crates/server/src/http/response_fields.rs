@@ -1,0 +1,161 @@
+//! Fields of responses that the operator asks for: CORS, `Cache-Control` by folder; and `Content-Disposition`.
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method};
+use wirepath_http::{AssetPath, Request, Response};
+
+/// Seconds for which a browser may keep the answer to a preflight.
+const PREFLIGHT_AGE_S: &str = "86400";
+
+/// Request fields that pages of other origins may send: ranges, conditions, passwords.
+const ALLOWED_FIELDS: &str =
+    "Authorization, If-Match, If-Modified-Since, If-None-Match, If-Range, If-Unmodified-Since, Range";
+
+/// Response fields that pages of other origins may read, beside those that they always may.
+const EXPOSED_FIELDS: &str = "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag";
+
+/// `Cache-Control` of the files in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderCacheControl {
+    /// Path of the folder or file in URLs, not encoded, without slashes at its ends; empty for everything.
+    pub path: String,
+    /// Value of the field.
+    pub value: HeaderValue,
+}
+
+/// Fields of responses that the operator asks for.
+#[derive(Clone, Debug, Default)]
+pub struct ResponseFields {
+    /// Origins whose pages may read responses (WHATWG Fetch, section 3.3); `*` for all.
+    pub origins: Vec<HeaderValue>,
+    /// `Cache-Control` of folders; the innermost decides.
+    pub cache_control: Vec<FolderCacheControl>,
+}
+
+impl ResponseFields {
+    /// Fields of any response to a request.
+    pub(crate) fn of_request(&self, request: &Request) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        if self.origins.is_empty() {
+            return fields;
+        }
+        let is_open = self.origins.iter().any(|origin| origin == "*");
+        if !is_open {
+            fields.insert(header::VARY, HeaderValue::from_static("Origin"));
+        }
+        let Some(origin) = &request.origin else { return fields };
+        let allowed = match is_open {
+            true => HeaderValue::from_static("*"),
+            false => match self.origins.iter().find(|allowed| *allowed == origin) {
+                Some(allowed) => allowed.clone(),
+                None => return fields,
+            },
+        };
+        fields.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
+        let others: &[(HeaderName, &'static str)] = match request.method {
+            Method::OPTIONS => &[
+                (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
+                (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_FIELDS),
+                (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_AGE_S),
+            ],
+            _ => &[(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_FIELDS)],
+        };
+        fields.extend(others.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))));
+        fields
+    }
+
+    /// A response about a file, with the fields that are for files.
+    pub(crate) fn of_file(&self, response: Response, path: &AssetPath, request: &Request) -> Response {
+        let mut response = response;
+        if let Some(value) = self.cache_control(path.as_bytes()) {
+            response.headers.insert(header::CACHE_CONTROL, value.clone());
+        }
+        if response.status.is_success() && is_download(&request.query) {
+            let name = path.segments().last().unwrap_or_default();
+            return response.header(header::CONTENT_DISPOSITION, &attachment(name));
+        }
+        response
+    }
+
+    fn cache_control(&self, path: &[u8]) -> Option<&HeaderValue> {
+        let holds = |folder: &&FolderCacheControl| {
+            let rest = path.strip_prefix(folder.path.as_bytes());
+            folder.path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let around = self.cache_control.iter().filter(holds);
+        around.max_by_key(|folder| folder.path.len()).map(|folder| &folder.value)
+    }
+}
+
+/// Returns whether a query asks for a file to be stored, not shown: `?download` or `?download=1`.
+fn is_download(query: &str) -> bool {
+    query.split('&').any(|part| matches!(part, "download" | "download=1"))
+}
+
+/// Value of `Content-Disposition` (RFC 6266 section 4): the name in ASCII for old clients, and as it is.
+fn attachment(name: &[u8]) -> String {
+    let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic() && !b"\"\\%".contains(&byte);
+    let plain: String = String::from_utf8_lossy(name)
+        .chars()
+        .map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' })
+        .collect();
+    match name.iter().all(|&byte| is_plain(byte)) {
+        true => format!("attachment; filename=\"{plain}\""),
+        false => {
+            let exact: String = name.iter().map(|&byte| escaped(byte)).collect();
+            format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}")
+        }
+    }
+}
+
+/// A byte as RFC 8187 section 3.2.1 writes it.
+fn escaped(byte: u8) -> String {
+    match byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_downloads_are_quoted_or_encoded() {
+        assert_eq!(attachment(b"a b.ts"), "attachment; filename=\"a b.ts\"");
+        assert_eq!(
+            attachment("Fußball \"1\"%.ts".as_bytes()),
+            "attachment; filename=\"Fu_ball _1__.ts\"; filename*=UTF-8''Fu%C3%9Fball%20%221%22%25.ts"
+        );
+        assert_eq!(attachment(b"\xff\n"), "attachment; filename=\"__\"; filename*=UTF-8''%FF%0A");
+    }
+
+    #[test]
+    fn a_query_asks_for_a_download() {
+        for (query, expected) in
+            [("", false), ("download", true), ("a=b&download=1", true), ("download=0", false)]
+        {
+            assert_eq!(is_download(query), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_folder_decides_about_caches() {
+        let rule = |path: &str, value| FolderCacheControl {
+            path: path.to_owned(),
+            value: HeaderValue::from_static(value),
+        };
+        let cache_control =
+            vec![rule("", "max-age=60"), rule("live", "no-store"), rule("live/old", "immutable")];
+        let fields = ResponseFields { cache_control, ..ResponseFields::default() };
+        for (path, expected) in [
+            ("a.ts", "max-age=60"),
+            ("live/a.ts", "no-store"),
+            ("live/old/a.ts", "immutable"),
+            ("live2/a.ts", "max-age=60"),
+        ] {
+            assert_eq!(fields.cache_control(path.as_bytes()).unwrap(), expected, "{path}");
+        }
+        assert_eq!(ResponseFields::default().cache_control(b"a.ts"), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Fields of HTTP responses that the operator asks for: CORS, `Cache-Control` by folder, downloads.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use std::process::Command;
+use tempfile::TempDir;
+use wirepath_tests::http::{self, Response};
+use wirepath_tests::process::{find, open_folder};
+use wirepath_tests::server::Server;
+use wirepath_tests::{require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        pages_of_allowed_origins_read_responses,
+        pages_of_all_origins_read_responses,
+        files_are_cached_as_their_folder_says,
+        curl_stores_a_download_under_its_name,
+    ]
+}
+
+/// Bytes of the files: sent with the head, by an HTTP thread, and by the engine.
+const SIZES: [usize; 3] = [1000, 100_000, 3_000_000];
+
+/// Serves `small`, `medium` and `large`, and `live/small`.
+fn serve(options: &[&str]) -> Result<(Server, TempDir)> {
+    let folder = tempfile::tempdir()?;
+    for (name, size) in ["small", "medium", "large"].into_iter().zip(SIZES) {
+        std::fs::write(folder.path().join(name), vec![b'x'; size])?;
+    }
+    std::fs::create_dir(folder.path().join("live"))?;
+    std::fs::write(folder.path().join("live/small"), "x")?;
+    let server = Server::of(folder.path()).with(options).start()?;
+    Ok((server, folder))
+}
+
+fn asks(server: &Server, method: &str, path: &str, origin: &str, more: &[(&str, &str)]) -> Result<Response> {
+    http::request(server.http, method, path, &[&[("Origin", origin)], more].concat())
+}
+
+/// Promise: With --cors pages of named origins read responses of every kind, and pages of others none.
+fn pages_of_allowed_origins_read_responses() -> Result<()> {
+    let (server, _folder) = serve(&["--cors", "https://a.example", "--cors", "http://localhost:3000"])?;
+    let range = [("Range", "bytes=5-9")];
+    let beyond = [("Range", "bytes=9999999-")];
+    for path in ["/small", "/medium", "/large"] {
+        for (more, status) in [(&[][..], 200), (&range, 206), (&beyond, 416)] {
+            // Twice: the second time small files are open already.
+            for origin in ["https://a.example", "http://localhost:3000"] {
+                let response = asks(&server, "GET", path, origin, more)?;
+                ensure!(response.status == status, "{path}: {}", response.status);
+                ensure!(response.header("access-control-allow-origin") == Some(origin), "{path} {status}");
+                ensure!(response.header("vary") == Some("Origin"));
+                let exposed = response.header("access-control-expose-headers").context("exposed fields")?;
+                ensure!(exposed.contains("Content-Range") && exposed.contains("Content-Length"), "{exposed}");
+            }
+        }
+    }
+    let missing = asks(&server, "GET", "/nothing", "https://a.example", &[])?;
+    ensure!(missing.status == 404 && missing.header("access-control-allow-origin").is_some());
+    let preflight = [("Access-Control-Request-Method", "GET"), ("Access-Control-Request-Headers", "range")];
+    let answer = asks(&server, "OPTIONS", "/large", "https://a.example", &preflight)?;
+    ensure!(answer.status == 204 && answer.header("access-control-allow-methods") == Some("GET, HEAD"));
+    ensure!(answer.header("access-control-allow-headers").is_some_and(|names| names.contains("Range")));
+    for other in ["https://b.example", "https://a.example.org", "null"] {
+        let response = asks(&server, "GET", "/small", other, &[])?;
+        ensure!(
+            response.status == 200 && response.header("access-control-allow-origin").is_none(),
+            "{other}"
+        );
+        ensure!(response.header("vary") == Some("Origin"), "caches must tell origins apart");
+    }
+    Ok(())
+}
+
+/// Promise: `--cors '*'` lets pages of every origin read responses; without the option none may.
+fn pages_of_all_origins_read_responses() -> Result<()> {
+    let (server, _folder) = serve(&["--cors", "*"])?;
+    let response = asks(&server, "GET", "/small", "https://b.example", &[])?;
+    ensure!(response.header("access-control-allow-origin") == Some("*"));
+    ensure!(response.header("vary").is_none());
+    let (server, _folder) = serve(&[])?;
+    let response = asks(&server, "GET", "/small", "https://b.example", &[])?;
+    ensure!(response.status == 200 && response.header("access-control-allow-origin").is_none());
+    Ok(())
+}
+
+/// Promise: `Cache-Control` is that of the innermost folder, for whole files, ranges and conditions.
+fn files_are_cached_as_their_folder_says() -> Result<()> {
+    let rules = ["--folder-cache-control", "=max-age=3600", "--folder-cache-control", "live=no-store"];
+    let (server, _folder) = serve(&rules)?;
+    for (path, expected) in
+        [("/small", "max-age=3600"), ("/large", "max-age=3600"), ("/live/small", "no-store")]
+    {
+        let whole = http::get(server.http, path)?;
+        ensure!(whole.header("cache-control") == Some(expected), "{path}: {whole:?}");
+        let tag = whole.header("etag").context("a tag")?.to_owned();
+        for (field, value, status) in [("Range", "bytes=0-0", 206), ("If-None-Match", tag.as_str(), 304)] {
+            let response = http::request(server.http, "GET", path, &[(field, value)])?;
+            ensure!(
+                response.status == status && response.header("cache-control") == Some(expected),
+                "{path}"
+            );
+        }
+    }
+    ensure!(http::get(server.http, "/nothing")?.header("cache-control").is_none());
+    Ok(())
+}
+
+/// Promise: `?download` has a file stored under its name, whatever characters that has.
+fn curl_stores_a_download_under_its_name() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let (server, folder) = serve(&[])?;
+    std::fs::write(folder.path().join("Fu\u{df}ball 1.ts"), "goal")?;
+    let url = server.http_url("Fu%C3%9Fball%201.ts?download");
+    let stored = open_folder()?;
+    let mut curl = Command::new("curl");
+    curl.args(["-sSfOJ", "--max-time", "20", "--output-dir"]).arg(stored.path()).arg(&url);
+    let output = curl.output().context("curl")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // curl takes the name in ASCII.
+    ensure!(std::fs::read(stored.path().join("Fu_ball 1.ts"))? == b"goal");
+    let response = http::get(server.http, "/Fu%C3%9Fball%201.ts?download=1")?;
+    let expected = "attachment; filename=\"Fu_ball 1.ts\"; filename*=UTF-8''Fu%C3%9Fball%201.ts";
+    ensure!(response.header("content-disposition") == Some(expected), "{response:?}");
+    ensure!(http::get(server.http, "/small")?.header("content-disposition").is_none());
+    ensure!(http::get(server.http, "/nothing?download")?.header("content-disposition").is_none());
+    Ok(())
+}
