@@ -29,6 +29,7 @@ pub fn fuzz(data: &[u8]) {
         path,
         presentation: None,
         authorization: Some(text),
+        is_secure: true,
         admitted: None,
         client,
         counted: client,

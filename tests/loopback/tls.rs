@@ -19,6 +19,7 @@ use wirepath_tests::{Deadline, clients, clips, require, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         curl_downloads_over_https,
+        passwords_are_sent_over_tls_only,
         ffmpeg_plays_and_seeks_over_rtsps,
         gstreamer_plays_over_rtsps,
         every_byte_comes_over_rtsps_among_responses,
@@ -102,6 +103,51 @@ fn curl_downloads_over_https() -> Result<()> {
     ensure!(suspicious.status.code() == Some(60), "{suspicious:?}");
     let counters = &server.status()?["counters"]["tls"];
     ensure!(counters["handshakes"] == 4 && counters["handshakes_failed"]["alert"] == 1, "{counters}");
+    Ok(())
+}
+
+/// Promise: Basic authentication works over HTTPS and rtsps, and not without TLS.
+fn passwords_are_sent_over_tls_only() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let users = tempfile::NamedTempFile::new()?;
+    std::fs::write(users.path(), wirepath_auth::with_password("", "home", "anna", "secret")?)?;
+    let bed = TestBed::new(2, &[&format!("--users={}", users.path().display())])?;
+    let status = |url: String, user: &str| -> Result<String> {
+        let mut command = Command::new("curl");
+        command.args([
+            "-s",
+            "--max-time",
+            "20",
+            "--basic",
+            "-u",
+            user,
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+        ]);
+        let output = command.arg("--cacert").arg(bed.certificate.file()).arg(url).output().context("curl")?;
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let secure = format!("https://{}/clip.ts", bed.server.https.context("no https")?);
+    ensure!(status(secure.clone(), "anna:secret")? == "200");
+    ensure!(status(secure, "anna:guess")? == "401");
+    ensure!(status(bed.server.http_url("clip.ts"), "anna:secret")? == "401");
+    let basic = [("Authorization", "Basic YW5uYTpzZWNyZXQ=")];
+    let (stream, _tunnel) = bed.connect_from("127.0.0.1")?;
+    let mut client = Client::over(stream);
+    let denied = client.request("DESCRIBE", &bed.rtsps_url()?, &[])?;
+    let challenges: Vec<_> = denied.headers.iter().filter(|(name, _)| name == "www-authenticate").collect();
+    ensure!(challenges.len() == 3 && challenges[2].1.starts_with("Basic "), "{challenges:?}");
+    client.succeed("DESCRIBE", &bed.rtsps_url()?, &basic)?;
+    let mut plain = Client::connect(bed.server.rtsp)?;
+    ensure!(plain.request("DESCRIBE", &bed.server.rtsp_url("clip.ts"), &basic)?.status == 401);
+    // Clients that know both take Digest.
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    let url = bed.rtsps_url()?.replace("rtsps://", "rtsps://anna:secret@");
+    clients::ffmpeg_with(&[], &url, &output, 25.0)?;
+    ensure!(!clips::pictures(&output)?.is_empty());
     Ok(())
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use wirepath_http::AssetPath;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, user_hash};
+use crate::basic::{self, BasicCredentials, after_basic};
 use crate::challenge::Challenge;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::nonce::Nonces;
@@ -40,6 +41,8 @@ pub struct Attempt<'a> {
     pub presentation: Option<&'a [u8]>,
     /// Value of `Authorization`.
     pub authorization: Option<&'a str>,
+    /// The connection has TLS: then Basic is offered and taken.
+    pub is_secure: bool,
     /// User that an earlier request of this connection was admitted as.
     pub admitted: Option<&'a str>,
     /// Address of the client.
@@ -133,6 +136,9 @@ impl Authenticator {
         let Some(authorization) = attempt.authorization else {
             return Err(self.denial(Reason::Missing, None, attempt));
         };
+        if let Some(basic) = after_basic(authorization).filter(|_| attempt.is_secure) {
+            return self.check_basic(basic, access, attempt);
+        }
         let credentials = Credentials::parse(authorization)
             .map_err(|error| self.denial(Reason::Malformed(error), None, attempt))?;
         match self.check_credentials(&credentials, access, attempt) {
@@ -141,17 +147,55 @@ impl Authenticator {
         }
     }
 
+    /// Admits a user by the password itself.
+    fn check_basic(
+        &self,
+        encoded: &str,
+        access: &Access,
+        attempt: &Attempt<'_>,
+    ) -> Result<Option<String>, Denial> {
+        let malformed = Reason::Malformed(CredentialsError::Malformed);
+        let credentials =
+            BasicCredentials::parse(encoded).ok_or_else(|| self.denial(malformed, None, attempt))?;
+        let checked = self
+            .check_guessing(&credentials.user, attempt)
+            .and_then(|()| if self.is_password(&credentials) { Ok(()) } else { Err(Reason::Wrong) });
+        match checked.and_then(|()| check_access(access, &credentials.user)) {
+            Ok(()) => Ok(Some(credentials.user)),
+            Err(reason) => Err(self.denial(reason, Some(credentials.user), attempt)),
+        }
+    }
+
+    fn check_guessing(&self, user: &str, attempt: &Attempt<'_>) -> Result<(), Reason> {
+        // A client that gave a right password on this connection is no guesser, whatever others of its address do.
+        let is_known = attempt.admitted == Some(user);
+        match !is_known && self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
+            true => Err(Reason::Slowed),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether a password is the user's. Takes as long for a user that does not exist.
+    fn is_password(&self, credentials: &BasicCredentials) -> bool {
+        let users = self.users();
+        let BasicCredentials { user, password } = credentials;
+        let is_right = |algorithm: Algorithm| {
+            let hash = users.hash(user, algorithm);
+            let given = user_hash(algorithm, user, users.realm(), password);
+            let nobody = "0".repeat(algorithm.digits());
+            self.nonces.are_equal(&given, hash.unwrap_or(&nobody)) && hash.is_some()
+        };
+        // All users have the first algorithm that is offered.
+        users.algorithms().next().is_some_and(is_right)
+    }
+
     fn check_credentials(
         &self,
         credentials: &Credentials,
         access: &Access,
         attempt: &Attempt<'_>,
     ) -> Result<(), Reason> {
-        // A client that gave a right password on this connection is no guesser, whatever others of its address do.
-        let is_known = attempt.admitted == Some(credentials.user.as_str());
-        if !is_known && self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
-            return Err(Reason::Slowed);
-        }
+        self.check_guessing(&credentials.user, attempt)?;
         if !self.is_right(credentials, attempt) {
             return Err(Reason::Wrong);
         }
@@ -162,10 +206,7 @@ impl Authenticator {
         {
             return Err(Reason::Stale);
         }
-        match access {
-            Access::Users(users) if !users.contains(&credentials.user) => Err(Reason::Forbidden),
-            _ => Ok(()),
-        }
+        check_access(access, &credentials.user)
     }
 
     /// Returns whether the hash is that of the user's password and of this request. Takes as long for a user that
@@ -202,7 +243,15 @@ impl Authenticator {
             let (realm, nonce) = (users.realm().to_owned(), nonce.clone());
             Challenge { realm, nonce, algorithm, counts: true, is_stale }.to_string()
         };
-        users.algorithms().map(challenge).collect()
+        let basic = attempt.is_secure.then(|| basic::challenge(users.realm()));
+        users.algorithms().map(challenge).chain(basic).collect()
+    }
+}
+
+fn check_access(access: &Access, user: &str) -> Result<(), Reason> {
+    match access {
+        Access::Users(users) if !users.iter().any(|other| other == user) => Err(Reason::Forbidden),
+        _ => Ok(()),
     }
 }
 

@@ -36,8 +36,8 @@ pub struct ClientCount {
 /// Credentials that are no answer to a challenge of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// Another scheme, such as Basic.
-    #[error("Authorization: only Digest is supported")]
+    /// Another scheme; or Basic, without TLS.
+    #[error("Authorization: only Digest is supported, and over TLS Basic")]
     Scheme,
     /// Not `name=value` parameters, or one of them twice.
     #[error("Authorization: malformed parameters")]

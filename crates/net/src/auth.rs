@@ -18,6 +18,7 @@ use wirepath_auth::{Users, UsersError};
 use wirepath_http::{AssetPath, Request, Response};
 
 use crate::limits::client;
+use crate::listener::Addresses;
 use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::status::Status;
@@ -93,6 +94,8 @@ pub struct AuthRequest<'a> {
     pub admitted: Option<&'a str>,
     /// Address and port of the client.
     pub peer: SocketAddr,
+    /// The connection has TLS.
+    pub is_secure: bool,
 }
 
 impl AccessControl {
@@ -143,11 +146,22 @@ impl AccessControl {
     /// Admits a request, and returns its user, if it has one. A denial is counted, logged and held back as long
     /// as it has to be.
     pub async fn check(&self, request: AuthRequest<'_>) -> Result<Option<String>, Denial> {
-        let AuthRequest { method, area, path, presentation, authorization, admitted, peer } = request;
+        let AuthRequest { method, area, path, presentation, authorization, admitted, peer, is_secure } =
+            request;
         let (counted, now_ms) = (client(peer.ip()), self.started.elapsed().as_millis() as u64);
         let client = peer.ip().to_canonical();
-        let attempt =
-            Attempt { method, area, path, presentation, authorization, admitted, client, counted, now_ms };
+        let attempt = Attempt {
+            method,
+            area,
+            path,
+            presentation,
+            authorization,
+            is_secure,
+            admitted,
+            client,
+            counted,
+            now_ms,
+        };
         let denial = match self.authenticator.check(&attempt) {
             Ok(user) => return Ok(user),
             Err(denial) => denial,
@@ -165,11 +179,12 @@ impl AccessControl {
         area: Area<'_>,
         path: &AssetPath,
         request: &Request,
-        (peer, user): (SocketAddr, &mut Option<String>),
+        (Addresses { peer, is_secure, .. }, user): (Addresses, &mut Option<String>),
     ) -> Result<(), Response> {
         let (method, authorization) = (request.method.as_str(), request.authorization.as_deref());
         let (path, presentation, admitted) = (path.as_bytes(), None, user.as_deref());
-        let request = AuthRequest { method, area, path, presentation, authorization, admitted, peer };
+        let request =
+            AuthRequest { method, area, path, presentation, authorization, admitted, peer, is_secure };
         let admitted = self.check(request).await.map_err(|denial| http_response(&denial))?;
         *user = admitted.or(user.take());
         Ok(())

@@ -19,8 +19,8 @@ fn attempt<'a>(path: &'a str, authorization: Option<&'a str>) -> Attempt<'a> {
     let client = "10.0.0.1".parse().expect("an address");
     let path = path.as_bytes();
     let (method, area, presentation) = ("DESCRIBE", Area::Path(path), None);
-    let (admitted, counted, now_ms) = (None, client, 5);
-    Attempt { method, area, path, presentation, authorization, admitted, client, counted, now_ms }
+    let (is_secure, admitted, counted, now_ms) = (false, None, client, 5);
+    Attempt { method, area, path, presentation, authorization, is_secure, admitted, client, counted, now_ms }
 }
 
 /// The answer of a client that takes the challenge of this place.
@@ -151,4 +151,35 @@ fn tries_of_a_guessing_address_are_not_looked_at() {
     let denial = authenticator.check(&basic).unwrap_err();
     assert_eq!(denial.reason, Reason::Malformed(CredentialsError::Scheme));
     assert_eq!((denial.challenges.len(), denial.delay), (2, UNREADABLE_DELAY), "VLC 3 would not stop asking");
+}
+
+/// Promise: Over TLS Basic is offered after Digest and admits users by their password; without TLS it is refused.
+#[test]
+fn basic_is_for_tls() {
+    let rule = |path: &str, user: &str| FolderUsers {
+        path: path.to_owned(),
+        access: Access::Users(vec![user.to_owned()]),
+    };
+    let authenticator = authenticator(&[rule("cams", "bob")]);
+    let secure = |path, authorization| Attempt { is_secure: true, ..attempt(path, authorization) };
+    let offered = authenticator.check(&secure("a.ts", None)).unwrap_err().challenges;
+    assert_eq!(offered.len(), 3);
+    assert!(offered[..2].iter().all(|challenge| challenge.starts_with("Digest ")));
+    assert_eq!(offered[2], "Basic realm=\"home\", charset=\"UTF-8\"");
+    let (right, wrong) = ("Basic YW5uYTpzZWNyZXQ=", "Basic YW5uYTpzZWNyZXQh"); // anna:secret, anna:secret!
+    assert_eq!(authenticator.check(&secure("a.ts", Some(right))), admitted("anna"));
+    assert_eq!(reason(authenticator.check(&secure("cams/a.ts", Some(right)))), Some(Reason::Forbidden));
+    let plain = authenticator.check(&attempt("a.ts", Some(right))).unwrap_err();
+    assert_eq!((plain.reason, plain.challenges.len()), (Reason::Malformed(CredentialsError::Scheme), 2));
+    let nobody = "Basic ZXZlOnNlY3JldA=="; // eve:secret
+    assert_eq!(reason(authenticator.check(&secure("a.ts", Some(nobody)))), Some(Reason::Wrong));
+    let unreadable = authenticator.check(&secure("a.ts", Some("Basic ?"))).unwrap_err();
+    assert_eq!(unreadable.reason, Reason::Malformed(CredentialsError::Malformed));
+    let delays: Vec<_> = (0..12)
+        .map(|_| authenticator.check(&secure("a.ts", Some(wrong))).unwrap_err())
+        .map(|denial| (denial.reason, denial.delay))
+        .collect();
+    assert_eq!(delays[0], (Reason::Wrong, Duration::ZERO));
+    assert!(delays[8].1 > Duration::ZERO && delays[11].0 == Reason::Slowed, "{delays:?}");
+    assert_eq!(reason(authenticator.check(&secure("a.ts", Some(right)))), Some(Reason::Slowed));
 }

@@ -44,13 +44,13 @@ pub trait Site: Send + Sync + 'static {
         HeaderMap::new()
     }
 
-    /// Admits a request of this peer by GET or HEAD before anything is looked up, or returns the response that denies
-    /// it. Beside the peer is the user that an earlier request of the connection was admitted as, to be kept up.
+    /// Admits a request of this client by GET or HEAD before anything is looked up, or returns the response that denies
+    /// it. Beside its addresses is the user that an earlier request of the connection was admitted as, to be kept up.
     fn admit(
         &self,
         _path: &AssetPath,
         _request: &Request,
-        (_peer, _user): (SocketAddr, &mut Option<String>),
+        (_client, _user): (Addresses, &mut Option<String>),
     ) -> impl Future<Output = Result<(), Response>> + Send {
         async { Ok(()) }
     }
@@ -338,7 +338,7 @@ impl<S: Site> Exchanges<S> {
         };
         let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let Shared { site, descriptors, .. } = &*self.shared;
-        if let Err(denied) = site.admit(&path, &request, (self.addresses.peer, &mut self.user)).await {
+        if let Err(denied) = site.admit(&path, &request, (self.addresses, &mut self.user)).await {
             return (if is_head { denied.without_body() } else { denied }.into(), None);
         }
         let Ok(permit) = descriptors.admit(self.addresses.peer.ip(), site.descriptors(&path)) else {

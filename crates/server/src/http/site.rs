@@ -14,6 +14,7 @@ use wirepath_auth::Area;
 use wirepath_http::{AssetPath, Representation, Request, Response, ResponseContext, encode_segment, respond};
 use wirepath_media::container::is_movie;
 use wirepath_media::ts::check_head;
+use wirepath_net::Addresses;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::http::{Answer, Endpoint, Site, TakenOver, boundary, now_s};
 
@@ -79,7 +80,7 @@ impl Site for LibrarySite {
         &self,
         path: &AssetPath,
         request: &Request,
-        client: (SocketAddr, &mut Option<String>),
+        client: (Addresses, &mut Option<String>),
     ) -> Result<(), Response> {
         let Some(access) = &self.access else { return Ok(()) };
         let is_status = self.endpoint.has(path) || is_page(path);

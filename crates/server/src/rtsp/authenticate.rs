@@ -26,6 +26,7 @@ impl RequestHandler {
             authorization: request.headers.first("Authorization"),
             admitted: self.user.as_deref(),
             peer: self.peer,
+            is_secure: self.is_secure,
         });
         let denial = match authenticated.await {
             Ok(user) => {
