@@ -53,6 +53,7 @@ mod rtsp;
 mod scripts;
 mod seeking;
 mod soak;
+mod speed;
 mod tls;
 mod tls_faults;
 
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
         rtsp::trials(),
         scripts::trials(),
         seeking::trials(),
+        speed::trials(),
         tls::trials(),
         tls_faults::trials(),
     ];

@@ -93,6 +93,7 @@ mod playhead;
 mod progress;
 mod slots;
 mod source;
+mod speed;
 mod streams;
 mod thread_state;
 mod timetable;
@@ -103,9 +104,10 @@ pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
 pub use numbering::Timestamps;
 pub use playback::{
-    MOST_STREAMS, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position,
+    MOST_STREAMS, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position,
     StreamPosition, StreamSink,
 };
 pub use playbacks::{PlaybackSettings, Playbacks, RingUse};
 pub use progress::{Progress, RtpClock, StreamProgress};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
+pub use speed::Speed;

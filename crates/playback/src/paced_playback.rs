@@ -6,13 +6,14 @@ use wirepath_datapath::{SendError, SendOutcome, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker};
 
 use crate::output::InterleavedOutput;
-use crate::playback::{PlayError, PlaybackEvent, Position, Reply};
+use crate::playback::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
-use crate::source::{Cursor, Departure, TrainSource};
+use crate::source::{Departure, TrainSource};
+use crate::speed::Speed;
 use crate::streams::{OtherStream, Streams, numbers};
 use crate::thread_state::{Playing, ThreadMembership, ThreadState};
-use crate::timetable::Timetable;
+use crate::timetable::{Timetable, begin_us};
 
 /// Next step of a playback.
 pub(crate) enum Step {
@@ -40,6 +41,8 @@ pub(crate) struct PacedPlayback {
     queued: Option<(Departure, u64)>,
     pub(crate) waits_for_source: bool,
     most_burst_us: u64,
+    /// Speed of the last request to play.
+    speed: Speed,
     /// Known while it plays.
     playing: Option<Playing>,
     /// True from a request to play from another place until that begins.
@@ -82,6 +85,7 @@ impl PacedPlayback {
             queued: None,
             waits_for_source: false,
             most_burst_us: options.most_burst_us.max(1),
+            speed: Speed::NORMAL,
             playing: None,
             is_sought: false,
             left_at_us: 0,
@@ -157,16 +161,18 @@ impl PacedPlayback {
     }
 
     /// Begins to play; `step` does the rest.
-    pub(crate) fn play(&mut self, from: Option<Cursor>, until_us: u64, reply: Reply<Position>) {
+    pub(crate) fn play(&mut self, request: PlayRequest, reply: Reply<Position>) {
         if let Some(earlier) = self.reply.replace(reply) {
             earlier(Err(PlayError::Superseded));
         }
-        if let Some(cursor) = from {
+        if let Some(cursor) = request.from {
             self.note_place();
             self.playhead.seek(cursor);
             self.is_sought = true;
         }
-        self.playhead.set_end(until_us);
+        self.playhead.set_end(request.until_us.unwrap_or(u64::MAX));
+        self.playhead.set_speed(request.speed);
+        self.speed = request.speed;
         self.playing = None;
         self.rest_output();
     }
@@ -297,10 +303,10 @@ impl PacedPlayback {
             connection.is_held
         });
         if !is_held {
-            let (source_us, playbacks) = (departure.at_us, thread.counters.playbacks.value());
-            let source_begin_us = source_us - source_us % burst_us;
-            let begin_us = thread.slots.next_us(now_us, source_begin_us, burst_us, playbacks);
-            let timetable = Timetable::starting(source_us, begin_us, burst_us);
+            let playbacks = thread.counters.playbacks.value();
+            let first_us = begin_us(self.speed.time_us(departure.at_us), burst_us);
+            let due_us = thread.slots.next_us(now_us, first_us, burst_us, playbacks);
+            let timetable = Timetable::starting(departure.at_us, due_us, burst_us, self.speed);
             self.playing = Some(Playing::new(timetable, &thread.counters));
             self.note_clock(departure);
         }
@@ -347,9 +353,13 @@ impl PacedPlayback {
         let at_us = timetable.time_of(departure.at_us);
         for stream in self.streams.iter() {
             let timestamp = stream.numbering.timestamp_at(departure.at_us, numbers(departure));
-            self.progress.stream(stream.number).set_clock(Some(RtpClock { at_us, timestamp }));
+            self.progress.stream(stream.number).set_clock(Some(RtpClock {
+                at_us,
+                timestamp,
+                speed: self.speed,
+            }));
         }
-        self.progress.begin();
+        self.progress.begin(self.speed);
     }
 
     /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of
@@ -489,7 +499,7 @@ impl PacedPlayback {
         if self.streams.connection().is_none_or(|connection| late_us <= connection.max_lag_us) {
             return false;
         }
-        let is_found = self.playhead.skip_to_start(departure.at_us + late_us);
+        let is_found = self.playhead.skip_to_start(departure.at_us + self.speed.source_us(late_us));
         if is_found {
             thread.counters.forward_skips.increment();
             self.progress.forward_skips.add(1);

@@ -11,6 +11,7 @@ use crate::numbering::Timestamps;
 use crate::pacer::Pacer;
 use crate::progress::{Progress, SharedProgress, StreamProgress};
 use crate::source::{Cursor, TrainSource};
+use crate::speed::Speed;
 
 /// Options of a playback.
 pub struct PlaybackOptions {
@@ -104,6 +105,18 @@ impl PlayError {
     }
 }
 
+/// Request to play.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlayRequest {
+    /// Place of the first packet; where the playback rests or is if none.
+    pub from: Option<Cursor>,
+    /// Time after the start of the source, in microseconds, at which the first packet leaves that is not
+    /// played; the end of the source if none.
+    pub until_us: Option<u64>,
+    /// Speed.
+    pub speed: Speed,
+}
+
 /// Beginning of a request to play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -144,18 +157,27 @@ pub struct Playback {
 
 impl Playback {
     /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
-    /// the start of the source. The first request uses the headers stored in the source; after a request with
-    /// a place, packets have headers that continue where the last ones ended (RFC 2326 appendix B). The reply
-    /// names the first packet.
+    /// the start of the source, as recorded. The first request uses the headers stored in the source; after a
+    /// request with a place, packets have headers that continue where the last ones ended (RFC 2326 appendix
+    /// B). The reply names the first packet.
     pub fn play(
         &self,
         from: Option<Cursor>,
         until_us: Option<u64>,
         reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
     ) {
+        self.play_as(PlayRequest { from, until_us, ..PlayRequest::default() }, reply);
+    }
+
+    /// Plays as [`Playback::play`] does, at the speed of the request. Without a place no packet is lost or
+    /// repeated, also of a playback that plays at another speed.
+    pub fn play_as(
+        &self,
+        request: PlayRequest,
+        reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
+    ) {
         let (id, reply) = (self.id, Box::new(reply));
-        let until_us = until_us.unwrap_or(u64::MAX);
-        self.pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+        self.pacer.with(move |pacer, context| pacer.play(id, request, reply, context));
     }
 
     /// Lets the packets leave that a request to play has led to. On a connection they wait for this, so that

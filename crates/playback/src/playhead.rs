@@ -8,6 +8,7 @@ use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::numbering::Numbers;
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
+use crate::speed::Speed;
 use crate::streams::numbers;
 
 mod parts;
@@ -45,6 +46,7 @@ pub(crate) struct Playhead {
     index: usize,
     rest: Option<Departure>,
     until_us: u64,
+    speed: Speed,
     /// Bits of the streams that are sent.
     streams: u64,
 }
@@ -68,6 +70,7 @@ impl Playhead {
             index: 0,
             rest: None,
             until_us: u64::MAX,
+            speed: Speed::NORMAL,
             streams: bit(stream),
         }
     }
@@ -99,6 +102,11 @@ impl Playhead {
     /// Ends before the first packet that leaves at `until_us` or later.
     pub(crate) fn set_end(&mut self, until_us: u64) {
         self.until_us = until_us;
+    }
+
+    /// Reads ahead for a playback at this speed.
+    pub(crate) fn set_speed(&mut self, speed: Speed) {
+        self.speed = speed;
     }
 
     /// Drops the segments, so that nobody relies on their pages while the playback rests; the place is kept.
@@ -253,12 +261,17 @@ impl Playhead {
             At::Time(at_us) => at_time(&segment, at_us),
         };
         let end_us = segment.departures.last().map_or(0, |last| last.at_us);
-        self.request_at_us = end_us.saturating_sub(self.source.read_ahead_us());
+        self.request_at_us = end_us.saturating_sub(self.read_ahead_us());
         self.segment = Some(segment);
         self.is_waiting = false; // the source has woken the waker, or never kept it
     }
 
-    /// Has the segment after this one read, in advance.
+    /// Time of the source that passes while a segment is read.
+    fn read_ahead_us(&self) -> u64 {
+        self.speed.source_us(self.source.read_ahead_us())
+    }
+
+    /// Has the segment after this one read, in advance, and more of them for one that is faster.
     #[cold]
     fn request_ahead(&mut self) {
         match self.source.segment(self.cursor.segment + 1, None) {
@@ -267,6 +280,9 @@ impl Playhead {
             Load::Pending | Load::End | Load::Failed(_) => {}
         }
         self.request_at_us = u64::MAX;
+        if self.speed > Speed::NORMAL {
+            self.source.read_further(self.cursor.segment + 1, self.read_ahead_us());
+        }
     }
 
     /// Drops the segments; files are closed on the pool.

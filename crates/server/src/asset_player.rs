@@ -15,8 +15,8 @@ use wirepath_media::image::{Description as ImageDescription, PathLimits, StreamP
 use wirepath_media::sdp::{Description, Track};
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
-    self as playback, ConnectionWriter, Cursor, PlayError, PlaybackOptions, PlaybackSink, Playbacks,
-    Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
+    self as playback, ConnectionWriter, Cursor, PlayError, PlayRequest, PlaybackOptions, PlaybackSink,
+    Playbacks, Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use crate::admission::{Admission, Overload};
@@ -27,8 +27,8 @@ use crate::images::{
 use crate::library::{Asset, FindError, Library};
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    BoxFuture, MediaSink, OnEvent, OpenError, PlaybackFailure, Player, Presentation, Reply, SessionPlayback,
-    TrackSource,
+    BoxFuture, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation, Reply,
+    SessionPlayback, TrackSource,
 };
 
 /// Most searches for names in other case at a time.
@@ -96,6 +96,10 @@ impl Player for AssetPlayer {
 
     fn admit(&self) -> Result<(), Overload> {
         self.admission.admit()
+    }
+
+    fn admit_faster(&self, more: f64) -> Result<(), Overload> {
+        self.admission.admit_faster(more)
     }
 
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
@@ -236,13 +240,17 @@ impl SessionPlayback for ImagePlayback {
         TrackSource { ssrc, clock_hz }
     }
 
-    fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
+    fn play(&self, range: PlayRange, reply: Reply<Position>) {
         self.cancel_waiting();
+        let PlayRange { from_us, until_us, speed } = range;
+        let request = PlayRequest { from: None, until_us, speed };
         let Some(from_us) = from_us else {
-            return self.playback.play(None, until_us, reply);
+            return self.playback.play_as(request, reply);
         };
         match self.image.locate(from_us) {
-            SeekResult::At(cursor) => self.playback.play(Some(cursor), until_us, reply),
+            SeekResult::At(cursor) => {
+                self.playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply);
+            }
             SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
@@ -255,7 +263,7 @@ impl SessionPlayback for ImagePlayback {
                         cursor = locate(&image, from_us) => cursor,
                     };
                     match cursor {
-                        Ok(cursor) => playback.play(Some(cursor), until_us, reply),
+                        Ok(cursor) => playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply),
                         Err(error) => reply(Err(error)),
                     }
                 });

@@ -2,11 +2,12 @@
 
 use super::counters::EndReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
-use super::player::OpenError;
+use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
-use super::session_state::{PlayRange, PlayStep};
+use super::session_state::PlayStep;
 use super::track;
 use wirepath_media::rtsp::{Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, header_names};
+use wirepath_playback::Speed;
 
 impl RequestHandler {
     /// RFC 2326 section 10.2.
@@ -43,35 +44,56 @@ impl RequestHandler {
     /// RFC 2326 section 10.5.
     pub(super) async fn play(&mut self, request: &Request) -> Answer {
         let session = self.named_session(request)?;
-        let (scale, speed) = (request.scale()?, request.speed()?);
+        let (scale, speed) = (request.scale()?, speed(request)?);
         let range = NptRange::of(request)?;
         let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
-        let step = session.state.play(range, duration_us, position_us)?;
+        let step = session.state.play(range, speed, duration_us, position_us)?;
+        let active = session.state.speed();
         let id = session.id.clone();
         let until = |until_us: Option<u64>| until_us.or(duration_us).map(Npt::At);
         let mut response = self.ok(request);
-        match step {
+        let chosen = match step {
             PlayStep::Start(stretch) => {
+                self.admit_speed(active, stretch.speed)?;
                 let position = self.start(&id, stretch).await?;
                 let infos = self.session(&id)?.rtp_info(&position);
                 let range = NptRange { start: Some(Npt::At(position.at_us)), end: until(stretch.until_us) };
                 response = response.range(range).rtp_info(&infos);
+                stretch.speed
             }
             // Its first packet is not known yet, so there is no RTP-Info to give.
-            PlayStep::Queued(PlayRange { from_us, until_us }) => {
+            PlayStep::Queued(PlayRange { from_us, until_us, speed }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
                 response = response.range(NptRange { start: Some(start), end: until(until_us) });
+                speed
             }
             PlayStep::Unchanged => {
                 response = response.range(NptRange { start: Some(Npt::At(position_us)), end: until(None) });
+                active
             }
+        };
+        // RFC 2326 sections 12.34 and 12.35: the answer says what is done. The scale is always 1.
+        if scale.is_some() {
+            response = response.header(header_names::SCALE, "1.0");
         }
-        // RFC 2326 sections 12.34 and 12.35: the answer says what is done, which is always 1.
-        for (asked, name) in [(scale, header_names::SCALE), (speed, header_names::SPEED)] {
-            response = if asked.is_some() { response.header(name, "1.0") } else { response };
+        if speed.is_some() {
+            response = response.header(header_names::SPEED, &chosen.to_string());
         }
         Ok(response)
+    }
+
+    /// Admits that a session which plays at a speed, or rests, plays at another: 453 if the load does not allow
+    /// that much more.
+    fn admit_speed(&self, active: Speed, asked: Speed) -> Result<(), Refusal> {
+        let more = asked.factor() - active.factor();
+        if more <= 0.0 {
+            return Ok(());
+        }
+        let admitted = self.shared.player.admit_faster(more);
+        admitted.map_err(|overload| {
+            refuse(StatusCode::NotEnoughBandwidth, format!("Speed: {asked}: {overload}; play slower"))
+        })
     }
 
     /// RFC 2326 section 10.6.
@@ -111,5 +133,16 @@ impl RequestHandler {
         }
         let response = Response::new(StatusCode::ParameterNotUnderstood, Some(request.cseq));
         Ok(response.body("text/parameters", names.into_bytes()))
+    }
+}
+
+/// The speed that is nearest to the one asked for (RFC 2326 section 12.35).
+fn speed(request: &Request) -> Result<Option<Speed>, Refusal> {
+    match request.speed()? {
+        Some(speed) if speed < 0.0 => {
+            let why = format!("Speed: {speed}: expected a positive number");
+            Err(refuse(StatusCode::BadRequest, why))
+        }
+        speed => Ok(speed.map(Speed::nearest)),
     }
 }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use crate::admission::Overload;
 use wirepath_media::sdp::Description;
-use wirepath_playback::{ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, StreamProgress};
+use wirepath_playback::{
+    ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Speed, StreamProgress,
+};
 
 /// An answer that may take a while: storage is read, an asset examined.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -23,6 +25,17 @@ pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 
 /// Called with each event of a playback, from any thread. Events and replies come in order.
 pub(crate) type OnEvent = Box<dyn Fn(PlaybackEvent) + Send + Sync>;
+
+/// A part of a presentation to play, in microseconds from its beginning, and how fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlayRange {
+    /// Start; the current position if none.
+    pub(crate) from_us: Option<u64>,
+    /// End; that of the presentation if none.
+    pub(crate) until_us: Option<u64>,
+    /// Speed of delivery (RFC 2326 section 12.35).
+    pub(crate) speed: Speed,
+}
 
 /// Finds presentations.
 pub(crate) trait Player: Send + Sync {
@@ -36,6 +49,9 @@ pub(crate) trait Player: Send + Sync {
 
     /// Admits a session by the load, or says why not.
     fn admit(&self) -> Result<(), Overload>;
+
+    /// Admits that sessions become faster by so many times the bit rate of one, or says why not.
+    fn admit_faster(&self, more: f64) -> Result<(), Overload>;
 
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
@@ -79,9 +95,8 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Source of a track's packets.
     fn source(&self, track: u8) -> TrackSource;
 
-    /// Plays from the last random access point at or before a time, or from the current position, to a time
-    /// or the end; both in microseconds from the start.
-    fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>);
+    /// Plays a range, from the last random access point at or before its start or from the current position.
+    fn play(&self, range: PlayRange, reply: Reply<Position>);
 
     /// Lets packets leave after PLAY, whose response has been written. Over UDP they do not wait for this.
     fn release(&self);

@@ -1,11 +1,11 @@
 //! A session: one client plays one presentation. Owned by its connection.
 
 use super::counters::EndReason;
-use super::player::SessionPlayback;
+use super::player::{PlayRange, SessionPlayback};
 use super::registry::SessionSlot;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
-use super::session_state::{Phase, PlayRange, SessionState};
+use super::session_state::{Phase, SessionState};
 use super::shared::Shared;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -57,7 +57,7 @@ impl Session {
         let reply = Box::new(move |result| {
             events.add(SessionEvent { key, kind: EventKind::Started(ticket, range, result) });
         });
-        self.playback.play(range.from_us, range.until_us, reply);
+        self.playback.play(range, reply);
         ticket
     }
 

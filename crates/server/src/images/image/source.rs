@@ -46,13 +46,17 @@ impl TrainSource for Image {
             Load::Busy
         };
         if waker.is_none() {
-            self.load_further(&mut state, number);
+            self.load_further(&mut state, number, self.readers.memory.read_ahead_us());
         }
         load
     }
 
     fn read_ahead_us(&self) -> u64 {
         self.readers.memory.read_ahead_us()
+    }
+
+    fn read_further(&self, number: u32, time_us: u64) {
+        self.load_further(&mut self.state.lock(), number, time_us);
     }
 
     /// Where there are no random access points, any packet is a place to begin.
