@@ -50,6 +50,7 @@ mod relay_proxy_leaving;
 mod relay_proxy_patience;
 mod rtcp;
 mod rtsp;
+mod scale;
 mod scripts;
 mod seeking;
 mod soak;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         relay_cache_uploads::trials(),
         rtcp::trials(),
         rtsp::trials(),
+        scale::trials(),
         scripts::trials(),
         seeking::trials(),
         speed::trials(),

@@ -91,6 +91,8 @@ mod playback;
 mod playbacks;
 mod playhead;
 mod progress;
+mod scale;
+mod scan;
 mod slots;
 mod source;
 mod speed;
@@ -104,10 +106,11 @@ pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
 pub use numbering::Timestamps;
 pub use playback::{
-    MOST_STREAMS, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position,
-    StreamPosition, StreamSink,
+    MOST_STREAMS, Pictures, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink,
+    Position, StreamPosition, StreamSink,
 };
 pub use playbacks::{PlaybackSettings, Playbacks, RingUse};
 pub use progress::{Progress, RtpClock, StreamProgress};
+pub use scale::Scale;
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 pub use speed::Speed;

@@ -10,6 +10,7 @@ use crate::connection_writer::ConnectionWriter;
 use crate::numbering::Timestamps;
 use crate::pacer::Pacer;
 use crate::progress::{Progress, SharedProgress, StreamProgress};
+use crate::scale::Scale;
 use crate::source::{Cursor, TrainSource};
 use crate::speed::Speed;
 
@@ -115,6 +116,22 @@ pub struct PlayRequest {
     pub until_us: Option<u64>,
     /// Speed.
     pub speed: Speed,
+    /// Only pictures that can be decoded alone, forward or backward, at the normal speed; all packets if none.
+    /// Played backward, `until_us` is the earliest time that is played.
+    pub pictures: Option<Pictures>,
+}
+
+/// Fast forward or rewind by the pictures of a stream that can be decoded alone, which the source's
+/// [starts](TrainSource::next_start) are. Nothing of other streams is sent. The last packet of a picture has a
+/// marker, and its packets have one timestamp of presentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pictures {
+    /// Scale, not the normal one.
+    pub scale: Scale,
+    /// Number of the stream, which is set up.
+    pub stream: u8,
+    /// Bit rate that is not exceeded on average.
+    pub bits_per_second: u64,
 }
 
 /// Beginning of a request to play.
@@ -170,7 +187,8 @@ impl Playback {
     }
 
     /// Plays as [`Playback::play`] does, at the speed of the request. Without a place no packet is lost or
-    /// repeated, also of a playback that plays at another speed.
+    /// repeated, also of a playback that plays at another speed. Fast forward and rewind begin with the next
+    /// picture of their direction then, and what follows them with the picture that they were at.
     pub fn play_as(
         &self,
         request: PlayRequest,

@@ -12,8 +12,10 @@ use crate::speed::Speed;
 use crate::streams::numbers;
 
 mod parts;
+mod picture;
 
 use parts::{after, at_packet, at_time, before};
+use picture::{Picture, is_last};
 
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -25,6 +27,8 @@ pub(crate) enum Next {
     Pending,
     /// A segment cannot be read now.
     Busy,
+    /// The picture is over: nothing more is sent before the playhead is moved.
+    PictureEnd,
     /// The source or the requested range is over.
     End,
     Failed(Arc<str>),
@@ -49,6 +53,8 @@ pub(crate) struct Playhead {
     speed: Speed,
     /// Bits of the streams that are sent.
     streams: u64,
+    /// The picture at the cursor, if single pictures are sent.
+    picture: Option<Picture>,
 }
 
 impl Playhead {
@@ -72,7 +78,23 @@ impl Playhead {
             until_us: u64::MAX,
             speed: Speed::NORMAL,
             streams: bit(stream),
+            picture: None,
         }
+    }
+
+    /// Sends single pictures of a stream from now on, or all streams that were added.
+    pub(crate) fn set_pictures(&mut self, stream: Option<u8>) {
+        self.picture = stream.map(Picture::of);
+    }
+
+    /// The cursor.
+    pub(crate) fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// The source.
+    pub(crate) fn source(&self) -> &dyn TrainSource {
+        &**self.source
     }
 
     /// Does not pass over the trains of this stream any longer.
@@ -83,6 +105,7 @@ impl Playhead {
     pub(crate) fn seek(&mut self, cursor: Cursor) {
         self.leave();
         self.cursor = cursor;
+        self.picture = self.picture.map(|picture| Picture::of(picture.stream));
     }
 
     /// Has the source wake another task, while none waits for it.
@@ -120,6 +143,9 @@ impl Playhead {
 
     pub(crate) fn next(&mut self) -> Next {
         loop {
+            if self.picture.is_some_and(|picture| picture.is_over) {
+                return Next::PictureEnd;
+            }
             if self.segment.is_none() {
                 match self.source.segment(self.cursor.segment, Some(&self.waker)) {
                     Load::Ready(segment) => self.enter(segment),
@@ -134,14 +160,21 @@ impl Playhead {
             }
             if let Some(left) = self.left() {
                 let Some(due) = before(left, self.until_us) else { return Next::End };
-                if left.at_us >= self.request_at_us {
+                if left.at_us >= self.request_at_us && self.picture.is_none() {
                     self.request_ahead();
                 }
                 if self.is_sent(&left) {
-                    return Next::Due(due);
+                    if self.picture.as_mut().is_none_or(|picture| picture.enter(&left)) {
+                        return Next::Due(due);
+                    }
+                    continue;
                 }
-                let Some(index) = self.next_sent() else { return Next::Unsent(left) };
-                (self.index, self.rest) = (index, None);
+                match self.next_sent() {
+                    Some(index) => (self.index, self.rest) = (index, None),
+                    // The rest of a picture may be in the next segment.
+                    None if self.picture.is_some() => (self.index, self.rest) = (usize::MAX, None),
+                    None => return Next::Unsent(left),
+                }
                 continue;
             }
             self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
@@ -163,7 +196,8 @@ impl Playhead {
     }
 
     fn is_sent(&self, departure: &Departure) -> bool {
-        self.streams & bit(departure.train.run.stream) != 0
+        let streams = self.picture.map_or(self.streams, |picture| self.streams & bit(picture.stream));
+        streams & bit(departure.train.run.stream) != 0
     }
 
     /// Index of the next train behind the one at the cursor that is sent, if the segment has one.
@@ -218,6 +252,9 @@ impl Playhead {
         let mut trains = JoinedTrains::new(joined.train);
         for next in behind {
             let Some(sent) = before(*next, end_us) else { break };
+            if self.picture.is_some_and(|picture| picture.is_other(next)) {
+                break;
+            }
             if !trains.join(&sent.train, headers) || sent.train.length < next.train.length {
                 break;
             }
@@ -243,6 +280,9 @@ impl Playhead {
                 self.index += 1;
             }
             if packets <= length {
+                if let Some(picture) = &mut self.picture {
+                    picture.is_over |= packets > 0 && is_last(&left, packets - 1);
+                }
                 return Some(left.train.run.header(left.train.first + packets));
             }
             packets -= length;

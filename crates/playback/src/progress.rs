@@ -1,11 +1,12 @@
 //! Progress of a playback, written by its engine thread and read by others.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use wirepath_counters::LocalCounter;
 use wirepath_datapath::DataPath;
 
+use crate::scale::Scale;
 use crate::speed::Speed;
 
 /// Progress of a playback.
@@ -23,6 +24,8 @@ pub struct Progress {
     pub is_playing: bool,
     /// Speed at which it plays, or did last.
     pub speed: Speed,
+    /// Scale at which it plays, or did last.
+    pub scale: Scale,
     /// Skips forward because a client over TCP read too slowly.
     pub forward_skips: u64,
     /// The data path that sent the last train, or will be tried for the first; none over TCP.
@@ -62,6 +65,7 @@ pub(crate) struct SharedProgress {
     path: AtomicU8,
     is_playing: AtomicBool,
     speed_thousandths: AtomicU16,
+    scale: AtomicI8,
     burst_us: AtomicU64,
     /// Stream 0, in place: most sources have no other.
     first: SharedStreamProgress,
@@ -88,6 +92,7 @@ impl SharedProgress {
             path: AtomicU8::new(NO_PATH),
             is_playing: AtomicBool::default(),
             speed_thousandths: AtomicU16::new(Speed::NORMAL.thousandths() as u16),
+            scale: AtomicI8::new(Scale::NORMAL.factor()),
             burst_us: AtomicU64::default(),
             first: SharedStreamProgress::default(),
             others: (1..streams).map(|_| SharedStreamProgress::default()).collect(),
@@ -103,6 +108,7 @@ impl SharedProgress {
             position_us: self.position_us(),
             is_playing: self.is_playing.load(Relaxed),
             speed: Speed::nearest(f64::from(self.speed_thousandths.load(Relaxed)) / 1000.0),
+            scale: Scale::nearest(f64::from(self.scale.load(Relaxed))),
             forward_skips: self.forward_skips.value(),
             path: DataPath::ALL.get(usize::from(self.path.load(Relaxed))).copied(),
             burst_us: self.burst_us.load(Relaxed),
@@ -133,8 +139,9 @@ impl SharedProgress {
         self.burst_us.store(burst_us, Relaxed);
     }
 
-    /// Notes that the clocks of streams are set, at this speed.
-    pub(crate) fn begin(&self, speed: Speed) {
+    /// Notes that the clocks of streams are set, at this speed and scale.
+    pub(crate) fn begin(&self, speed: Speed, scale: Scale) {
+        self.scale.store(scale.factor(), Relaxed);
         self.speed_thousandths.store(speed.thousandths() as u16, Relaxed);
         self.is_playing.store(true, Relaxed);
     }

@@ -70,6 +70,17 @@ pub trait TrainSource: Send + Sync {
         None
     }
 
+    /// The last place at or before a time where a decoder can begin, for rewinding. None if none is known. Never
+    /// blocks.
+    fn start_before(&self, _at_us: u64) -> Option<Cursor> {
+        None
+    }
+
+    /// Returns whether more segments may come. Never blocks.
+    fn is_growing(&self) -> bool {
+        matches!(self.segment(u32::MAX, None), Load::Pending | Load::Busy)
+    }
+
     /// End of the last sample or packet, in microseconds from the start, if that is known: the place where the
     /// start follows when the source is played again. Never blocks.
     fn end_us(&self) -> Option<u64> {

@@ -30,6 +30,13 @@ impl Timetable {
         }
     }
 
+    /// The timetable at the normal speed by which the departure `at_us` would leave at `time_us` if it were alone
+    /// in its burst.
+    pub(crate) fn placing(at_us: u64, time_us: u64, length_us: u64) -> Timetable {
+        let into_burst_us = at_us - begin_us(at_us, length_us);
+        Timetable::starting(at_us, time_us.saturating_sub(into_burst_us), length_us, Speed::NORMAL)
+    }
+
     /// Time at which the departure `at_us` is due. One behind the burst begins the next, of this length.
     ///
     /// A longer burst may have begun before the end of the last one, all of which has left: then it leaves

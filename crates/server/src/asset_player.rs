@@ -15,8 +15,8 @@ use wirepath_media::image::{Description as ImageDescription, PathLimits, StreamP
 use wirepath_media::sdp::{Description, Track};
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
-    self as playback, ConnectionWriter, Cursor, PlayError, PlayRequest, PlaybackOptions, PlaybackSink,
-    Playbacks, Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
+    self as playback, ConnectionWriter, Cursor, Pictures, PlayError, PlayRequest, PlaybackOptions,
+    PlaybackSink, Playbacks, Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use crate::admission::{Admission, Overload};
@@ -59,6 +59,9 @@ struct AssetPresentation {
     image: Arc<Image>,
     player: AssetPlayer,
 }
+
+/// Bit rate that fast forward keeps to while that of the asset is not known yet.
+const USUAL_BITS_PER_SECOND: u64 = 4_000_000;
 
 /// A playback that knows its image, and so where a time is.
 struct ImagePlayback {
@@ -235,6 +238,10 @@ impl SessionPlayback for ImagePlayback {
         self.playbacks.add(&self.playback, sink).map_err(socket_error)
     }
 
+    fn scanned_track(&self) -> Option<u8> {
+        self.image.scanned_track()
+    }
+
     fn source(&self, track: u8) -> TrackSource {
         let StreamPlan { ssrc, clock_hz, .. } = stream_plan(&self.image, track);
         TrackSource { ssrc, clock_hz }
@@ -242,8 +249,13 @@ impl SessionPlayback for ImagePlayback {
 
     fn play(&self, range: PlayRange, reply: Reply<Position>) {
         self.cancel_waiting();
-        let PlayRange { from_us, until_us, speed } = range;
-        let request = PlayRequest { from: None, until_us, speed };
+        let PlayRange { from_us, until_us, speed, scale } = range;
+        let pictures = self.scanned_track().filter(|_| !scale.is_normal()).map(|stream| Pictures {
+            scale,
+            stream,
+            bits_per_second: self.image.summary().bits_per_second().unwrap_or(USUAL_BITS_PER_SECOND),
+        });
+        let request = PlayRequest { from: None, until_us, speed, pictures };
         let Some(from_us) = from_us else {
             return self.playback.play_as(request, reply);
         };

@@ -4,10 +4,10 @@ use super::counters::EndReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
 use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
-use super::session_state::PlayStep;
+use super::session_state::{Pace, PlayStep};
 use super::track;
 use wirepath_media::rtsp::{Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, header_names};
-use wirepath_playback::Speed;
+use wirepath_playback::{Scale, Speed};
 
 impl RequestHandler {
     /// RFC 2326 section 10.2.
@@ -44,41 +44,52 @@ impl RequestHandler {
     /// RFC 2326 section 10.5.
     pub(super) async fn play(&mut self, request: &Request) -> Answer {
         let session = self.named_session(request)?;
-        let (scale, speed) = (request.scale()?, speed(request)?);
+        let speed = speed(request)?;
+        let scale = request.scale()?.map(|scale| session.nearest_scale(scale));
         let range = NptRange::of(request)?;
         let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
-        let step = session.state.play(range, speed, duration_us, position_us)?;
-        let active = session.state.speed();
+        let active = (session.state.speed(), session.state.scale());
         let id = session.id.clone();
-        let until = |until_us: Option<u64>| until_us.or(duration_us).map(Npt::At);
+        if scale.unwrap_or_default().is_normal() {
+            self.admit_speed(active.0, speed.unwrap_or_default())?;
+        }
+        let pace = Pace { speed, scale };
+        let step = self.session(&id)?.state.play(range, pace, duration_us, position_us)?;
+        let until = |until_us: Option<u64>, scale: Scale| match scale.is_backward() {
+            true => Some(Npt::At(until_us.unwrap_or(0))),
+            false => until_us.or(duration_us).map(Npt::At),
+        };
         let mut response = self.ok(request);
         let chosen = match step {
             PlayStep::Start(stretch) => {
-                self.admit_speed(active, stretch.speed)?;
                 let position = self.start(&id, stretch).await?;
                 let infos = self.session(&id)?.rtp_info(&position);
-                let range = NptRange { start: Some(Npt::At(position.at_us)), end: until(stretch.until_us) };
+                let range = NptRange {
+                    start: Some(Npt::At(position.at_us)),
+                    end: until(stretch.until_us, stretch.scale),
+                };
                 response = response.range(range).rtp_info(&infos);
-                stretch.speed
+                (stretch.speed, stretch.scale)
             }
             // Its first packet is not known yet, so there is no RTP-Info to give.
-            PlayStep::Queued(PlayRange { from_us, until_us, speed }) => {
+            PlayStep::Queued(PlayRange { from_us, until_us, speed, scale }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
-                response = response.range(NptRange { start: Some(start), end: until(until_us) });
-                speed
+                response = response.range(NptRange { start: Some(start), end: until(until_us, scale) });
+                (speed, scale)
             }
             PlayStep::Unchanged => {
-                response = response.range(NptRange { start: Some(Npt::At(position_us)), end: until(None) });
+                let end = until(None, active.1);
+                response = response.range(NptRange { start: Some(Npt::At(position_us)), end });
                 active
             }
         };
-        // RFC 2326 sections 12.34 and 12.35: the answer says what is done. The scale is always 1.
+        // RFC 2326 sections 12.34 and 12.35: the answer says what is done.
         if scale.is_some() {
-            response = response.header(header_names::SCALE, "1.0");
+            response = response.header(header_names::SCALE, &chosen.1.to_string());
         }
         if speed.is_some() {
-            response = response.header(header_names::SPEED, &chosen.to_string());
+            response = response.header(header_names::SPEED, &chosen.0.to_string());
         }
         Ok(response)
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::admission::Overload;
 use wirepath_media::sdp::Description;
 use wirepath_playback::{
-    ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Speed, StreamProgress,
+    ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Scale, Speed, StreamProgress,
 };
 
 /// An answer that may take a while: storage is read, an asset examined.
@@ -35,6 +35,9 @@ pub(crate) struct PlayRange {
     pub(crate) until_us: Option<u64>,
     /// Speed of delivery (RFC 2326 section 12.35).
     pub(crate) speed: Speed,
+    /// Scale (RFC 2326 section 12.34). Played backward, the end is before the start, and that of the presentation
+    /// is its beginning.
+    pub(crate) scale: Scale,
 }
 
 /// Finds presentations.
@@ -91,6 +94,9 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     /// Plays another track, too, over the same lower transport as the first.
     fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError>;
+
+    /// Track whose random access points can be played alone, for scales other than 1, if there is one.
+    fn scanned_track(&self) -> Option<u8>;
 
     /// Source of a track's packets.
     fn source(&self, track: u8) -> TrackSource;

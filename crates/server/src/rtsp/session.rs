@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use wirepath_counters::Label;
 use wirepath_media::rtsp::{Refusal, RtpInfo};
 use wirepath_net::DescriptorPermit;
-use wirepath_playback::{PlaybackEvent, Position, StreamPosition};
+use wirepath_playback::{PlaybackEvent, Position, Scale, StreamPosition};
 
 pub(super) struct Session {
     /// Identifier given to the client.
@@ -59,6 +59,14 @@ impl Session {
         });
         self.playback.play(range, reply);
         ticket
+    }
+
+    /// The scale that is nearest to the one asked for: 1 if the session has no track of pictures that can be
+    /// played alone.
+    pub(super) fn nearest_scale(&self, asked: f64) -> Scale {
+        let scanned = self.playback.scanned_track();
+        let is_set_up = self.tracks.iter().any(|track| Some(track.index) == scanned);
+        if is_set_up { Scale::nearest(asked) } else { Scale::NORMAL }
     }
 
     /// Requests a pause; returns the number of the request.

@@ -174,6 +174,7 @@ impl SessionInfo {
             "state": state,
             "position_s": progress.position_us as f64 / 1e6,
             "speed": progress.speed.factor(),
+            "scale": progress.scale.factor(),
             "packets": progress.packets,
             "payload_bytes": progress.payload_bytes,
             "packets_lost_here": progress.packets_lost,

@@ -76,6 +76,18 @@ impl TrainSource for Image {
         }
     }
 
+    fn start_before(&self, at_us: u64) -> Option<Cursor> {
+        let state = self.state.lock();
+        let before = state.starts.partition_point(|start| start.departure_us <= at_us);
+        let start = state.starts.get(before.checked_sub(1)?)?;
+        let at = At::Packet { train: start.train, packet: 0, skip: start.skip as u16 };
+        Some(Cursor { segment: start.segment, at })
+    }
+
+    fn is_growing(&self) -> bool {
+        matches!(*self.progress.borrow(), Progress::Growing { .. })
+    }
+
     fn end_us(&self) -> Option<u64> {
         self.state.lock().summary.duration_us
     }

@@ -16,7 +16,7 @@ use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::sdp::{Description, Track};
 use wirepath_playback::{
     Burst, ConnectionWriter, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, Progress,
-    RingUse, RtpClock, Speed, StreamPosition, StreamProgress,
+    RingUse, RtpClock, Scale, Speed, StreamPosition, StreamProgress,
 };
 
 /// Synchronisation source of the first track. The next has the next number.
@@ -35,7 +35,7 @@ pub(super) enum Asked {
         from_us: Option<u64>,
         until_us: Option<u64>,
     },
-    /// At another speed than the normal one.
+    /// At another speed or scale than the normal one.
     PlayAt(PlayRange),
     Pause,
     /// Only of a playback over the RTSP connection.
@@ -185,6 +185,7 @@ const NO_PROGRESS: Progress = Progress {
     position_us: 0,
     is_playing: false,
     speed: Speed::NORMAL,
+    scale: Scale::NORMAL,
     forward_skips: 0,
     path: Some(DataPath::Sendmmsg),
     burst_us: 0,
@@ -254,15 +255,20 @@ impl SessionPlayback for FakePlayback {
         Ok(())
     }
 
+    /// Of two tracks, the second has pictures.
+    fn scanned_track(&self) -> Option<u8> {
+        (self.tracks == 2).then_some(1)
+    }
+
     fn source(&self, track: u8) -> TrackSource {
         let clock_hz = CLOCKS_HZ[usize::from(track.min(1))];
         TrackSource { ssrc: SSRC + u32::from(track), clock_hz }
     }
 
     fn play(&self, range: PlayRange, reply: Reply<Position>) {
-        let PlayRange { from_us, until_us, speed } = range;
-        self.shared.note(match speed {
-            Speed::NORMAL => Asked::Play { from_us, until_us },
+        let PlayRange { from_us, until_us, speed, scale } = range;
+        self.shared.note(match (speed, scale) {
+            (Speed::NORMAL, Scale::NORMAL) => Asked::Play { from_us, until_us },
             _ => Asked::PlayAt(range),
         });
         let mut progress = self.progress.lock();
