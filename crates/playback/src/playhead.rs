@@ -172,7 +172,7 @@ impl Playhead {
                 match self.next_sent() {
                     Some(index) => (self.index, self.rest) = (index, None),
                     // The rest of a picture may be in the next segment.
-                    None if self.picture.is_some() => (self.index, self.rest) = (usize::MAX, None),
+                    None if self.picture.is_some() => (self.index, self.rest) = (self.trains(), None),
                     None => return Next::Unsent(left),
                 }
                 continue;
@@ -198,6 +198,11 @@ impl Playhead {
     fn is_sent(&self, departure: &Departure) -> bool {
         let streams = self.picture.map_or(self.streams, |picture| self.streams & bit(picture.stream));
         streams & bit(departure.train.run.stream) != 0
+    }
+
+    /// Number of trains of the segment.
+    fn trains(&self) -> usize {
+        self.segment.as_ref().map_or(0, |segment| segment.departures.len())
     }
 
     /// Index of the next train behind the one at the cursor that is sent, if the segment has one.
