@@ -48,9 +48,8 @@ pub(crate) struct PacedPlayback {
     most_burst_us: u64,
     /// Speed of the last request to play.
     speed: Speed,
-    /// Fast forward or rewind, if the last request to play is for that, and its end.
-    scan: Option<Scan>,
-    scan_until_us: Option<u64>,
+    /// Fast forward or rewind, if the last request to play is for that. Boxed: few playbacks have it.
+    scan: Option<Box<Scan>>,
     /// Known while it plays.
     playing: Option<Playing>,
     /// True from a request to play from another place until that begins.
@@ -98,7 +97,6 @@ impl PacedPlayback {
             most_burst_us: options.most_burst_us.max(1),
             speed: Speed::NORMAL,
             scan: None,
-            scan_until_us: None,
             playing: None,
             is_sought: false,
             left_at_us: 0,
@@ -196,8 +194,9 @@ impl PacedPlayback {
         self.speed = if is_scan { Speed::NORMAL } else { request.speed };
         self.playhead.set_speed(self.speed);
         self.playhead.set_pictures(request.pictures.map(|pictures| pictures.stream));
-        self.scan = request.pictures.map(|pictures| Scan::new(pictures, self.playhead.cursor()));
-        self.scan_until_us = request.until_us;
+        let place = self.playhead.cursor();
+        let scan = request.pictures.map(|pictures| Scan::new(pictures, place, request.until_us));
+        self.scan = scan.map(Box::new);
     }
 
     /// Pauses. Returns the departure of the next packet.
@@ -209,7 +208,7 @@ impl PacedPlayback {
             Next::Due(departure) | Next::Unsent(departure) => departure.at_us,
             _ => self.progress.position_us(),
         };
-        let at_us = self.scan.and_then(|scan| scan.picture_us()).unwrap_or(at_us);
+        let at_us = self.scan.as_ref().and_then(|scan| scan.picture_us()).unwrap_or(at_us);
         self.rest();
         at_us
     }
@@ -240,8 +239,10 @@ impl PacedPlayback {
             if self.playing.is_none() {
                 self.begin(&departure, thread, now_us, burst_us);
             }
-            if self.scan.is_some_and(|scan| scan.is_new) && self.playing.is_some() {
-                if self.scan.is_some_and(|scan| scan.is_over(departure.at_us, self.scan_until_us)) {
+            if self.playing.is_some()
+                && let Some(scan) = self.scan.as_deref().filter(|scan| scan.is_new)
+            {
+                if scan.is_over(departure.at_us) {
                     return self.finish();
                 }
                 self.begin_picture(&departure, thread, burst_us);
@@ -376,7 +377,7 @@ impl PacedPlayback {
 
     /// Notes the place that the playback leaves, if it is at one.
     fn note_place(&mut self) {
-        let scan = self.scan.filter(|_| self.playing.is_some());
+        let scan = self.scan.as_ref().filter(|_| self.playing.is_some());
         let scanned_us = scan.and_then(|scan| scan.left_us(now_us()));
         self.left_at_us = scanned_us.or(self.playhead.at_us()).unwrap_or(self.left_at_us);
     }
@@ -401,7 +402,8 @@ impl PacedPlayback {
                 speed: self.speed,
             }));
         }
-        self.progress.begin(self.speed, self.scan.map_or(Scale::NORMAL, |scan| scan.pictures.scale));
+        let scale = self.scan.as_ref().map_or(Scale::NORMAL, |scan| scan.pictures.scale);
+        self.progress.begin(self.speed, scale);
     }
 
     /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of

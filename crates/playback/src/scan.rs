@@ -5,9 +5,11 @@ use crate::playback::Pictures;
 use crate::source::{Cursor, TrainSource};
 
 /// A playback at another scale than the normal one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) pictures: Pictures,
+    /// End of the range as recorded; played backward, its earliest time.
+    until_us: Option<u64>,
     /// The first picture, once its first packet is known.
     first: Option<First>,
     /// Place of the picture that is sent, or will be.
@@ -45,9 +47,9 @@ pub(crate) enum NextPicture {
 }
 
 impl Scan {
-    /// A scan that begins at a place.
-    pub(crate) fn new(pictures: Pictures, place: Cursor) -> Scan {
-        Scan { pictures, first: None, place, picture_us: 0, is_new: true, bytes: 0 }
+    /// A scan that begins at a place, and ends at the end of a range or of the source.
+    pub(crate) fn new(pictures: Pictures, place: Cursor, until_us: Option<u64>) -> Scan {
+        Scan { pictures, until_us, first: None, place, picture_us: 0, is_new: true, bytes: 0 }
     }
 
     /// Notes the first packet of the first picture.
@@ -85,10 +87,9 @@ impl Scan {
     }
 
     /// Returns whether a picture that departs at this time as recorded is behind the end of the range.
-    pub(crate) fn is_over(&self, source_us: u64, until_us: Option<u64>) -> bool {
-        let is_backward = self.pictures.scale.is_backward();
-        until_us
-            .is_some_and(|until_us| if is_backward { source_us < until_us } else { source_us >= until_us })
+    pub(crate) fn is_over(&self, source_us: u64) -> bool {
+        let Some(until_us) = self.until_us else { return false };
+        if self.pictures.scale.is_backward() { source_us < until_us } else { source_us >= until_us }
     }
 
     /// Moves to the next picture: the first that is not due before this one has left, at the bit rate of the

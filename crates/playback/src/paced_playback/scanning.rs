@@ -11,7 +11,7 @@ impl PacedPlayback {
     /// Place to go on from where the playback is: the picture that it is at, and for fast forward and rewind the
     /// next of their direction.
     pub(super) fn place_of(&self, pictures: Option<Pictures>) -> Option<Cursor> {
-        let scanned = self.scan.map(|scan| scan.place);
+        let scanned = self.scan.as_ref().map(|scan| scan.place);
         let Some(Pictures { scale, .. }) = pictures.filter(|_| scanned.is_none()) else { return scanned };
         let rested_at_us = Some(self.left_at_us).filter(|left_at_us| *left_at_us > 0);
         let at_us = self.playhead.at_us().or(rested_at_us).unwrap_or(self.progress.position_us());

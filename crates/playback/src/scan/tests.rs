@@ -39,7 +39,7 @@ const BITS_PER_SECOND: u64 = 8_000_000;
 /// which they are.
 fn scan(source: &Pictured, factor: f64, from: usize, bytes: u32) -> (Vec<(u64, usize)>, NextPicture) {
     let pictures = Pictures { scale: Scale::nearest(factor), stream: 0, bits_per_second: BITS_PER_SECOND };
-    let mut scan = Scan::new(pictures, source.cursor(from));
+    let mut scan = Scan::new(pictures, source.cursor(from), None);
     scan.begin(source.at_us[from], 1_000_000, 7_000_000);
     let mut sent = Vec::new();
     let mut left_us = 0;
