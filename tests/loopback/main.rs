@@ -51,9 +51,11 @@ mod relay_proxy_leaving;
 mod relay_proxy_patience;
 mod rtcp;
 mod rtsp;
+mod scale;
 mod scripts;
 mod seeking;
 mod soak;
+mod speed;
 mod tls;
 mod tls_faults;
 mod tunnel;
@@ -110,8 +112,10 @@ fn main() -> ExitCode {
         relay_cache_uploads::trials(),
         rtcp::trials(),
         rtsp::trials(),
+        scale::trials(),
         scripts::trials(),
         seeking::trials(),
+        speed::trials(),
         tls::trials(),
         tls_faults::trials(),
         tunnel::trials(),

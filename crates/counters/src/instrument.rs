@@ -87,6 +87,11 @@ impl Gauge {
         self.0.fetch_sub(1, Relaxed);
     }
 
+    /// Subtracts; never more than was added.
+    pub fn subtract(&self, amount: u64) {
+        self.0.fetch_sub(amount, Relaxed);
+    }
+
     /// Replaces the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Relaxed);

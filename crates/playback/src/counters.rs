@@ -45,6 +45,8 @@ counters! {
     playbacks: Gauge,
     /// Playbacks that play.
     playing: Gauge,
+    /// Sum of the speeds of playbacks that play, in thousandths: one at Speed 4 adds 4000.
+    speed_thousandths: Gauge,
     /// Time between when a train was due and when it left.
     lateness_seconds: Lateness,
 }

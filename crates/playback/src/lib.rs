@@ -91,8 +91,11 @@ mod playback;
 mod playbacks;
 mod playhead;
 mod progress;
+mod scale;
+mod scan;
 mod slots;
 mod source;
+mod speed;
 mod streams;
 mod thread_state;
 mod timetable;
@@ -103,9 +106,11 @@ pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
 pub use numbering::Timestamps;
 pub use playback::{
-    MOST_STREAMS, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Position,
-    StreamPosition, StreamSink,
+    MOST_STREAMS, Pictures, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink,
+    Position, StreamPosition, StreamSink,
 };
 pub use playbacks::{PlaybackSettings, Playbacks, RingUse};
 pub use progress::{Progress, RtpClock, StreamProgress};
+pub use scale::Scale;
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
+pub use speed::Speed;

@@ -3,16 +3,22 @@
 use std::sync::Arc;
 
 use wirepath_datapath::{SendError, SendOutcome, Train, prefetch};
-use wirepath_engine::{BlockingPool, Waker};
+use wirepath_engine::{BlockingPool, Waker, now_us};
 
 use crate::output::InterleavedOutput;
-use crate::playback::{PlayError, PlaybackEvent, Position, Reply};
+use crate::playback::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
-use crate::source::{Cursor, Departure, TrainSource};
+use crate::scale::Scale;
+use crate::scan::{NextPicture, Scan};
+use crate::source::{Departure, TrainSource};
+use crate::speed::Speed;
 use crate::streams::{OtherStream, Streams, numbers};
 use crate::thread_state::{Playing, ThreadMembership, ThreadState};
-use crate::timetable::Timetable;
+use crate::timetable::{Timetable, begin_us};
+
+mod scanning;
+mod slow_client;
 
 /// Next step of a playback.
 pub(crate) enum Step {
@@ -40,6 +46,10 @@ pub(crate) struct PacedPlayback {
     queued: Option<(Departure, u64)>,
     pub(crate) waits_for_source: bool,
     most_burst_us: u64,
+    /// Speed of the last request to play.
+    speed: Speed,
+    /// Fast forward or rewind, if the last request to play is for that. Boxed: few playbacks have it.
+    scan: Option<Box<Scan>>,
     /// Known while it plays.
     playing: Option<Playing>,
     /// True from a request to play from another place until that begins.
@@ -64,6 +74,9 @@ const LATENESS_LIMIT_US: u64 = 250_000;
 /// Most trains sent in a step, before others have theirs; more than one are due only when catching up.
 pub(crate) const TRAINS_PER_STEP: usize = 4;
 
+/// Time until the next attempt when a source that grows has no picture yet.
+const GROWTH_US: u64 = 100_000;
+
 /// Time until the next attempt when a socket or the threads that read have no room.
 const RETRY_US: u64 = 1000;
 
@@ -82,6 +95,8 @@ impl PacedPlayback {
             queued: None,
             waits_for_source: false,
             most_burst_us: options.most_burst_us.max(1),
+            speed: Speed::NORMAL,
+            scan: None,
             playing: None,
             is_sought: false,
             left_at_us: 0,
@@ -157,18 +172,31 @@ impl PacedPlayback {
     }
 
     /// Begins to play; `step` does the rest.
-    pub(crate) fn play(&mut self, from: Option<Cursor>, until_us: u64, reply: Reply<Position>) {
+    pub(crate) fn play(&mut self, request: PlayRequest, reply: Reply<Position>) {
         if let Some(earlier) = self.reply.replace(reply) {
             earlier(Err(PlayError::Superseded));
         }
-        if let Some(cursor) = from {
+        if let Some(cursor) = request.from.or_else(|| self.place_of(request.pictures)) {
             self.note_place();
             self.playhead.seek(cursor);
             self.is_sought = true;
         }
-        self.playhead.set_end(until_us);
+        self.set_pace(request);
         self.playing = None;
         self.rest_output();
+    }
+
+    /// Plays at the pace of a request from now on.
+    fn set_pace(&mut self, request: PlayRequest) {
+        let is_scan = request.pictures.is_some();
+        let end_us = request.until_us.filter(|_| !is_scan);
+        self.playhead.set_end(end_us.unwrap_or(u64::MAX));
+        self.speed = if is_scan { Speed::NORMAL } else { request.speed };
+        self.playhead.set_speed(self.speed);
+        self.playhead.set_pictures(request.pictures.map(|pictures| pictures.stream));
+        let place = self.playhead.cursor();
+        let scan = request.pictures.map(|pictures| Scan::new(pictures, place, request.until_us));
+        self.scan = scan.map(Box::new);
     }
 
     /// Pauses. Returns the departure of the next packet.
@@ -180,6 +208,7 @@ impl PacedPlayback {
             Next::Due(departure) | Next::Unsent(departure) => departure.at_us,
             _ => self.progress.position_us(),
         };
+        let at_us = self.scan.as_ref().and_then(|scan| scan.picture_us()).unwrap_or(at_us);
         self.rest();
         at_us
     }
@@ -198,13 +227,25 @@ impl PacedPlayback {
                     self.note_stall(thread);
                     return Step::At(now_us + RETRY_US);
                 }
-                Next::End => return self.finish(),
+                Next::End | Next::PictureEnd => match self.next_picture(now_us) {
+                    NextPicture::Found => continue,
+                    NextPicture::NotYet => return Step::At(now_us + GROWTH_US),
+                    NextPicture::End => return self.finish(),
+                },
                 Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
             };
             self.waits_for_source = false;
             let burst_us = thread.burst_us.min(self.most_burst_us);
             if self.playing.is_none() {
                 self.begin(&departure, thread, now_us, burst_us);
+            }
+            if self.playing.is_some()
+                && let Some(scan) = self.scan.as_deref().filter(|scan| scan.is_new)
+            {
+                if scan.is_over(departure.at_us) {
+                    return self.finish();
+                }
+                self.begin_picture(&departure, thread, burst_us);
             }
             let Some(Playing { timetable, .. }) = &mut self.playing else { return Step::Wait };
             let due_us = timetable.due_us(departure.at_us, burst_us);
@@ -215,7 +256,9 @@ impl PacedPlayback {
             }
             self.progress.set_burst(length_us);
             let late_us = now_us - due_us;
-            if self.is_behind() {
+            if self.scan.is_some() {
+                // Pictures that are late are left out.
+            } else if self.is_behind() {
                 if self.skip_forward(&departure, late_us, thread) {
                     continue;
                 }
@@ -297,11 +340,15 @@ impl PacedPlayback {
             connection.is_held
         });
         if !is_held {
-            let (source_us, playbacks) = (departure.at_us, thread.counters.playbacks.value());
-            let source_begin_us = source_us - source_us % burst_us;
-            let begin_us = thread.slots.next_us(now_us, source_begin_us, burst_us, playbacks);
-            let timetable = Timetable::starting(source_us, begin_us, burst_us);
+            let playbacks = thread.counters.playbacks.value();
+            let first_us = begin_us(self.speed.time_us(departure.at_us), burst_us);
+            let due_us = thread.slots.next_us(now_us, first_us, burst_us, playbacks);
+            let timetable = Timetable::starting(departure.at_us, due_us, burst_us, self.speed);
             self.playing = Some(Playing::new(timetable, &thread.counters));
+            if let Some(scan) = &mut self.scan {
+                let session_us = departure.at_us.wrapping_add_signed(self.shift_us);
+                scan.begin(departure.at_us, timetable.time_of(departure.at_us), session_us);
+            }
             self.note_clock(departure);
         }
         if let Some(reply) = self.reply.take() {
@@ -330,7 +377,9 @@ impl PacedPlayback {
 
     /// Notes the place that the playback leaves, if it is at one.
     fn note_place(&mut self) {
-        self.left_at_us = self.playhead.at_us().unwrap_or(self.left_at_us);
+        let scan = self.scan.as_ref().filter(|_| self.playing.is_some());
+        let scanned_us = scan.and_then(|scan| scan.left_us(now_us()));
+        self.left_at_us = scanned_us.or(self.playhead.at_us()).unwrap_or(self.left_at_us);
     }
 
     /// Moves the timetable such that the burst of `departure` is due now.
@@ -347,9 +396,14 @@ impl PacedPlayback {
         let at_us = timetable.time_of(departure.at_us);
         for stream in self.streams.iter() {
             let timestamp = stream.numbering.timestamp_at(departure.at_us, numbers(departure));
-            self.progress.stream(stream.number).set_clock(Some(RtpClock { at_us, timestamp }));
+            self.progress.stream(stream.number).set_clock(Some(RtpClock {
+                at_us,
+                timestamp,
+                speed: self.speed,
+            }));
         }
-        self.progress.begin();
+        let scale = self.scan.as_ref().map_or(Scale::NORMAL, |scan| scan.pictures.scale);
+        self.progress.begin(self.speed, scale);
     }
 
     /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of
@@ -408,8 +462,11 @@ impl PacedPlayback {
         Ok(passed)
     }
 
-    fn note_departure(&self, departure: &Departure, thread: &ThreadState) {
+    fn note_departure(&mut self, departure: &Departure, thread: &ThreadState) {
         thread.counters.trains.increment();
+        if let Some(scan) = &mut self.scan {
+            scan.note_sent(departure.train.length);
+        }
         self.progress.set_position(departure.at_us);
     }
 
@@ -465,37 +522,5 @@ impl PacedPlayback {
             }
             error => Step::Fail(error.into()),
         }
-    }
-}
-
-/// Clients that read too slowly.
-impl PacedPlayback {
-    /// Returns whether the playback is late because its connection was full.
-    fn is_behind(&self) -> bool {
-        self.streams.connection().is_some_and(|connection| connection.is_behind)
-    }
-
-    /// Notes that the playback has caught up.
-    fn note_on_time(&mut self) {
-        if let Some(connection) = self.streams.connection_mut() {
-            connection.is_behind = false;
-        }
-    }
-
-    /// Skips what a client that reads too slowly would get too late, to the first random access point that is
-    /// not due yet. Timetable and numbers stay, so the client sees packets that are lost. Returns whether the
-    /// playback is elsewhere now.
-    fn skip_forward(&mut self, departure: &Departure, late_us: u64, thread: &ThreadState) -> bool {
-        if self.streams.connection().is_none_or(|connection| late_us <= connection.max_lag_us) {
-            return false;
-        }
-        let is_found = self.playhead.skip_to_start(departure.at_us + late_us);
-        if is_found {
-            thread.counters.forward_skips.increment();
-            self.progress.forward_skips.add(1);
-            self.streams.skip();
-            self.note_on_time();
-        }
-        is_found
     }
 }

@@ -14,9 +14,8 @@ use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWhe
 use crate::burst::Burst;
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
-use crate::playback::{PlayError, Position, Reply};
+use crate::playback::{PlayError, PlayRequest, Position, Reply};
 use crate::slots::Slots;
-use crate::source::Cursor;
 use crate::streams::OtherStream;
 use crate::thread_state::ThreadState;
 
@@ -128,16 +127,15 @@ impl Pacer {
     pub(crate) fn play(
         &mut self,
         id: u64,
-        from: Option<Cursor>,
-        until_us: u64,
+        request: PlayRequest,
         reply: Reply<Position>,
         context: &mut Context<'_>,
     ) {
         if let Some(pacer) = self.moved_to(id) {
-            return pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+            return pacer.with(move |pacer, context| pacer.play(id, request, reply, context));
         }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
-        playback.play(from, until_us, reply);
+        playback.play(request, reply);
         self.thread.set_burst();
         self.step(key, now_us());
         self.flush(); // the next command may be for the same playback

@@ -10,7 +10,9 @@ use crate::connection_writer::ConnectionWriter;
 use crate::numbering::Timestamps;
 use crate::pacer::Pacer;
 use crate::progress::{Progress, SharedProgress, StreamProgress};
+use crate::scale::Scale;
 use crate::source::{Cursor, TrainSource};
+use crate::speed::Speed;
 
 /// Options of a playback.
 pub struct PlaybackOptions {
@@ -104,6 +106,34 @@ impl PlayError {
     }
 }
 
+/// Request to play.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlayRequest {
+    /// Place of the first packet; where the playback rests or is if none.
+    pub from: Option<Cursor>,
+    /// Time after the start of the source, in microseconds, at which the first packet leaves that is not
+    /// played; the end of the source if none.
+    pub until_us: Option<u64>,
+    /// Speed.
+    pub speed: Speed,
+    /// Only pictures that can be decoded alone, forward or backward, at the normal speed; all packets if none.
+    /// Played backward, `until_us` is the earliest time that is played.
+    pub pictures: Option<Pictures>,
+}
+
+/// Fast forward or rewind by the pictures of a stream that can be decoded alone, which the source's
+/// [starts](TrainSource::next_start) are. Nothing of other streams is sent. The last packet of a picture has a
+/// marker, and its packets have one timestamp of presentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pictures {
+    /// Scale, not the normal one.
+    pub scale: Scale,
+    /// Number of the stream, which is set up.
+    pub stream: u8,
+    /// Bit rate that is not exceeded on average.
+    pub bits_per_second: u64,
+}
+
 /// Beginning of a request to play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -144,18 +174,28 @@ pub struct Playback {
 
 impl Playback {
     /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
-    /// the start of the source. The first request uses the headers stored in the source; after a request with
-    /// a place, packets have headers that continue where the last ones ended (RFC 2326 appendix B). The reply
-    /// names the first packet.
+    /// the start of the source, as recorded. The first request uses the headers stored in the source; after a
+    /// request with a place, packets have headers that continue where the last ones ended (RFC 2326 appendix
+    /// B). The reply names the first packet.
     pub fn play(
         &self,
         from: Option<Cursor>,
         until_us: Option<u64>,
         reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
     ) {
+        self.play_as(PlayRequest { from, until_us, ..PlayRequest::default() }, reply);
+    }
+
+    /// Plays as [`Playback::play`] does, at the speed of the request. Without a place no packet is lost or
+    /// repeated, also of a playback that plays at another speed. Fast forward and rewind begin with the next
+    /// picture of their direction then, and what follows them with the picture that they were at.
+    pub fn play_as(
+        &self,
+        request: PlayRequest,
+        reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
+    ) {
         let (id, reply) = (self.id, Box::new(reply));
-        let until_us = until_us.unwrap_or(u64::MAX);
-        self.pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+        self.pacer.with(move |pacer, context| pacer.play(id, request, reply, context));
     }
 
     /// Lets the packets leave that a request to play has led to. On a connection they wait for this, so that

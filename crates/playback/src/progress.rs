@@ -1,10 +1,13 @@
 //! Progress of a playback, written by its engine thread and read by others.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use wirepath_counters::LocalCounter;
 use wirepath_datapath::DataPath;
+
+use crate::scale::Scale;
+use crate::speed::Speed;
 
 /// Progress of a playback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,10 @@ pub struct Progress {
     pub position_us: u64,
     /// True while the playback plays.
     pub is_playing: bool,
+    /// Speed at which it plays, or did last.
+    pub speed: Speed,
+    /// Scale at which it plays, or did last.
+    pub scale: Scale,
     /// Skips forward because a client over TCP read too slowly.
     pub forward_skips: u64,
     /// The data path that sent the last train, or will be tried for the first; none over TCP.
@@ -45,6 +52,8 @@ pub struct RtpClock {
     pub at_us: u64,
     /// RTP timestamp of that time.
     pub timestamp: u32,
+    /// Speed at which timestamps grow.
+    pub speed: Speed,
 }
 
 #[derive(Debug)]
@@ -55,6 +64,8 @@ pub(crate) struct SharedProgress {
     /// Index in [`DataPath::ALL`]; [`NO_PATH`] before one is set.
     path: AtomicU8,
     is_playing: AtomicBool,
+    speed_thousandths: AtomicU16,
+    scale: AtomicI8,
     burst_us: AtomicU64,
     /// Stream 0, in place: most sources have no other.
     first: SharedStreamProgress,
@@ -80,6 +91,8 @@ impl SharedProgress {
             position_us: AtomicU64::default(),
             path: AtomicU8::new(NO_PATH),
             is_playing: AtomicBool::default(),
+            speed_thousandths: AtomicU16::new(Speed::NORMAL.thousandths() as u16),
+            scale: AtomicI8::new(Scale::NORMAL.factor()),
             burst_us: AtomicU64::default(),
             first: SharedStreamProgress::default(),
             others: (1..streams).map(|_| SharedStreamProgress::default()).collect(),
@@ -94,6 +107,8 @@ impl SharedProgress {
             packets_lost: self.packets_lost.value(),
             position_us: self.position_us(),
             is_playing: self.is_playing.load(Relaxed),
+            speed: Speed::nearest(f64::from(self.speed_thousandths.load(Relaxed)) / 1000.0),
+            scale: Scale::nearest(f64::from(self.scale.load(Relaxed))),
             forward_skips: self.forward_skips.value(),
             path: DataPath::ALL.get(usize::from(self.path.load(Relaxed))).copied(),
             burst_us: self.burst_us.load(Relaxed),
@@ -124,8 +139,10 @@ impl SharedProgress {
         self.burst_us.store(burst_us, Relaxed);
     }
 
-    /// Notes that the clocks of streams are set.
-    pub(crate) fn begin(&self) {
+    /// Notes that the clocks of streams are set, at this speed and scale.
+    pub(crate) fn begin(&self, speed: Speed, scale: Scale) {
+        self.scale.store(scale.factor(), Relaxed);
+        self.speed_thousandths.store(speed.thousandths() as u16, Relaxed);
         self.is_playing.store(true, Relaxed);
     }
 

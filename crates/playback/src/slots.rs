@@ -21,9 +21,9 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Time at which a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself
-    /// included. Its first burst begins at `source_us` of its source.
+    /// included. Its first burst begins at `source_us` of its source, divided by its speed.
     ///
-    /// Bursts begin at multiples of their length in the source's time. So it is the start of the source that is in a
+    /// Bursts begin at multiples of their length in that time. So it is the start of the source that is in a
     /// slot: then the playback is in one, too, when bursts have become longer.
     pub(crate) fn next_us(&mut self, now_us: u64, source_us: u64, burst_us: u64, playbacks: u64) -> u64 {
         let distance_us = distance_us(burst_us, playbacks);
@@ -51,6 +51,7 @@ fn distance_us(burst_us: u64, playbacks: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::burst::Burst;
+    use crate::speed::Speed;
     use crate::timetable::Timetable;
     use std::collections::{HashMap, HashSet};
 
@@ -90,7 +91,7 @@ mod tests {
             let burst_us = Burst::Auto { most_us: LONG_US }.length_us(number);
             let begin_us = slots.next_us(now_us, at_us - at_us % burst_us, burst_us, number);
             assert!((now_us..=now_us + DISTANCES_US[0]).contains(&begin_us));
-            let mut timetable = Timetable::starting(at_us, begin_us, burst_us);
+            let mut timetable = Timetable::starting(at_us, begin_us, burst_us, Speed::NORMAL);
             // The first long burst begins where a short one would have.
             timetable.due_us(at_us + LONG_US, LONG_US);
             wakes.insert(timetable.due_us(at_us + 2 * LONG_US, LONG_US) % LONG_US);

@@ -60,10 +60,25 @@ pub trait TrainSource: Send + Sync {
         READ_AHEAD_US
     }
 
+    /// Has segments read in advance for a playback that is faster than recorded: those behind this one that
+    /// depart within a time, in microseconds, after it does. Never blocks.
+    fn read_further(&self, _number: u32, _time_us: u64) {}
+
     /// The first place at or after a time, in microseconds from the start, where a decoder can begin: for a
     /// client that was too slow for what is before. None if none is known. Never blocks.
     fn next_start(&self, _at_us: u64) -> Option<Cursor> {
         None
+    }
+
+    /// The last place at or before a time where a decoder can begin, for rewinding. None if none is known. Never
+    /// blocks.
+    fn start_before(&self, _at_us: u64) -> Option<Cursor> {
+        None
+    }
+
+    /// Returns whether more segments may come. Never blocks.
+    fn is_growing(&self) -> bool {
+        matches!(self.segment(u32::MAX, None), Load::Pending | Load::Busy)
     }
 
     /// End of the last sample or packet, in microseconds from the start, if that is known: the place where the

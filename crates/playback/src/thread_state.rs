@@ -64,6 +64,7 @@ pub(crate) struct Playing {
 impl Playing {
     pub(crate) fn new(timetable: Timetable, counters: &Arc<ThreadCounters>) -> Playing {
         counters.playing.increment();
+        counters.speed_thousandths.add(timetable.speed().thousandths());
         Playing { timetable, counters: Arc::clone(counters) }
     }
 }
@@ -71,5 +72,6 @@ impl Playing {
 impl Drop for Playing {
     fn drop(&mut self) {
         self.counters.playing.decrement();
+        self.counters.speed_thousandths.subtract(self.timetable.speed().thousandths());
     }
 }

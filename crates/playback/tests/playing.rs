@@ -171,6 +171,45 @@ fn a_pause_keeps_the_place_and_the_stored_headers() {
     }
 }
 
+/// Promise: At a Speed of 0.25 to 8, the same packets leave that much faster or slower, timestamps unchanged.
+#[test]
+fn a_speed_divides_departures_only() {
+    for (factor, segments) in [(0.25, 3), (8.0, 50)] {
+        let playbacks = playbacks(DataPath::WireSendfile);
+        let player = Player::new(&playbacks, Numbered::new(segments));
+        let begun = Instant::now();
+        player.play_at(factor).unwrap();
+        assert_eq!(playbacks.counters().speed_thousandths, (factor * 1000.0) as u64);
+        let clock = player.playback.stream_progress(0).clock.unwrap();
+        assert_eq!((clock.speed.factor(), player.playback.progress().speed), (factor, clock.speed));
+        for number in 0..segments * TRAINS * TRAIN {
+            assert_eq!(player.receive(), packet(number), "packet {number} at {factor}");
+        }
+        player.wait_for_end();
+        let took = begun.elapsed().as_secs_f64() * 1e6;
+        let (recorded, burst) = (f64::from(segments * TRAINS * TRAIN) * PACKET_US as f64, 8000.0);
+        assert!(took >= recorded / factor - burst - PACKET_US as f64 / factor, "{took} us at {factor}");
+        assert!(factor < 1.0 || took < recorded, "{took} us at {factor}");
+        assert_eq!(playbacks.counters().speed_thousandths, 0);
+    }
+}
+
+/// Promise: A Speed that changes while a session plays loses and repeats no packet.
+#[test]
+fn a_speed_changes_without_a_loss() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let player = Player::new(&playbacks, Numbered::new(5));
+    player.play(None, None).unwrap();
+    let packets = 5 * TRAINS * TRAIN;
+    for number in 0..packets {
+        assert_eq!(player.receive(), packet(number), "packet {number}");
+        if number % (2 * TRAIN) == 0 && number < packets / 2 {
+            player.play_at(f64::from(1 + number % 3)).unwrap();
+        }
+    }
+    player.wait_for_end();
+}
+
 #[test]
 fn behind_the_end_is_an_error() {
     let playbacks = playbacks(DataPath::GsoWritev);

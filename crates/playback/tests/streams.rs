@@ -7,6 +7,7 @@ mod support;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use support::movie::{
@@ -124,6 +125,116 @@ fn streams_stay_in_step_across_seeks() {
         }
     }
     session.wait_for_end();
+}
+
+/// Packets that came, from one on.
+fn waiting(receiver: &UdpSocket, from: u16) -> Vec<Vec<u8>> {
+    receiver.set_nonblocking(true).unwrap();
+    let mut packets = Vec::new();
+    let mut packet = [0; 2000];
+    while let Ok(length) = receiver.recv(&mut packet) {
+        packets.push(packet[..length].to_vec());
+    }
+    receiver.set_nonblocking(false).unwrap();
+    let first = packets.iter().position(|packet| Header::parse(packet).unwrap().sequence == from).unwrap();
+    packets.split_off(first)
+}
+
+/// Ensures that packets are whole pictures of a movie that can be decoded alone, with numbers that go on, each
+/// behind the first by the time that passes at a scale. Returns when they depart as recorded.
+fn ensure_scanned(movie: &Movie, packets: &[Vec<u8>], scale: u64) -> Vec<u64> {
+    let first = Header::parse(&packets[0]).unwrap();
+    let mut pictures = Vec::new();
+    for (picture, packets) in packets.chunks(PICTURE_PACKETS as usize).enumerate() {
+        let stored = &movie.packets[usize::from(VIDEO)];
+        let is_same = |stored: &Vec<u8>| stored[HEADER_LENGTH..] == packets[0][HEADER_LENGTH..];
+        let starts = (0..movie.end_us()).step_by(START_US as usize);
+        let index = |at_us: u64| (at_us / SHORT_US) as usize * PICTURE_PACKETS as usize;
+        let at_us = starts.into_iter().find(|at_us| is_same(&stored[index(*at_us)])).unwrap();
+        pictures.push(at_us);
+        for (packet, received) in packets.iter().enumerate() {
+            assert_eq!(received[HEADER_LENGTH..], stored[index(at_us) + packet][HEADER_LENGTH..]);
+            let header = Header::parse(received).unwrap();
+            let number = picture * PICTURE_PACKETS as usize + packet;
+            assert_eq!(header.sequence, first.sequence.wrapping_add(number as u16));
+            let after = ticks(VIDEO, pictures[0].abs_diff(at_us) / scale);
+            let apart = header.timestamp.wrapping_sub(first.timestamp.wrapping_add(after)) as i32;
+            assert!(apart.abs() <= 1, "{apart} ticks from the time of the scale");
+            assert_eq!(header.marker, packet + 1 == PICTURE_PACKETS as usize);
+        }
+    }
+    pictures
+}
+
+/// Interval of pictures in a movie to scan.
+const SHORT_US: u64 = 25_000;
+
+/// Promise: Fast forward sends whole random access pictures, in order, with timestamps of real time, and no sound.
+#[test]
+fn fast_forward_sends_random_access_points() {
+    let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::of(80, SHORT_US));
+    let ((video, video_sink), (audio, audio_sink)) = (udp(VIDEO), udp(AUDIO));
+    let session = Session::open(&playbacks, &movie, audio_sink);
+    playbacks.add(&session.playback, video_sink).unwrap();
+    let begun = Instant::now();
+    let position = session.scan(4.0);
+    assert_eq!(position.at_us, 0);
+    session.wait_for_end();
+    assert!(begun.elapsed().as_millis() >= 400, "2 s at Scale 4, up to the last picture");
+    let packets = waiting(&video, position.streams[1].sequence.unwrap());
+    let pictures = ensure_scanned(&movie, &packets, 4);
+    assert!(pictures.is_sorted() && pictures.len() > 5, "{pictures:?}");
+    ensure_silent(&audio);
+}
+
+/// Promise: Rewind ends at the beginning; PLAY at Scale 1 goes on from the picture that was reached.
+#[test]
+fn rewind_sends_random_access_points_in_reverse() {
+    let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::of(80, SHORT_US));
+    let ((video, video_sink), (audio, audio_sink)) = (udp(VIDEO), udp(AUDIO));
+    let session = Session::open(&playbacks, &movie, video_sink);
+    playbacks.add(&session.playback, audio_sink).unwrap();
+    session.play(Some(movie.at(1_500_000)), None);
+    let before = Header::parse(&receive(&video)).unwrap();
+    receive(&audio);
+    let position = session.scan(-8.0);
+    assert!((1_500_000..1_900_000).contains(&position.at_us), "{}", position.at_us);
+    session.wait_for_end();
+    let packets = waiting(&video, position.streams[0].sequence.unwrap());
+    let pictures = ensure_scanned(&movie, &packets, 8);
+    assert!(pictures.is_sorted_by(|one, next| one > next) && pictures.len() > 5, "{pictures:?}");
+    assert_eq!(pictures[0], position.at_us);
+    let last = Header::parse(packets.last().unwrap()).unwrap();
+    let since = last.timestamp.wrapping_sub(before.timestamp);
+    assert!(since < ticks(VIDEO, 1_000_000), "timestamps go back, or jump: by {since} ticks");
+
+    let position = session.play(None, Some(200_000));
+    assert_eq!(position.at_us, *pictures.last().unwrap());
+    session.wait_for_end();
+    let packets = waiting(&video, last.sequence.wrapping_add(1));
+    let left_us = 200_000_u64.saturating_sub(position.at_us);
+    assert_eq!(packets.len() as u64, left_us / SHORT_US * u64::from(PICTURE_PACKETS));
+    let since = Header::parse(&packets[0]).unwrap().timestamp.wrapping_sub(last.timestamp);
+    assert!((1..ticks(VIDEO, 200_000)).contains(&since), "{since}");
+}
+
+/// Promise: A pause within fast forward keeps the picture, from where PLAY goes on either way.
+#[test]
+fn a_scan_pauses_and_turns_round() {
+    let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::of(80, SHORT_US));
+    let (video, video_sink) = udp(VIDEO);
+    let session = Session::open(&playbacks, &movie, video_sink);
+    session.scan(2.0);
+    (0..4 * PICTURE_PACKETS).for_each(|_| drop(receive(&video)));
+    let (tell, answer) = channel();
+    session.playback.pause(move |result| tell.send(result).unwrap());
+    let at_us = answer.recv_timeout(PATIENCE).unwrap().unwrap();
+    assert!(at_us >= 3 * START_US && at_us.is_multiple_of(START_US), "{at_us}");
+    let position = session.scan(-2.0);
+    assert!(position.at_us.abs_diff(at_us) <= START_US, "{} after {at_us}", position.at_us);
+    session.wait_for_end();
+    let packets = waiting(&video, position.streams[0].sequence.unwrap());
+    assert_eq!(ensure_scanned(&movie, &packets, 2).last(), Some(&0));
 }
 
 /// Promise: Playing a movie again after its end, timestamps go on from its end in all tracks.

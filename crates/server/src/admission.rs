@@ -55,6 +55,8 @@ struct Load {
     used: f64,
     /// Sessions that play.
     playing: u64,
+    /// Sum of their speeds: one at Speed 4 takes as much as four.
+    rate: f64,
     /// Lateness of the 99th percentile; zero if too little was sent.
     late: Duration,
     /// That of the interval before. A machine that pauses for a moment makes one interval late.
@@ -73,13 +75,14 @@ pub(crate) enum Overload {
 }
 
 impl Load {
-    /// Admits a session beside `sessions` that exist, all of which may play soon.
-    fn admit(&self, sessions: u64, limit: f64) -> Result<(), Overload> {
+    /// Admits so many times what a session takes at the normal speed, beside `sessions` that exist, all of
+    /// which may play soon.
+    fn admit(&self, more: f64, sessions: u64, limit: f64) -> Result<(), Overload> {
         if self.is_late() {
             return Err(Overload::Late { late: self.late });
         }
-        let others = sessions.saturating_sub(self.playing) + 1;
-        let used = self.used + others as f64 * self.cost();
+        let resting = sessions.saturating_sub(self.playing);
+        let used = self.used + (resting as f64 + more) * self.cost();
         if used > limit { Err(Overload::Processor { used: self.used, limit }) } else { Ok(()) }
     }
 
@@ -88,9 +91,9 @@ impl Load {
         self.late.min(self.late_before) > LATE
     }
 
-    /// Threads' time that a session takes, in threads.
+    /// Threads' time that a session takes at the normal speed, in threads.
     fn cost(&self) -> f64 {
-        if self.playing == 0 { LEAST_COST } else { (self.used / self.playing as f64).max(LEAST_COST) }
+        if self.rate > 0.0 { (self.used / self.rate).max(LEAST_COST) } else { LEAST_COST }
     }
 
     /// Sessions that fit, those that play included.
@@ -114,10 +117,16 @@ impl Admission {
 
     /// Admits a session, or says why not.
     pub(crate) fn admit(&self) -> Result<(), Overload> {
+        self.admit_faster(1.0)
+    }
+
+    /// Admits that sessions become faster by so many times what one takes at the normal speed, or says why
+    /// not.
+    pub(crate) fn admit_faster(&self, more: f64) -> Result<(), Overload> {
         if self.is_off {
             return Ok(());
         }
-        self.state.lock().load.admit(self.playbacks.counters().playbacks, self.limit)
+        self.state.lock().load.admit(more, self.playbacks.counters().playbacks, self.limit)
     }
 
     /// Measures the load since the last measurement. To be called each second.
@@ -151,7 +160,8 @@ impl State {
         let busy = counters.busy_seconds.saturating_sub(self.counters.busy_seconds);
         let late = lateness(&counters.lateness_seconds, &self.counters.lateness_seconds);
         let used = busy.as_secs_f64() * 1e6 / elapsed_us as f64;
-        let load = Load { used, playing: counters.playing, late, late_before: self.load.late };
+        let (playing, rate) = (counters.playing, counters.speed_thousandths as f64 / 1000.0);
+        let load = Load { used, playing, rate, late, late_before: self.load.late };
         *self = State { sampled_at_us: now_us, counters, load };
     }
 }
@@ -171,28 +181,37 @@ mod tests {
     /// Promise: A session is refused when those that play leave no processor time for it.
     #[test]
     fn sessions_are_admitted_while_there_is_time_for_them() {
-        let load = Load { used: 0.5, playing: 1024, ..Load::default() };
+        let load = Load { used: 0.5, playing: 1024, rate: 1024.0, ..Load::default() };
         assert_eq!(load.capacity(0.75), 1536);
-        assert_eq!(load.admit(1024, 0.75), Ok(()));
-        assert_eq!(load.admit(1535, 0.75), Ok(()), "sessions that rest will play, too");
-        assert_eq!(load.admit(1536, 0.75), Err(Overload::Processor { used: 0.5, limit: 0.75 }));
-        let error = load.admit(1536, 0.75).unwrap_err().to_string();
+        assert_eq!(load.admit(1.0, 1024, 0.75), Ok(()));
+        assert_eq!(load.admit(1.0, 1535, 0.75), Ok(()), "sessions that rest will play, too");
+        assert_eq!(load.admit(1.0, 1536, 0.75), Err(Overload::Processor { used: 0.5, limit: 0.75 }));
+        let error = load.admit(1.0, 1536, 0.75).unwrap_err().to_string();
         assert!(error.contains("0.50 of 0.75 threads"), "{error}");
+    }
+
+    /// Promise: A session at Speed 4 is counted as four, and a Speed is refused for which there is no time.
+    #[test]
+    fn a_fast_session_counts_as_several() {
+        let load = Load { used: 0.5, playing: 256, rate: 1024.0, ..Load::default() };
+        assert_eq!(load.admit(512.0, 256, 0.75), Ok(()));
+        assert_eq!(load.admit(513.0, 256, 0.75), Err(Overload::Processor { used: 0.5, limit: 0.75 }));
+        assert_eq!(load.capacity(0.75), 256 + 512, "sessions at the normal speed");
     }
 
     #[test]
     fn the_first_sessions_are_admitted_before_anything_was_measured() {
         let load = Load::default();
-        assert_eq!(load.admit(10_000, 0.85), Ok(()));
-        assert!(load.admit(17_000, 0.85).is_err());
+        assert_eq!(load.admit(1.0, 10_000, 0.85), Ok(()));
+        assert!(load.admit(1.0, 17_000, 0.85).is_err());
     }
 
     /// Promise: A session is refused while those that play are late in one interval after another.
     #[test]
     fn nobody_is_admitted_while_sessions_are_late() {
         let load = Load { late: LATE_ENOUGH, late_before: LATE_ENOUGH, ..Load::default() };
-        assert_eq!(load.admit(0, 1.0), Err(Overload::Late { late: LATE_ENOUGH }));
-        assert_eq!(Load { late: LATE, ..load }.admit(0, 1.0), Ok(()));
-        assert_eq!(Load { late_before: LATE, ..load }.admit(0, 1.0), Ok(()), "it may be for a moment");
+        assert_eq!(load.admit(1.0, 0, 1.0), Err(Overload::Late { late: LATE_ENOUGH }));
+        assert_eq!(Load { late: LATE, ..load }.admit(1.0, 0, 1.0), Ok(()));
+        assert_eq!(Load { late_before: LATE, ..load }.admit(1.0, 0, 1.0), Ok(()), "it may be for a moment");
     }
 }

@@ -15,8 +15,8 @@ use wirepath_media::image::{Description as ImageDescription, PathLimits, StreamP
 use wirepath_media::sdp::{Description, Track};
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
-    self as playback, ConnectionWriter, Cursor, PlayError, PlaybackOptions, PlaybackSink, Playbacks,
-    Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
+    self as playback, ConnectionWriter, Cursor, Pictures, PlayError, PlayRequest, PlaybackOptions,
+    PlaybackSink, Playbacks, Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use crate::admission::{Admission, Overload};
@@ -27,8 +27,8 @@ use crate::images::{
 use crate::library::{Asset, FindError, Library};
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    BoxFuture, MediaSink, OnEvent, OpenError, PlaybackFailure, Player, Presentation, Reply, SessionPlayback,
-    TrackSource,
+    BoxFuture, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation, Reply,
+    SessionPlayback, TrackSource,
 };
 
 /// Most searches for names in other case at a time.
@@ -59,6 +59,9 @@ struct AssetPresentation {
     image: Arc<Image>,
     player: AssetPlayer,
 }
+
+/// Bit rate that fast forward keeps to while that of the asset is not known yet.
+const USUAL_BITS_PER_SECOND: u64 = 4_000_000;
 
 /// A playback that knows its image, and so where a time is.
 struct ImagePlayback {
@@ -96,6 +99,10 @@ impl Player for AssetPlayer {
 
     fn admit(&self) -> Result<(), Overload> {
         self.admission.admit()
+    }
+
+    fn admit_faster(&self, more: f64) -> Result<(), Overload> {
+        self.admission.admit_faster(more)
     }
 
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
@@ -231,18 +238,31 @@ impl SessionPlayback for ImagePlayback {
         self.playbacks.add(&self.playback, sink).map_err(socket_error)
     }
 
+    fn scanned_track(&self) -> Option<u8> {
+        self.image.scanned_track()
+    }
+
     fn source(&self, track: u8) -> TrackSource {
         let StreamPlan { ssrc, clock_hz, .. } = stream_plan(&self.image, track);
         TrackSource { ssrc, clock_hz }
     }
 
-    fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
+    fn play(&self, range: PlayRange, reply: Reply<Position>) {
         self.cancel_waiting();
+        let PlayRange { from_us, until_us, speed, scale } = range;
+        let pictures = self.scanned_track().filter(|_| !scale.is_normal()).map(|stream| Pictures {
+            scale,
+            stream,
+            bits_per_second: self.image.summary().bits_per_second().unwrap_or(USUAL_BITS_PER_SECOND),
+        });
+        let request = PlayRequest { from: None, until_us, speed, pictures };
         let Some(from_us) = from_us else {
-            return self.playback.play(None, until_us, reply);
+            return self.playback.play_as(request, reply);
         };
         match self.image.locate(from_us) {
-            SeekResult::At(cursor) => self.playback.play(Some(cursor), until_us, reply),
+            SeekResult::At(cursor) => {
+                self.playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply);
+            }
             SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
@@ -255,7 +275,7 @@ impl SessionPlayback for ImagePlayback {
                         cursor = locate(&image, from_us) => cursor,
                     };
                     match cursor {
-                        Ok(cursor) => playback.play(Some(cursor), until_us, reply),
+                        Ok(cursor) => playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply),
                         Err(error) => reply(Err(error)),
                     }
                 });

@@ -23,7 +23,8 @@ pub struct NptRange {
 }
 
 impl NptRange {
-    /// The `Range` of a request, or status 501 for other units than `npt`, 457 out of bounds, 400 if invalid.
+    /// The `Range` of a request, or status 501 for other units than `npt`, 457 out of bounds, 400 if invalid. It
+    /// may end before it begins: to be played backward.
     pub fn of(request: &Request) -> Result<Option<Self>, Refusal> {
         request.headers.first("Range").map(Self::parse).transpose()
     }
@@ -50,9 +51,6 @@ impl NptRange {
         let range = Self { start: parse_time(value, start)?, end: parse_time(value, end)? };
         match range {
             Self { start: None, end: None } => Err(bad(value)),
-            Self { start: Some(Npt::At(start)), end: Some(Npt::At(end)) } if end <= start => {
-                Err(refuse(StatusCode::InvalidRange, value, "it ends before it begins"))
-            }
             range => Ok(range),
         }
     }
@@ -175,8 +173,6 @@ mod tests {
             ("npt=1:60:00-", 400),
             ("npt=1:2:3:4-", 400),
             ("npt=+5-", 400),
-            ("npt=5-5", 457),
-            ("npt=10-5", 457),
             ("npt=99999999999999999999-", 457),
             ("npt=18446744073710-", 457),
             ("npt=99999999999999999999:00:00-", 457),
@@ -194,8 +190,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(start in 0..u64::MAX / 2, length in 1..u64::MAX / 2, open: bool) {
-            let written = range(Some(start), (!open).then(|| start + length));
+        fn what_is_written_is_read_again(start in 0..u64::MAX / 2, end in 0..u64::MAX, open: bool) {
+            let written = range(Some(start), (!open).then_some(end));
             prop_assert_eq!(NptRange::parse(&written.to_string()), Ok(written));
         }
 

@@ -17,8 +17,9 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
-    Burst, Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    PlaybackSink, Playbacks, Position, RingUse, Segment, StreamPosition, TrainSource,
+    Burst, Cursor, Departure, Load, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions,
+    PlaybackSettings, PlaybackSink, Playbacks, Position, RingUse, Segment, Speed, StreamPosition,
+    TrainSource,
 };
 
 pub(crate) const PAYLOAD: usize = 188;
@@ -175,6 +176,13 @@ impl Player {
     pub(crate) fn play(&self, from: Option<Cursor>, until_us: Option<u64>) -> Result<Position, PlayError> {
         let (tell, answer) = channel();
         self.playback.play(from, until_us, move |result| tell.send(result).unwrap_or_default());
+        answer.recv_timeout(Duration::from_secs(5)).unwrap()
+    }
+
+    pub(crate) fn play_at(&self, factor: f64) -> Result<Position, PlayError> {
+        let (tell, answer) = channel();
+        let request = PlayRequest { speed: Speed::nearest(factor), ..PlayRequest::default() };
+        self.playback.play_as(request, move |result| tell.send(result).unwrap_or_default());
         answer.recv_timeout(Duration::from_secs(5)).unwrap()
     }
 

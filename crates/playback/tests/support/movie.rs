@@ -12,8 +12,8 @@ use wirepath_datapath::rtp::{Header, Marker, Run};
 use wirepath_datapath::{MappedFile, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
-    At, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Position,
-    Segment, StreamSink, Timestamps, TrainSource,
+    At, Cursor, Departure, Load, Pictures, PlayRequest, Playback, PlaybackEvent, PlaybackOptions,
+    PlaybackSink, Playbacks, Position, Scale, Segment, StreamSink, Timestamps, TrainSource,
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -86,6 +86,11 @@ impl Movie {
         Arc::new(Movie { segment, end_us, packets })
     }
 
+    /// End of the last picture.
+    pub(crate) fn end_us(&self) -> u64 {
+        self.end_us
+    }
+
     /// Place of the first departure at a time.
     pub(crate) fn at(&self, at_us: u64) -> Cursor {
         let train = self.segment.departures.iter().position(|departure| departure.at_us >= at_us).unwrap();
@@ -115,6 +120,10 @@ impl TrainSource for Movie {
 
     fn end_us(&self) -> Option<u64> {
         Some(self.end_us)
+    }
+
+    fn start_before(&self, at_us: u64) -> Option<Cursor> {
+        Some(self.at(at_us.min(self.end_us - 1) / START_US * START_US))
     }
 
     fn next_start(&self, at_us: u64) -> Option<Cursor> {
@@ -150,6 +159,15 @@ impl Session {
     pub(crate) fn play(&self, from: Option<Cursor>, until_us: Option<u64>) -> Position {
         let (tell, answer) = channel();
         self.playback.play(from, until_us, move |result| tell.send(result).unwrap_or_default());
+        answer.recv_timeout(PATIENCE).unwrap().unwrap()
+    }
+
+    /// Plays pictures that can be decoded alone, from where the session is.
+    pub(crate) fn scan(&self, factor: f64) -> Position {
+        let pictures = Pictures { scale: Scale::nearest(factor), stream: VIDEO, bits_per_second: 8_000_000 };
+        let request = PlayRequest { pictures: Some(pictures), ..PlayRequest::default() };
+        let (tell, answer) = channel();
+        self.playback.play_as(request, move |result| tell.send(result).unwrap_or_default());
         answer.recv_timeout(PATIENCE).unwrap().unwrap()
     }
 

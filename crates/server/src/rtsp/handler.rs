@@ -2,11 +2,10 @@
 
 use super::counters::EndReason;
 use super::output::Output;
-use super::player::{OpenError, Presentation};
+use super::player::{OpenError, PlayRange, Presentation};
 use super::ports::canonical;
 use super::session::Session;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
-use super::session_state::PlayRange;
 use super::shared::Shared;
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -2,11 +2,12 @@
 
 use super::counters::EndReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
-use super::player::OpenError;
+use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
-use super::session_state::{PlayRange, PlayStep};
+use super::session_state::{Pace, PlayStep};
 use super::track;
 use wirepath_media::rtsp::{Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, header_names};
+use wirepath_playback::{Scale, Speed};
 
 impl RequestHandler {
     /// RFC 2326 section 10.2.
@@ -43,35 +44,67 @@ impl RequestHandler {
     /// RFC 2326 section 10.5.
     pub(super) async fn play(&mut self, request: &Request) -> Answer {
         let session = self.named_session(request)?;
-        let (scale, speed) = (request.scale()?, request.speed()?);
+        let speed = speed(request)?;
+        let scale = request.scale()?.map(|scale| session.nearest_scale(scale));
         let range = NptRange::of(request)?;
         let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
-        let step = session.state.play(range, duration_us, position_us)?;
+        let active = (session.state.speed(), session.state.scale());
         let id = session.id.clone();
-        let until = |until_us: Option<u64>| until_us.or(duration_us).map(Npt::At);
+        if scale.unwrap_or_default().is_normal() {
+            self.admit_speed(active.0, speed.unwrap_or_default())?;
+        }
+        let pace = Pace { speed, scale };
+        let step = self.session(&id)?.state.play(range, pace, duration_us, position_us)?;
+        let until = |until_us: Option<u64>, scale: Scale| match scale.is_backward() {
+            true => Some(Npt::At(until_us.unwrap_or(0))),
+            false => until_us.or(duration_us).map(Npt::At),
+        };
         let mut response = self.ok(request);
-        match step {
+        let chosen = match step {
             PlayStep::Start(stretch) => {
                 let position = self.start(&id, stretch).await?;
                 let infos = self.session(&id)?.rtp_info(&position);
-                let range = NptRange { start: Some(Npt::At(position.at_us)), end: until(stretch.until_us) };
+                let range = NptRange {
+                    start: Some(Npt::At(position.at_us)),
+                    end: until(stretch.until_us, stretch.scale),
+                };
                 response = response.range(range).rtp_info(&infos);
+                (stretch.speed, stretch.scale)
             }
             // Its first packet is not known yet, so there is no RTP-Info to give.
-            PlayStep::Queued(PlayRange { from_us, until_us }) => {
+            PlayStep::Queued(PlayRange { from_us, until_us, speed, scale }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
-                response = response.range(NptRange { start: Some(start), end: until(until_us) });
+                response = response.range(NptRange { start: Some(start), end: until(until_us, scale) });
+                (speed, scale)
             }
             PlayStep::Unchanged => {
-                response = response.range(NptRange { start: Some(Npt::At(position_us)), end: until(None) });
+                let end = until(None, active.1);
+                response = response.range(NptRange { start: Some(Npt::At(position_us)), end });
+                active
             }
+        };
+        // RFC 2326 sections 12.34 and 12.35: the answer says what is done.
+        if scale.is_some() {
+            response = response.header(header_names::SCALE, &chosen.1.to_string());
         }
-        // RFC 2326 sections 12.34 and 12.35: the answer says what is done, which is always 1.
-        for (asked, name) in [(scale, header_names::SCALE), (speed, header_names::SPEED)] {
-            response = if asked.is_some() { response.header(name, "1.0") } else { response };
+        if speed.is_some() {
+            response = response.header(header_names::SPEED, &chosen.0.to_string());
         }
         Ok(response)
+    }
+
+    /// Admits that a session which plays at a speed, or rests, plays at another: 453 if the load does not allow
+    /// that much more.
+    fn admit_speed(&self, active: Speed, asked: Speed) -> Result<(), Refusal> {
+        let more = asked.factor() - active.factor();
+        if more <= 0.0 {
+            return Ok(());
+        }
+        let admitted = self.shared.player.admit_faster(more);
+        admitted.map_err(|overload| {
+            refuse(StatusCode::NotEnoughBandwidth, format!("Speed: {asked}: {overload}; play slower"))
+        })
     }
 
     /// RFC 2326 section 10.6.
@@ -111,5 +144,16 @@ impl RequestHandler {
         }
         let response = Response::new(StatusCode::ParameterNotUnderstood, Some(request.cseq));
         Ok(response.body("text/parameters", names.into_bytes()))
+    }
+}
+
+/// The speed that is nearest to the one asked for (RFC 2326 section 12.35).
+fn speed(request: &Request) -> Result<Option<Speed>, Refusal> {
+    match request.speed()? {
+        Some(speed) if speed < 0.0 => {
+            let why = format!("Speed: {speed}: expected a positive number");
+            Err(refuse(StatusCode::BadRequest, why))
+        }
+        speed => Ok(speed.map(Speed::nearest)),
     }
 }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use crate::admission::Overload;
 use wirepath_media::sdp::Description;
-use wirepath_playback::{ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, StreamProgress};
+use wirepath_playback::{
+    ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Scale, Speed, StreamProgress,
+};
 
 /// An answer that may take a while: storage is read, an asset examined.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -23,6 +25,20 @@ pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 
 /// Called with each event of a playback, from any thread. Events and replies come in order.
 pub(crate) type OnEvent = Box<dyn Fn(PlaybackEvent) + Send + Sync>;
+
+/// A part of a presentation to play, in microseconds from its beginning, and how fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlayRange {
+    /// Start; the current position if none.
+    pub(crate) from_us: Option<u64>,
+    /// End; that of the presentation if none.
+    pub(crate) until_us: Option<u64>,
+    /// Speed of delivery (RFC 2326 section 12.35).
+    pub(crate) speed: Speed,
+    /// Scale (RFC 2326 section 12.34). Played backward, the end is before the start, and that of the presentation
+    /// is its beginning.
+    pub(crate) scale: Scale,
+}
 
 /// Finds presentations.
 pub(crate) trait Player: Send + Sync {
@@ -36,6 +52,9 @@ pub(crate) trait Player: Send + Sync {
 
     /// Admits a session by the load, or says why not.
     fn admit(&self) -> Result<(), Overload>;
+
+    /// Admits that sessions become faster by so many times the bit rate of one, or says why not.
+    fn admit_faster(&self, more: f64) -> Result<(), Overload>;
 
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
@@ -76,12 +95,14 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Plays another track, too, over the same lower transport as the first.
     fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError>;
 
+    /// Track whose random access points can be played alone, for scales other than 1, if there is one.
+    fn scanned_track(&self) -> Option<u8>;
+
     /// Source of a track's packets.
     fn source(&self, track: u8) -> TrackSource;
 
-    /// Plays from the last random access point at or before a time, or from the current position, to a time
-    /// or the end; both in microseconds from the start.
-    fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>);
+    /// Plays a range, from the last random access point at or before its start or from the current position.
+    fn play(&self, range: PlayRange, reply: Reply<Position>);
 
     /// Lets packets leave after PLAY, whose response has been written. Over UDP they do not wait for this.
     fn release(&self);

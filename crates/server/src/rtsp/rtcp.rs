@@ -157,7 +157,8 @@ fn sender_state(
 ) -> Option<SenderState> {
     let clock = track.note_clock(progress)?;
     let elapsed_us = now_us.wrapping_sub(clock.at_us) as i64;
-    let ticks = i128::from(elapsed_us) * i128::from(track.source.clock_hz) / 1_000_000;
+    let thousandths = i128::from(clock.speed.thousandths());
+    let ticks = i128::from(elapsed_us) * i128::from(track.source.clock_hz) * thousandths / 1_000_000_000;
     Some(SenderState {
         ssrc: track.source.ssrc,
         now,

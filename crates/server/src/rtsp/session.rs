@@ -1,11 +1,11 @@
 //! A session: one client plays one presentation. Owned by its connection.
 
 use super::counters::EndReason;
-use super::player::SessionPlayback;
+use super::player::{PlayRange, SessionPlayback};
 use super::registry::SessionSlot;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
-use super::session_state::{Phase, PlayRange, SessionState};
+use super::session_state::{Phase, SessionState};
 use super::shared::Shared;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use wirepath_counters::Label;
 use wirepath_media::rtsp::{Refusal, RtpInfo};
 use wirepath_net::DescriptorPermit;
-use wirepath_playback::{PlaybackEvent, Position, StreamPosition};
+use wirepath_playback::{PlaybackEvent, Position, Scale, StreamPosition};
 
 pub(super) struct Session {
     /// Identifier given to the client.
@@ -57,8 +57,16 @@ impl Session {
         let reply = Box::new(move |result| {
             events.add(SessionEvent { key, kind: EventKind::Started(ticket, range, result) });
         });
-        self.playback.play(range.from_us, range.until_us, reply);
+        self.playback.play(range, reply);
         ticket
+    }
+
+    /// The scale that is nearest to the one asked for: 1 if the session has no track of pictures that can be
+    /// played alone.
+    pub(super) fn nearest_scale(&self, asked: f64) -> Scale {
+        let scanned = self.playback.scanned_track();
+        let is_set_up = self.tracks.iter().any(|track| Some(track.index) == scanned);
+        if is_set_up { Scale::nearest(asked) } else { Scale::NORMAL }
     }
 
     /// Requests a pause; returns the number of the request.

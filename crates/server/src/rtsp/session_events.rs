@@ -1,6 +1,6 @@
 //! Events of a connection's sessions, on their way from engine threads.
 
-use super::session_state::PlayRange;
+use super::player::PlayRange;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;

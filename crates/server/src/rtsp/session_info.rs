@@ -173,6 +173,8 @@ impl SessionInfo {
             "since_s": since_s,
             "state": state,
             "position_s": progress.position_us as f64 / 1e6,
+            "speed": progress.speed.factor(),
+            "scale": progress.scale.factor(),
             "packets": progress.packets,
             "payload_bytes": progress.payload_bytes,
             "packets_lost_here": progress.packets_lost,

@@ -92,8 +92,8 @@ impl Image {
         }
     }
 
-    /// Has further segments read that are needed soon after one that is requested in advance.
-    pub(super) fn load_further(&self, state: &mut State, number: u32) {
+    /// Has further segments read that are needed within a time after one that is requested in advance.
+    pub(super) fn load_further(&self, state: &mut State, number: u32, read_ahead_us: u64) {
         let start_us =
             |slots: &[Slot], index: usize| slots.get(index).map(|slot| slot.entry.first_departure_us);
         let mut index = number as usize + 1;
@@ -102,7 +102,7 @@ impl Image {
         else {
             return;
         };
-        let until_us = (from_us + self.readers.memory.read_ahead_us()).saturating_sub(next_us - from_us);
+        let until_us = from_us.saturating_add(read_ahead_us).saturating_sub(next_us - from_us);
         while let Some(slot) =
             state.slots.get_mut(index).filter(|slot| slot.entry.first_departure_us < until_us)
         {

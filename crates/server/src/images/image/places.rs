@@ -24,6 +24,15 @@ impl Image {
         WaitingSeek(self)
     }
 
+    /// Track whose random access points are places to begin and can be sent alone: the first video track of a
+    /// movie. Pictures of a transport stream are not divided from what is between their packets.
+    pub(crate) fn scanned_track(&self) -> Option<u8> {
+        let state = self.state.lock();
+        let tracks = &state.summary.description.movie()?.tracks;
+        let index = tracks.iter().position(|track| track.video)?;
+        (!state.starts.is_empty()).then_some(index as u8)
+    }
+
     /// Finds the place to begin for a time in microseconds from the start: the last random access point at or
     /// before it, or that very time where there are none. The start of the image is always a place to begin.
     pub(crate) fn locate(&self, at_us: u64) -> SeekResult {

@@ -46,13 +46,17 @@ impl TrainSource for Image {
             Load::Busy
         };
         if waker.is_none() {
-            self.load_further(&mut state, number);
+            self.load_further(&mut state, number, self.readers.memory.read_ahead_us());
         }
         load
     }
 
     fn read_ahead_us(&self) -> u64 {
         self.readers.memory.read_ahead_us()
+    }
+
+    fn read_further(&self, number: u32, time_us: u64) {
+        self.load_further(&mut self.state.lock(), number, time_us);
     }
 
     /// Where there are no random access points, any packet is a place to begin.
@@ -70,6 +74,18 @@ impl TrainSource for Image {
             }
             None => None,
         }
+    }
+
+    fn start_before(&self, at_us: u64) -> Option<Cursor> {
+        let state = self.state.lock();
+        let before = state.starts.partition_point(|start| start.departure_us <= at_us);
+        let start = state.starts.get(before.checked_sub(1)?)?;
+        let at = At::Packet { train: start.train, packet: 0, skip: start.skip as u16 };
+        Some(Cursor { segment: start.segment, at })
+    }
+
+    fn is_growing(&self) -> bool {
+        matches!(*self.progress.borrow(), Progress::Growing { .. })
     }
 
     fn end_us(&self) -> Option<u64> {

@@ -16,7 +16,7 @@ use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::sdp::{Description, Track};
 use wirepath_playback::{
     Burst, ConnectionWriter, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, Position, Progress,
-    RingUse, RtpClock, StreamPosition, StreamProgress,
+    RingUse, RtpClock, Scale, Speed, StreamPosition, StreamProgress,
 };
 
 /// Synchronisation source of the first track. The next has the next number.
@@ -35,6 +35,8 @@ pub(super) enum Asked {
         from_us: Option<u64>,
         until_us: Option<u64>,
     },
+    /// At another speed or scale than the normal one.
+    PlayAt(PlayRange),
     Pause,
     /// Only of a playback over the RTSP connection.
     Release,
@@ -158,6 +160,11 @@ impl Player for FakePlayer {
         Ok(())
     }
 
+    /// There is room for six sessions.
+    fn admit_faster(&self, more: f64) -> Result<(), Overload> {
+        if more < 6.0 { Ok(()) } else { Err(Overload::Processor { used: 0.5, limit: 0.75 }) }
+    }
+
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
         self.playbacks.open_writer(socket)
     }
@@ -177,6 +184,8 @@ const NO_PROGRESS: Progress = Progress {
     packets_lost: 0,
     position_us: 0,
     is_playing: false,
+    speed: Speed::NORMAL,
+    scale: Scale::NORMAL,
     forward_skips: 0,
     path: Some(DataPath::Sendmmsg),
     burst_us: 0,
@@ -246,13 +255,22 @@ impl SessionPlayback for FakePlayback {
         Ok(())
     }
 
+    /// Of two tracks, the second has pictures.
+    fn scanned_track(&self) -> Option<u8> {
+        (self.tracks == 2).then_some(1)
+    }
+
     fn source(&self, track: u8) -> TrackSource {
         let clock_hz = CLOCKS_HZ[usize::from(track.min(1))];
         TrackSource { ssrc: SSRC + u32::from(track), clock_hz }
     }
 
-    fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
-        self.shared.note(Asked::Play { from_us, until_us });
+    fn play(&self, range: PlayRange, reply: Reply<Position>) {
+        let PlayRange { from_us, until_us, speed, scale } = range;
+        self.shared.note(match (speed, scale) {
+            (Speed::NORMAL, Scale::NORMAL) => Asked::Play { from_us, until_us },
+            _ => Asked::PlayAt(range),
+        });
         let mut progress = self.progress.lock();
         let from_us = from_us.unwrap_or(progress.position_us);
         if from_us >= UNPACKED_US {
@@ -300,7 +318,7 @@ impl SessionPlayback for FakePlayback {
 
     fn track_progress(&self, track: u8) -> StreamProgress {
         let Progress { packets, payload_bytes, is_playing, .. } = *self.progress.lock();
-        let clock = is_playing.then_some(RtpClock { at_us: 0, timestamp: 0 });
+        let clock = is_playing.then_some(RtpClock { at_us: 0, timestamp: 0, speed: Speed::NORMAL });
         if self.is_silent && track == 1 {
             return StreamProgress { clock, ..StreamProgress::default() };
         }

@@ -1,10 +1,11 @@
 //! RFC 2326 section 10, method by method.
 
+use super::super::player::PlayRange;
 use super::client::Client;
 use super::fake::{Asked, SECRET};
 use super::{Open, soon};
 use std::time::Duration;
-use wirepath_playback::PlaybackEvent;
+use wirepath_playback::{PlaybackEvent, Speed};
 
 const TRANSPORT: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
@@ -56,6 +57,33 @@ async fn a_whole_conversation() {
     assert_eq!(reply.status, 200);
     assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
     assert_eq!((open.counter("sessions"), open.counter("sessions_ended/teardown")), (0, 1));
+}
+
+/// Promise: Speed 0.25 to 8 is granted, the nearest to another one, and 453 says where the load does not allow it.
+#[tokio::test]
+async fn speeds_are_granted() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let fast = |from_us, speed| {
+        Asked::PlayAt(PlayRange { from_us, speed: Speed::nearest(speed), ..PlayRange::default() })
+    };
+
+    let reply = client.in_session("PLAY", &set_up, &["Range: npt=10-", "Speed: 2"]).await;
+    open.player.expect(fast(Some(10_000_000), 2.0)).await;
+    assert_eq!((reply.status, reply.header("Speed")), (200, "2.0"));
+    let reply = client.in_session("PLAY", &set_up, &[]).await;
+    assert_eq!((reply.status, reply.header("Range")), (200, "npt=10.000-60.000"), "nothing changes");
+    let reply = client.in_session("PLAY", &set_up, &["Speed: 0.01"]).await;
+    open.player.expect(fast(None, 0.25)).await;
+    assert_eq!((reply.status, reply.header("Speed")), (200, "0.25"));
+    let reply = client.in_session("PLAY", &set_up, &["Speed: 100"]).await;
+    assert_eq!(reply.status, 453, "there is no room for 7.75 more");
+    let reply = client.in_session("PLAY", &set_up, &["Speed: 1"]).await;
+    open.player.expect(play(None, None)).await;
+    assert_eq!((reply.status, reply.header("Speed")), (200, "1.0"));
+    assert_eq!(client.in_session("PLAY", &set_up, &["Speed: -2"]).await.status, 400);
 }
 
 /// Promise: VLC plays a clip to the end.

@@ -45,6 +45,38 @@ async fn sender_report(rtcp: &UdpSocket) -> (u32, u64, u32) {
     (word(4), u64::from(word(8)) << 32 | u64::from(word(12)), word(16))
 }
 
+/// Promise: A Scale other than 1 needs the track of pictures; other sessions play as recorded.
+#[tokio::test]
+async fn a_scale_is_for_sessions_with_pictures() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let (reply, _rtp, _rtcp) = offer(&mut client, 1, None).await;
+    let session = format!("Session: {}", reply.session());
+    let play =
+        |scale: &'static str, range: &'static str| [session.clone(), scale.to_owned(), range.to_owned()];
+    let headers = play("Scale: -4", "Range: npt=30-");
+    let reply = client.ask("PLAY", FILM, &headers.each_ref().map(String::as_str)).await;
+    assert_eq!((reply.status, reply.header("Scale")), (200, "1.0"));
+    assert_eq!(reply.header("Range"), "npt=30.000-60.000");
+
+    let mut client = open.client().await;
+    let [_sound, pictures] = both(&mut client).await;
+    let session = format!("Session: {}", pictures.id);
+    let play =
+        |scale: &'static str, range: &'static str| [session.clone(), scale.to_owned(), range.to_owned()];
+    for (asked, granted, range, answered) in [
+        ("Scale: -4", "-4.0", "Range: npt=30-", "npt=30.000-0.000"),
+        ("Scale: -4", "-4.0", "Range: npt=30-20", "npt=30.000-20.000"),
+        ("Scale: 99", "32.0", "Range: npt=10-", "npt=10.000-60.000"),
+        ("Scale: 1", "1.0", "Range: npt=10-", "npt=10.000-60.000"),
+    ] {
+        let headers = play(asked, range);
+        let reply = client.ask("PLAY", FILM, &headers.each_ref().map(String::as_str)).await;
+        assert_eq!((reply.status, reply.header("Scale"), reply.header("Range")), (200, granted, answered));
+        assert_eq!(in_session(&mut client, "PAUSE", FILM, &pictures.id).await.status, 200);
+    }
+}
+
 /// Promise: A session plays any of a presentation's tracks, which are played and paused together.
 #[tokio::test]
 async fn tracks_are_set_up_in_one_session_and_played_together() {
