@@ -52,6 +52,7 @@ mod rtcp;
 mod rtsp;
 mod scripts;
 mod seeking;
+mod sending;
 mod soak;
 mod tls;
 mod tls_faults;
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
         rtsp::trials(),
         scripts::trials(),
         seeking::trials(),
+        sending::trials(),
         tls::trials(),
         tls_faults::trials(),
     ];
