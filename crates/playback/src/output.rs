@@ -87,13 +87,9 @@ impl UdpOutput {
         UdpOutput { is_push: true, ..self }
     }
 
-    /// Returns whether packets that met this error are lost, and the next ones may arrive.
+    /// Returns whether packets that the receiver refuses are lost, and the next ones may arrive.
     pub(crate) fn loses(&self, error: &SendError) -> bool {
-        match error {
-            SendError::NetworkDown { .. } => true,
-            SendError::Refused { .. } => self.is_push,
-            _ => false,
-        }
+        self.is_push && matches!(error, SendError::Refused { .. })
     }
 
     /// The output that sends trains in registered memory from there, unless its path sends packet by packet.

@@ -6,32 +6,29 @@ mod destination;
 mod item;
 mod output;
 mod playlist;
+mod running_channel;
 mod sequence;
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::task::JoinSet;
-use wirepath_datapath::DataPath;
-use wirepath_media::image::PathLimits;
+use wirepath_net::raise_descriptor_limit;
 use wirepath_playback::Burst;
 
 use self::announcement::Announcer;
-use self::channel::{Channel, wait_until};
-use self::item::Item;
+use self::channel::wait_until;
 use self::output::{End, Output};
-use self::playlist::Playlist;
+use self::running_channel::RunningChannel;
 use crate::core::{CoreOptions, MediaCore};
-use crate::describe::describe;
-use crate::images::{HotMemorySize, ImagePolicy, LimitsError, Store};
+use crate::images::{HotMemorySize, ImagePolicy};
 use crate::start_error::StartError;
 
 pub use destination::{Destination, Form, Interface};
 pub use playlist::PlaylistError;
+pub use running_channel::{ChannelStatus, OutputStatus};
 
 /// Between the last packet and BYE: receivers take BYE for the end at once, and drop packets not yet read.
 const BYE_DELAY: Duration = Duration::from_millis(100);
@@ -100,53 +97,16 @@ pub enum SendFailure {
     Write(PathBuf, io::Error),
 }
 
-/// State of a channel.
-#[derive(Clone, Debug, Serialize)]
-pub struct ChannelStatus {
-    /// Its name.
-    pub channel: String,
-    /// Its outputs.
-    pub outputs: Vec<OutputStatus>,
-}
-
-/// State of an output.
-#[derive(Clone, Debug, Serialize)]
-pub struct OutputStatus {
-    /// The destination.
-    pub to: String,
-    /// The asset that is being sent.
-    pub asset: String,
-    /// Packets sent.
-    pub packets: u64,
-    /// Bytes sent, without headers.
-    pub bytes: u64,
-    /// Packets that the network did not take.
-    pub packets_lost: u64,
-    /// Time sent since the beginning, in seconds.
-    pub position_s: f64,
-    /// Data path of the last packets.
-    pub path: Option<String>,
-}
-
 /// Sender of channels.
 pub struct Sender {
     core: MediaCore,
     channels: Vec<RunningChannel>,
 }
 
-struct RunningChannel {
-    name: String,
-    channel: Arc<Channel>,
-    first: Arc<Item>,
-    /// Earliest time of the first asset, in seconds since 1970.
-    not_before_s: Option<u64>,
-    outputs: Vec<Arc<Output>>,
-    announcers: Vec<Announcer>,
-}
-
 impl Sender {
     /// Opens everything, and writes session descriptions. Waits for storage.
     pub fn start(options: SenderOptions) -> Result<Sender, SendFailure> {
+        raise_descriptor_limit();
         let core = MediaCore::start(&CoreOptions {
             cache: options.cache,
             cache_bytes: options.cache_bytes,
@@ -171,7 +131,9 @@ impl Sender {
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Vec<String> {
         let (mut outputs, mut starting) = (JoinSet::new(), JoinSet::new());
         for RunningChannel { channel, first, not_before_s, outputs: all, .. } in &self.channels {
-            starting.spawn(Arc::clone(channel).feed(Arc::clone(first)));
+            if let Some(first) = first.lock().take() {
+                starting.spawn(Arc::clone(channel).feed(first));
+            }
             let (begun, not_before_s) = (all.clone(), *not_before_s);
             starting.spawn(async move {
                 wait_until(not_before_s).await;
@@ -179,7 +141,12 @@ impl Sender {
             });
             for output in all {
                 let output = Arc::clone(output);
-                outputs.spawn(async move { (output.destination.to_string(), output.report().await) });
+                outputs.spawn(async move {
+                    let end = output.report().await;
+                    tokio::time::sleep(BYE_DELAY).await;
+                    output.send_bye();
+                    (output.destination.to_string(), end)
+                });
             }
         }
         let mut failures = Vec::new();
@@ -223,95 +190,6 @@ impl Sender {
     fn outputs(&self) -> impl Iterator<Item = &Arc<Output>> {
         self.channels.iter().flat_map(|channel| &channel.outputs)
     }
-}
-
-impl RunningChannel {
-    fn open(options: ChannelOptions, core: &MediaCore) -> Result<RunningChannel, SendFailure> {
-        let name = options.name.clone();
-        let playlist = Playlist::load(&options.assets, options.repeats)?;
-        let limits = common_limits(&options, &core.store)?;
-        let not_before_s = playlist.entries.first().and_then(|entry| entry.not_before_s);
-        let ChannelOptions { destinations, descriptions, is_announced, .. } = options.clone();
-        let (channel, first) = Channel::open(options, playlist, Arc::clone(&core.store), limits)?;
-        let is_movie = !first.image.plan().recipe.is_transport_stream();
-        let mut outputs = Vec::new();
-        for destination in &destinations {
-            if is_movie && destination.form == Form::PlainUdp {
-                let asset = first.image.name().to_owned();
-                return Err(SendFailure::NeedsRtp(asset, destination.to_string()));
-            }
-            let output = Output::open(destination, &first, &core.playbacks);
-            let output = output.map_err(|error| SendFailure::Destination(destination.to_string(), error))?;
-            outputs.push(Arc::new(output));
-        }
-        let described = described(&name, &first, &destinations)?;
-        write_descriptions(&described, descriptions)?;
-        let groups = described.iter().filter(|(to, _)| is_announced && to.is_multicast());
-        let announcers = groups.map(|(destination, text)| {
-            let announcer = Announcer::open(destination, text);
-            announcer.map_err(|error| SendFailure::Destination(destination.to_string(), error))
-        });
-        let announcers = announcers.collect::<Result<_, _>>()?;
-        Ok(RunningChannel { name, channel, first, not_before_s, outputs, announcers })
-    }
-
-    fn status(&self) -> ChannelStatus {
-        let outputs = self.outputs.iter().map(|output| {
-            let progress = output.progress();
-            OutputStatus {
-                to: output.destination.to_string(),
-                asset: output.asset(),
-                packets: progress.packets,
-                bytes: progress.payload_bytes,
-                packets_lost: progress.packets_lost,
-                position_s: progress.position_us as f64 / 1e6,
-                path: progress.path.map(DataPath::name).map(str::to_owned),
-            }
-        });
-        ChannelStatus { channel: self.name.clone(), outputs: outputs.collect() }
-    }
-}
-
-/// Limits of packets that fit the paths to all destinations.
-fn common_limits(options: &ChannelOptions, store: &Store) -> Result<PathLimits, SendFailure> {
-    let mut common: Option<PathLimits> = None;
-    for destination in &options.destinations {
-        let fail = |error| SendFailure::Destination(destination.to_string(), error);
-        let socket = destination.connect(0).map_err(fail)?;
-        let limits = store.limits_of(&socket).map_err(|error| match error {
-            LimitsError::Mtu(error) => fail(error),
-            LimitsError::Store(error) => fail(io::Error::other(error)),
-        })?;
-        common = Some(common.filter(|common| common.payload <= limits.payload).unwrap_or(limits));
-    }
-    common.ok_or_else(|| SendFailure::NoDestination(options.name.clone()))
-}
-
-/// Session descriptions of the destinations of RTP.
-fn described<'a>(
-    name: &str,
-    first: &Item,
-    destinations: &'a [Destination],
-) -> Result<Vec<(&'a Destination, Vec<u8>)>, SendFailure> {
-    let description = describe(&first.image, name);
-    let with_rtp = destinations.iter().filter(|destination| destination.form == Form::Rtp);
-    let described = with_rtp.map(|destination| {
-        let local = destination.connect(0).and_then(|socket| socket.local_addr());
-        let local = local.map_err(|error| SendFailure::Destination(destination.to_string(), error))?;
-        Ok((destination, description.sent_to(local.ip(), destination.address, destination.group_ttl())))
-    });
-    described.collect()
-}
-
-/// Writes session descriptions, as far as there are files for them.
-fn write_descriptions(described: &[(&Destination, Vec<u8>)], files: Vec<PathBuf>) -> Result<(), SendFailure> {
-    if let Some(file) = files.get(described.len()) {
-        return Err(SendFailure::Description(file.clone()));
-    }
-    for ((_, text), file) in described.iter().zip(files) {
-        fs::write(&file, text).map_err(|error| SendFailure::Write(file, error))?;
-    }
-    Ok(())
 }
 
 /// Waits until all outputs have ended; notes the errors of those that failed.

@@ -1,5 +1,6 @@
 //! State of a sender on the terminal, redrawn each second.
 
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,12 +41,16 @@ fn outputs(channels: &[ChannelStatus]) -> impl Iterator<Item = &OutputStatus> {
     channels.iter().flat_map(|channel| &channel.outputs)
 }
 
+fn file_name(path: &str) -> String {
+    format::name(Path::new(path).file_name().map_or(Path::new(path), Path::new))
+}
+
 /// One line: of one channel with its asset, of several with their number.
 fn line(time: Duration, bits_per_second: u64, channels: &[ChannelStatus]) -> String {
     let lost: u64 = outputs(channels).map(|output| output.packets_lost).sum();
     let count = outputs(channels).count();
     let subject = match channels {
-        [channel] => channel.outputs.first().map_or_else(String::new, |output| output.asset.clone()),
+        [channel] => channel.outputs.first().map_or_else(String::new, |output| file_name(&output.asset)),
         channels => format!("{} channels", format::count(channels.len() as u64)),
     };
     let lost = if lost > 0 { format!(", {} packets lost", format::count(lost)) } else { String::new() };
@@ -65,7 +70,7 @@ mod tests {
     fn channel(packets_lost: u64) -> ChannelStatus {
         let output = OutputStatus {
             to: "rtp://239.1.1.1:5004".to_owned(),
-            asset: "clip.ts".to_owned(),
+            asset: "/srv/clip.ts".to_owned(),
             packets: 10,
             bytes: 13_160,
             packets_lost,

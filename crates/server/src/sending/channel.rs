@@ -58,14 +58,15 @@ impl Channel {
     /// Opens each item when the one before it begins, until the list is over.
     pub(crate) async fn feed(self: Arc<Self>, first: Arc<Item>) {
         let Some(entry) = self.playlist.lock().entries.first().cloned() else { return };
-        let (mut item, mut place) = (Arc::clone(&first), ListPlace { index: 0, entry });
+        let like = Arc::clone(&first.image);
+        let (mut item, mut place) = (first, ListPlace { index: 0, entry });
         let mut before = None;
         loop {
             item.wait_for_begin().await;
             if before.replace(Arc::clone(&item)).is_some_and(|before: Arc<Item>| before.has_failed()) {
                 tokio::time::sleep(RETRY).await;
             }
-            let Some((image, found)) = self.next(&first.image, place).await else {
+            let Some((image, found)) = self.next(&like, place).await else {
                 return item.follow(None);
             };
             place = found;

@@ -107,7 +107,8 @@ fn resolve(place: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = place.parse() {
         return Ok(address);
     }
-    let port = place.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    let is_name = |host: &str| !host.is_empty() && !host.contains(':');
+    let port = place.rsplit_once(':').filter(|(host, _)| is_name(host)).map(|(_, port)| port);
     if port.is_none_or(|port| port.parse::<u16>().is_err()) {
         return Err(format!("expected HOST:PORT, not {place:?}; an IPv6 address stands in brackets"));
     }

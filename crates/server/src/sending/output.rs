@@ -3,6 +3,7 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
@@ -37,6 +38,8 @@ pub(crate) struct Output {
     sequence: Arc<Sequence>,
     reports: Vec<ReportedStream>,
     cname: String,
+    /// True once a BYE was sent.
+    has_left: AtomicBool,
     /// Notified when the first packet leaves.
     begun: Arc<Notify>,
     ended: watch::Receiver<Option<End>>,
@@ -102,6 +105,7 @@ impl Output {
             sequence,
             reports,
             cname,
+            has_left: AtomicBool::new(false),
             begun: Arc::default(),
             ended,
         })
@@ -135,8 +139,11 @@ impl Output {
         }
     }
 
-    /// Sends a BYE for each stream of which packets were sent (RFC 3550 section 6.3.7).
+    /// Sends a BYE for each stream of which packets were sent (RFC 3550 section 6.3.7), once.
     pub(crate) fn send_bye(&self) {
+        if self.has_left.swap(true, Relaxed) {
+            return;
+        }
         self.for_each_clock(|stream, state| {
             if state.packets > 0 {
                 stream.send(&state.bye(&self.cname));

@@ -36,6 +36,8 @@ struct Place {
     last_us: u64,
     /// Segments of the item that were given away.
     given: u32,
+    /// True once all of the item was given away.
+    has_ended: bool,
     /// Sequence number of the item's first packet of each stream, and of the one behind the last that was given
     /// away.
     first: [u16; MAX_STREAMS],
@@ -56,6 +58,7 @@ impl Sequence {
             begin_us: 0,
             last_us: 0,
             given: 0,
+            has_ended: false,
             first: numbers,
             next: numbers,
         };
@@ -66,8 +69,7 @@ impl Sequence {
     #[cfg(test)]
     pub(crate) fn is_waiting_for_item(&self) -> bool {
         let place = self.place.lock();
-        let is_given = matches!(place.item.image.segment(place.given, None), Load::End);
-        is_given && matches!(place.item.following(None), Following::NotYet)
+        place.has_ended && matches!(place.item.following(None), Following::NotYet)
     }
 
     /// Name of the asset whose packets were given away last.
@@ -83,17 +85,14 @@ impl TrainSource for Sequence {
             let Some(local) = number.checked_sub(place.first_segment) else {
                 return Load::Failed("a stream without end does not go back".into());
             };
-            let load = place.item.image.segment(local, waker);
-            match load {
-                Load::Ready(segment) => return Load::Ready(place.give(&segment, local, &self.streams)),
-                Load::Pending | Load::Busy => return load,
-                Load::End => {}
-                Load::Failed(reason) => {
-                    tracing::warn!(asset = place.item.image.name(), %reason, "an item of a channel ends early");
-                    if place.given == 0 {
-                        place.item.fail();
-                    }
+            if !place.has_ended {
+                match place.item.image.segment(local, waker) {
+                    Load::Ready(segment) => return Load::Ready(place.give(&segment, local, &self.streams)),
+                    load @ (Load::Pending | Load::Busy) => return load,
+                    Load::End => {}
+                    Load::Failed(reason) => place.note_failure(&reason),
                 }
+                place.has_ended = true;
             }
             match place.item.following(waker) {
                 Following::Item(next) => {
@@ -123,8 +122,16 @@ impl Place {
     fn enter(&mut self, item: DropOnPool<Arc<Item>>, number: u32) {
         let end_us = self.begin_us + self.item.image.duration_us().unwrap_or(0).max(LEAST_ITEM_US);
         self.begin_us = end_us.max(self.last_us);
-        (self.item, self.first_segment, self.given) = (item, number, 0);
+        (self.item, self.first_segment, self.given, self.has_ended) = (item, number, 0, false);
         self.first = self.next;
+    }
+
+    /// Notes that the rest of the item cannot be had.
+    fn note_failure(&self, reason: &str) {
+        tracing::warn!(asset = self.item.image.name(), reason, "an item of a channel ends early");
+        if self.given == 0 {
+            self.item.fail();
+        }
     }
 
     /// A segment of the item, in its place.

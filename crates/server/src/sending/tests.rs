@@ -14,15 +14,16 @@ use super::item::Item;
 use super::sequence::Sequence;
 use crate::images::{Image, ImageFolder, ImagePolicy, Store, StoreOptions};
 
-/// An image of a transport stream of so many packets.
-fn image(folder: &tempfile::TempDir, packets: u64) -> Arc<Image> {
+/// An image of a transport stream of so many packets, and the store that packs it.
+fn image(folder: &tempfile::TempDir, packets: u64) -> (Arc<Store>, Arc<Image>) {
     let cache = ImageFolder::open(&folder.path().join("cache"), 1 << 30).unwrap();
     let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let options = StoreOptions { images: ImagePolicy::None, ..StoreOptions::new(readers, 1) };
     let store = Store::start(cache, options).unwrap();
     let path = folder.path().join("clip.ts");
     fs::write(&path, Sample { packets, ..Sample::default() }.stream().bytes).unwrap();
-    store.image(Arc::new(File::open(path).unwrap()), "clip.ts", store.usual_limits()).unwrap()
+    let image = store.image(Arc::new(File::open(path).unwrap()), "clip.ts", store.usual_limits()).unwrap();
+    (store, image)
 }
 
 /// The departures of a sequence from a segment on, while there are more, and the number of the segment behind.
@@ -49,7 +50,7 @@ fn departures(sequence: &Sequence, from: u32) -> (Vec<Departure>, u32, bool) {
 #[test]
 fn numbers_and_times_go_on_over_joints() {
     let folder = tempfile::tempdir().unwrap();
-    let image = image(&folder, 20_000);
+    let (_store, image) = image(&folder, 20_000);
     let pool = BlockingPool::start("pool", 1, Priority::Normal).unwrap();
     let own = StreamPlan { sequence: 65_530, timestamp: u32::MAX - 10, ssrc: 7, ..image.plan().streams[0] };
     let first = Item::new(Arc::clone(&image));
