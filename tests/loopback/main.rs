@@ -54,6 +54,7 @@ mod rtsp;
 mod scale;
 mod scripts;
 mod seeking;
+mod sending;
 mod soak;
 mod speed;
 mod tls;
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
         scripts::trials(),
         seeking::trials(),
         speed::trials(),
+        sending::trials(),
         tls::trials(),
         tls_faults::trials(),
         tunnel::trials(),

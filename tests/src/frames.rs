@@ -46,7 +46,7 @@ pub fn sound(options: &[&str], input: &str, seconds: f64) -> Result<Vec<u8>> {
 
 /// Reads ffmpeg's `framemd5`: lines of stream, dts, pts, duration, size and hash, and the time base of each
 /// stream in front.
-fn parse(text: &str) -> Result<Vec<Vec<Frame>>> {
+pub fn parse(text: &str) -> Result<Vec<Vec<Frame>>> {
     let mut bases = Vec::new();
     let mut streams: Vec<Vec<Frame>> = Vec::new();
     for line in text.lines() {

@@ -21,6 +21,7 @@ mod passwd;
 mod plot;
 mod progress;
 mod relay;
+mod send;
 mod serve;
 mod serve_options;
 mod terminal;
@@ -47,6 +48,8 @@ struct Arguments {
 enum Command {
     /// Serve folders of transport streams and movies over RTSP/RTP, and any files over HTTP
     Serve(serve::Serve),
+    /// Send files and playlists to multicast groups and other receivers, as RTP or plain UDP
+    Send(send::Send),
     /// Set the password of a user in a file for `wirepath serve --users`
     Passwd(passwd::Passwd),
     /// Pack transport streams and movies into wire images ahead of time
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::on(error).exit());
     let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
+        Command::Send(send) => send.run(),
         Command::Passwd(passwd) => passwd.run(),
         Command::Pack(pack) => pack.run(),
         Command::Inspect(inspect) => inspect.run(),

@@ -13,7 +13,8 @@ pub struct ResolvedPath(DataPath);
 impl DataPath {
     /// The path that really sends a train with such headers from such a file. Stored headers cannot be
     /// changed by paths that send ready packets, nor can a packet's head be left out; and `wire_uring` needs
-    /// the file's copy in the ring of `context`.
+    /// the file's copy in the ring of `context`. Packets without headers leave by the paths that gather a
+    /// header and a payload, of which the first may be missing.
     #[inline]
     pub fn for_train(
         self,
@@ -23,6 +24,14 @@ impl DataPath {
         context: &SendContext,
     ) -> ResolvedPath {
         ResolvedPath(match self {
+            DataPath::GsoWritev | DataPath::Sendmmsg => self,
+            path if !headers.are_sent() => {
+                if path.segments() {
+                    DataPath::GsoWritev
+                } else {
+                    DataPath::MmapWritev
+                }
+            }
             DataPath::WireUring | DataPath::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
                 DataPath::GsoWritev
             }

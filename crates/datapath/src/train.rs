@@ -43,15 +43,28 @@ pub enum Headers {
     /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's
     /// headers are generated in front of them.
     Generated,
+    /// Packets leave without headers of RTP: a plain transport stream in UDP.
+    Omitted {
+        /// True if the file has headers, which are passed over; false if it has payload only.
+        stored: bool,
+    },
 }
 
 impl Headers {
     /// Bytes in front of each payload in the file.
     pub(crate) fn stored_length(self) -> usize {
         match self {
-            Headers::Stored | Headers::Own { stored: true, .. } => HEADER_LENGTH,
-            Headers::Generated | Headers::Own { stored: false, .. } => 0,
+            Headers::Stored | Headers::Own { stored: true, .. } | Headers::Omitted { stored: true } => {
+                HEADER_LENGTH
+            }
+            Headers::Generated | Headers::Own { stored: false, .. } | Headers::Omitted { stored: false } => 0,
         }
+    }
+
+    /// Returns whether packets have headers.
+    #[inline]
+    pub(crate) fn are_sent(self) -> bool {
+        !matches!(self, Headers::Omitted { .. })
     }
 
     /// The same numbers for packets of this file, which may have payload only.
@@ -68,6 +81,7 @@ impl Headers {
             Headers::Own { sequence_offset, timestamp_offset, marker, .. } => {
                 Headers::Own { sequence_offset, timestamp_offset, marker, stored: false }
             }
+            Headers::Omitted { .. } => Headers::Omitted { stored: false },
         }
     }
 }
@@ -121,7 +135,8 @@ impl Train {
 
     /// Bytes that are sent, headers of RTP included.
     fn sent_length(&self, headers: Headers) -> u32 {
-        self.payload_length(headers) + self.packets() * HEADER_LENGTH as u32
+        let header = if headers.are_sent() { HEADER_LENGTH as u32 } else { 0 };
+        self.payload_length(headers) + self.packets() * header
     }
 
     /// Delay of the packet `packets` after the first, in microseconds.
@@ -138,17 +153,17 @@ impl Train {
         u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
     }
 
-    /// Each packet as a generated header and its payload in a mapping.
+    /// Each packet as a generated header, unless that is omitted, and its payload in a mapping.
     #[inline]
     pub(crate) fn datagrams(self, headers: Headers) -> impl Iterator<Item = Datagram> {
         (0..self.packets()).map(move |index| self.datagram(index, headers))
     }
 
-    /// Packet `index` as a generated header and its payload in a mapping.
+    /// Packet `index` as a generated header, unless that is omitted, and its payload in a mapping.
     #[inline]
     pub(crate) fn datagram(&self, index: u32, headers: Headers) -> Datagram {
         let payload = self.payload(index, headers).in_memory();
-        Datagram { header: Some(self.header(index, headers)), payload }
+        Datagram { header: headers.are_sent().then(|| self.header(index, headers)), payload }
     }
 
     /// Header of packet `index` of this train under `headers`.
@@ -288,6 +303,16 @@ pub(crate) mod tests {
         assert_eq!(second[1], 33);
         assert_eq!(first[2..4], 1u16.to_be_bytes());
         assert_eq!(second[4..8], 1095u32.to_be_bytes());
+    }
+
+    #[test]
+    fn packets_without_headers_are_payload_alone() {
+        let (train, omitted) = (example(56), Headers::Omitted { stored: true });
+        let datagram = train.datagram(1, omitted);
+        assert_eq!((datagram.header, datagram.payload), (None, 28 + 12..56));
+        assert_eq!((train.payload_length(omitted), train.sent_length(omitted)), (32, 32));
+        let of_payload = train.datagram(1, omitted.of_payload());
+        assert_eq!((of_payload.header, of_payload.payload), (None, 28..56));
     }
 
     #[test]

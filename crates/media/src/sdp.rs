@@ -4,7 +4,7 @@ use crate::payload::TrackDescription;
 use crate::rtp::{CLOCK_HZ, PAYLOAD_TYPE_MP2T};
 use crate::rtsp::{Npt, NptRange};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, Time};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Description of a presentation, which a client reads before it sets up a session.
 /// ```
@@ -113,6 +113,30 @@ impl Description {
         bytes
     }
 
+    /// The description as the text of a file, for receivers of what is sent from `source` to an address and the
+    /// ports from its port on, two for each track; with the time to live of a group.
+    pub fn sent_to(&self, source: IpAddr, to: SocketAddr, ttl: Option<u8>) -> Vec<u8> {
+        let origin = Origin::with_ip_addr(self.id, self.version, source);
+        let mut session = Session::new(origin, one_line(&self.name));
+        let mut connection = Connection::from_ip_addr(to.ip());
+        if let (IpAddr::V4(group), Some(ttl)) = (to.ip(), ttl) {
+            connection.connection_address = format!("{group}/{ttl}"); // RFC 8866 section 5.7
+        }
+        session.set_connection(connection);
+        session.add_time(Time::new(0, 0));
+        session.add_attribute_with_value("tool", concat!("Wirepath ", env!("CARGO_PKG_VERSION")));
+        session.add_attribute_from_str("recvonly");
+        for (track, port) in self.tracks.iter().zip((to.port()..).step_by(2)) {
+            let mut media = track.media(0);
+            media.port = port;
+            media.attributes.retain(|attribute| attribute.attribute != "control");
+            session.add_media(media);
+        }
+        let mut bytes = Vec::new();
+        session.write(&mut bytes).expect("writing to memory does not fail");
+        bytes
+    }
+
     /// RFC 2326 appendix C.1.5; an open end where the duration is not known.
     fn range(&self) -> NptRange {
         NptRange { start: Some(Npt::At(0)), end: self.duration_us.map(Npt::At) }
@@ -175,6 +199,22 @@ mod tests {
         assert!(text.contains("\r\nc=IN IP6 ::\r\n"), "{text}");
         assert!(text.contains("\r\na=range:npt=0.000-\r\n"), "{text}");
         assert!(!text.contains("b="), "{text}");
+    }
+
+    /// Promise: A session description file has the address, the time to live of a group, and a port for each track.
+    #[test]
+    fn what_is_sent_is_described_with_its_ports() {
+        let sent = |to: &str, ttl| {
+            String::from_utf8(movie().sent_to(SERVER, to.parse().unwrap(), ttl)).expect("text")
+        };
+        let group = sent("239.1.1.1:5004", Some(4));
+        assert!(group.contains("\r\nc=IN IP4 239.1.1.1/4\r\n"), "{group}");
+        assert!(group.contains("\r\nm=video 5004 RTP/AVP 96\r\n"), "{group}");
+        assert!(group.contains("\r\nm=audio 5006 RTP/AVP 97\r\n"), "{group}");
+        assert!(!group.contains("control") && !group.contains("range"), "{group}");
+        let group = sent("[ff02::1]:5004", Some(4));
+        assert!(group.contains("\r\nc=IN IP6 ff02::1\r\n"), "IPv6 has no time to live: {group}");
+        assert!(sent("192.0.2.7:5004", None).contains("\r\nc=IN IP4 192.0.2.7\r\n"));
     }
 
     #[test]

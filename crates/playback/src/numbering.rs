@@ -66,6 +66,15 @@ impl Numbering {
         numbering
     }
 
+    /// The same numbers with headers that are made for all packets, or are left out.
+    pub(crate) fn made(self, has_headers: bool) -> Numbering {
+        let headers = match has_headers {
+            true => Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true },
+            false => Headers::Omitted { stored: true },
+        };
+        Numbering { headers, ..self }
+    }
+
     /// Returns whether packets were sent.
     pub(crate) fn has_sent(&self) -> bool {
         self.next.is_some()
@@ -94,6 +103,9 @@ impl Numbering {
     #[cold]
     fn begin_elsewhere(&mut self, stored: Numbers) {
         self.rebase = false;
+        if matches!(self.headers, Headers::Omitted { .. }) {
+            return;
+        }
         let (sequence, timestamp) = self.next.unwrap_or(stored);
         let is_departure = self.timestamps == Timestamps::Departure;
         self.headers = Headers::Own {
@@ -112,7 +124,7 @@ impl Numbering {
     /// Numbers under which the packet that is stored with these is sent.
     pub(crate) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
         match self.headers {
-            Headers::Stored | Headers::Generated => (sequence, timestamp),
+            Headers::Stored | Headers::Generated | Headers::Omitted { .. } => (sequence, timestamp),
             Headers::Own { sequence_offset, timestamp_offset, .. } => {
                 (sequence.wrapping_add(sequence_offset), timestamp.wrapping_add(timestamp_offset))
             }

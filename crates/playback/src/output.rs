@@ -60,6 +60,8 @@ pub(crate) struct UdpOutput {
     used: DataPath,
     /// True if trains in registered memory leave by `wire_uring`, whatever the path for stored headers.
     lends: bool,
+    /// True if the receiver did not ask for the packets.
+    is_push: bool,
     /// Trains that left from registered memory, and those of them that the kernel copied.
     lent: u32,
     copied: u32,
@@ -76,7 +78,18 @@ impl UdpOutput {
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(used);
         let (lent, copied) = (0, 0);
-        UdpOutput { sink, paths, makes_headers: false, used, lends: false, lent, copied, progress }
+        let (makes_headers, lends, is_push) = (false, false, false);
+        UdpOutput { sink, paths, makes_headers, used, lends, is_push, lent, copied, progress }
+    }
+
+    /// The output to a receiver that did not ask for the packets.
+    pub(crate) fn pushing(self) -> UdpOutput {
+        UdpOutput { is_push: true, ..self }
+    }
+
+    /// Returns whether packets that the receiver refuses are lost, and the next ones may arrive.
+    pub(crate) fn loses(&self, error: &SendError) -> bool {
+        self.is_push && matches!(error, SendError::Refused { .. })
     }
 
     /// The output that sends trains in registered memory from there, unless its path sends packet by packet.

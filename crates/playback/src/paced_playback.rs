@@ -445,7 +445,7 @@ impl PacedPlayback {
                 self.count(index, train, packets, thread);
                 packets
             }
-            Err(SendError::NetworkDown { .. }) => {
+            Err(error) if self.streams.loses(index, &error) => {
                 thread.counters.packets_lost.add(train.packets().into());
                 self.progress.packets_lost.add(train.packets().into());
                 train.packets()

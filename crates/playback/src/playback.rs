@@ -58,6 +58,17 @@ pub enum PlaybackSink {
         /// Size of the source's packets in bytes, headers included.
         packet_size: u16,
     },
+    /// A UDP receiver, or group of receivers, that did not ask for the packets: one that does not listen (yet)
+    /// loses them, and the playback goes on. The headers are made from the trains' runs, so that a source may
+    /// change what is stored.
+    Push {
+        /// A socket connected to it.
+        socket: UdpSocket,
+        /// Size of the source's packets in bytes, headers included.
+        packet_size: u16,
+        /// False if packets leave without headers: a plain transport stream in UDP.
+        has_headers: bool,
+    },
     /// A channel of an RTSP connection. Its packets wait for [`Playback::release`].
     Interleaved {
         /// The connection.

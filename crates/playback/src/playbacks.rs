@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wirepath_datapath::{Choice, Region, RegisterError, Support, UdpSink, path_mtu};
+use wirepath_datapath::rtp::HEADER_LENGTH;
+use wirepath_datapath::{Choice, DataPath, Region, RegisterError, Support, UdpSink, path_mtu};
 use wirepath_engine::{Engine, Handle, Placement, now_us};
 
 use crate::balance::{ThreadLoad, least_loaded, next_move};
 use crate::burst::Burst;
 use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
-use crate::numbering::Numbering;
+use crate::numbering::{Numbering, Timestamps};
 use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
 use crate::paced_playback::{PacedOptions, PacedPlayback};
 use crate::pacer::Pacer;
@@ -114,10 +115,15 @@ impl Playbacks {
         let StreamSink { stream, timestamps, sink } = sink;
         check(stream, streams)?;
         let progress = Arc::new(SharedProgress::new(streams));
+        let numbering = numbering(timestamps, &sink);
         let id = self.next_id.fetch_add(1, Relaxed);
         let (output, reason, writer) = match sink {
             PlaybackSink::Udp { socket, packet_size } => {
                 let (output, reason) = self.udp_output(socket, packet_size, &progress)?;
+                (Output::Udp(output), reason, None)
+            }
+            PlaybackSink::Push { socket, packet_size, has_headers } => {
+                let (output, reason) = self.push_output(socket, packet_size, has_headers, &progress)?;
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Interleaved { writer, channel, max_lag_us } => {
@@ -125,7 +131,7 @@ impl Playbacks {
                 (output, OVER_TCP.to_owned(), Some(writer))
             }
         };
-        let first = Stream { number: stream, numbering: Numbering::new(timestamps, 0) };
+        let first = Stream { number: stream, numbering };
         let sent = Streams::new(first, output);
         let number = writer.as_ref().map_or_else(|| self.choose_thread(), |writer| writer.thread);
         let PacerThread { pacer, counters } = &self.threads[number];
@@ -150,7 +156,12 @@ impl Playbacks {
     pub fn add(&self, playback: &Playback, sink: StreamSink) -> io::Result<()> {
         let StreamSink { stream, timestamps, sink } = sink;
         check(stream, playback.streams)?;
+        let numbering = numbering(timestamps, &sink);
         let output = match (sink, &playback.writer) {
+            (PlaybackSink::Push { socket, packet_size, has_headers }, None) => {
+                let output = self.push_output(socket, packet_size, has_headers, &playback.progress)?;
+                OtherOutput::Udp(output.0)
+            }
             (PlaybackSink::Udp { socket, packet_size }, None) => {
                 OtherOutput::Udp(self.udp_output(socket, packet_size, &playback.progress)?.0)
             }
@@ -162,7 +173,7 @@ impl Playbacks {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         };
-        let stream = Stream { number: stream, numbering: Numbering::new(timestamps, 0) };
+        let stream = Stream { number: stream, numbering };
         let (id, other) = (playback.id, Box::new(OtherStream { stream, output }));
         playback.pacer.with(move |pacer, _| pacer.add_stream(id, other));
         Ok(())
@@ -182,6 +193,26 @@ impl Playbacks {
         let paths = DataPaths { stored: path, own };
         let output = UdpOutput::new(sink, paths, Arc::clone(progress));
         Ok((if self.ring == RingUse::UnlessCopied { output.lending() } else { output }, reason))
+    }
+
+    /// The output to a receiver that did not ask, whose headers are never those stored.
+    fn push_output(
+        &self,
+        socket: UdpSocket,
+        packet_size: u16,
+        has_headers: bool,
+        progress: &Arc<SharedProgress>,
+    ) -> io::Result<(UdpOutput, String)> {
+        let Choice { path, reason } =
+            self.support.choose_for_own_headers(socket.local_addr()?.ip(), path_mtu(&socket)?);
+        let (path, packet_size) = match has_headers {
+            true => (path, packet_size),
+            false if path.needs_module() => (DataPath::GsoWritev, packet_size - HEADER_LENGTH as u16),
+            false => (path, packet_size - HEADER_LENGTH as u16),
+        };
+        let sink = UdpSink::new(socket, packet_size, path)?;
+        let paths = DataPaths { stored: path, own: path };
+        Ok((UdpOutput::new(sink, paths, Arc::clone(progress)).pushing(), reason))
     }
 
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own. From now on nobody
@@ -294,6 +325,15 @@ impl Playbacks {
 impl Drop for Playbacks {
     fn drop(&mut self) {
         self.threads.iter().for_each(|thread| thread.pacer.stop());
+    }
+}
+
+/// Numbers of a stream to a sink.
+fn numbering(timestamps: Timestamps, sink: &PlaybackSink) -> Numbering {
+    let numbering = Numbering::new(timestamps, 0);
+    match sink {
+        PlaybackSink::Push { has_headers, .. } => numbering.made(*has_headers),
+        PlaybackSink::Udp { .. } | PlaybackSink::Interleaved { .. } => numbering,
     }
 }
 

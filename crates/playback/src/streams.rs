@@ -129,6 +129,13 @@ impl Streams {
         }
     }
 
+    /// Returns whether packets of the stream at an index that met this error are lost, and the next ones may
+    /// arrive.
+    pub(crate) fn loses(&mut self, index: usize, error: &SendError) -> bool {
+        let is_down = matches!(error, SendError::NetworkDown { .. });
+        is_down || self.udp(index).is_some_and(|output| output.loses(error))
+    }
+
     /// Steps down to another path when the route does not support the last one.
     pub(crate) fn step_down(
         &mut self,

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
-use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
-use wirepath_media::image::{Description as ImageDescription, PathLimits, StreamPlan};
-use wirepath_media::sdp::{Description, Track};
+use wirepath_media::image::StreamPlan;
+use wirepath_media::sdp::Description;
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
     self as playback, ConnectionWriter, Cursor, Pictures, PlayError, PlayRequest, PlaybackOptions,
@@ -21,8 +20,10 @@ use wirepath_playback::{
 
 use crate::admission::{Admission, Overload};
 use crate::burst_limits::BurstLimits;
+use crate::describe::describe;
 use crate::images::{
-    FolderError, HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError,
+    FolderError, HotMemory, HotSession, Image, LimitsError, Progress as ImageProgress, SeekResult, Store,
+    StoreError,
 };
 use crate::library::{Asset, FindError, Library};
 use crate::plays::Plays;
@@ -145,33 +146,7 @@ impl AssetPlayer {
 
 impl Presentation for AssetPresentation {
     fn describe(&self) -> Description {
-        let summary = self.image.summary();
-        let identity = self.image.plan().identity;
-        let recipe = self.image.plan().recipe;
-        let (packet, payload) = (u64::from(recipe.packet_size()), recipe.payload_length() as u64);
-        /// Bytes of IPv4 and UDP headers in front of each packet.
-        const HEADERS: u64 = 28;
-        // Shorter packets have a larger share of headers.
-        let with_headers = |rate: u64| rate.saturating_mul(packet + HEADERS) / payload;
-        let tracks = match &summary.description {
-            ImageDescription::TransportStream(_) => {
-                vec![Track::transport_stream(summary.bits_per_second().map(with_headers))]
-            }
-            ImageDescription::Movie(movie) => {
-                let tracks = movie.tracks.iter().cloned().map(|description| Track {
-                    bits_per_second: description.bits_per_second.map(with_headers),
-                    description,
-                });
-                tracks.collect()
-            }
-        };
-        Description {
-            name: self.name.clone(),
-            id: identity.inode,
-            version: identity.mtime_ns.unsigned_abs(),
-            duration_us: summary.duration_us,
-            tracks,
-        }
+        describe(&self.image, &self.name)
     }
 
     fn tracks(&self) -> u8 {
@@ -218,7 +193,10 @@ impl AssetPresentation {
     /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
     /// open.
     async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
-        let limits = limits_of(&self.player.store, socket)?;
+        let limits = self.player.store.limits_of(socket).map_err(|error| match error {
+            LimitsError::Mtu(error) => OpenError::Failed(format!("cannot determine the path MTU: {error}")),
+            LimitsError::Store(error) => open_error(error),
+        })?;
         if limits.recipe_like(self.image.plan().recipe) == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
@@ -379,13 +357,6 @@ fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us: u64) -> St
 
 fn socket_error(error: io::Error) -> OpenError {
     OpenError::Failed(format!("cannot set up the socket for RTP: {error}"))
-}
-
-/// The limits of the path that a socket is connected over.
-fn limits_of(store: &Store, socket: &UdpSocket) -> Result<PathLimits, OpenError> {
-    let failed = |error| OpenError::Failed(format!("cannot determine the path MTU: {error}"));
-    let ip_header = if socket.local_addr().map_err(failed)?.is_ipv4() { 20 } else { 40 };
-    store.limits(path_mtu(socket).map_err(failed)?, ip_header).map_err(open_error)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -26,6 +26,7 @@ mod summary;
 mod tests;
 mod work_queue;
 
+pub(crate) use error::LimitsError;
 pub use error::StoreError;
 pub use hot::HotMemorySize;
 pub(crate) use hot::{HotCounts, HotMemory, HotOptions, HotSession};

@@ -4,12 +4,16 @@ mod admission;
 mod asset_player;
 mod burst_limits;
 mod calibrated;
+mod core;
+mod describe;
 mod http;
 pub mod images;
 mod library;
 mod memory_limit;
 mod plays;
 mod rtsp;
+mod sender_report;
+mod sending;
 mod server;
 mod session_limit;
 mod start_error;
@@ -23,6 +27,10 @@ pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use rtsp::{RtspOptions, port_pairs};
+pub use sending::{
+    ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,
+    Sender, SenderOptions,
+};
 pub use server::{Server, ServerOptions};
 pub use session_limit::TooManySessions;
 pub use start_error::StartError;

@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use wirepath_auth::FolderUsers;
-use wirepath_datapath::{DataPath, SendContext, Support};
-use wirepath_engine::{Engine, EngineOptions};
+use wirepath_datapath::DataPath;
+use wirepath_engine::Engine;
 use wirepath_http::AssetPath;
 use wirepath_net::auth::{AccessControl, AuthOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions};
@@ -20,22 +20,20 @@ use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::tls::Terminator;
 use wirepath_net::{DescriptorBudget, RuntimeThreads, raise_descriptor_limit};
-use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
+use wirepath_playback::{Burst, Playbacks};
 
 use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
+use crate::core::{CoreOptions, MediaCore};
 use crate::http::{LibrarySite, ResponseFields};
-use crate::images::{
-    HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
-};
+use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
-use crate::plays::Plays;
 use crate::rtsp::{self, RtspOptions};
 use crate::session_limit;
 use crate::start_error::{StartError, listen};
+use crate::status;
 use crate::tls::{TlsAddresses, TlsListeners, TlsOptions};
-use crate::{calibrated, memory_limit, status};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -119,37 +117,20 @@ impl Server {
             warn_of_idle_rules(&library, &auth.folders);
         }
         let access = options.auth.as_ref().map(AccessControl::open).transpose()?;
-        let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
-        let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
-        let support = calibrated::support(options.path, &options.calibration, is_asked)?;
-        let hot_options = hot_options(&options, &support);
-        let ring = match hot_options {
-            None => RingUse::Never,
-            Some(hot) if hot.is_automatic => RingUse::UnlessCopied,
-            Some(_) => RingUse::Always,
-        };
-        let engine = Arc::new(Engine::start(EngineOptions {
-            threads: options.threads,
-            pool_threads: options.threads.max(2),
-            ..EngineOptions::default()
-        })?);
-        let settings = PlaybackSettings { support, ring, burst: options.burst };
-        let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
-        let hot = hot_options.map(|hot| HotMemory::start(hot, Arc::clone(&playbacks))).transpose()?;
-        let measured = Arc::clone(&playbacks);
-        let plays = Arc::<Plays>::default();
-        let store_options = StoreOptions {
-            plays: Arc::clone(&plays),
+        let MediaCore { engine, playbacks, hot, store, plays } = MediaCore::start(&CoreOptions {
+            cache: options.cache.clone(),
+            cache_bytes: options.cache_bytes,
             images: options.images,
             image_bytes_per_second: options.image_bytes_per_second,
-            packing_memory_bytes: options
-                .packing_memory_bytes
-                .unwrap_or_else(|| usual_packing_memory(memory_limit::memory_limit())),
+            packing_memory_bytes: options.packing_memory_bytes,
             packings_per_address: options.packings_per_address,
-            saved_ns_per_packet: Box::new(move || measured.support().saved_by_stored_headers_ns()),
-            ..StoreOptions::new(engine.pool().clone(), options.threads)
-        };
-        let store = Store::start(folder, store_options)?;
+            keeps_popularity: true,
+            hot_memory: options.hot_memory,
+            threads: options.threads,
+            path: options.path,
+            calibration: options.calibration.clone(),
+            burst: options.burst,
+        })?;
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
@@ -275,44 +256,6 @@ fn warn_of_idle_rules(library: &Library, rules: &[FolderUsers]) {
                 path,
                 "--folder-users names nothing that is served: check the path if it should be there"
             );
-        }
-    }
-}
-
-/// Rules of the hot memory that was asked for, or that is used by itself; none if there is none.
-fn hot_options(options: &ServerOptions, support: &Support) -> Option<HotOptions> {
-    match options.hot_memory {
-        HotMemorySize::Off => None,
-        // An operator who names a path wants that path.
-        HotMemorySize::Automatic if options.path.is_some() => None,
-        HotMemorySize::Automatic if support.is_dearer(DataPath::WireUring) => None,
-        HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {
-            let mut context = SendContext::default();
-            let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();
-            if !can {
-                tracing::debug!(
-                    "no hot memory by itself: io_uring cannot be used, or is older than Linux 6.2"
-                );
-            }
-            can
-        }),
-        HotMemorySize::Bytes(bytes) => can_use_hot_memory(support).then(|| HotOptions::of_bytes(bytes)),
-    }
-}
-
-/// Returns whether hot memory can be used; logs why not.
-fn can_use_hot_memory(support: &Support) -> bool {
-    let host = support.host();
-    if !host.path.needs_hot_memory() {
-        tracing::warn!(path = %host.path, reason = host.reason, "hot memory is not used: needs wire_uring");
-        return false;
-    }
-    // A path that was named was not probed.
-    match SendContext::default().open_ring() {
-        Ok(()) => true,
-        Err(error) => {
-            tracing::warn!(%error, "hot memory is not used: wire_uring is unavailable; using wire_sendfile");
-            false
         }
     }
 }

@@ -74,3 +74,14 @@ pub(super) fn identity(asset: &File) -> Result<Identity, StoreError> {
 pub(super) fn io_error(what: &'static str, source: io::Error) -> StoreError {
     StoreError::Io(what, source.into())
 }
+
+/// The limits of a path cannot be determined.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LimitsError {
+    /// The kernel does not tell the path MTU.
+    #[error("cannot determine the path MTU: {0}")]
+    Mtu(#[from] io::Error),
+    /// The path MTU is too small.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

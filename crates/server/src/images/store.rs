@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
-use wirepath_datapath::read_only_as_told;
+use wirepath_datapath::{path_mtu, read_only_as_told};
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
 use wirepath_media::image::{Header, Identity, Layout, PathLimits, Plan, Table, USUAL_BURST_US};
 use wirepath_net::{ClientLimits, Permit};
 
-use super::error::{StoreError, identity, io_error};
+use super::error::{LimitsError, StoreError, identity, io_error};
 use super::image::{Damage, Image};
 use super::image_folder::{Draft, FolderError, ImageFolder, is_full};
 use super::key::Key;
@@ -163,6 +163,12 @@ impl Store {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let limits = PathLimits::for_mtu(capped, ip_header, USUAL_BURST_US).ok_or(StoreError::Mtu(mtu))?;
         Ok(PathLimits { payload: limits.payload.min(USUAL_PAYLOAD), ..limits })
+    }
+
+    /// The limits of the path that a socket is connected over.
+    pub(crate) fn limits_of(&self, socket: &UdpSocket) -> Result<PathLimits, LimitsError> {
+        let ip_header = if socket.local_addr()?.is_ipv4() { 20 } else { 40 };
+        Ok(self.limits(path_mtu(socket)?, ip_header)?)
     }
 
     /// The limits where nothing is known of the path.

@@ -12,6 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use wirepath_media::rtcp::{self, NtpTime, SenderState};
 use wirepath_playback::StreamProgress;
 
+use super::player::TrackSource;
+use crate::sender_report::{self, ntp};
+
 /// Between the last packet and BYE: players take BYE for the end at once, and drop packets not yet read.
 const BYE_DELAY: Duration = Duration::from_millis(100);
 
@@ -156,18 +159,6 @@ fn sender_state(
     now_us: u64,
 ) -> Option<SenderState> {
     let clock = track.note_clock(progress)?;
-    let elapsed_us = now_us.wrapping_sub(clock.at_us) as i64;
-    let thousandths = i128::from(clock.speed.thousandths());
-    let ticks = i128::from(elapsed_us) * i128::from(track.source.clock_hz) * thousandths / 1_000_000_000;
-    Some(SenderState {
-        ssrc: track.source.ssrc,
-        now,
-        timestamp: clock.timestamp.wrapping_add(ticks as u32),
-        packets: progress.packets as u32,
-        octets: progress.payload_bytes as u32,
-    })
-}
-
-fn ntp(time: SystemTime) -> NtpTime {
-    NtpTime::from_unix(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    let TrackSource { ssrc, clock_hz } = track.source;
+    Some(sender_report::state(ssrc, clock_hz, clock, progress, now, now_us))
 }

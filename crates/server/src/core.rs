@@ -1,0 +1,118 @@
+//! The core of everything that plays: engine, playbacks and the store of images.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use wirepath_datapath::{DataPath, SendContext, Support};
+use wirepath_engine::{Engine, EngineOptions};
+use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
+
+use crate::images::{
+    HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
+};
+use crate::plays::Plays;
+use crate::start_error::StartError;
+use crate::{calibrated, memory_limit};
+
+/// Options of a core, named as those of [`ServerOptions`](crate::ServerOptions).
+pub(crate) struct CoreOptions {
+    pub(crate) cache: PathBuf,
+    pub(crate) cache_bytes: u64,
+    pub(crate) images: ImagePolicy,
+    pub(crate) image_bytes_per_second: u64,
+    pub(crate) packing_memory_bytes: Option<u64>,
+    pub(crate) packings_per_address: usize,
+    /// True if the popularity of assets is kept in the cache.
+    pub(crate) keeps_popularity: bool,
+    pub(crate) hot_memory: HotMemorySize,
+    pub(crate) threads: usize,
+    pub(crate) path: Option<DataPath>,
+    pub(crate) calibration: PathBuf,
+    pub(crate) burst: Burst,
+}
+
+/// Core.
+pub(crate) struct MediaCore {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) playbacks: Arc<Playbacks>,
+    pub(crate) hot: Option<Arc<HotMemory>>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) plays: Arc<Plays>,
+}
+
+impl MediaCore {
+    /// Starts all threads.
+    pub(crate) fn start(options: &CoreOptions) -> Result<MediaCore, StartError> {
+        let folder = ImageFolder::open(&options.cache, options.cache_bytes)?;
+        let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
+        let support = calibrated::support(options.path, &options.calibration, is_asked)?;
+        let hot_options = hot_options(options, &support);
+        let ring = match hot_options {
+            None => RingUse::Never,
+            Some(hot) if hot.is_automatic => RingUse::UnlessCopied,
+            Some(_) => RingUse::Always,
+        };
+        let engine = Arc::new(Engine::start(EngineOptions {
+            threads: options.threads,
+            pool_threads: options.threads.max(2),
+            ..EngineOptions::default()
+        })?);
+        let settings = PlaybackSettings { support, ring, burst: options.burst };
+        let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
+        let hot = hot_options.map(|hot| HotMemory::start(hot, Arc::clone(&playbacks))).transpose()?;
+        let measured = Arc::clone(&playbacks);
+        let plays = Arc::<Plays>::default();
+        let store_options = StoreOptions {
+            plays: Arc::clone(&plays),
+            keeps_popularity: options.keeps_popularity,
+            images: options.images,
+            image_bytes_per_second: options.image_bytes_per_second,
+            packing_memory_bytes: options
+                .packing_memory_bytes
+                .unwrap_or_else(|| usual_packing_memory(memory_limit::memory_limit())),
+            packings_per_address: options.packings_per_address,
+            saved_ns_per_packet: Box::new(move || measured.support().saved_by_stored_headers_ns()),
+            ..StoreOptions::new(engine.pool().clone(), options.threads)
+        };
+        let store = Store::start(folder, store_options)?;
+        Ok(MediaCore { engine, playbacks, hot, store, plays })
+    }
+}
+
+/// Rules of the hot memory that was asked for, or that is used by itself; none if there is none.
+fn hot_options(options: &CoreOptions, support: &Support) -> Option<HotOptions> {
+    match options.hot_memory {
+        HotMemorySize::Off => None,
+        // An operator who names a path wants that path.
+        HotMemorySize::Automatic if options.path.is_some() => None,
+        HotMemorySize::Automatic if support.is_dearer(DataPath::WireUring) => None,
+        HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {
+            let mut context = SendContext::default();
+            let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();
+            if !can {
+                tracing::debug!(
+                    "no hot memory by itself: io_uring cannot be used, or is older than Linux 6.2"
+                );
+            }
+            can
+        }),
+        HotMemorySize::Bytes(bytes) => can_use_hot_memory(support).then(|| HotOptions::of_bytes(bytes)),
+    }
+}
+
+/// Returns whether hot memory can be used; logs why not.
+fn can_use_hot_memory(support: &Support) -> bool {
+    let host = support.host();
+    if !host.path.needs_hot_memory() {
+        tracing::warn!(path = %host.path, reason = host.reason, "hot memory is not used: needs wire_uring");
+        return false;
+    }
+    // A path that was named was not probed.
+    match SendContext::default().open_ring() {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(%error, "hot memory is not used: wire_uring is unavailable; using wire_sendfile");
+            false
+        }
+    }
+}

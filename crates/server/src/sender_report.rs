@@ -1,0 +1,32 @@
+//! Contents of sender reports, of sessions and of channels.
+
+use std::time::SystemTime;
+
+use wirepath_media::rtcp::{NtpTime, SenderState};
+use wirepath_playback::{RtpClock, StreamProgress};
+
+/// Report of a stream for the moment `now`, which is `now_us` on CLOCK_MONOTONIC.
+pub(crate) fn state(
+    ssrc: u32,
+    clock_hz: u32,
+    clock: RtpClock,
+    progress: &StreamProgress,
+    now: NtpTime,
+    now_us: u64,
+) -> SenderState {
+    let elapsed_us = now_us.wrapping_sub(clock.at_us) as i64;
+    let thousandths = i128::from(clock.speed.thousandths());
+    let ticks = i128::from(elapsed_us) * i128::from(clock_hz) * thousandths / 1_000_000_000;
+    SenderState {
+        ssrc,
+        now,
+        timestamp: clock.timestamp.wrapping_add(ticks as u32),
+        packets: progress.packets as u32,
+        octets: progress.payload_bytes as u32,
+    }
+}
+
+/// A time as reports have it.
+pub(crate) fn ntp(time: SystemTime) -> NtpTime {
+    NtpTime::from_unix(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}

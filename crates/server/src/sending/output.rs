@@ -1,0 +1,223 @@
+//! An output of a channel: its playback to one destination, and RTCP beside it.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{Notify, watch};
+use wirepath_media::image::{Plan, StreamPlan};
+use wirepath_media::rtcp::SenderState;
+use wirepath_playback::{
+    Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Progress, RtpClock, StreamSink,
+    Timestamps, TrainSource,
+};
+
+use super::destination::{Destination, Form};
+use super::item::Item;
+use super::sequence::Sequence;
+use crate::sender_report::{self, ntp};
+
+/// Interval of reports (RFC 3550 section 6.2).
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time until the next attempt at a report while the clock is not known, as before the first packet.
+const REPORT_RETRY: Duration = Duration::from_secs(1);
+
+/// Ports from one track to the next: RTP and RTCP.
+const PORTS_PER_TRACK: u16 = 2;
+
+/// Most time for which packets leave ahead of their departure: a receiver that did not ask may buffer little.
+const MOST_BURST_US: u64 = 20_000;
+
+/// Output of a channel.
+pub(crate) struct Output {
+    pub(crate) destination: Destination,
+    playback: Playback,
+    sequence: Arc<Sequence>,
+    reports: Vec<ReportedStream>,
+    cname: String,
+    /// True once a BYE was sent.
+    has_left: AtomicBool,
+    /// Notified when the first packet leaves.
+    begun: Arc<Notify>,
+    ended: watch::Receiver<Option<End>>,
+}
+
+/// End of an output.
+pub(crate) type End = Result<(), String>;
+
+/// Stream with RTCP.
+struct ReportedStream {
+    number: u8,
+    plan: StreamPlan,
+    socket: UdpSocket,
+    /// The clock as it was when packets were last being sent.
+    clock: parking_lot::Mutex<Option<RtpClock>>,
+}
+
+impl Output {
+    /// Opens an output, which rests until it is told to play. Of the streams it takes ports in order.
+    ///
+    /// # Errors
+    /// Those of sockets; no random numbers.
+    pub(crate) fn open(
+        destination: &Destination,
+        first: &Arc<Item>,
+        playbacks: &Playbacks,
+    ) -> io::Result<Output> {
+        let plan = first.image.plan();
+        let streams = own_streams(plan)?;
+        let sequence = Arc::new(Sequence::new(Arc::clone(first), streams.clone(), playbacks.engine().pool()));
+        let (ending, ended) = watch::channel(None);
+        let mut sinks = Vec::new();
+        for (number, stream) in (0_u8..).zip(&streams) {
+            sinks.push(sink(destination, plan, number, stream)?);
+        }
+        let mut sinks = sinks.into_iter();
+        let first = sinks.next().ok_or(io::ErrorKind::InvalidInput)?;
+        let cname = format!("wirepath@{}", local_address(&first)?);
+        let playback = playbacks.open(PlaybackOptions {
+            source: Arc::clone(&sequence) as Arc<dyn TrainSource>,
+            streams: streams.len() as u8, // 16 at most
+            sink: first,
+            most_burst_us: MOST_BURST_US,
+            on_event: Box::new(move |event| {
+                ending.send_replace(Some(match event {
+                    PlaybackEvent::Finished => Ok(()),
+                    PlaybackEvent::Failed(error) => Err(error.to_string()),
+                }));
+            }),
+        })?;
+        for other in sinks {
+            playbacks.add(&playback, other)?;
+        }
+        let mut reports = Vec::new();
+        for (number, plan) in (0_u8..).zip(streams).filter(|_| destination.form == Form::Rtp) {
+            let socket = destination.connect(PORTS_PER_TRACK * u16::from(number) + 1)?;
+            socket.set_nonblocking(true)?;
+            reports.push(ReportedStream { number, plan, socket, clock: parking_lot::Mutex::default() });
+        }
+        Ok(Output {
+            destination: destination.clone(),
+            playback,
+            sequence,
+            reports,
+            cname,
+            has_left: AtomicBool::new(false),
+            begun: Arc::default(),
+            ended,
+        })
+    }
+
+    /// Begins to send.
+    pub(crate) fn play(&self) {
+        let begun = Arc::clone(&self.begun);
+        self.playback.play(None, None, move |_| begun.notify_one());
+    }
+
+    /// Stops sending.
+    pub(crate) fn stop(&self) {
+        self.playback.pause(|_| {});
+    }
+
+    /// Sends reports until the output has ended; answers how.
+    pub(crate) async fn report(&self) -> End {
+        let mut ended = self.ended.clone();
+        let mut wait = REPORT_INTERVAL;
+        loop {
+            tokio::select! {
+                end = ended.wait_for(Option::is_some) => {
+                    let end = end.ok().and_then(|end| end.clone());
+                    return end.unwrap_or_else(|| Err("the engine has ended".to_owned()));
+                }
+                () = self.begun.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = if self.send_reports() { REPORT_INTERVAL } else { REPORT_RETRY };
+        }
+    }
+
+    /// Sends a BYE for each stream of which packets were sent (RFC 3550 section 6.3.7), once.
+    pub(crate) fn send_bye(&self) {
+        if self.has_left.swap(true, Relaxed) {
+            return;
+        }
+        self.for_each_clock(|stream, state| {
+            if state.packets > 0 {
+                stream.send(&state.bye(&self.cname));
+            }
+        });
+    }
+
+    /// Sends a sender report for each stream whose clock is known; answers whether all are, as without RTCP.
+    fn send_reports(&self) -> bool {
+        self.for_each_clock(|stream, state| stream.send(&state.report(&self.cname))) == self.reports.len()
+    }
+
+    /// Calls a function with each stream whose clock is known; answers how many these are.
+    fn for_each_clock(&self, act: impl Fn(&ReportedStream, &SenderState)) -> usize {
+        let (now, now_us) = (ntp(SystemTime::now()), wirepath_engine::now_us());
+        let mut known = 0;
+        for stream in &self.reports {
+            let progress = self.playback.stream_progress(stream.number);
+            let mut clock = stream.clock.lock();
+            *clock = progress.clock.or(*clock);
+            if let Some(clock) = *clock {
+                let StreamPlan { ssrc, clock_hz, .. } = stream.plan;
+                act(stream, &sender_report::state(ssrc, clock_hz, clock, &progress, now, now_us));
+                known += 1;
+            }
+        }
+        known
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.playback.progress()
+    }
+
+    /// Name of the asset that is being sent, or read for what is sent next.
+    pub(crate) fn asset(&self) -> String {
+        self.sequence.asset()
+    }
+}
+
+impl ReportedStream {
+    /// Sends a report. One that the network does not take is not sent again: the next one says more.
+    fn send(&self, packet: &[u8]) {
+        if let Err(error) = self.socket.send(packet) {
+            tracing::debug!(%error, "RTCP was not sent");
+        }
+    }
+}
+
+/// Streams like those of an image, with an SSRC, a sequence number and a timestamp of their own.
+fn own_streams(plan: &Plan) -> io::Result<Vec<StreamPlan>> {
+    let random = || getrandom::u32().map_err(io::Error::other);
+    let own = plan.streams.iter().map(|stream| {
+        Ok(StreamPlan { ssrc: random()?, sequence: random()? as u16, timestamp: random()?, ..*stream })
+    });
+    own.collect()
+}
+
+/// Sink of a stream at a destination.
+fn sink(destination: &Destination, plan: &Plan, number: u8, own: &StreamPlan) -> io::Result<StreamSink> {
+    let timestamps = match plan.recipe.is_transport_stream() {
+        true => Timestamps::Departure,
+        false => Timestamps::Presentation { first: own.timestamp, clock_hz: own.clock_hz },
+    };
+    let sink = PlaybackSink::Push {
+        socket: destination.connect(PORTS_PER_TRACK * u16::from(number))?,
+        packet_size: plan.recipe.packet_size(),
+        has_headers: destination.form == Form::Rtp,
+    };
+    Ok(StreamSink { stream: number, timestamps, sink })
+}
+
+fn local_address(sink: &StreamSink) -> io::Result<std::net::IpAddr> {
+    match &sink.sink {
+        PlaybackSink::Push { socket, .. } | PlaybackSink::Udp { socket, .. } => Ok(socket.local_addr()?.ip()),
+        PlaybackSink::Interleaved { .. } => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
