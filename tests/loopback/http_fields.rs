@@ -72,12 +72,16 @@ fn pages_of_allowed_origins_read_responses() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--cors '*'` lets pages of every origin read responses; without the option none may.
+/// Promise: `--cors '*'` lets pages of every origin read files, and no status; without the option none may.
 fn pages_of_all_origins_read_responses() -> Result<()> {
     let (server, _folder) = serve(&["--cors", "*"])?;
     let response = asks(&server, "GET", "/small", "https://b.example", &[])?;
     ensure!(response.header("access-control-allow-origin") == Some("*"));
     ensure!(response.header("vary").is_none());
+    for path in ["/api/status", "/metrics", "/status"] {
+        let response = asks(&server, "GET", path, "https://b.example", &[])?;
+        ensure!(response.status == 200 && response.header("access-control-allow-origin").is_none(), "{path}");
+    }
     let (server, _folder) = serve(&[])?;
     let response = asks(&server, "GET", "/small", "https://b.example", &[])?;
     ensure!(response.status == 200 && response.header("access-control-allow-origin").is_none());

@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use wirepath_auth::Area;
-use wirepath_http::{AssetPath, Representation, Request, Response, ResponseContext, encode_segment, respond};
+use wirepath_http::{
+    AssetPath, Representation, Request, Response, ResponseContext, Target, encode_segment, respond,
+};
 use wirepath_media::container::is_movie;
 use wirepath_media::ts::check_head;
 use wirepath_net::Addresses;
@@ -66,6 +68,11 @@ impl LibrarySite {
         LibrarySite { tunnels: Some(entrance), ..self }
     }
 
+    /// Returns whether a path is that of the status page, status or metrics.
+    fn is_status(&self, path: &AssetPath) -> bool {
+        self.endpoint.has(path) || is_page(path)
+    }
+
     /// The site for users only, or for everyone.
     pub(crate) fn for_users(self, access: Option<Arc<AccessControl>>) -> LibrarySite {
         LibrarySite { access, ..self }
@@ -83,13 +90,16 @@ impl Site for LibrarySite {
         client: (Addresses, &mut Option<String>),
     ) -> Result<(), Response> {
         let Some(access) = &self.access else { return Ok(()) };
-        let is_status = self.endpoint.has(path) || is_page(path);
-        let area = if is_status { Area::Status } else { Area::Path(path.as_bytes()) };
+        let area = if self.is_status(path) { Area::Status } else { Area::Path(path.as_bytes()) };
         access.check_http(area, path, request, client).await
     }
 
+    /// Who watches what is nothing for pages of other origins: only files and folders get fields.
     fn fields(&self, request: &Request) -> HeaderMap {
-        self.fields.of_request(request)
+        match &request.target {
+            Target::Path(path) if self.is_status(path) => HeaderMap::new(),
+            _ => self.fields.of_request(request),
+        }
     }
 
     fn takes_over(&self, request: &Request) -> bool {
@@ -104,7 +114,7 @@ impl Site for LibrarySite {
     }
 
     fn descriptors(&self, path: &AssetPath) -> usize {
-        if self.endpoint.has(path) || is_page(path) { 0 } else { PER_DOWNLOAD }
+        if self.is_status(path) { 0 } else { PER_DOWNLOAD }
     }
 
     /// Looks up the file on another thread, unless its name is in the kernel's cache: storage may be slow.
