@@ -171,7 +171,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) nonce_lifetime: Option<Duration>,
 
-    /// Let pages of this origin read what HTTP serves (CORS), such as https://example.com; * for pages of all; for
+    /// Let pages of this origin (scheme, host, port) read files over HTTP (CORS); * for pages of all origins; for
     /// several, give it several times [default: none]
     #[arg(long, value_name = "ORIGIN", value_parser = values::origin)]
     pub(crate) cors: Vec<HeaderValue>,
