@@ -36,15 +36,18 @@ pub fn gstreamer_over(protocol: &str, url: &str, output: &Path, seconds: f64) ->
     gstreamer_with(&[&format!("protocols={protocol}")], url, output, seconds)
 }
 
-/// Packets of the last 20 ms of a clip of 4 Mb/s.
-const LAST_PACKETS: usize = 8;
+/// Time that GStreamer's jitter buffer holds packets back. It ends at the BYE, on a busy machine without the packets
+/// that are in the buffer then: so much may be missing of what it stores. Other clients count every byte.
+pub const GSTREAMER_LATENCY_S: f64 = 0.5;
 
-/// Ensures that GStreamer stored what a clip has, but for the last train at most: over TCP it ends at the BYE, at times
-/// without packets that wait in its jitter buffer. Other clients count every byte.
+/// Bytes a second of [`clips::constant`](crate::clips::constant).
+const CLIP_RATE: f64 = 4_000_000.0 / 8.0;
+
+/// Ensures that GStreamer stored what a clip has, but for the last half second at most.
 pub fn ensure_gstreamer_has(came: &[u8], clip: &[u8]) -> Result<()> {
     let lacking = clip.len().saturating_sub(came.len());
     ensure!(
-        clip.starts_with(came) && lacking <= LAST_PACKETS * 7 * 188,
+        clip.starts_with(came) && lacking as f64 <= GSTREAMER_LATENCY_S * CLIP_RATE,
         "{lacking} of {} bytes lack or differ",
         clip.len()
     );
@@ -57,9 +60,13 @@ pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f6
     let location = format!("location={}", output.to_str().context("a file name")?);
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "rtspsrc", &format!("location={url}")]);
-    command.args(properties).args(["latency=500", "!"]);
+    command.args(properties).args([latency().as_str(), "!"]);
     command.args(["rtpmp2tdepay", "!", "filesink", &location]);
     gstreamer_to_the_end(&mut command, seconds)
+}
+
+fn latency() -> String {
+    format!("latency={}", (GSTREAMER_LATENCY_S * 1000.0) as u32)
 }
 
 fn gstreamer_to_the_end(command: &mut Command, seconds: f64) -> Result<()> {
@@ -79,7 +86,7 @@ pub fn gstreamer_movie(protocol: &str, url: &str, video: &Path, audio: &Path, se
     let place =
         |file: &Path| Ok::<_, anyhow::Error>(format!("location={}", file.to_str().context("a name")?));
     let mut command = Command::new("gst-launch-1.0");
-    command.args(["-q", "rtspsrc", "name=source", "latency=500"]);
+    command.args(["-q", "rtspsrc", "name=source", &latency()]);
     command.args([format!("location={url}"), format!("protocols={protocol}")]);
     let pictures = "source. ! application/x-rtp,media=video ! rtph264depay ! h264parse ! \
                     video/x-h264,stream-format=byte-stream ! queue ! filesink";

@@ -74,6 +74,12 @@ pub fn ensure_all(came: &[Frame], stored: &[Frame], missing: usize) -> Result<()
     ensure_equal(came, stored)
 }
 
+/// Frames of the last so many seconds of a stream.
+pub fn within_last(stored: &[Frame], seconds: f64) -> usize {
+    let end = stored.iter().fold(0.0, |end: f64, frame| end.max(frame.seconds));
+    stored.iter().filter(|frame| frame.seconds > end - seconds).count()
+}
+
 /// Ensures that the frames that came are those from some place to the end. Answers that place. So many
 /// first ones may differ, of a decoder that needs those before, and so many last ones may be missing.
 pub fn ensure_from(came: &[Frame], stored: &[Frame], differing: usize, missing: usize) -> Result<usize> {
@@ -115,6 +121,13 @@ mod tests {
         assert_eq!(streams[0], [Frame { seconds: 0.08, hash: "aa".to_owned() }]);
         assert_eq!(streams[1], [Frame { seconds: 1.0, hash: "bb".to_owned() }]);
         assert!(parse("#tb 0: 1/25\n").is_err(), "a stream without frames");
+    }
+
+    #[test]
+    fn last_frames_are_counted_by_their_times() {
+        let stored: Vec<Frame> =
+            (0..10).map(|n| Frame { seconds: f64::from(n) / 4.0, hash: String::new() }).collect();
+        assert_eq!((within_last(&stored, 0.0), within_last(&stored, 0.9)), (0, 4));
     }
 
     #[test]

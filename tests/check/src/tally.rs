@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+/// Characters of a failure's reason that the summary has.
+const REASON: usize = 300;
+
 /// Results so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -17,6 +20,8 @@ pub(crate) struct Tally {
     pub(crate) is_left: bool,
     /// Failures and skips, with reasons where they are known.
     remarks: Vec<String>,
+    /// Failed test whose reason the next lines say.
+    explained: Option<String>,
 }
 
 impl Tally {
@@ -57,7 +62,19 @@ impl Tally {
             self.remarks.push(line.to_owned());
         } else if let Some(name) = failed_test(line) {
             self.remarks.push(format!("FAIL {name}"));
+        } else if let Some(name) = explained_test(line) {
+            self.explained = Some(format!("FAIL {name}"));
+        } else if is_reason(line) {
+            self.explain(line.trim());
         }
+    }
+
+    /// Adds the reason to the failed test that it belongs to.
+    fn explain(&mut self, reason: &str) {
+        let Some(failure) = self.explained.take() else { return };
+        let Some(remark) = self.remarks.iter_mut().find(|remark| **remark == failure) else { return };
+        remark.push_str(": ");
+        remark.extend(reason.chars().take(REASON));
     }
 
     /// The remarks, then one line with the counts.
@@ -86,6 +103,17 @@ fn failed_test(line: &str) -> Option<&str> {
     outcome.starts_with("FAILED").then_some(name.trim())
 }
 
+/// The name in `---- NAME ----` or `---- NAME stdout ----`, the lines after which say why a test failed.
+fn explained_test(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
+    Some(name.strip_suffix(" stdout").unwrap_or(name))
+}
+
+/// True for a line with words of the test's own, which the place of a panic is not.
+fn is_reason(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with("thread '")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,13 +129,19 @@ mod tests {
             "test d ... ignored, no ffmpeg",
             "SKIP d: no ffmpeg",
             "LEFT alone: 2",
+            "---- b::c stdout ----",
+            "",
+            "thread 'b::c' (17) panicked at tests/b.rs:3:5:",
+            "2 of 3 packets came",
+            "note: run with RUST_BACKTRACE=1",
             "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.01s",
             "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
         ] {
             tally.read(line);
         }
         tally.add(Tally::passed());
-        let expected = "\nFAIL b::c\nSKIP d: no ffmpeg\n14 passed, 1 failed, 1 skipped\n";
+        let expected =
+            "\nFAIL b::c: 2 of 3 packets came\nSKIP d: no ffmpeg\n14 passed, 1 failed, 1 skipped\n";
         assert_eq!(tally.summary(), expected);
         assert!(tally.is_left && tally.results == 2);
     }
