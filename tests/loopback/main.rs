@@ -49,6 +49,7 @@ mod relay_proxy_clients;
 mod relay_proxy_ends;
 mod relay_proxy_leaving;
 mod relay_proxy_patience;
+mod reload;
 mod rtcp;
 mod rtsp;
 mod scale;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         relay_cache_patience::trials(),
         relay_cache_rules::trials(),
         relay_cache_uploads::trials(),
+        reload::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scale::trials(),

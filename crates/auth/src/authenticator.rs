@@ -22,7 +22,7 @@ use crate::users::Users;
 /// wrong tries, in a bounded table.
 pub struct Authenticator {
     users: RwLock<Arc<Users>>,
-    rules: Rules,
+    rules: RwLock<Arc<Rules>>,
     nonces: Nonces,
     replays: Mutex<Replays>,
     throttle: Mutex<Throttle>,
@@ -104,7 +104,7 @@ impl Authenticator {
         let lifetime_ms = u64::try_from(nonce_lifetime.as_millis()).unwrap_or(u64::MAX);
         Authenticator {
             users: RwLock::new(Arc::new(users)),
-            rules,
+            rules: RwLock::new(Arc::new(rules)),
             nonces: Nonces::new(key, lifetime_ms),
             replays: Mutex::default(),
             throttle: Mutex::default(),
@@ -121,15 +121,25 @@ impl Authenticator {
         *self.users.write() = Arc::new(users);
     }
 
+    /// Replaces the rules.
+    pub fn replace_rules(&self, rules: Rules) {
+        *self.rules.write() = Arc::new(rules);
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read())
+    }
+
     /// Names in the rules that are no users of now.
     pub fn unknown_users(&self) -> Vec<String> {
-        let users = self.users();
-        self.rules.users().filter(|user| !users.has(user)).map(str::to_owned).collect()
+        let (users, rules) = (self.users(), self.rules());
+        rules.users().filter(|user| !users.has(user)).map(str::to_owned).collect()
     }
 
     /// Admits a request, or says why not. Returns its user; none where everyone is admitted.
     pub fn check(&self, attempt: &Attempt<'_>) -> Result<Option<String>, Denial> {
-        let access = self.rules.access(attempt.area);
+        let rules = self.rules();
+        let access = rules.access(attempt.area);
         if *access == Access::Public {
             return Ok(None);
         }

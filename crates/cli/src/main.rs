@@ -24,6 +24,7 @@ mod relay;
 mod send;
 mod serve;
 mod serve_options;
+mod serve_reload;
 mod terminal;
 mod values;
 mod warnings;

@@ -25,7 +25,7 @@ use crate::exit;
 use crate::image_options::ImageOptions;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
-use crate::serve_options::ServeOptions;
+use crate::serve_options::{FileOptions, ServeOptions};
 use crate::{format, terminal};
 use find::{Found, Verdict, find};
 use outcome::{Outcome, PackResult, Packed};
@@ -72,7 +72,7 @@ impl Pack {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
         let options = match &self.config {
-            Some(file) => self.images.or(ServeOptions::from_file::<ServeOptions>(file, [])?.images),
+            Some(file) => self.images.or(FileOptions::read::<ServeOptions>(file, [])?.options.images),
             None => self.images,
         };
         raise_descriptor_limit(); // every image stays open: see `Work::kept`

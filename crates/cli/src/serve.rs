@@ -6,12 +6,14 @@ use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
+use parking_lot::Mutex;
 use sd_notify::NotifyState;
 use wirepath_datapath::SendContext;
 use wirepath_net::auth::AuthOptions;
@@ -19,13 +21,14 @@ use wirepath_net::http::HttpOptions;
 use wirepath_net::program::{Log, Signals};
 use wirepath_net::tls::TlsFiles;
 use wirepath_server::{
-    AdmissionPolicy, Burst, DataPath, HotMemorySize, ResponseFields, RtspOptions, Server, ServerOptions,
-    StartError, TlsAddresses, TlsOptions,
+    AdmissionPolicy, Burst, DataPath, HotMemorySize, Reloader, ResponseFields, RtspOptions, Server,
+    ServerOptions, StartError, TlsAddresses, TlsOptions,
 };
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
 use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
+use crate::serve_reload::Configuration;
 use crate::values::BurstOption;
 
 /// Share of the engine threads' time that sessions leave to others unless another is asked for.
@@ -48,8 +51,10 @@ The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
 rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --users or
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --config, --users or
 --tls-certificate, SIGHUP reads these files again instead, unless it comes from a terminal that was closed.
+Of the configuration, folder-users, status-users, cors, folder-cache-control and folder-burst-max change
+then; the log names other options that differ, which wait for the next start.
 
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {
@@ -63,41 +68,50 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let options = match &self.config {
-            // All arguments behind `serve`, which were parsed already.
-            Some(file) => ServeOptions::from_file::<Serve>(file, std::env::args_os().skip(2))?,
-            None => self.options,
-        };
+        // All arguments behind `serve`, which were parsed already.
+        let flags = || std::env::args_os().skip(2).collect();
+        let configuration = self.config.map(|file| Configuration::read(file, flags())).transpose()?;
+        let options = configuration.as_ref().map_or(self.options, Configuration::options);
         if let Some(cpus) = &options.cpus {
             cpus.set_affinity()?; // before the first thread starts, as threads inherit it
         }
         let options = server_options(options)?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(serve(options, log))? {}
+        match runtime.block_on(serve(options, configuration, log))? {}
     }
 }
 
 /// Serves until a signal and then ends the process; returns only if it cannot start.
-async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
+async fn serve(options: ServerOptions, configuration: Option<Configuration>, log: Log) -> Result<Infallible> {
     let mut signals = Signals::watch()?;
     let server = Server::start(options).map_err(with_advice)?;
-    let (access, terminator) = (server.access(), server.terminator());
-    if access.is_some() || terminator.is_some() {
-        signals.reload_on_hang_up(move || {
-            let (access, terminator) = (access.clone(), terminator.clone());
-            // Each logs what comes of it.
-            drop(tokio::task::spawn_blocking(move || {
-                access.inspect(|access| access.reload());
-                terminator.inspect(|terminator| terminator.reload());
-            }));
-        });
-    }
+    reload_on_hang_up(&mut signals, configuration, server.reloader());
     announce(&server)?;
     tokio::spawn(log.losses().report());
     let run = |stopped| server.run(async { drop(stopped.await) });
     let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await == Some(true);
     leave(log, if in_time { 0 } else { exit::INCOMPLETE })
+}
+
+/// Has SIGHUP read files and configuration again, if there are any.
+fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>, reloader: Reloader) {
+    if configuration.is_none() && !reloader.has_files() {
+        return;
+    }
+    let reload = Arc::new(Mutex::new((configuration, reloader)));
+    signals.reload_on_hang_up(move || {
+        let reload = Arc::clone(&reload);
+        // Each part logs what comes of it. One reload at a time: an older file must not come last.
+        drop(tokio::task::spawn_blocking(move || {
+            let reload = reload.lock();
+            let (configuration, reloader) = &*reload;
+            reloader.read_files();
+            if let Some(configuration) = configuration {
+                configuration.reload(reloader);
+            }
+        }));
+    });
 }
 
 /// Adds the option that avoids an error at start.
@@ -153,7 +167,8 @@ fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
     Ok(())
 }
 
-fn server_options(options: ServeOptions) -> Result<ServerOptions> {
+/// Checks the options and adds what is not given.
+pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     ensure!(
         !options.paths.is_empty(),
         "nothing to serve: name at least one folder or file (see `wirepath serve --help`)"

@@ -1,7 +1,7 @@
 //! Options of `wirepath serve`: flags, and keys of the same names in the configuration file. Flags take
 //! precedence.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
-use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, Id, ValueEnum};
 use http::HeaderValue;
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
@@ -216,13 +216,20 @@ impl From<PolicyChoice> for ImagePolicy {
     }
 }
 
-impl ServeOptions {
-    /// Options of a configuration file and of `flags` of `A`, which take precedence. Relative paths in the
-    /// file are relative to its folder.
-    pub(crate) fn from_file<A: Args>(
+/// Options of a configuration file and of flags, which take precedence.
+pub(crate) struct FileOptions {
+    /// The options.
+    pub(crate) options: ServeOptions,
+    /// The same as they were written.
+    matches: ArgMatches,
+}
+
+impl FileOptions {
+    /// Reads a configuration file; `flags` are those of `A`. Relative paths in the file are relative to its folder.
+    pub(crate) fn read<A: Args>(
         path: &Path,
         flags: impl IntoIterator<Item = OsString>,
-    ) -> Result<ServeOptions> {
+    ) -> Result<FileOptions> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
         let (arguments, paths) = arguments(&text, path.parent().unwrap_or(Path::new(".")))
@@ -233,7 +240,24 @@ impl ServeOptions {
         if options.paths.is_empty() {
             options.paths = paths;
         }
-        Ok(options)
+        Ok(FileOptions { options, matches })
+    }
+
+    /// Names of the options that differ from those `before`.
+    pub(crate) fn changed_since(&self, before: &FileOptions) -> Vec<String> {
+        let command = ServeOptions::augment_args(command());
+        let options =
+            command.get_arguments().filter_map(|option| Some((option.get_long()?, option.get_id())));
+        let written = |of: &FileOptions, id: &Id| {
+            let values = of.matches.get_raw(id.as_str());
+            values.map(|values| values.map(OsStr::to_owned).collect::<Vec<_>>())
+        };
+        let changed = options.filter(|(_, id)| written(self, id) != written(before, id));
+        let mut changed: Vec<String> = changed.map(|(name, _)| name.to_owned()).collect();
+        if self.options.paths != before.options.paths {
+            changed.push("paths".to_owned());
+        }
+        changed
     }
 }
 
@@ -369,7 +393,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wirepath.toml");
         std::fs::write(&path, text).unwrap();
-        ServeOptions::from_file::<ServeOptions>(&path, flags.iter().map(OsString::from))
+        let flags = flags.iter().map(OsString::from);
+        FileOptions::read::<ServeOptions>(&path, flags).map(|file| file.options)
+    }
+
+    #[test]
+    fn options_that_changed_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("wirepath.toml");
+        let read = |text: &str, flags: &[&str]| {
+            std::fs::write(&path, text).unwrap();
+            FileOptions::read::<ServeOptions>(&path, flags.iter().map(OsString::from)).unwrap()
+        };
+        let before = read("threads = 1\npaths = [\"a\"]\ncors = [\"*\"]", &["--burst", "20ms"]);
+        let changed = |text| read(text, &["--burst", "20ms"]).changed_since(&before);
+        let none: [&str; 0] = [];
+        assert_eq!(changed("cors = [\"*\"]\npaths = [\"a\"]\nthreads = 1"), none);
+        // A flag takes precedence, so nothing changes.
+        assert_eq!(changed("cors = [\"*\"]\npaths = [\"a\"]\nthreads = 1\nburst = \"30ms\""), ["burst"; 0]);
+        assert_eq!(changed("paths = [\"a\", \"b\"]\nthreads = 2"), ["threads", "cors", "paths"]);
     }
 
     #[test]

@@ -132,6 +132,13 @@ impl AccessControl {
         }
     }
 
+    /// Replaces the rules for folders and for status; contradictions leave them as they are.
+    pub fn replace_rules(&self, folders: &[FolderUsers], status: Access) -> Result<(), RulesError> {
+        self.authenticator.replace_rules(Rules::new(folders, status)?);
+        self.warn_of_unknown_users();
+        Ok(())
+    }
+
     /// Adds counters and users to metrics and status. Without authentication nothing is counted.
     pub fn register(control: Option<&Arc<AccessControl>>, metrics: &mut Metrics, status: &mut Status) {
         let counted = control.cloned();

@@ -1,5 +1,7 @@
 //! Longest bursts of folders: for clients that buffer little, and for links that many bursts share.
 
+use parking_lot::RwLock;
+
 /// Longest burst of what is in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderBurst {
@@ -12,12 +14,17 @@ pub struct FolderBurst {
 /// Longest bursts of folders.
 #[derive(Debug, Default)]
 pub(crate) struct BurstLimits {
-    folders: Vec<FolderBurst>,
+    folders: RwLock<Vec<FolderBurst>>,
 }
 
 impl BurstLimits {
     pub(crate) fn new(folders: Vec<FolderBurst>) -> BurstLimits {
-        BurstLimits { folders }
+        BurstLimits { folders: RwLock::new(folders) }
+    }
+
+    /// Replaces the limits, for sessions that begin from now on.
+    pub(crate) fn replace(&self, folders: Vec<FolderBurst>) {
+        *self.folders.write() = folders;
     }
 
     /// Longest burst of the asset at a path, in microseconds: the shortest of those of the folders it is in.
@@ -26,7 +33,7 @@ impl BurstLimits {
             let rest = path.strip_prefix(folder.path.as_str());
             folder.path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        self.folders.iter().filter(holds).map(|folder| folder.most_us).min().unwrap_or(u64::MAX)
+        self.folders.read().iter().filter(holds).map(|folder| folder.most_us).min().unwrap_or(u64::MAX)
     }
 }
 

@@ -6,5 +6,6 @@ mod page;
 mod response_fields;
 mod site;
 
+pub(crate) use response_fields::CurrentFields;
 pub use response_fields::{FolderCacheControl, ResponseFields};
 pub use site::LibrarySite;

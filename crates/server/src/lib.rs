@@ -11,6 +11,7 @@ pub mod images;
 mod library;
 mod memory_limit;
 mod plays;
+mod reload;
 mod rtsp;
 mod sender_report;
 mod sending;
@@ -26,6 +27,7 @@ pub use burst_limits::FolderBurst;
 pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
+pub use reload::{ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,

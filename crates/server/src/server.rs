@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use wirepath_auth::FolderUsers;
 use wirepath_datapath::DataPath;
 use wirepath_engine::Engine;
-use wirepath_http::AssetPath;
 use wirepath_net::auth::{AccessControl, AuthOptions};
 use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
@@ -26,9 +24,10 @@ use crate::admission::{Admission, AdmissionPolicy};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::core::{CoreOptions, MediaCore};
-use crate::http::{LibrarySite, ResponseFields};
+use crate::http::{CurrentFields, LibrarySite, ResponseFields};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
+use crate::reload::{Reloader, warn_of_idle_rules};
 use crate::rtsp::{self, RtspOptions};
 use crate::session_limit;
 use crate::start_error::{StartError, listen};
@@ -105,7 +104,7 @@ pub struct Server {
     site: LibrarySite,
     engine: Arc<Engine>,
     store: Arc<Store>,
-    access: Option<Arc<AccessControl>>,
+    reloader: Reloader,
 }
 
 impl Server {
@@ -136,12 +135,14 @@ impl Server {
         let http_listener = listen("HTTP", options.http)?;
         let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
         tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
+        let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
+        let fields = CurrentFields::new(options.response_fields);
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
-            bursts: Arc::new(BurstLimits::new(options.folder_bursts)),
+            bursts: Arc::clone(&bursts),
             max_lag_us: options.max_lag.as_micros() as u64,
             admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),
@@ -172,21 +173,24 @@ impl Server {
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
+        let terminator = tls.as_ref().map(|tls| Arc::clone(&tls.terminator));
+        let reloader = Reloader {
+            library: Arc::clone(&library),
+            access: access.clone(),
+            terminator,
+            fields: Arc::clone(&fields),
+            bursts,
+        };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
-        let site = site.yielding_to(admission).for_users(access.clone());
-        let site = site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(options.response_fields);
+        let site = site.yielding_to(admission).for_users(access);
+        let site = site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
-        Ok(Server { rtsp, http, tls, site, engine, store, access })
+        Ok(Server { rtsp, http, tls, site, engine, store, reloader })
     }
 
-    /// Authentication of its clients, if there is any.
-    pub fn access(&self) -> Option<Arc<AccessControl>> {
-        self.access.clone()
-    }
-
-    /// TLS of its clients, if there is any.
-    pub fn terminator(&self) -> Option<Arc<Terminator>> {
-        self.tls.as_ref().map(|tls| Arc::clone(&tls.terminator))
+    /// Handle to the parts that can be set again while it runs.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Addresses that listen for TLS.
@@ -245,17 +249,5 @@ async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
         admission.measure();
         drop((playbacks, admission));
         tokio::time::sleep(BALANCE_INTERVAL).await;
-    }
-}
-
-/// Warns of rules for nothing that is served: a misspelt one leaves the folder that was meant to the rule around it.
-fn warn_of_idle_rules(library: &Library, rules: &[FolderUsers]) {
-    for FolderUsers { path, .. } in rules {
-        if !AssetPath::from_decoded(path.as_bytes()).is_ok_and(|path| library.has(&path)) {
-            tracing::warn!(
-                path,
-                "--folder-users names nothing that is served: check the path if it should be there"
-            );
-        }
     }
 }

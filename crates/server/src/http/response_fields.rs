@@ -1,7 +1,10 @@
 //! Fields of responses that the operator asks for: CORS, `Cache-Control` by folder; and `Content-Disposition`.
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method};
+use parking_lot::RwLock;
 use wirepath_http::{AssetPath, Request, Response};
 
 /// Seconds for which a browser may keep the answer to a preflight.
@@ -30,6 +33,25 @@ pub struct ResponseFields {
     pub origins: Vec<HeaderValue>,
     /// `Cache-Control` of folders; the innermost decides.
     pub cache_control: Vec<FolderCacheControl>,
+}
+
+/// The fields of now: they may be replaced while the server runs.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentFields(RwLock<Arc<ResponseFields>>);
+
+impl CurrentFields {
+    pub(crate) fn new(fields: ResponseFields) -> Arc<CurrentFields> {
+        Arc::new(CurrentFields(RwLock::new(Arc::new(fields))))
+    }
+
+    pub(crate) fn get(&self) -> Arc<ResponseFields> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Replaces the fields, for the requests from now on.
+    pub(crate) fn replace(&self, fields: ResponseFields) {
+        *self.0.write() = Arc::new(fields);
+    }
 }
 
 impl ResponseFields {

@@ -1,7 +1,7 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::kept_files::KeptFiles;
-use super::response_fields::ResponseFields;
+use super::response_fields::{CurrentFields, ResponseFields};
 use super::{listing, page};
 use crate::admission::Admission;
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
@@ -34,7 +34,7 @@ pub struct LibrarySite {
     admission: Option<Arc<Admission>>,
     access: Option<Arc<AccessControl>>,
     tunnels: Option<TunnelEntrance>,
-    fields: Arc<ResponseFields>,
+    fields: Arc<CurrentFields>,
 }
 
 impl LibrarySite {
@@ -58,9 +58,9 @@ impl LibrarySite {
         LibrarySite { admission: Some(admission), ..self }
     }
 
-    /// The site whose responses have these fields too.
-    pub(crate) fn with_fields(self, fields: ResponseFields) -> LibrarySite {
-        LibrarySite { fields: Arc::new(fields), ..self }
+    /// The site whose responses have these fields too, which may be replaced while it serves.
+    pub(crate) fn with_fields(self, fields: Arc<CurrentFields>) -> LibrarySite {
+        LibrarySite { fields, ..self }
     }
 
     /// The site by which RTSP is also served, through tunnels.
@@ -98,7 +98,7 @@ impl Site for LibrarySite {
     fn fields(&self, request: &Request) -> HeaderMap {
         match &request.target {
             Target::Path(path) if self.is_status(path) => HeaderMap::new(),
-            _ => self.fields.of_request(request),
+            _ => self.fields.get().of_request(request),
         }
     }
 
@@ -130,10 +130,10 @@ impl Site for LibrarySite {
         }
         if let Some(open) = self.kept_files.find(&self.library, &path, now_s()) {
             let response = respond_with(&request, &open.representation);
-            return Answer::of_cached_file(self.fields.of_file(response, &path, &request), open.file);
+            return Answer::of_cached_file(self.fields.get().of_file(response, &path, &request), open.file);
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
-        let fields = Arc::clone(&self.fields);
+        let fields = self.fields.get();
         let looked_up = tokio::task::spawn_blocking(move || {
             let rtsp = listing::rtsp_url(&request.host, local, rtsp_port);
             find(&library, &path, &request, (&rtsp, &fields))

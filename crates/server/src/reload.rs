@@ -1,0 +1,76 @@
+//! Parts of a running server that are read or set again: files of users and certificates, rules and limits of folders,
+//! fields of responses. Sessions and connections in progress keep what they began with.
+
+use std::sync::Arc;
+
+use wirepath_auth::{Access, FolderUsers, RulesError};
+use wirepath_http::AssetPath;
+use wirepath_net::auth::AccessControl;
+use wirepath_net::tls::Terminator;
+
+use crate::burst_limits::{BurstLimits, FolderBurst};
+use crate::http::{CurrentFields, ResponseFields};
+use crate::library::Library;
+
+/// Options that a running server takes over.
+#[derive(Clone, Debug)]
+pub struct ReloadableOptions {
+    /// Users of folders.
+    pub folder_users: Vec<FolderUsers>,
+    /// Users that status and metrics are for.
+    pub status_users: Access,
+    /// Fields of HTTP responses.
+    pub response_fields: ResponseFields,
+    /// Longest bursts of folders, for sessions that are set up from now on.
+    pub folder_bursts: Vec<FolderBurst>,
+}
+
+/// Handle to what a running server can take over.
+#[derive(Clone)]
+pub struct Reloader {
+    pub(crate) library: Arc<Library>,
+    pub(crate) access: Option<Arc<AccessControl>>,
+    pub(crate) terminator: Option<Arc<Terminator>>,
+    pub(crate) fields: Arc<CurrentFields>,
+    pub(crate) bursts: Arc<BurstLimits>,
+}
+
+impl Reloader {
+    /// Returns whether there are users or a certificate to read again.
+    pub fn has_files(&self) -> bool {
+        self.access.is_some() || self.terminator.is_some()
+    }
+
+    /// Reads users and certificate again, and logs what comes of it. Waits for storage.
+    pub fn read_files(&self) {
+        if let Some(access) = &self.access {
+            access.reload();
+        }
+        if let Some(terminator) = &self.terminator {
+            terminator.reload();
+        }
+    }
+
+    /// Takes options over. Rules that contradict each other leave everything as it was.
+    pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
+        if let Some(access) = &self.access {
+            access.replace_rules(&options.folder_users, options.status_users)?;
+            warn_of_idle_rules(&self.library, &options.folder_users);
+        }
+        self.fields.replace(options.response_fields);
+        self.bursts.replace(options.folder_bursts);
+        Ok(())
+    }
+}
+
+/// Warns of rules for nothing that is served: a misspelt one leaves the folder that was meant to the rule around it.
+pub(crate) fn warn_of_idle_rules(library: &Library, rules: &[FolderUsers]) {
+    for FolderUsers { path, .. } in rules {
+        if !AssetPath::from_decoded(path.as_bytes()).is_ok_and(|path| library.has(&path)) {
+            tracing::warn!(
+                path,
+                "--folder-users names nothing that is served: check the path if it should be there"
+            );
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Reading the configuration again while the server runs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use wirepath_tests::http;
+use wirepath_tests::interleaved::Interleaved;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![options_of_the_file_change_while_it_serves, a_broken_configuration_changes_nothing]
+}
+
+/// A server with a configuration file, and a folder with a clip.
+struct TestBed {
+    server: Server,
+    file: PathBuf,
+    _folders: [TempDir; 2],
+}
+
+impl TestBed {
+    fn with(configuration: &str) -> Result<TestBed> {
+        let media = clips::folder(&[("clip.ts", &clips::constant(6)?)])?;
+        let home = tempfile::tempdir()?;
+        let file = home.path().join("wirepath.toml");
+        std::fs::write(&file, configuration)?;
+        let option = file.to_str().context("a file's name")?;
+        let server = Server::of(media.path()).with(["--config", option]).start()?;
+        Ok(TestBed { server, file, _folders: [media, home] })
+    }
+
+    /// Changes the file, sends SIGHUP and waits for a line of the log that has these words.
+    fn reload(&self, configuration: &str, words: &str) -> Result<()> {
+        std::fs::write(&self.file, configuration)?;
+        let count = || self.server.process.log().matches(words).count();
+        let before = count();
+        self.server.process.signal(Signal::HUP)?;
+        Deadline::seconds(10.0).wait_for(words, || Ok((count() > before).then_some(())))
+    }
+
+    /// The fields of a response that the configuration decides about: the origin that may read it, and its age in
+    /// caches.
+    fn fields(&self) -> Result<(Option<String>, Option<String>)> {
+        let response =
+            http::request(self.server.http, "GET", "/clip.ts", &[("Origin", "https://a.example")])?;
+        ensure!(response.status == 200, "{}", response.status);
+        let field = |name| response.header(name).map(str::to_owned);
+        Ok((field("access-control-allow-origin"), field("cache-control")))
+    }
+}
+
+/// Promise: SIGHUP has the server take over folders' rules, CORS and caching; sessions go on.
+fn options_of_the_file_change_while_it_serves() -> Result<()> {
+    let bed = TestBed::with("threads = 1\n")?;
+    let mut client = Interleaved::set_up(bed.server.rtsp, "clip.ts", None)?;
+    client.play(None)?;
+    ensure!(bed.fields()? == (None, None));
+    let changed = "threads = 2\nmax-lag = \"1s\"\ncors = [\"https://a.example\"]\n\
+                   folder-cache-control = [\"clip.ts=max-age=60\"]\nfolder-burst-max = [\"=5ms\"]\n";
+    bed.reload(changed, "at the next start only, these options take effect: threads, max-lag")?;
+    let expected = (Some("https://a.example".to_owned()), Some("max-age=60".to_owned()));
+    ensure!(bed.fields()? == expected, "{:?}", bed.fields()?);
+    client.to_the_end(Deadline::seconds(30.0))?;
+    let stored = std::fs::read(clips::constant(6)?)?;
+    ensure!(
+        client.received.payload == stored,
+        "{} of {} bytes came",
+        client.received.payload.len(),
+        stored.len()
+    );
+
+    let mut next = Interleaved::set_up(bed.server.rtsp, "clip.ts", None)?;
+    next.play(None)?;
+    let burst_ms = |status: &Value| {
+        let sessions = status["sessions"].as_array()?;
+        sessions.iter().filter_map(|session| session["burst_ms"].as_f64()).reduce(f64::min)
+    };
+    Deadline::seconds(10.0).wait_for("bursts of 5 ms", || {
+        Ok(burst_ms(&bed.server.status()?).is_some_and(|ms| ms > 0.0 && ms <= 5.0).then_some(()))
+    })?;
+
+    bed.reload("threads = 1\n", "the configuration is read again")?;
+    ensure!(bed.fields()? == (None, None));
+    Ok(())
+}
+
+/// Promise: A configuration that cannot be used leaves everything as it was, and the log names the line.
+fn a_broken_configuration_changes_nothing() -> Result<()> {
+    let good = "cors = [\"https://a.example\"]\n";
+    let bed = TestBed::with(good)?;
+    let before = bed.fields()?;
+    ensure!(before.0.is_some());
+    for (broken, words) in [
+        ("cors = []\nthreads = 0\n", "line 2"),
+        ("cors = [", "in the configuration file"),
+        ("folder-users = [\"a=anna\"]\n", "add --users FILE"),
+    ] {
+        bed.reload(broken, "the configuration stays as it was")?;
+        let log = bed.server.process.log();
+        let line = log.lines().rfind(|line| line.contains("the configuration stays as it was"));
+        ensure!(line.is_some_and(|line| line.contains(words)), "{words}: {line:?}");
+        ensure!(bed.fields()? == before, "{broken}");
+    }
+    Ok(())
+}
