@@ -8,6 +8,7 @@ mod auth;
 mod bursts;
 mod choice;
 mod command;
+mod confinement;
 mod ending;
 mod faults;
 mod floods;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         bursts::trials(),
         choice::trials(),
         command::trials(),
+        confinement::trials(),
         ending::trials(),
         faults::trials(),
         formats::trials(),

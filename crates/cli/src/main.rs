@@ -7,6 +7,7 @@
 
 mod advice;
 mod assess;
+mod confine;
 mod cpus;
 mod exit;
 mod format;

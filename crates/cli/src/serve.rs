@@ -25,6 +25,7 @@ use wirepath_server::{
     ServerOptions, StartError, TlsAddresses, TlsOptions,
 };
 
+use crate::confine::confine_server;
 use crate::exit;
 use crate::image_options::CALIBRATION;
 use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
@@ -75,8 +76,12 @@ impl Serve {
         if let Some(cpus) = &options.cpus {
             cpus.set_affinity()?; // before the first thread starts, as threads inherit it
         }
+        let choice = options.confine.unwrap_or_default();
         let options = server_options(options)?;
+        // Before the log's thread, too: threads inherit it.
+        let confined = confine_server(choice, &options, configuration.as_ref().map(Configuration::file))?;
         let log = Log::start();
+        tracing::info!("{confined}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(serve(options, configuration, log))? {}
     }

@@ -17,6 +17,7 @@ use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
 use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy};
 
+use crate::confine::ConfineChoice;
 use crate::cpus::Cpus;
 use crate::image_options::ImageOptions;
 use crate::values::{self, BurstOption};
@@ -180,6 +181,11 @@ pub(crate) struct ServeOptions {
     /// several, give it several times [default: none]
     #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
+
+    /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it reaches no other file and
+    /// starts no program [default: auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) confine: Option<ConfineChoice>,
 
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]

@@ -1,7 +1,7 @@
 //! Reading the configuration of `wirepath serve` again while it runs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use wirepath_server::{ReloadableOptions, Reloader, ResponseFields};
@@ -26,6 +26,11 @@ impl Configuration {
     pub(crate) fn read(file: PathBuf, flags: Vec<OsString>) -> Result<Configuration> {
         let started = FileOptions::read::<Serve>(&file, flags.iter().cloned())?;
         Ok(Configuration { file, flags, started })
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// The options to start with.

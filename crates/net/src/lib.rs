@@ -2,6 +2,7 @@
 //! metrics and status.
 
 pub mod auth;
+pub mod confinement;
 mod descriptors;
 pub mod folder;
 pub mod http;

@@ -1,0 +1,95 @@
+//! Confinement of `wirepath serve`: the folders that it reaches.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use wirepath_net::confinement::{Extent, Reach, confine};
+use wirepath_server::ServerOptions;
+
+/// Places of the system that a server reads: its own and the machine's state.
+const OF_SYSTEM: &[&str] = &["/proc", "/sys"];
+
+/// Devices of the data paths: the kernel module's, and the sink of calibration.
+const DEVICES: &[&str] = &["/dev/wirepath", "/dev/null"];
+
+/// Choice of confinement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfineChoice {
+    /// As far as the kernel can
+    #[default]
+    Auto,
+    /// Whole, or the server does not start
+    On,
+    /// Not at all
+    Off,
+}
+
+/// Confines the process, which has no other thread yet. Returns a line for the log.
+pub(crate) fn confine_server(
+    choice: ConfineChoice,
+    options: &ServerOptions,
+    configuration: Option<&Path>,
+) -> Result<String> {
+    if choice == ConfineChoice::Off {
+        return Ok("the server is not confined: --confine off".to_owned());
+    }
+    // It cannot be allowed before it is there.
+    std::fs::create_dir_all(&options.cache)
+        .with_context(|| format!("cannot make the cache folder {}", options.cache.display()))?;
+    match (confine(&reach(options, configuration)), choice) {
+        (Ok(extent @ (Extent::Part | Extent::Nothing)), ConfineChoice::On) => {
+            bail!("--confine on is not possible: the server is confined {extent}; use --confine auto")
+        }
+        (Ok(extent), _) => Ok(format!("the server is confined {extent}")),
+        (Err(error), ConfineChoice::On) => Err(error).context("--confine on is not possible"),
+        (Err(error), _) => Ok(format!("the server is not confined: {error}")),
+    }
+}
+
+/// Folders and files that a server with these options reaches.
+fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
+    let secrets = options.tls.iter().flat_map(|tls| [&tls.files.certificate, &tls.files.key]);
+    let users = options.auth.iter().map(|auth| &auth.users);
+    let replaced =
+        secrets.chain(users).chain([&options.calibration]).map(PathBuf::as_path).chain(configuration);
+    let served = options.paths.iter().map(|path| if path.is_file() { folder(path) } else { path.clone() });
+    let system = OF_SYSTEM.iter().map(PathBuf::from);
+    let readable = served.chain(replaced.flat_map(folders)).chain(system).collect();
+    // The server measures for itself if nothing was measured.
+    let kept = [options.cache.clone(), folder(&options.calibration)];
+    Reach { readable, writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect() }
+}
+
+/// Folders of a file that is replaced by renaming: that of its name, and that of the file which its name leads to.
+fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let real = file.canonicalize().ok().map(|real| folder(&real));
+    [folder(file)].into_iter().chain(real)
+}
+
+fn folder(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_replaced_is_reached_by_its_folders() {
+        let home = tempfile::tempdir().unwrap();
+        let (live, archive) = (home.path().join("live"), home.path().join("archive"));
+        for folder in [&live, &archive] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(archive.join("key1.pem"), "").unwrap();
+        std::os::unix::fs::symlink("../archive/key1.pem", live.join("key.pem")).unwrap();
+        let found: Vec<_> =
+            folders(&live.join("key.pem")).map(|folder| folder.canonicalize().unwrap()).collect();
+        assert_eq!(found, [live.canonicalize().unwrap(), archive.canonicalize().unwrap()]);
+        assert_eq!(folder(Path::new("users")), Path::new("."));
+    }
+}

@@ -1,0 +1,42 @@
+//! Files by Landlock.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetStatus,
+};
+
+use super::{ConfinementError, Extent, Reach};
+
+/// Newest version of Landlock whose rights are known here (Linux 6.12: devices' controls too).
+const NEWEST: ABI = ABI::V6;
+
+/// Confines this thread and its children to these files.
+pub(super) fn confine(reach: &Reach) -> Result<Extent, ConfinementError> {
+    let (read, all) = (AccessFs::from_read(NEWEST) & !AccessFs::Execute, AccessFs::from_all(NEWEST));
+    let mut ruleset = Ruleset::default().handle_access(all)?.create()?;
+    for path in &reach.readable {
+        ruleset = allow(ruleset, path, read)?;
+    }
+    for path in &reach.writable {
+        ruleset = allow(ruleset, path, all & !AccessFs::Execute)?;
+    }
+    Ok(match ruleset.restrict_self()?.ruleset {
+        RulesetStatus::FullyEnforced => Extent::Whole,
+        RulesetStatus::PartiallyEnforced => Extent::Part,
+        RulesetStatus::NotEnforced => Extent::Nothing,
+    })
+}
+
+/// Allows access to a folder and all in it, or to a file.
+fn allow(
+    ruleset: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, ConfinementError> {
+    // The server says what is missing where it needs it.
+    let Ok(metadata) = path.metadata() else { return Ok(ruleset) };
+    let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+    Ok(ruleset.add_rule(PathBeneath::new(PathFd::new(path)?, access))?)
+}

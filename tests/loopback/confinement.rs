@@ -1,0 +1,45 @@
+//! Confinement of the server. All other tests of it run confined, too: with every data path, passwords and TLS.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::server::Server;
+use wirepath_tests::{clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![every_thread_is_confined, confinement_can_be_turned_off]
+}
+
+/// Values of a field of the status of each thread of a server.
+fn of_threads(server: &Server, field: &str) -> Result<Vec<String>> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.process.pid()))?;
+    let value = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task?.path().join("status"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        Ok(line.with_context(|| format!("no {field}"))?.trim().to_owned())
+    };
+    tasks.map(value).collect()
+}
+
+/// Promise: All threads of the server are confined, also those that were started first, and the log says how far.
+fn every_thread_is_confined() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
+    let server = Server::of(folder.path()).start()?;
+    for (field, expected) in [("Seccomp", "2"), ("NoNewPrivs", "1")] {
+        let values = of_threads(&server, field)?;
+        ensure!(values.len() > 2 && values.iter().all(|value| value == expected), "{field}: {values:?}");
+    }
+    let log = server.process.log();
+    ensure!(log.contains("the server is confined to its"), "{log}");
+    Ok(())
+}
+
+/// Promise: `--confine off` does without.
+fn confinement_can_be_turned_off() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
+    let server = Server::of(folder.path()).with(["--confine", "off"]).start()?;
+    let expected = std::fs::read_to_string("/proc/self/status")?.contains("Seccomp:\t0");
+    let values = of_threads(&server, "Seccomp")?;
+    ensure!(!expected || values.iter().all(|value| value == "0"), "{values:?}");
+    ensure!(server.process.log().contains("the server is not confined: --confine off"));
+    Ok(())
+}
