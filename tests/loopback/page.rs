@@ -34,12 +34,7 @@ fn the_page_shows_what_the_status_says() -> Result<()> {
     let bed = TestBed::new()?;
     let mut browser = bed.browser()?;
     bed.is_shown(&mut browser)?;
-    let status = bed.server.status()?;
-    let shown = browser.evaluate(SHOWN)?;
-    let expected = expected(&status);
-    for (key, expected) in expected.as_object().context("an object")? {
-        ensure!(shown[key] == *expected, "{key}: {} is shown, and the status says {expected}", shown[key]);
-    }
+    let shown = shown_as_status(&bed, &mut browser)?;
     let texts = shown["sessions"].to_string() + &shown["assets"].to_string() + &shown["files"].to_string();
     for hostile in [HOSTILE_NAME, HOSTILE_AGENT] {
         ensure!(texts.contains(&json!(hostile).to_string()), "{hostile} is not in {texts}");
@@ -50,6 +45,17 @@ fn the_page_shows_what_the_status_says() -> Result<()> {
     ensure!(shown["elements"] == json!({"script": 1, "img": 0}), "{}", shown["elements"]);
     ensure!(shown["foreign"] == json!([]), "from other hosts: {}", shown["foreign"]);
     Ok(())
+}
+
+/// Waits until the page shows what the status says, which changes meanwhile. Returns what is shown.
+fn shown_as_status(bed: &TestBed, browser: &mut Browser) -> Result<Value> {
+    let deadline = Deadline::seconds(10.0);
+    loop {
+        let (status, shown) = (expected(&bed.server.status()?), browser.evaluate(SHOWN)?);
+        let all = status.as_object().context("an object")?;
+        let Some((key, said)) = all.iter().find(|(key, said)| shown[key] != **said) else { return Ok(shown) };
+        ensure!(!deadline.has_passed(), "{key}: {} is shown, and the status says {said}", shown[key]);
+    }
 }
 
 /// Content of the page, as its reader sees it.
