@@ -1,45 +1,23 @@
 //! `wirepath serve`.
 
 use std::convert::Infallible;
-use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::available_parallelism;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use bytesize::ByteSize;
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
-use wirepath_datapath::SendContext;
-use wirepath_net::auth::AuthOptions;
-use wirepath_net::http::HttpOptions;
 use wirepath_net::program::{Log, Signals};
-use wirepath_net::tls::TlsFiles;
-use wirepath_server::{
-    AdmissionPolicy, Burst, DataPath, HotMemorySize, Reloader, ResponseFields, RtspOptions, Server,
-    ServerOptions, StartError, TlsAddresses, TlsOptions,
-};
+use wirepath_server::{Reloader, Server, ServerOptions, StartError, TlsAddresses};
 
 use crate::confine::confine_server;
 use crate::exit;
-use crate::image_options::CALIBRATION;
-use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
+use crate::serve_options::{FileOptions, ServeOptions};
 use crate::serve_reload::Configuration;
-use crate::values::BurstOption;
-
-/// Share of the engine threads' time that sessions leave to others unless another is asked for.
-const RESERVE: f64 = 0.15;
-
-/// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
-const BURST_MAX: Duration = Duration::from_millis(100);
-
-/// Lifetime of nonces unless another is asked for.
-const NONCE_LIFETIME: Duration = Duration::from_secs(300);
+use crate::server_options::server_options;
 
 /// Arguments of `wirepath serve`.
 #[derive(Args)]
@@ -71,7 +49,8 @@ impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
         // All arguments behind `serve`, which were parsed already.
         let flags = || std::env::args_os().skip(2).collect();
-        let configuration = self.config.map(|file| Configuration::read(file, flags())).transpose()?;
+        let read = |file: &Path, flags| FileOptions::read::<Serve>(file, flags);
+        let configuration = self.config.map(|file| Configuration::read(file, flags(), read)).transpose()?;
         let options = configuration.as_ref().map_or(self.options, Configuration::options);
         if let Some(cpus) = &options.cpus {
             cpus.set_affinity()?; // before the first thread starts, as threads inherit it
@@ -155,180 +134,5 @@ fn announce(server: &Server) -> Result<()> {
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "sd_notify failed");
-    }
-}
-
-/// Refuses more hot memory than there is memory: it cannot be swapped out.
-fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
-    let HotMemorySize::Bytes(hot_memory_bytes) = hot_memory else { return Ok(()) };
-    let system = rustix::system::sysinfo();
-    let total = system.totalram as u64 * u64::from(system.mem_unit);
-    ensure!(
-        hot_memory_bytes < total,
-        "--hot-memory {} is not possible: this machine has {} of memory; choose less",
-        ByteSize::b(hot_memory_bytes),
-        ByteSize::b(total)
-    );
-    Ok(())
-}
-
-/// Checks the options and adds what is not given.
-pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
-    ensure!(
-        !options.paths.is_empty(),
-        "nothing to serve: name at least one folder or file (see `wirepath serve --help`)"
-    );
-    let session_timeout = options.session_timeout.unwrap_or(Duration::from_secs(60));
-    ensure!(
-        session_timeout >= Duration::from_secs(5),
-        "--session-timeout must be at least 5s: clients send keepalives less often"
-    );
-    let max_lag = options.max_lag.unwrap_or(Duration::from_secs(2));
-    ensure!(max_lag >= Duration::from_millis(100), "--max-lag must be at least 100ms: media leave in bursts");
-    let ports = options.rtp_ports.unwrap_or(PortRange { first: 10_000, last: 32_767 });
-    let threads = match options.threads {
-        Some(threads) => threads.get(),
-        None => available_parallelism().context("cannot find the number of cores; use --threads")?.get(),
-    };
-    let hot_memory = options.hot_memory.unwrap_or(HotMemorySize::Automatic);
-    let is_hot = matches!(hot_memory, HotMemorySize::Bytes(_));
-    let path = match options.path.unwrap_or(PathChoice::Auto) {
-        PathChoice::Auto => None,
-        PathChoice::Named(path) => Some(path),
-    };
-    ensure!(
-        is_hot || !path.is_some_and(DataPath::needs_hot_memory),
-        "the data path wire_uring needs memory: add --hot-memory SIZE"
-    );
-    if let Some(path) = path.filter(|path| path.needs_module()) {
-        SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
-    }
-    ensure_memory(hot_memory)?;
-    let auth = auth(&options)?;
-    let tls = tls(&options)?;
-    let connections = options.max_connections.unwrap_or(20_000);
-    let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
-    let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
-    let cache = options.images.cache_folder()?;
-    // Hot memory holds images only.
-    let default_policy = if is_hot { PolicyChoice::All } else { PolicyChoice::Auto };
-    Ok(ServerOptions {
-        calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
-        paths: options.paths,
-        rtsp: options.rtsp.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
-        http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
-        cache,
-        cache_bytes: options.images.cache_bytes(),
-        images: options.image_policy.unwrap_or(default_policy).into(),
-        image_bytes_per_second: options.image_rate.unwrap_or(ByteSize::mib(64)).as_u64(),
-        packing_memory_bytes: options.packing_memory.map(|size| size.as_u64()),
-        packings_per_address: options.max_packings_per_address.unwrap_or(sessions_per_address),
-        hot_memory,
-        threads,
-        path,
-        max_sessions: options.max_sessions,
-        // Who sets the limit of an address means it.
-        bounds_addresses: options.max_sessions_per_address.is_none()
-            && options.max_connections_per_address.is_none(),
-        admission: admission(options.admission, options.reserve)?,
-        burst: burst(options.burst, options.burst_max)?,
-        response_fields: ResponseFields {
-            origins: options.cors,
-            cache_control: options.folder_cache_control,
-        },
-        folder_bursts: options.folder_burst_max,
-        max_lag,
-        auth,
-        tls,
-        rtsp_options: RtspOptions {
-            session_timeout,
-            connections,
-            connections_per_address,
-            sessions_per_address,
-            ports: ports.first..=ports.last,
-            ..RtspOptions::default()
-        },
-        http_options: HttpOptions {
-            max_connections: connections,
-            max_connections_per_address: connections_per_address,
-            access_log: options.access_log,
-            ..HttpOptions::default()
-        },
-    })
-}
-
-/// Authentication by `--users` and the options that belong to it.
-fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
-    let Some(users) = options.users.clone() else {
-        let is_alone = options.folder_users.is_empty()
-            && options.status_users.is_none()
-            && options.nonce_lifetime.is_none();
-        ensure!(is_alone, "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE");
-        return Ok(None);
-    };
-    ensure_not_served("the file of users", &users, &options.paths)?;
-    Ok(Some(AuthOptions {
-        users,
-        folders: options.folder_users.clone(),
-        status: options.status_users.clone().unwrap_or_default(),
-        nonce_lifetime: options.nonce_lifetime.unwrap_or(NONCE_LIFETIME),
-    }))
-}
-
-/// TLS by `--rtsps` and `--https` and the files that belong to them.
-fn tls(options: &ServeOptions) -> Result<Option<TlsOptions>> {
-    let addresses = TlsAddresses { rtsps: options.rtsps, https: options.https };
-    let listens = addresses.rtsps.is_some() || addresses.https.is_some();
-    match (options.tls_certificate.clone(), options.tls_key.clone()) {
-        (Some(certificate), Some(key)) if listens => {
-            ensure_not_served("the TLS key", &key, &options.paths)?;
-            Ok(Some(TlsOptions { files: TlsFiles { certificate, key }, addresses }))
-        }
-        (None, None) if !listens => Ok(None),
-        (Some(_), Some(_)) => {
-            bail!("nothing listens for TLS: add --rtsps ADDRESS:PORT or --https ADDRESS:PORT")
-        }
-        _ => bail!("TLS needs both --tls-certificate FILE and --tls-key FILE, and --rtsps or --https"),
-    }
-}
-
-/// Fails if clients could read a file of secrets: hashes of users are as good as passwords.
-fn ensure_not_served(what: &str, file: &Path, paths: &[PathBuf]) -> Result<()> {
-    // A file that cannot be found is reported where it is opened.
-    let Ok(real) = file.canonicalize() else { return Ok(()) };
-    for path in paths {
-        let below = path.canonicalize().ok().and_then(|served| real.strip_prefix(served).ok());
-        let is_shown =
-            |below: &Path| !below.iter().any(|name: &OsStr| name.as_encoded_bytes().starts_with(b"."));
-        ensure!(
-            !below.is_some_and(is_shown),
-            "{what} {} lies in {}, which is served: move it, or let its name begin with a dot",
-            file.display(),
-            path.display()
-        );
-    }
-    Ok(())
-}
-
-/// Rule of admission by `--admission` and `--reserve`.
-fn admission(rule: Option<AdmissionChoice>, reserve: Option<f64>) -> Result<AdmissionPolicy> {
-    match (rule.unwrap_or(AdmissionChoice::Measured), reserve) {
-        (AdmissionChoice::Measured, reserve) => {
-            Ok(AdmissionPolicy::Measured { reserve: reserve.unwrap_or(RESERVE) })
-        }
-        (AdmissionChoice::Off, None) => Ok(AdmissionPolicy::Off),
-        (AdmissionChoice::Off, Some(_)) => {
-            bail!("--reserve belongs to --admission measured: give --reserve or --admission off")
-        }
-    }
-}
-
-/// Length of bursts by `--burst` and `--burst-max`.
-fn burst(burst: Option<BurstOption>, most: Option<Duration>) -> Result<Burst> {
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    match (burst.unwrap_or(BurstOption::Auto), most) {
-        (BurstOption::Auto, most) => Ok(Burst::Auto { most_us: us(most.unwrap_or(BURST_MAX)) }),
-        (BurstOption::Time(time), None) => Ok(Burst::Fixed(us(time))),
-        (BurstOption::Time(_), Some(_)) => bail!("--burst-max bounds --burst auto: give one of the two"),
     }
 }

@@ -6,26 +6,30 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use wirepath_server::{ReloadableOptions, Reloader, ResponseFields};
 
-use crate::serve::{Serve, server_options};
 use crate::serve_options::{FileOptions, ServeOptions};
+use crate::server_options::server_options;
 
 /// Options that a running server takes over.
 const RELOADABLE: &[&str] =
     &["folder-users", "status-users", "cors", "folder-cache-control", "folder-burst-max"];
 
+/// Reads a configuration file and flags, which take precedence.
+type Read = fn(&Path, Vec<OsString>) -> Result<FileOptions>;
+
 /// Configuration file with flags, as the server runs by them.
 pub(crate) struct Configuration {
     file: PathBuf,
     flags: Vec<OsString>,
+    read: Read,
     /// As read at the start.
     started: FileOptions,
 }
 
 impl Configuration {
-    /// Reads the file; flags take precedence.
-    pub(crate) fn read(file: PathBuf, flags: Vec<OsString>) -> Result<Configuration> {
-        let started = FileOptions::read::<Serve>(&file, flags.iter().cloned())?;
-        Ok(Configuration { file, flags, started })
+    /// Reads the file.
+    pub(crate) fn read(file: PathBuf, flags: Vec<OsString>, read: Read) -> Result<Configuration> {
+        let started = read(&file, flags.clone())?;
+        Ok(Configuration { file, flags, read, started })
     }
 
     /// The file.
@@ -58,7 +62,7 @@ impl Configuration {
 
     /// Returns the names of the options that the running server cannot take over.
     fn take_over(&self, reloader: &Reloader) -> Result<Vec<String>> {
-        let now = FileOptions::read::<Serve>(&self.file, self.flags.iter().cloned())?;
+        let now = (self.read)(&self.file, self.flags.clone())?;
         // With this file the next start must succeed.
         server_options(now.options.clone())?;
         let mut waiting = now.changed_since(&self.started);
