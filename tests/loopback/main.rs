@@ -53,6 +53,7 @@ mod relay_proxy_patience;
 mod reload;
 mod rtcp;
 mod rtsp;
+mod rtsp_multicast;
 mod scale;
 mod scripts;
 mod seeking;
@@ -117,6 +118,7 @@ fn main() -> ExitCode {
         reload::trials(),
         rtcp::trials(),
         rtsp::trials(),
+        rtsp_multicast::trials(),
         scale::trials(),
         scripts::trials(),
         seeking::trials(),

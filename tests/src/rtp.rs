@@ -1,7 +1,7 @@
 //! A receiver of RTP and RTCP that keeps everything with its time of arrival.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
@@ -97,6 +97,21 @@ impl Receiver {
     /// Receives on an even port and the next of this address, in the calling thread's network namespace.
     pub fn bind(address: IpAddr) -> Result<Self> {
         let (rtp, rtcp) = pair(address)?;
+        Self::of(rtp, rtcp)
+    }
+
+    /// Receives what is sent to a group at this even port and the next, over the loopback interface.
+    pub fn join(group: Ipv4Addr, port: u16) -> Result<Self> {
+        let join = |port: u16| {
+            let socket = UdpSocket::bind((group, port)).with_context(|| format!("binding {group}:{port}"))?;
+            socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).context("joining")?;
+            make_room(&socket);
+            Ok::<_, anyhow::Error>(socket)
+        };
+        Self::of(join(port)?, join(port + 1)?)
+    }
+
+    fn of(rtp: UdpSocket, rtcp: UdpSocket) -> Result<Self> {
         let (stop, stopped) = UnixStream::pair().context("socketpair")?;
         let shared = Arc::<Shared>::default();
         let reader = Reader {

@@ -15,7 +15,7 @@ use http::HeaderValue;
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
-use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy};
+use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy, MulticastRange};
 
 use crate::confine::ConfineChoice;
 use crate::cpus::Cpus;
@@ -123,6 +123,11 @@ pub(crate) struct ServeOptions {
     /// [default: 10000-32767]
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
+
+    /// Groups that clients may ask for by RTP/AVP;multicast, one for each asset that is sent, and the even port of its
+    /// first track: such as 239.255.42.1-239.255.42.99:5004?ttl=4&interface=eth0 [default: no multicast]
+    #[arg(long, value_name = "GROUPS:PORT")]
+    pub(crate) multicast: Option<MulticastRange>,
 
     /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000]
     #[arg(long, value_name = "N")]

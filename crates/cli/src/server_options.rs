@@ -109,6 +109,7 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
             cache_control: options.folder_cache_control,
         },
         folder_bursts: options.folder_burst_max,
+        multicast: options.multicast,
         max_lag,
         auth,
         tls,

@@ -26,10 +26,11 @@ use crate::images::{
     StoreError,
 };
 use crate::library::{Asset, FindError, Library};
+use crate::multicast::MulticastGroups;
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    BoxFuture, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation, Reply,
-    SessionPlayback, TrackSource,
+    BoxFuture, Joined, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation,
+    Reply, SessionPlayback, TrackSource,
 };
 
 /// Most searches for names in other case at a time.
@@ -51,6 +52,8 @@ pub(crate) struct AssetPlayer {
     pub(crate) bursts: Arc<BurstLimits>,
     /// Lateness beyond which a client over TCP skips forward.
     pub(crate) max_lag_us: u64,
+    /// Multicast groups, if there are any.
+    pub(crate) groups: Option<Arc<MulticastGroups>>,
 }
 
 struct AssetPresentation {
@@ -104,6 +107,10 @@ impl Player for AssetPlayer {
 
     fn admit_faster(&self, more: f64) -> Result<(), Overload> {
         self.admission.admit_faster(more)
+    }
+
+    fn has_groups(&self) -> bool {
+        self.groups.is_some()
     }
 
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
@@ -185,6 +192,16 @@ impl Presentation for AssetPresentation {
                 waiting: Mutex::default(),
             };
             Ok(Box::new(playback) as Box<dyn SessionPlayback>)
+        })
+    }
+
+    fn join(&self, on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>> {
+        Box::pin(async move {
+            let groups = self.player.groups.as_ref();
+            let groups = groups.ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))?;
+            let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?).await?;
+            let (member, group) = groups.join(&image, on_event)?;
+            Ok(Joined { playback: Box::new(member), group })
         })
     }
 }

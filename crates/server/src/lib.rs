@@ -10,6 +10,7 @@ mod http;
 pub mod images;
 mod library;
 mod memory_limit;
+mod multicast;
 mod plays;
 mod reload;
 mod rtsp;
@@ -27,6 +28,7 @@ pub use burst_limits::FolderBurst;
 pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
+pub use multicast::MulticastRange;
 pub use reload::{ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use sending::{

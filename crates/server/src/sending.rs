@@ -20,18 +20,19 @@ use wirepath_playback::Burst;
 
 use self::announcement::Announcer;
 use self::channel::wait_until;
-use self::output::{End, Output};
 use self::running_channel::RunningChannel;
 use crate::core::{CoreOptions, MediaCore};
 use crate::images::{HotMemorySize, ImagePolicy};
 use crate::start_error::StartError;
 
 pub use destination::{Destination, Form, Interface};
+pub(crate) use item::Item;
+pub(crate) use output::{End, Output};
 pub use playlist::PlaylistError;
 pub use running_channel::{ChannelStatus, OutputStatus};
 
 /// Between the last packet and BYE: receivers take BYE for the end at once, and drop packets not yet read.
-const BYE_DELAY: Duration = Duration::from_millis(100);
+pub(crate) const BYE_DELAY: Duration = Duration::from_millis(100);
 
 /// Interval of balancing the threads' loads.
 const BALANCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -137,7 +138,7 @@ impl Sender {
             let (begun, not_before_s) = (all.clone(), *not_before_s);
             starting.spawn(async move {
                 wait_until(not_before_s).await;
-                begun.iter().for_each(|output| output.play());
+                begun.iter().for_each(|output| output.play(|_| {}));
             });
             for output in all {
                 let output = Arc::clone(output);
@@ -158,7 +159,7 @@ impl Sender {
         }
         starting.shutdown().await; // nothing begins from here on
         outputs.abort_all();
-        self.outputs().for_each(|output| output.stop());
+        self.outputs().for_each(|output| output.pause(|_| {}));
         tokio::time::sleep(BYE_DELAY).await;
         self.outputs().for_each(|output| output.send_bye());
         self.announcers().for_each(Announcer::delete);

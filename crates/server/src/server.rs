@@ -27,6 +27,7 @@ use crate::core::{CoreOptions, MediaCore};
 use crate::http::{CurrentFields, LibrarySite, ResponseFields};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
+use crate::multicast::{MulticastGroups, MulticastRange};
 use crate::reload::{Reloader, warn_of_idle_rules};
 use crate::rtsp::{self, RtspOptions};
 use crate::session_limit;
@@ -92,6 +93,8 @@ pub struct ServerOptions {
     pub rtsp_options: RtspOptions,
     /// Options of the HTTP listener.
     pub http_options: HttpOptions,
+    /// Multicast groups that sessions may ask for; none for none.
+    pub multicast: Option<MulticastRange>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
 }
@@ -137,6 +140,9 @@ impl Server {
         tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
         let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
         let fields = CurrentFields::new(options.response_fields);
+        let groups = options
+            .multicast
+            .map(|range| Arc::new(MulticastGroups::new(range, Arc::clone(&playbacks), Arc::clone(&plays))));
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
@@ -147,6 +153,7 @@ impl Server {
             admission: Arc::clone(&admission),
             plays: Arc::clone(&plays),
             searches: Arc::new(Semaphore::new(SEARCHES)),
+            groups,
         };
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit));

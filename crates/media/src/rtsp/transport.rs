@@ -84,6 +84,15 @@ pub enum ReplyDelivery {
     },
     /// In the RTSP connection.
     Interleaved(ChannelPair),
+    /// Over UDP to a group.
+    Multicast {
+        /// Address of the group.
+        group: IpAddr,
+        /// Ports of the group.
+        ports: PortPair,
+        /// Time to live, or hop limit.
+        ttl: u8,
+    },
 }
 
 impl Offer {
@@ -205,6 +214,12 @@ impl From<TransportReply> for rtsp_types::headers::Transports {
             ReplyDelivery::Interleaved(ChannelPair { rtp, rtcp }) => {
                 let interleaved = Some((rtp, Some(rtcp)));
                 (Some(RtpLowerTransport::Tcp), RtpTransportParameters { interleaved, ..params })
+            }
+            ReplyDelivery::Multicast { group, ports, ttl } => {
+                let (destination, port) = (Some(group.to_string()), Some(ports.into()));
+                let params =
+                    RtpTransportParameters { unicast: false, multicast: true, destination, port, ..params };
+                (None, RtpTransportParameters { ttl: Some(ttl), ..params })
             }
         };
         vec![Transport::Rtp(RtpTransport { profile: RtpProfile::Avp, lower_transport, params })].into()

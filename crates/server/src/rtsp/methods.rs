@@ -44,9 +44,11 @@ impl RequestHandler {
     /// RFC 2326 section 10.5.
     pub(super) async fn play(&mut self, request: &Request) -> Answer {
         let session = self.named_session(request)?;
-        let speed = speed(request)?;
+        // Nobody moves a sender that others watch: the answer says where it is and how fast.
+        let is_shared = session.playback.is_shared();
+        let speed = speed(request)?.map(|speed| if is_shared { Speed::NORMAL } else { speed });
         let scale = request.scale()?.map(|scale| session.nearest_scale(scale));
-        let range = NptRange::of(request)?;
+        let range = NptRange::of(request)?.filter(|_| !is_shared);
         let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
         let active = (session.state.speed(), session.state.scale());

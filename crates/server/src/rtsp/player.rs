@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::admission::Overload;
+use wirepath_media::rtsp::{PortPair, ReplyDelivery};
 use wirepath_media::sdp::Description;
 use wirepath_playback::{
     ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Scale, Speed, StreamProgress,
@@ -56,6 +57,9 @@ pub(crate) trait Player: Send + Sync {
     /// Admits that sessions become faster by so many times the bit rate of one, or says why not.
     fn admit_faster(&self, more: f64) -> Result<(), Overload>;
 
+    /// Returns whether there are multicast groups to send to.
+    fn has_groups(&self) -> bool;
+
     /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
 }
@@ -66,6 +70,31 @@ pub(crate) enum MediaSink {
     Udp(UdpSocket),
     /// A channel of the RTSP connection.
     Interleaved(Arc<ConnectionWriter>, u8),
+}
+
+/// Address of a multicast group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupAddress {
+    pub(crate) address: IpAddr,
+    /// Port of the first track's RTP.
+    pub(crate) port: u16,
+    /// Time to live, or hop limit.
+    pub(crate) ttl: u8,
+}
+
+impl GroupAddress {
+    /// The transport of a track, as the answer to SETUP says it: each track has two ports.
+    pub(crate) fn delivery(&self, track: u8) -> ReplyDelivery {
+        let rtp = self.port.saturating_add(2 * u16::from(track));
+        let ports = PortPair { rtp, rtcp: rtp.saturating_add(1) };
+        ReplyDelivery::Multicast { group: self.address, ports, ttl: self.ttl }
+    }
+}
+
+/// Part of a session in a group.
+pub(crate) struct Joined {
+    pub(crate) playback: Box<dyn SessionPlayback>,
+    pub(crate) group: GroupAddress,
 }
 
 /// Something that can be played.
@@ -85,6 +114,9 @@ pub(crate) trait Presentation: Send + Sync {
         most_burst_us: Option<u64>,
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>>;
+
+    /// Joins the group that all tracks are sent to, for all sessions that join.
+    fn join(&self, on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>>;
 }
 
 /// A session's playback of a presentation.
@@ -94,6 +126,11 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     /// Plays another track, too, over the same lower transport as the first.
     fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError>;
+
+    /// Returns whether other sessions play the same packets, so that none can choose where and how fast.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// Track whose random access points can be played alone, for scales other than 1, if there is one.
     fn scanned_track(&self) -> Option<u8>;

@@ -6,6 +6,28 @@ use std::sync::{Arc, Weak};
 use wirepath_media::rtsp::ChannelPair;
 use wirepath_playback::ConnectionWriter;
 
+/// Lower transport of a session: the same for all its tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LowerTransport {
+    /// UDP to the client.
+    Udp,
+    /// The RTSP connection.
+    Tcp,
+    /// UDP to a group.
+    Multicast,
+}
+
+impl LowerTransport {
+    /// Its name, for log and status.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            LowerTransport::Udp => "udp",
+            LowerTransport::Tcp => "tcp",
+            LowerTransport::Multicast => "multicast",
+        }
+    }
+}
+
 /// A session's way for RTCP.
 pub(super) enum RtcpPath {
     /// The socket that sessions share.
@@ -17,13 +39,24 @@ pub(super) enum RtcpPath {
         /// Channels of the session.
         channels: ChannelPair,
     },
+    /// None: the sender to the group reports to all.
+    Group,
 }
 
 impl RtcpPath {
+    /// The lower transport of the session.
+    pub(super) fn transport(&self) -> LowerTransport {
+        match self {
+            RtcpPath::Udp(_) => LowerTransport::Udp,
+            RtcpPath::Interleaved { .. } => LowerTransport::Tcp,
+            RtcpPath::Group => LowerTransport::Multicast,
+        }
+    }
+
     /// Channels of the session, if it is interleaved.
     pub(super) fn channels(&self) -> Option<ChannelPair> {
         match self {
-            RtcpPath::Udp(_) => None,
+            RtcpPath::Udp(_) | RtcpPath::Group => None,
             RtcpPath::Interleaved { channels, .. } => Some(*channels),
         }
     }
@@ -36,6 +69,7 @@ impl RtcpPath {
                 writer.write_report(channels.rtcp, packet);
                 Ok(())
             }
+            RtcpPath::Group => Ok(()),
         }
     }
 

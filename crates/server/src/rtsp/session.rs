@@ -1,7 +1,7 @@
 //! A session: one client plays one presentation. Owned by its connection.
 
 use super::counters::EndReason;
-use super::player::{PlayRange, SessionPlayback};
+use super::player::{GroupAddress, PlayRange, SessionPlayback};
 use super::registry::SessionSlot;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
@@ -23,6 +23,8 @@ pub(super) struct Session {
     /// Tracks that are set up, in the order in which they were.
     pub(super) tracks: Vec<SetUpTrack>,
     pub(super) playback: Arc<dyn SessionPlayback>,
+    /// Group that the tracks are sent to, if it is one.
+    pub(super) group: Option<GroupAddress>,
     pub(super) info: Arc<SessionInfo>,
     pub(super) shared: Arc<Shared>,
     pub(super) state: SessionState,

@@ -2,6 +2,7 @@
 
 use super::counters::Counters;
 use super::player::SessionPlayback;
+use super::rtcp_path::LowerTransport;
 use super::session_state::Phase;
 use super::track::{Track, TrackReport};
 use parking_lot::Mutex;
@@ -47,7 +48,7 @@ pub(super) struct SessionInfo {
     pub(super) phase: watch::Sender<Phase>,
     /// The tracks that are set up, in the order in which they were.
     tracks: Mutex<Vec<Track>>,
-    is_interleaved: bool,
+    transport: LowerTransport,
     /// Weak: the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
     pub(super) cname: String,
@@ -76,7 +77,7 @@ impl SessionInfo {
             agent: client.agent,
             has_played: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Ready),
-            is_interleaved: track.rtcp.channels().is_some(),
+            transport: track.rtcp.transport(),
             tracks: Mutex::new(vec![track]),
             playback: Arc::downgrade(playback),
             cname: format!("wirepath@{local}"),
@@ -88,7 +89,7 @@ impl SessionInfo {
 
     /// Returns whether the session's packets go over the RTSP connection, whose life is a sign of life then.
     pub(super) fn is_interleaved(&self) -> bool {
-        self.is_interleaved
+        self.transport == LowerTransport::Tcp
     }
 
     /// Adds a track that is set up.
@@ -120,9 +121,9 @@ impl SessionInfo {
         self.with_tracks(|tracks| tracks.iter().filter_map(|track| track.rtcp.channels()).collect())
     }
 
-    /// The lower transport, for log and status.
-    pub(super) fn transport(&self) -> &'static str {
-        if self.is_interleaved() { "tcp" } else { "udp" }
+    /// The lower transport of all tracks.
+    pub(super) fn transport(&self) -> LowerTransport {
+        self.transport
     }
 
     /// Notes a sign of life of the client.
@@ -179,7 +180,7 @@ impl SessionInfo {
             "payload_bytes": progress.payload_bytes,
             "packets_lost_here": progress.packets_lost,
             "forward_skips": progress.forward_skips,
-            "transport": self.transport(),
+            "transport": self.transport().name(),
             "burst_ms": progress.burst_us as f64 / 1000.0,
             "data_path": progress.path.map_or("interleaved", DataPath::name),
             "data_path_reason": playback.reason(),

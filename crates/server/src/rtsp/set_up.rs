@@ -2,15 +2,16 @@
 
 use super::counters::RefusalReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
-use super::player::SessionPlayback;
+use super::player::{Joined, SessionPlayback};
 use super::registry::SessionSlot;
 use super::rtcp;
+use super::rtcp_path::RtcpPath;
 use super::session::{Session, SetUpTrack};
 use super::session_events::{EventKind, SessionEvent};
 use super::session_info::{ClientName, SessionInfo};
 use super::session_state::{Phase, SessionState};
 use super::track::{self, Track};
-use super::transport::{Accepted, Opened, choose, choose_like};
+use super::transport::{Accepted, Offerer, Opened, Unicast, choose, choose_like};
 use std::sync::Arc;
 use wirepath_media::rtsp::{Refusal, Request, Resource, Response, StatusCode, TransportReply};
 use wirepath_media::sdp;
@@ -26,20 +27,26 @@ impl RequestHandler {
         if let Some(id) = request.session() {
             return self.add_track(request, id, &presentation_url, number);
         }
-        let offer = choose(&request.headers, self.peer.ip(), self.is_secure)?;
+        let offer = choose(&request.headers, self.offerer())?;
         let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
         let index = self.track_index(&presentation_url, number, presentation.tracks())?;
-        let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
         let (key, events) = (slot.key, Arc::clone(&self.events));
         let on_event = Box::new(move |event| {
             events.add(SessionEvent { key, kind: EventKind::Event(event) });
         });
-        let playback = presentation
-            .set_up(index, sink, most_burst_us, on_event)
-            .await
-            .map_err(|error| self.open_refusal(error))?;
+        let begun = match offer {
+            Accepted::Unicast(offer) => {
+                let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
+                let set_up = presentation.set_up(index, sink, most_burst_us, on_event).await;
+                set_up.map(|playback| (playback, rtcp, delivery, None))
+            }
+            Accepted::Multicast => presentation.join(on_event).await.map(|Joined { playback, group }| {
+                (playback, RtcpPath::Group, group.delivery(index), Some(group))
+            }),
+        };
+        let (playback, rtcp, delivery, group) = begun.map_err(|error| self.open_refusal(error))?;
         let playback: Arc<dyn SessionPlayback> = Arc::from(playback);
         let (path, counters) = (presentation_url.path(), Arc::clone(&self.shared.counters));
         let client = ClientName::new(key, request.headers.first("User-Agent"));
@@ -54,6 +61,7 @@ impl RequestHandler {
             path: path.to_vec(),
             tracks: vec![SetUpTrack { index, url, _descriptor: None }],
             playback,
+            group,
             state: SessionState::default(),
             events: Arc::clone(&self.events),
             rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), self.shared.options.report_interval)),
@@ -83,7 +91,8 @@ impl RequestHandler {
             let why = "SETUP: presentations cannot share a session; leave Session out";
             return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
         }
-        let (tracks, is_interleaved) = (session.playback.tracks(), session.info.is_interleaved());
+        let (tracks, transport) = (session.playback.tracks(), session.info.transport());
+        let group = session.group;
         let is_playing = matches!(session.state.phase(), Phase::Playing { .. });
         let set_up: Vec<u8> = session.tracks.iter().map(|track| track.index).collect();
         let index = self.track_index(presentation, number, tracks)?;
@@ -95,17 +104,26 @@ impl RequestHandler {
             let why = "SETUP: the session is playing; PAUSE it to add a track";
             return Err(refuse(StatusCode::MethodNotValidInThisState, why));
         }
-        let offer = choose_like(&request.headers, self.peer.ip(), is_interleaved)?;
+        let offer = choose_like(&request.headers, self.offerer(), transport)?;
         let descriptor = match offer {
-            Accepted::Interleaved(_) => None,
-            Accepted::Udp(_) => {
+            Accepted::Unicast(Unicast::Udp(_)) => {
                 let reserved = self.shared.registry.reserve_track(self.peer.ip());
                 Some(reserved.map_err(|exceeded| self.refuse_limit(RefusalReason::from(exceeded)))?)
             }
+            Accepted::Unicast(Unicast::Interleaved(_)) | Accepted::Multicast => None,
         };
-        let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
-        let added = self.session(id)?.playback.add(index, sink);
-        added.map_err(|error| self.open_refusal(error))?;
+        let (rtcp, delivery) = match (offer, group) {
+            (Accepted::Unicast(offer), _) => {
+                let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
+                let added = self.session(id)?.playback.add(index, sink);
+                added.map_err(|error| self.open_refusal(error))?;
+                (rtcp, delivery)
+            }
+            (Accepted::Multicast, Some(group)) => (RtcpPath::Group, group.delivery(index)),
+            (Accepted::Multicast, None) => {
+                return Err(refuse(StatusCode::UnsupportedTransport, "Transport: the session has no group"));
+            }
+        };
         let url = self.track_url(presentation, index);
         let session = self.session(id)?;
         let track = Track::new(index, session.playback.source(index), rtcp);
@@ -115,6 +133,11 @@ impl RequestHandler {
         session.tracks.push(SetUpTrack { index, url, _descriptor: descriptor });
         session.info.counters.tracks.increment();
         Ok(self.ok(request).transport(TransportReply { delivery, ssrc }))
+    }
+
+    fn offerer(&self) -> Offerer {
+        let has_groups = self.shared.player.has_groups();
+        Offerer { peer: self.peer.ip(), is_secure: self.is_secure, has_groups }
     }
 
     /// Index of the track that a URL names. The URL of a presentation with one track will do: VLC as Debian
@@ -177,7 +200,7 @@ impl RequestHandler {
         info.counters.sessions_started.increment();
         session.slot.fill(Arc::clone(info));
         if self.shared.log_session() {
-            let (peer, path, transport) = (self.peer, &info.path, info.transport());
+            let (peer, path, transport) = (self.peer, &info.path, info.transport().name());
             tracing::info!(%peer, path, transport, "session is set up");
         }
         let response = Response::new(StatusCode::Ok, Some(request.cseq));

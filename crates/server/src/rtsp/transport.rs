@@ -3,7 +3,7 @@
 use super::handler::{RequestHandler, refuse};
 use super::player::{MediaSink, OpenError};
 use super::ports::SessionPorts;
-use super::rtcp_path::RtcpPath;
+use super::rtcp_path::{LowerTransport, RtcpPath};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +18,15 @@ const FIRST_CLIENT_PORT: u16 = 1024;
 /// Offer that can be met.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Accepted {
+    /// To this client alone.
+    Unicast(Unicast),
+    /// To the group of the presentation.
+    Multicast,
+}
+
+/// Way to one client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unicast {
     /// UDP to these ports of the client.
     Udp(PortPair),
     /// The RTSP connection, in these channels if the client wishes for some.
@@ -35,12 +44,12 @@ pub(super) struct Opened {
 
 impl RequestHandler {
     /// Opens sockets or channels for an offer.
-    pub(super) fn open_transport(&mut self, offer: Accepted) -> Result<Opened, Refusal> {
+    pub(super) fn open_transport(&mut self, offer: Unicast) -> Result<Opened, Refusal> {
         match offer {
-            Accepted::Udp(client_port) => {
+            Unicast::Udp(client_port) => {
                 self.open_ports(client_port).map_err(|error| self.socket_refusal(error))
             }
-            Accepted::Interleaved(wish) => self.open_channels(wish),
+            Unicast::Interleaved(wish) => self.open_channels(wish),
         }
     }
 
@@ -89,20 +98,45 @@ fn free_channels(wish: Option<ChannelPair>, used: &[ChannelPair]) -> Option<Chan
     wish.into_iter().chain(even).find(is_free)
 }
 
-/// The first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
-pub(super) fn choose(headers: &Headers, peer: IpAddr, is_secure: bool) -> Result<Accepted, Refusal> {
-    choose_of(headers, |offer| accept(offer, peer, is_secure))
+/// Client that offers, as far as the choice depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offerer {
+    pub(super) peer: IpAddr,
+    /// The connection has TLS.
+    pub(super) is_secure: bool,
+    /// There are multicast groups to send to.
+    pub(super) has_groups: bool,
 }
 
-/// The same for a session whose other tracks are interleaved, or are not.
+impl Accepted {
+    fn transport(self) -> LowerTransport {
+        match self {
+            Accepted::Unicast(Unicast::Udp(_)) => LowerTransport::Udp,
+            Accepted::Unicast(Unicast::Interleaved(_)) => LowerTransport::Tcp,
+            Accepted::Multicast => LowerTransport::Multicast,
+        }
+    }
+}
+
+/// The first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
+pub(super) fn choose(headers: &Headers, offerer: Offerer) -> Result<Accepted, Refusal> {
+    choose_of(headers, |offer| accept(offer, offerer))
+}
+
+/// The same for a session whose other tracks have this transport.
 ///
 /// The connection of an interleaved session may be over TLS: another offer is refused all the same.
-pub(super) fn choose_like(headers: &Headers, peer: IpAddr, interleaved: bool) -> Result<Accepted, Refusal> {
-    choose_of(headers, |offer| match accept(offer, peer, false)? {
-        accepted if matches!(accepted, Accepted::Interleaved(_)) == interleaved => Ok(accepted),
+pub(super) fn choose_like(
+    headers: &Headers,
+    offerer: Offerer,
+    transport: LowerTransport,
+) -> Result<Accepted, Refusal> {
+    let offerer = Offerer { is_secure: false, ..offerer };
+    choose_of(headers, |offer| match accept(offer, offerer)? {
+        accepted if accepted.transport() == transport => Ok(accepted),
         _ => {
-            let why =
-                "Transport: all tracks of a session go over UDP, or all over TCP; offer what the first has";
+            let why = "Transport: all tracks of a session go over UDP, all over TCP, or all to a group; offer what the \
+                       first has";
             Err(refuse(StatusCode::UnsupportedTransport, why))
         }
     })
@@ -122,22 +156,29 @@ fn choose_of(
     Err(last)
 }
 
-fn accept(offer: &Offer, peer: IpAddr, is_secure: bool) -> Result<Accepted, Refusal> {
+fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
+    let Offerer { peer, is_secure, has_groups } = offerer;
     let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
     if let Protocol::Other(_) = &offer.protocol {
         return refuse("only RTP/AVP over UDP or TCP is served");
     }
-    if offer.delivery == Delivery::Multicast {
-        return refuse("multicast is not served; offer RTP/AVP;unicast;client_port=A-B");
-    }
     if !offer.is_for_playing {
         return refuse("this server only plays");
+    }
+    if offer.delivery == Delivery::Multicast {
+        return match offer.protocol {
+            _ if !has_groups => refuse("multicast is not served; offer RTP/AVP;unicast;client_port=A-B"),
+            _ if is_secure => refuse("over TLS media do not go to groups, in the clear; offer RTP/AVP/TCP"),
+            Protocol::RtpTcp => refuse("multicast goes over UDP; offer RTP/AVP;multicast"),
+            // The server chooses the group, whatever destination is asked for.
+            _ => Ok(Accepted::Multicast),
+        };
     }
     if offer.destination.as_deref().is_some_and(|destination| !is_peer(destination, peer)) {
         return refuse("media goes only to the address that asks for it; leave destination out");
     }
     if offer.protocol == Protocol::RtpTcp {
-        return Ok(Accepted::Interleaved(offer.interleaved));
+        return Ok(Accepted::Unicast(Unicast::Interleaved(offer.interleaved)));
     }
     if is_secure {
         return refuse(
@@ -150,7 +191,7 @@ fn accept(offer: &Offer, peer: IpAddr, is_secure: bool) -> Result<Accepted, Refu
         Some(PortPair { rtp, rtcp }) if rtp.min(rtcp) < FIRST_CLIENT_PORT => {
             refuse(&format!("client ports are {FIRST_CLIENT_PORT} or more"))
         }
-        Some(ports) => Ok(Accepted::Udp(ports)),
+        Some(ports) => Ok(Accepted::Unicast(Unicast::Udp(ports))),
     }
 }
 

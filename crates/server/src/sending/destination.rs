@@ -133,7 +133,7 @@ impl Destination {
     }
 
     /// Time to live of multicast in an IPv4 session description (RFC 8866 section 5.7).
-    pub(super) fn group_ttl(&self) -> Option<u8> {
+    pub(crate) fn group_ttl(&self) -> Option<u8> {
         self.is_multicast().then(|| self.ttl.unwrap_or(MULTICAST_TTL))
     }
 
@@ -141,7 +141,7 @@ impl Destination {
     ///
     /// # Errors
     /// Those of socket calls; `InvalidInput` where an interface and the address are of different families.
-    pub(super) fn connect(&self, ports: u16) -> io::Result<UdpSocket> {
+    pub(crate) fn connect(&self, ports: u16) -> io::Result<UdpSocket> {
         let to = self.at(ports)?;
         let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
         self.set_interface(&socket)?;

@@ -10,8 +10,8 @@ use tokio::sync::{Notify, watch};
 use wirepath_media::image::{Plan, StreamPlan};
 use wirepath_media::rtcp::SenderState;
 use wirepath_playback::{
-    Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Progress, RtpClock, StreamSink,
-    Timestamps, TrainSource,
+    PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Position, Progress,
+    RtpClock, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use super::destination::{Destination, Form};
@@ -111,15 +111,18 @@ impl Output {
         })
     }
 
-    /// Begins to send.
-    pub(crate) fn play(&self) {
+    /// Begins to send, or goes on where it rested. The reply is the first packets.
+    pub(crate) fn play(&self, reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static) {
         let begun = Arc::clone(&self.begun);
-        self.playback.play(None, None, move |_| begun.notify_one());
+        self.playback.play(None, None, move |result| {
+            begun.notify_one();
+            reply(result);
+        });
     }
 
-    /// Stops sending.
-    pub(crate) fn stop(&self) {
-        self.playback.pause(|_| {});
+    /// Rests. The reply is the position in microseconds from the beginning.
+    pub(crate) fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
+        self.playback.pause(reply);
     }
 
     /// Sends reports until the output has ended; answers how.
@@ -175,6 +178,21 @@ impl Output {
 
     pub(crate) fn progress(&self) -> Progress {
         self.playback.progress()
+    }
+
+    pub(crate) fn stream_progress(&self, stream: u8) -> StreamProgress {
+        self.playback.stream_progress(stream)
+    }
+
+    /// SSRC of a stream, and ticks of its timestamps in a second. The output has RTP.
+    pub(crate) fn source(&self, stream: u8) -> (u32, u32) {
+        let reported = self.reports.get(usize::from(stream)).unwrap_or(&self.reports[0]);
+        (reported.plan.ssrc, reported.plan.clock_hz)
+    }
+
+    /// Reason for its first data path.
+    pub(crate) fn reason(&self) -> &str {
+        self.playback.reason()
     }
 
     /// Name of the asset that is being sent, or read for what is sent next.

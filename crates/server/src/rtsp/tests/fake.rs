@@ -165,6 +165,10 @@ impl Player for FakePlayer {
         if more < 6.0 { Ok(()) } else { Err(Overload::Processor { used: 0.5, limit: 0.75 }) }
     }
 
+    fn has_groups(&self) -> bool {
+        false
+    }
+
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
         self.playbacks.open_writer(socket)
     }
@@ -228,6 +232,10 @@ impl Presentation for FakePresentation {
         let sinks = Mutex::new(vec![(track, sink)]);
         let playback = FakePlayback { shared, sinks, progress, duration_us, tracks, is_silent };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn SessionPlayback>) })
+    }
+
+    fn join(&self, _on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>> {
+        Box::pin(async { Err(OpenError::Busy("no groups here".to_owned())) })
     }
 }
 

@@ -1,0 +1,90 @@
+//! A session's part in a group: it starts the sender, or joins it where it is.
+
+use std::sync::Arc;
+
+use wirepath_playback::{Position, Progress, StreamProgress};
+
+use super::sender::GroupSender;
+use crate::plays::Plays;
+use crate::rtsp::player::{
+    MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Reply, SessionPlayback, TrackSource,
+};
+
+/// Member of a group.
+pub(crate) struct Member {
+    sender: Arc<GroupSender>,
+    number: u64,
+    plays: Arc<Plays>,
+}
+
+impl Member {
+    pub(super) fn new(sender: Arc<GroupSender>, on_event: OnEvent, plays: Arc<Plays>) -> Member {
+        let number = sender.enter(on_event);
+        Member { sender, number, plays }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.sender.leave(self.number);
+    }
+}
+
+impl SessionPlayback for Member {
+    fn tracks(&self) -> u8 {
+        self.sender.image().plan().streams.len() as u8 // 16 at most
+    }
+
+    /// All tracks are sent, whoever asked for which.
+    fn add(&self, _track: u8, _sink: MediaSink) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn scanned_track(&self) -> Option<u8> {
+        None
+    }
+
+    fn source(&self, track: u8) -> TrackSource {
+        self.sender.source(track)
+    }
+
+    /// Plays from where the sender is, whatever range was asked for.
+    fn play(&self, _range: PlayRange, reply: Reply<Position>) {
+        self.sender.play(self.number, reply);
+    }
+
+    fn release(&self) {}
+
+    fn pause(&self, reply: Reply<u64>) {
+        self.sender.pause(self.number, reply);
+    }
+
+    fn progress(&self) -> Progress {
+        self.sender.progress()
+    }
+
+    fn track_progress(&self, track: u8) -> StreamProgress {
+        self.sender.track_progress(track)
+    }
+
+    fn failure(&self) -> Option<PlaybackFailure> {
+        let reason = "the group has played to the end; SETUP a new session".to_owned();
+        self.sender.is_over().then_some(PlaybackFailure { reason, is_asset: false })
+    }
+
+    fn duration_us(&self) -> Option<u64> {
+        self.sender.image().duration_us()
+    }
+
+    fn reason(&self) -> &str {
+        self.sender.reason()
+    }
+
+    fn count_play(&self) {
+        self.plays.count(self.sender.image().name());
+    }
+}

@@ -1,0 +1,187 @@
+//! Sender of an asset to a group.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use wirepath_playback::{PlayError, PlaybackEvent, Playbacks, Position, Progress, StreamProgress};
+
+use crate::images::Image;
+use crate::rtsp::player::{GroupAddress, OnEvent, Reply, TrackSource};
+use crate::sending::{BYE_DELAY, Destination, End, Item, Output};
+
+/// Sender of an asset to a group. It plays while a member does, from where it is; it is over at the end of the asset.
+pub(super) struct GroupSender {
+    image: Arc<Image>,
+    address: GroupAddress,
+    output: Arc<Output>,
+    state: Mutex<State>,
+    runtime: Handle,
+    reports: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Members that are in the group, by their numbers.
+    members: HashMap<u64, MemberState>,
+    last_number: u64,
+    is_over: bool,
+}
+
+struct MemberState {
+    on_event: OnEvent,
+    is_playing: bool,
+}
+
+impl GroupSender {
+    /// Opens a sender that rests. Must be called on a tokio runtime.
+    pub(super) fn open(
+        group: &Destination,
+        image: &Arc<Image>,
+        playbacks: &Playbacks,
+    ) -> io::Result<Arc<GroupSender>> {
+        let item = Item::new(Arc::clone(image));
+        item.follow(None);
+        let output = Arc::new(Output::open(group, &item, playbacks)?);
+        let address = GroupAddress {
+            address: group.address.ip(),
+            port: group.address.port(),
+            ttl: group.group_ttl().unwrap_or(1),
+        };
+        Ok(Arc::new_cyclic(|sender: &Weak<GroupSender>| {
+            let reports = tokio::spawn(report(Arc::clone(&output), Weak::clone(sender)));
+            let image = Arc::clone(image);
+            GroupSender {
+                image,
+                address,
+                output,
+                state: Mutex::default(),
+                runtime: Handle::current(),
+                reports,
+            }
+        }))
+    }
+
+    /// Returns whether it sends this image, and has not come to its end.
+    pub(super) fn sends(&self, image: &Arc<Image>) -> bool {
+        Arc::ptr_eq(&self.image, image) && !self.is_over()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
+    pub(super) fn address(&self) -> GroupAddress {
+        self.address
+    }
+
+    pub(super) fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// Adds a member, and returns its number.
+    pub(super) fn enter(&self, on_event: OnEvent) -> u64 {
+        let mut state = self.state.lock();
+        state.last_number += 1;
+        let number = state.last_number;
+        state.members.insert(number, MemberState { on_event, is_playing: false });
+        number
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        self.pause(number, Box::new(|_| {}));
+        self.state.lock().members.remove(&number);
+    }
+
+    /// Begins to send if it rests. A member that comes later plays from where the sender is.
+    pub(super) fn play(&self, number: u64, reply: Reply<Position>) {
+        let mut state = self.state.lock();
+        if state.is_over {
+            drop(state);
+            return reply(Err(PlayError::Source("the sender has ended".into())));
+        }
+        let was_playing = state.is_playing();
+        if let Some(member) = state.members.get_mut(&number) {
+            member.is_playing = true;
+        }
+        // Under the lock: a PAUSE of another member must come before or after both.
+        match was_playing {
+            true => reply(Ok(Position { at_us: self.output.progress().position_us, streams: Vec::new() })),
+            false => self.output.play(reply),
+        }
+    }
+
+    /// Rests if no other member plays.
+    pub(super) fn pause(&self, number: u64, reply: Reply<u64>) {
+        let mut state = self.state.lock();
+        let was_playing = state.is_playing();
+        if let Some(member) = state.members.get_mut(&number) {
+            member.is_playing = false;
+        }
+        match was_playing && !state.is_playing() {
+            true => self.output.pause(reply),
+            false => reply(Ok(self.output.progress().position_us)),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.output.progress()
+    }
+
+    pub(super) fn track_progress(&self, track: u8) -> StreamProgress {
+        self.output.stream_progress(track)
+    }
+
+    pub(super) fn source(&self, track: u8) -> TrackSource {
+        let (ssrc, clock_hz) = self.output.source(track);
+        TrackSource { ssrc, clock_hz }
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        self.output.reason()
+    }
+
+    /// Tells the members that play how it ended.
+    fn end(&self, end: &End) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        for member in state.members.values_mut().filter(|member| member.is_playing) {
+            member.is_playing = false;
+            (member.on_event)(match end {
+                Ok(()) => PlaybackEvent::Finished,
+                Err(error) => PlaybackEvent::Failed(PlayError::Source(error.as_str().into())),
+            });
+        }
+    }
+}
+
+impl State {
+    fn is_playing(&self) -> bool {
+        self.members.values().any(|member| member.is_playing)
+    }
+}
+
+/// The last member has left, and the sender paused: BYE follows the last packet.
+impl Drop for GroupSender {
+    fn drop(&mut self) {
+        self.reports.abort();
+        let output = Arc::clone(&self.output);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(BYE_DELAY).await;
+            output.send_bye();
+        });
+    }
+}
+
+/// Sends reports until the sender has ended, then BYE.
+async fn report(output: Arc<Output>, sender: Weak<GroupSender>) {
+    let end = output.report().await;
+    tokio::time::sleep(BYE_DELAY).await;
+    output.send_bye();
+    if let Some(sender) = sender.upgrade() {
+        sender.end(&end);
+    }
+}
