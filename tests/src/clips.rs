@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -135,9 +136,10 @@ pub fn pictures(clip: &Path) -> Result<Vec<Picture>> {
         Ok(text) => text,
         Err(_) => {
             let text = probe(clip)?;
-            let new = clip.with_extension(format!("pictures.{}.part", std::process::id()));
-            std::fs::write(&new, &text).context("keeping what ffprobe says")?;
-            std::fs::rename(&new, &kept).context("renaming what ffprobe says")?;
+            // Other tests may ask at the same moment.
+            let mut new = tempfile::NamedTempFile::new_in(clip.parent().context("a clip's folder")?)?;
+            new.write_all(text.as_bytes()).context("keeping what ffprobe says")?;
+            new.persist(&kept).context("renaming what ffprobe says")?;
             text
         }
     };

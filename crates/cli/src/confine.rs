@@ -34,9 +34,11 @@ pub(crate) fn confine_server(
     if choice == ConfineChoice::Off {
         return Ok("the server is not confined: --confine off".to_owned());
     }
-    // It cannot be allowed before it is there.
-    std::fs::create_dir_all(&options.cache)
-        .with_context(|| format!("cannot make the cache folder {}", options.cache.display()))?;
+    // A folder cannot be allowed before it is there.
+    for kept in [&options.cache, &folder(&options.calibration)] {
+        std::fs::create_dir_all(kept)
+            .with_context(|| format!("cannot make the folder {}", kept.display()))?;
+    }
     match (confine(&reach(options, configuration)), choice) {
         (Ok(extent @ (Extent::Part | Extent::Nothing)), ConfineChoice::On) => {
             bail!("--confine on is not possible: the server is confined {extent}; use --confine auto")
