@@ -1,5 +1,6 @@
 //! Digest authentication (RFC 7616, with what clients of RFC 2069 and RFC 2617 send) for RTSP and HTTP alike, and over
-//! TLS Basic authentication (RFC 7617): users, rules for folders, challenges and their answers. Bytes and values, no I/O and no clock.
+//! TLS Basic authentication (RFC 7617): users, rules for folders, challenges and their answers. Bytes and values, no I/O
+//! and no clock.
 
 mod algorithm;
 mod authenticator;

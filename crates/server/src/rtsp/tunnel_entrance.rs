@@ -1,9 +1,9 @@
 //! RTSP tunnelled through HTTP, for clients behind proxies and firewalls that pass nothing else.
 //!
 //! The two halves are connections with one cookie and one address (`wirepath_media::rtsp::TunnelDecoder` has the
-//! sources), of the HTTP listener or, as players take the port of the URL, of the RTSP listener. A GET waits for its POST, then is an RTSP connection:
-//! responses and interleaved media leave by it as they do by any other, and requests come from the POST's body. A
-//! client may close its POST and send another.
+//! sources), of the HTTP listener or, as players take the port of the URL, of the RTSP listener. A GET waits for its
+//! POST, then is an RTSP connection: responses and interleaved media leave by it as they do by any other, and requests
+//! come from the POST's body. A client may close its POST and send another.
 
 use super::connection::serve_tunnelled;
 use super::output::Output;
