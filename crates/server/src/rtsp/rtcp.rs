@@ -1,6 +1,7 @@
 //! A session's RTCP (RFC 3550 section 6): reports at intervals, the client's reports, BYE at the end.
 
 use super::port_socket::RtcpReceiver;
+use super::rtcp_path::LowerTransport;
 use super::session_info::SessionInfo;
 use super::session_state::Phase;
 use super::ticks;
@@ -24,8 +25,11 @@ const FIRST_REPORT_RETRY: Duration = Duration::from_millis(100);
 /// Reports of many sessions are sent in one wake-up, up to a fiftieth of the interval late.
 const TICKS_PER_INTERVAL: u32 = 50;
 
-/// Sends a session's RTCP until the task is aborted.
+/// Sends a session's RTCP until the task is aborted. To a group its sender does.
 pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
+    if session.transport() == LowerTransport::Multicast {
+        return;
+    }
     let mut phases = session.phase.subscribe();
     let mut wake = None;
     loop {
@@ -103,7 +107,7 @@ impl SessionInfo {
 
     /// Sends a BYE for each track, once; a source that never sent a packet does not (RFC 3550 section 6.3.7).
     pub(super) fn send_bye(&self) {
-        if self.bye_sent.swap(true, Relaxed) {
+        if self.transport() == LowerTransport::Multicast || self.bye_sent.swap(true, Relaxed) {
             return;
         }
         let is_sent = self.for_each_clock(|track, state, progress| {
