@@ -8,7 +8,7 @@ use wirepath_tests::hot::wait_for_path;
 use wirepath_tests::loss::unless_overloaded;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clients, clips, process, require, trials};
+use wirepath_tests::{Deadline, clients, clips, frames, process, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -16,6 +16,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_to_the_end => || unless_overloaded(ffmpeg_plays_to_the_end),
         gstreamer_plays_to_the_end => || unless_overloaded(gstreamer_plays_to_the_end),
         vlc_plays_to_the_end => || unless_overloaded(vlc_plays_to_the_end),
+        every_byte_comes_over_ipv6,
+        ffmpeg_plays_over_ipv6 => || unless_overloaded(ffmpeg_plays_over_ipv6),
         wire_sendfile_sends_every_byte => || every_byte_through("wire_sendfile"),
         gso_writev_sends_every_byte => || every_byte_through("gso_writev"),
         sendmmsg_sends_every_byte => || every_byte_through("sendmmsg"),
@@ -42,6 +44,27 @@ fn ffmpeg_plays_to_the_end() -> Result<()> {
     clients::ffmpeg(&server.rtsp_url("clip.ts"), &output, 25.0)?;
     // ffmpeg passes a picture on when the next begins, so the last one stays inside.
     ensure_pictures(&output, &clip, 1)
+}
+
+/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over it.
+fn every_byte_comes_over_ipv6() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).listening_on("[::1]").start()?;
+    ensure!(server.rtsp.is_ipv6(), "it listens on {}", server.rtsp);
+    ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 15.0)?, &std::fs::read(&clip)?)
+}
+
+/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over it.
+fn ffmpeg_plays_over_ipv6() -> Result<()> {
+    let clip = clips::film(6, "libx264", "aac", "mp4")?;
+    let folder = clips::folder(&[("film.mp4", &clip)])?;
+    let server = Server::of(folder.path()).listening_on("[::1]").start()?;
+    let came = frames::decode(&["-rtsp_transport", "udp"], &server.rtsp_url("film.mp4"), 40.0)?;
+    let stored = frames::decode(&["-ignore_editlist", "1"], clip.to_str().context("a clip's name")?, 60.0)?;
+    ensure!(came.len() == 2, "{} tracks came", came.len());
+    frames::ensure_all(&came[0], &stored[0], 1)?;
+    frames::ensure_from(&came[1], &stored[1], 1, 1).map(drop)
 }
 
 /// Promise: GStreamer plays a clip to the end.

@@ -140,6 +140,12 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Has it listen on another address than 127.0.0.1, as it stands in URLs.
+    pub fn listening_on(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.address);
+        self
+    }
+
     /// Starts it and waits until it says that both listeners are ready.
     pub fn start(self) -> Result<Server> {
         let own_cache = tempfile::tempdir().context("making a cache folder")?;
