@@ -15,6 +15,7 @@ pub mod rtsp;
 pub mod rtsp_client;
 pub mod seeds;
 pub mod ts;
+pub mod tunnel;
 
 /// A target: any bytes in, a panic when a promise is broken.
 pub type Target = fn(&[u8]);
@@ -34,4 +35,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rtsp", rtsp::fuzz),
     ("rtsp_client", rtsp_client::fuzz),
     ("ts", ts::fuzz),
+    ("tunnel", tunnel::fuzz),
 ];

@@ -86,6 +86,12 @@ fn ts_keeps_its_promises() {
     replay("ts");
 }
 
+/// Promise: No text breaks the decoder of requests through an HTTP tunnel, however it is cut.
+#[test]
+fn tunnel_keeps_its_promises() {
+    replay("tunnel");
+}
+
 /// Promise: No file breaks the packing of transport streams.
 /// Promise: No file breaks the reader of wire images.
 #[test]
@@ -116,7 +122,8 @@ fn every_target_is_replayed() {
             "rtcp",
             "rtsp",
             "rtsp_client",
-            "ts"
+            "ts",
+            "tunnel"
         ],
         "give the new target a test above"
     );
