@@ -37,7 +37,7 @@ impl fmt::Display for Extent {
                 "to its folders by Landlock as far as this kernel can, to its system calls by seccomp"
             }
             Extent::Nothing => {
-                "to its system calls by seccomp, not to its folders: this kernel has no Landlock"
+                "to its system calls by seccomp, not to its folders: this kernel has no Landlock, or does not let it be used"
             }
         })
     }
