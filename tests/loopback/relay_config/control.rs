@@ -12,6 +12,7 @@ use wirepath_tests::process::{find, run};
 use wirepath_tests::{Deadline, require, trials};
 
 use super::{Folder, Watched};
+use crate::relay::wait_for;
 
 pub(super) fn trials() -> Vec<Trial> {
     trials![
@@ -37,8 +38,7 @@ impl Lines {
     fn start() -> Result<Lines> {
         let folder = Folder::new(LINES)?;
         let relay = Watched::start(&folder, &[])?;
-        Deadline::seconds(20.0)
-            .wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
+        wait_for(&folder.path("inlet"))?;
         let source = UnixStream::connect(folder.path("inlet"))?;
         Ok(Lines { folder, relay, source, sent: 0 })
     }
@@ -155,7 +155,7 @@ fn an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on() -> Re
         second.local_addr()?
     ))?;
     let relay = Watched::start(&folder, &[])?;
-    Deadline::seconds(20.0).wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
+    wait_for(&folder.path("inlet"))?;
     let mut source = UnixStream::connect(folder.path("inlet"))?;
     let mut peers = [first.accept()?.0, second.accept()?.0];
     let mut send = |bytes: &str, expected: [&str; 2]| {

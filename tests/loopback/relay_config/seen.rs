@@ -12,6 +12,7 @@ use wirepath_tests::process::{Process, find, run};
 use wirepath_tests::{Deadline, http, require, server, trials};
 
 use super::{COPY, Folder, Watched, endless, numbers};
+use crate::relay::wait_for;
 
 pub(super) fn trials() -> Vec<Trial> {
     trials![
@@ -33,7 +34,7 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
          [[stream]]\nname = \"waits\"\nclass = \"idle\"\nin = [\"unix:never?listen\"]\nout = [\"file:three\"]\n",
     )?;
     let mut relay = Watched::start(&folder, &[])?;
-    Deadline::seconds(20.0).wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
+    wait_for(&folder.path("inlet"))?;
     let mut source = UnixStream::connect(folder.path("inlet"))?;
     for number in 0..1000u32 {
         writeln!(source, "{} number {number}", if number.is_multiple_of(2) { "wire" } else { "path" })?;
