@@ -94,6 +94,11 @@ fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let server = bed.server(&["--images", "all"])?;
     let status = || bed.link.client.enter(|| server.status());
+    // The image is complete after the first playback.
+    let mut playback = bed.session(&server)?;
+    playback.play(None)?;
+    playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    playback.ask("TEARDOWN")?;
     let mut playback = bed.session(&server)?;
     playback.play(None)?;
     wait_for_path("wire_sendfile", status)?;

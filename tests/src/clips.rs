@@ -1,10 +1,10 @@
 //! Stored media to play, made by ffmpeg once and kept below the target folder.
 
 use std::collections::hash_map::DefaultHasher;
+use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
@@ -70,18 +70,25 @@ pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<P
     make(&format!("film-{video}-{audio}-{seconds}s"), extension, &lines(seconds, 1, &output))
 }
 
-/// A folder with links to clips under the given names, as something to serve.
+/// A folder with copies of clips under the given names, as something to serve.
+///
+/// Links would not do: each link that another test makes or removes changes the clip's time of change, which is
+/// another version of the asset to a server.
 pub fn folder(clips: &[(&str, &Path)]) -> Result<tempfile::TempDir> {
     let folder = process::open_folder()?;
     for (name, clip) in clips {
         let file = folder.path().join(name);
         std::fs::create_dir_all(file.parent().context("a name")?).context("making a folder")?;
-        // Links that leave the served folder do not exist for the server; the file itself may have two names.
-        if std::fs::hard_link(clip, &file).is_err() {
-            std::fs::copy(clip, &file).with_context(|| format!("copying {}", clip.display()))?;
-        }
+        copy(clip, &file).with_context(|| format!("copying {}", clip.display()))?;
     }
     Ok(folder)
+}
+
+/// Copies a file with its time of modification.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::copy(from, to)?;
+    let modified = std::fs::metadata(from)?.modified()?;
+    std::fs::OpenOptions::new().write(true).open(to)?.set_modified(modified)
 }
 
 /// ffmpeg's arguments for so many pictures with sound, each a moving test picture and a tone.
@@ -104,15 +111,17 @@ fn lines(seconds: u32, programmes: u32, output: &[&str]) -> Vec<String> {
     arguments
 }
 
-/// Makes the clip of these arguments, unless a run before did.
+/// Makes the clip of these arguments, unless a run before did. ffmpeg's bytes differ from run to run, so a clip is
+/// made once by all test programs that run at the same time.
 fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().expect("a clip that fails is an error, no panic");
     let mut hasher = DefaultHasher::new();
     arguments.hash(&mut hasher);
     let target = process::profile_folder()?;
     let folder = target.parent().context("there is no target folder")?.join("clips");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    // Lock of one program or thread, which ends with the descriptor.
+    let lock = File::create(folder.join("lock")).context("the lock of the clips")?;
+    lock.lock().context("locking the clips")?;
     let clip = folder.join(format!("{name}-{:016x}.{extension}", hasher.finish()));
     if !clip.exists() {
         require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
@@ -122,7 +131,7 @@ fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
         process::run("ffmpeg", all, 120.0).context("making a clip")?;
         // The validators of a file that was modified a moment ago are weak (RFC 9110 section 8.8.2.2).
         let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        std::fs::File::open(&new).and_then(|file| file.set_modified(an_hour_ago)).context("dating a clip")?;
+        File::open(&new).and_then(|file| file.set_modified(an_hour_ago)).context("dating a clip")?;
         std::fs::rename(&new, &clip).context("renaming a clip")?;
     }
     Ok(clip)
