@@ -113,16 +113,17 @@ fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     ensure!(reason.contains("wire_sendfile failed on a route from"), "{reason}");
     let mut second = bed.session(&server)?;
     second.play(None)?;
-    let in_use = |name: &str| -> Result<()> {
-        let used = || {
-            let sessions = status()?["sessions"].clone();
-            let used = |session: &serde_json::Value| session["data_path"] == name && session["packets"] != 0;
-            Ok(sessions.as_array().is_some_and(|sessions| sessions.iter().any(used)).then_some(()))
-        };
-        Deadline::seconds(5.0).wait_for(name, used)
+    // The first session goes on by single packets, the second by segments: by which path depends on whether its image,
+    // of smaller packets, is there.
+    let paths_in_use = || -> Result<Option<()>> {
+        let sessions = status()?["sessions"].clone();
+        let sessions = sessions.as_array().context("no sessions")?;
+        let playing = sessions.iter().filter(|session| session["packets"] != 0);
+        let by_packets = |session: &&serde_json::Value| session["data_path"] == "sendmmsg";
+        let (single, segments): (Vec<_>, Vec<_>) = playing.partition(by_packets);
+        Ok((single.len() == 1 && segments.len() == 1).then_some(()))
     };
-    in_use("wire_sendfile")?;
-    in_use("sendmmsg")?;
+    Deadline::seconds(5.0).wait_for("one session by single packets and one by segments", paths_in_use)?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
     ensure_bytes(&received, &bed.stored).context("the session that stepped down")?;
     let longest = |received: &Received| received.packets.iter().map(|packet| packet.payload.len()).max();

@@ -71,14 +71,9 @@ fn what_the_kernel_copies_is_given_up() -> Result<()> {
     let hot = bed.status()?["hot_memory"].clone();
     require!(!hot.is_null(), "no hot memory by itself here: too little memory, or a kernel before Linux 6.2");
     ensure!(hot["automatic"] == true, "{hot}");
-    // The image is complete after the first playback.
-    bed.playing()?.receiver.to_the_end(Deadline::seconds(15.0))?;
+    bed.play_whole()?;
     let mut playbacks = (0..SESSIONS).map(|_| bed.session()).collect::<Result<Vec<_>>>()?;
-    let is_held = || {
-        let images = bed.status()?["hot_memory"]["images"].clone();
-        Ok(images.as_array().is_some_and(|images| !images.is_empty()).then_some(()))
-    };
-    Deadline::seconds(30.0).wait_for("the image in hot memory", is_held)?;
+    bed.wait_for_hot_memory()?;
     playbacks.iter_mut().try_for_each(|playback| playback.play(None).map(drop))?;
     for playback in &playbacks {
         ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(20.0))?, &bed.stored)?;
@@ -138,12 +133,28 @@ impl TestBed {
         self.link.client.enter(|| self.server.status())
     }
 
-    /// Has the image held, by playing it until it is.
+    /// Has the image held.
     fn wait_until_hot(&self) -> Result<()> {
-        let mut playback = self.playing()?;
-        wait_for_path("wire_uring", || self.status())?;
+        self.play_whole()?;
+        let mut playback = self.session()?;
+        self.wait_for_hot_memory()?;
         playback.ask("TEARDOWN")?;
         let over = || Ok(self.status()?["sessions"].as_array().is_some_and(Vec::is_empty).then_some(()));
         Deadline::seconds(5.0).wait_for("the end of the session", over)
+    }
+
+    /// Plays the clip to its end, after which its image is complete.
+    fn play_whole(&self) -> Result<()> {
+        let mut playback = self.playing()?;
+        playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+        playback.ask("TEARDOWN").map(drop)
+    }
+
+    fn wait_for_hot_memory(&self) -> Result<()> {
+        let is_held = || {
+            let images = self.status()?["hot_memory"]["images"].clone();
+            Ok(images.as_array().is_some_and(|images| !images.is_empty()).then_some(()))
+        };
+        Deadline::seconds(30.0).wait_for("the image in hot memory", is_held)
     }
 }
