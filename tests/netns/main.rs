@@ -13,6 +13,7 @@ mod kernel_select;
 mod multicast;
 mod outages;
 mod paths;
+mod sending;
 mod sockmap;
 mod storage;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         multicast::trials(),
         outages::trials(),
         paths::trials(),
+        sending::trials(),
         sockmap::trials(),
         storage::trials(),
     ];

@@ -19,11 +19,15 @@ use wirepath_server::{ChannelOptions, Destination, Interface, Sender, SenderOpti
 
 use crate::image_options::{CALIBRATION, ImageOptions};
 use crate::output::Output;
-use crate::values;
+use crate::server_options::burst;
+use crate::values::{self, BurstOption};
 use live::Live;
 
 /// Interval of the status line.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Length of bursts by default: a receiver that did not ask may buffer little.
+const BURST: Duration = Duration::from_millis(20);
 
 /// Arguments of `wirepath send`.
 #[derive(Args)]
@@ -34,7 +38,7 @@ Plain TS: wirepath send clip.ts --to udp://239.1.1.1:1234; ffplay udp://239.1.1.
 
 A playlist plays as one endless stream: a file with the ending .m3u (a path in each line, # for comments) or
 .toml (assets = [\"a.ts\", { path = \"b.ts\", at = 2026-11-26T20:00:00Z }], loop = true), paths relative to it.
-SIGHUP reads playlists again, each at its next joint.
+SIGHUP reads playlists again; an asset that is open already, the one behind that which is sent, still follows.
 
 When all channels send, one line goes to standard output: ready, and the destinations.
 Ctrl-C, SIGTERM: ends with an RTCP BYE.")]
@@ -71,6 +75,15 @@ pub(crate) struct Send {
 
     #[command(flatten)]
     images: ImageOptions,
+
+    /// Time of a stream that is sent in one burst, from 1ms to 500ms: the longer, the cheaper, and the more a receiver
+    /// has to buffer; auto: 10ms for few destinations, more as their number rises, up to --burst-max [default: 20ms]
+    #[arg(long, value_name = "TIME", value_parser = values::burst)]
+    burst: Option<BurstOption>,
+
+    /// Longest burst that --burst auto takes, from 1ms to 500ms [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
+    burst_max: Option<Duration>,
 
     /// Number of engine threads [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = values::threads)]
@@ -114,6 +127,7 @@ impl Send {
             cache,
             cache_bytes: self.images.cache_bytes(),
             threads,
+            burst: burst(self.burst.unwrap_or(BurstOption::Time(BURST)), self.burst_max)?,
         })
     }
 

@@ -103,7 +103,7 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         bounds_addresses: options.max_sessions_per_address.is_none()
             && options.max_connections_per_address.is_none(),
         admission: admission(options.admission, options.reserve)?,
-        burst: burst(options.burst, options.burst_max)?,
+        burst: burst(options.burst.unwrap_or(BurstOption::Auto), options.burst_max)?,
         response_fields: ResponseFields {
             origins: options.cors,
             cache_control: options.folder_cache_control,
@@ -197,9 +197,9 @@ fn admission(rule: Option<AdmissionChoice>, reserve: Option<f64>) -> Result<Admi
 }
 
 /// Length of bursts by `--burst` and `--burst-max`.
-fn burst(burst: Option<BurstOption>, most: Option<Duration>) -> Result<Burst> {
+pub(crate) fn burst(burst: BurstOption, most: Option<Duration>) -> Result<Burst> {
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    match (burst.unwrap_or(BurstOption::Auto), most) {
+    match (burst, most) {
         (BurstOption::Auto, most) => Ok(Burst::Auto { most_us: us(most.unwrap_or(BURST_MAX)) }),
         (BurstOption::Time(time), None) => Ok(Burst::Fixed(us(time))),
         (BurstOption::Time(_), Some(_)) => bail!("--burst-max bounds --burst auto: give one of the two"),

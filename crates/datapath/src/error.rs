@@ -53,6 +53,18 @@ pub enum SendError {
 }
 
 impl SendError {
+    /// Error number of the system.
+    pub fn errno(&self) -> Errno {
+        match *self {
+            SendError::Full { .. } => Errno::AGAIN,
+            SendError::Refused { .. } => Errno::CONNREFUSED,
+            SendError::Unsupported { errno, .. }
+            | SendError::NetworkDown { errno, .. }
+            | SendError::Storage { errno, .. }
+            | SendError::Other { errno, .. } => errno,
+        }
+    }
+
     /// Classifies errors of sends to a UDP socket. Which errors mean "this route cannot segment" differs
     /// between kernels (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and
     /// 6.12.14 where EMSGSIZE is said today), so they are treated alike.

@@ -87,9 +87,10 @@ impl UdpOutput {
         UdpOutput { is_push: true, ..self }
     }
 
-    /// Returns whether packets that the receiver refuses are lost, and the next ones may arrive.
+    /// Returns whether packets that met this error are lost, and the next ones may arrive: with nobody to tell,
+    /// whatever is wrong with the receiver, the interface or the file may be mended meanwhile.
     pub(crate) fn loses(&self, error: &SendError) -> bool {
-        self.is_push && matches!(error, SendError::Refused { .. })
+        self.is_push && !matches!(error, SendError::Full { .. })
     }
 
     /// The output that sends trains in registered memory from there, unless its path sends packet by packet.

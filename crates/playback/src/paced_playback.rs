@@ -440,6 +440,15 @@ impl PacedPlayback {
         result: Result<u32, SendError>,
         thread: &ThreadState,
     ) -> Result<u32, SendError> {
+        let result = match result {
+            Err(error @ SendError::Unsupported { .. }) => {
+                match self.streams.step_down(index, error, &thread.support) {
+                    Ok(()) => return Ok(0),
+                    Err(error) => Err(error),
+                }
+            }
+            result => result,
+        };
         let passed = match result {
             Ok(packets) => {
                 self.count(index, train, packets, thread);
@@ -447,12 +456,8 @@ impl PacedPlayback {
             }
             Err(error) if self.streams.loses(index, &error) => {
                 thread.counters.packets_lost.add(train.packets().into());
-                self.progress.packets_lost.add(train.packets().into());
+                self.progress.note_loss(train.packets(), &error);
                 train.packets()
-            }
-            Err(error @ SendError::Unsupported { .. }) => {
-                self.streams.step_down(index, error, &thread.support)?;
-                return Ok(0);
             }
             Err(error) => return Err(error),
         };

@@ -58,8 +58,8 @@ pub enum PlaybackSink {
         /// Size of the source's packets in bytes, headers included.
         packet_size: u16,
     },
-    /// A UDP receiver, or group of receivers, that did not ask for the packets: one that does not listen (yet)
-    /// loses them, and the playback goes on. The headers are made from the trains' runs, so that a source may
+    /// A UDP receiver, or group of receivers, that did not ask for the packets: those that cannot be sent or read
+    /// are lost, and the playback goes on. The headers are made from the trains' runs, so that a source may
     /// change what is stored.
     Push {
         /// A socket connected to it.

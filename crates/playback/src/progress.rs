@@ -1,10 +1,10 @@
 //! Progress of a playback, written by its engine thread and read by others.
 
-use std::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI8, AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use wirepath_counters::LocalCounter;
-use wirepath_datapath::DataPath;
+use wirepath_datapath::{DataPath, SendError};
 
 use crate::scale::Scale;
 use crate::speed::Speed;
@@ -16,8 +16,10 @@ pub struct Progress {
     pub packets: u64,
     /// RTP payload bytes sent, of all streams.
     pub payload_bytes: u64,
-    /// Packets that the network did not take.
+    /// Packets that the network did not take, or that storage did not give.
     pub packets_lost: u64,
+    /// Error number of the last send that lost packets.
+    pub loss_errno: Option<i32>,
     /// Departure of the last train sent, in microseconds from the start of the source.
     pub position_us: u64,
     /// True while the playback plays.
@@ -58,7 +60,9 @@ pub struct RtpClock {
 
 #[derive(Debug)]
 pub(crate) struct SharedProgress {
-    pub(crate) packets_lost: LocalCounter,
+    packets_lost: LocalCounter,
+    /// 0 before the first loss.
+    loss_errno: AtomicI32,
     pub(crate) forward_skips: LocalCounter,
     position_us: AtomicU64,
     /// Index in [`DataPath::ALL`]; [`NO_PATH`] before one is set.
@@ -87,6 +91,7 @@ impl SharedProgress {
     pub(crate) fn new(streams: u8) -> SharedProgress {
         SharedProgress {
             packets_lost: LocalCounter::default(),
+            loss_errno: AtomicI32::default(),
             forward_skips: LocalCounter::default(),
             position_us: AtomicU64::default(),
             path: AtomicU8::new(NO_PATH),
@@ -105,6 +110,7 @@ impl SharedProgress {
             packets: streams().map(|stream| stream.packets.value()).sum(),
             payload_bytes: streams().map(|stream| stream.payload_bytes.value()).sum(),
             packets_lost: self.packets_lost.value(),
+            loss_errno: Some(self.loss_errno.load(Relaxed)).filter(|errno| *errno != 0),
             position_us: self.position_us(),
             is_playing: self.is_playing.load(Relaxed),
             speed: Speed::nearest(f64::from(self.speed_thousandths.load(Relaxed)) / 1000.0),
@@ -120,6 +126,12 @@ impl SharedProgress {
     pub(crate) fn stream(&self, number: u8) -> &SharedStreamProgress {
         let other = usize::from(number).checked_sub(1);
         other.and_then(|index| self.others.get(index)).unwrap_or(&self.first)
+    }
+
+    /// Notes that so many packets were lost by this error.
+    pub(crate) fn note_loss(&self, packets: u32, error: &SendError) {
+        self.packets_lost.add(packets.into());
+        self.loss_errno.store(error.errno().raw_os_error(), Relaxed);
     }
 
     pub(crate) fn position_us(&self) -> u64 {

@@ -9,6 +9,7 @@ mod playlist;
 mod running_channel;
 mod sequence;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct SenderOptions {
     pub calibration: PathBuf,
     /// Engine threads.
     pub threads: usize,
+    /// Bursts in which packets leave.
+    pub burst: Burst,
 }
 
 /// Options of a channel.
@@ -87,6 +90,9 @@ pub enum SendFailure {
     /// A movie cannot be sent without RTP.
     #[error("cannot send {0} to {1}: plain UDP takes transport streams only; use rtp://")]
     NeedsRtp(String, String),
+    /// Two streams would mix at a destination.
+    #[error("channels {0} and {1} have the same destination {2}: give each its own port or group")]
+    SameDestination(String, String, String),
     /// A destination cannot be sent to.
     #[error("cannot send to {0}: {1}")]
     Destination(String, io::Error),
@@ -121,8 +127,9 @@ impl Sender {
             threads: options.threads,
             path: None,
             calibration: options.calibration,
-            burst: Burst::Fixed(20_000),
+            burst: options.burst,
         })?;
+        check_destinations(&options.channels)?;
         let channels = options.channels.into_iter().map(|channel| RunningChannel::open(channel, &core));
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         Ok(Sender { core, channels })
@@ -191,6 +198,21 @@ impl Sender {
     fn outputs(&self) -> impl Iterator<Item = &Arc<Output>> {
         self.channels.iter().flat_map(|channel| &channel.outputs)
     }
+}
+
+/// Refuses channels, or places in one, with the same destination.
+fn check_destinations(channels: &[ChannelOptions]) -> Result<(), SendFailure> {
+    let mut users = HashMap::new();
+    for channel in channels {
+        for destination in &channel.destinations {
+            let key = (destination.address, &destination.interface);
+            if let Some(other) = users.insert(key, &channel.name) {
+                let names = (other.clone(), channel.name.clone());
+                return Err(SendFailure::SameDestination(names.0, names.1, destination.to_string()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Waits until all outputs have ended; notes the errors of those that failed.

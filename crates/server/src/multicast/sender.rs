@@ -13,6 +13,9 @@ use crate::images::Image;
 use crate::rtsp::player::{GroupAddress, OnEvent, Reply, TrackSource};
 use crate::sending::{BYE_DELAY, Destination, End, Item, Output};
 
+/// Most time for which packets leave ahead of their departure: members have no say in it.
+const MOST_BURST_US: u64 = 20_000;
+
 /// Sender of an asset to a group. It plays while a member does, from where it is; it is over at the end of the asset.
 pub(super) struct GroupSender {
     image: Arc<Image>,
@@ -45,7 +48,7 @@ impl GroupSender {
     ) -> io::Result<Arc<GroupSender>> {
         let item = Item::new(Arc::clone(image));
         item.follow(None);
-        let output = Arc::new(Output::open(group, &item, playbacks)?);
+        let output = Arc::new(Output::open(group, &item, playbacks, MOST_BURST_US)?);
         let address = GroupAddress {
             address: group.address.ip(),
             port: group.address.port(),

@@ -1,13 +1,16 @@
 //! Announcements of sessions by SAP (RFC 2974).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use super::destination::Destination;
 
 /// Port of announcements (RFC 2974 section 3).
 const PORT: u16 = 9875;
+
+/// Time to live of announcements: their scope is that of their group (RFC 2974 section 3).
+const TTL: u8 = 255;
 
 /// Interval of announcements. RFC 2974 section 3.1 allows 4,000 bits a second to all announcers of a group, and asks
 /// for five minutes at least; ffmpeg and VLC announce each five seconds, since people who look wait for it.
@@ -26,9 +29,10 @@ impl Announcer {
     /// # Errors
     /// Those of socket calls.
     pub(crate) fn open(destination: &Destination, description: &[u8]) -> io::Result<Announcer> {
-        let to = SocketAddr::new(group_of_announcements(destination.address.ip()), PORT);
-        let socket =
-            Destination { address: to, ttl: destination.group_ttl(), ..destination.clone() }.connect(0)?;
+        let mut to = destination.address; // with the zone of an IPv6 address
+        to.set_ip(group_of_announcements(to.ip()));
+        to.set_port(PORT);
+        let socket = Destination { address: to, ttl: Some(TTL), ..destination.clone() }.connect(0)?;
         socket.set_nonblocking(true)?;
         let source = socket.local_addr()?.ip();
         let packet = |is_deletion| packet(source, is_deletion, description);

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
+use tokio::sync::Notify;
 use wirepath_media::image::{Description, PathLimits};
 
 use super::item::Item;
@@ -26,9 +27,18 @@ pub(crate) struct Channel {
     playlist: Mutex<Playlist>,
     /// True from a request to read the list again until that is done.
     is_changed: AtomicBool,
+    /// Notified by such a request.
+    changed: Notify,
 }
 
+/// Interval at which the wall clock is read while a time is waited for: it may be set meanwhile.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Formats of the tracks of an asset, with their parameters, which receivers know from the first asset.
+type Formats = Vec<(String, Option<String>)>;
+
 /// Place in a playlist.
+#[derive(Clone)]
 struct ListPlace {
     index: usize,
     entry: Entry,
@@ -46,24 +56,30 @@ impl Channel {
         let Some(entry) = playlist.entries.first() else { return Err(SendFailure::Nothing) };
         let image = open(&store, entry, limits)?;
         let playlist = Mutex::new(playlist);
-        let channel = Channel { options, store, limits, playlist, is_changed: AtomicBool::new(false) };
+        let is_changed = AtomicBool::new(false);
+        let channel = Channel { options, store, limits, playlist, is_changed, changed: Notify::new() };
         Ok((Arc::new(channel), Item::new(image)))
     }
 
-    /// Has the list read again at the next joint.
+    /// Has the list read again before the next asset is opened, also if it is waited for.
     pub(crate) fn reload(&self) {
         self.is_changed.store(true, Relaxed);
+        self.changed.notify_waiters();
     }
 
     /// Opens each item when the one before it begins, until the list is over.
     pub(crate) async fn feed(self: Arc<Self>, first: Arc<Item>) {
         let Some(entry) = self.playlist.lock().entries.first().cloned() else { return };
-        let like = Arc::clone(&first.image);
+        let like: Arc<Formats> = formats(&first.image).into();
         let (mut item, mut place) = (first, ListPlace { index: 0, entry });
-        let mut before = None;
+        let mut before: Option<Arc<Item>> = None;
+        let mut failures = 0;
         loop {
             item.wait_for_begin().await;
-            if before.replace(Arc::clone(&item)).is_some_and(|before: Arc<Item>| before.has_failed()) {
+            let has_failed = before.replace(Arc::clone(&item)).is_some_and(|before| before.has_failed());
+            failures = if has_failed { failures + 1 } else { 0 };
+            if failures >= self.length() {
+                failures = 0;
                 tokio::time::sleep(RETRY).await;
             }
             let Some((image, found)) = self.next(&like, place).await else {
@@ -79,30 +95,53 @@ impl Channel {
     /// The next image and its place; none at the end of the list.
     async fn next(
         self: &Arc<Self>,
-        like: &Arc<Image>,
+        like: &Arc<Formats>,
         mut place: ListPlace,
     ) -> Option<(Arc<Image>, ListPlace)> {
         let mut failures = 0;
         loop {
-            let (channel, like) = (Arc::clone(self), Arc::clone(like));
-            let opened = tokio::task::spawn_blocking(move || channel.open_after(&like, place)).await;
+            let (channel, like, before) = (Arc::clone(self), Arc::clone(like), place.clone());
+            let opened = tokio::task::spawn_blocking(move || channel.open_after(&like, before)).await;
             let (image, found) = opened.ok()??;
-            place = found;
             if let Some(image) = image {
-                wait_until(place.entry.not_before_s).await;
-                return Some((image, place));
+                match self.wait_unless_changed(found.entry.not_before_s).await {
+                    true => return Some((image, found)),
+                    false => continue, // another list may have another asset here
+                }
             }
+            place = found;
             failures += 1;
-            if failures >= self.playlist.lock().entries.len() {
+            if failures >= self.length() {
                 failures = 0;
                 tokio::time::sleep(RETRY).await;
             }
         }
     }
 
+    /// Number of entries of the list.
+    fn length(&self) -> usize {
+        self.playlist.lock().entries.len()
+    }
+
+    /// Waits until a time in seconds since 1970, if there is one; returns false if the list is to be read again
+    /// before.
+    async fn wait_unless_changed(&self, unix_s: Option<u64>) -> bool {
+        let changed = self.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if unix_s.is_some_and(|at| time_until(at).is_some()) && self.is_changed.load(Relaxed) {
+            return false;
+        }
+        tokio::select! {
+            biased;
+            () = wait_until(unix_s) => true,
+            () = changed => false,
+        }
+    }
+
     /// The entry after a place, and its image unless that cannot be sent; none at the end of the list. Waits
     /// for storage.
-    fn open_after(&self, like: &Image, place: ListPlace) -> Option<(Option<Arc<Image>>, ListPlace)> {
+    fn open_after(&self, like: &Formats, place: ListPlace) -> Option<(Option<Arc<Image>>, ListPlace)> {
         if self.is_changed.swap(false, Relaxed) {
             self.read_again();
         }
@@ -134,10 +173,16 @@ impl Channel {
 
 /// Waits until a time in seconds since 1970, if there is one.
 pub(crate) async fn wait_until(unix_s: Option<u64>) {
-    let at = unix_s.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    if let Some(wait) = at.and_then(|at| at.duration_since(SystemTime::now()).ok()) {
-        tokio::time::sleep(wait).await;
+    let Some(at) = unix_s else { return };
+    while let Some(rest) = time_until(at) {
+        tokio::time::sleep(rest.min(CLOCK_INTERVAL)).await;
     }
+}
+
+/// Time until a time in seconds since 1970; none once that has come.
+fn time_until(unix_s: u64) -> Option<Duration> {
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(unix_s))?;
+    at.duration_since(SystemTime::now()).ok().filter(|rest| !rest.is_zero())
 }
 
 /// The image of an entry. Waits for storage.
@@ -154,12 +199,12 @@ fn open(store: &Store, entry: &Entry, limits: PathLimits) -> Result<Arc<Image>, 
 }
 
 /// Reason why an image cannot follow another in one stream: receivers know formats and parameters of the first.
-fn difference(first: &Image, other: &Image) -> Option<String> {
-    let (expected, found) = (formats(first), formats(other));
+fn difference(expected: &Formats, other: &Image) -> Option<String> {
+    let found = formats(other);
     let names = |formats: &[(String, Option<String>)]| {
         formats.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
     };
-    let (expected_names, found_names) = (names(&expected), names(&found));
+    let (expected_names, found_names) = (names(expected), names(&found));
     if expected_names != found_names {
         return Some(format!("its tracks are {found_names}, and those of the channel {expected_names}"));
     }
@@ -171,8 +216,7 @@ fn difference(first: &Image, other: &Image) -> Option<String> {
     ))
 }
 
-/// Formats of the streams of an image, with their parameters.
-fn formats(image: &Image) -> Vec<(String, Option<String>)> {
+fn formats(image: &Image) -> Formats {
     match &image.summary().description {
         Description::TransportStream(_) => vec![("MP2T".to_owned(), None)],
         Description::Movie(movie) => {

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::net::connect_unspec;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Time to live, or hop limit, of multicast packets unless another is asked for: they stay in the local network
 /// (RFC 1112 section 6.1).
@@ -34,7 +35,7 @@ pub enum Form {
 }
 
 /// Network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
     /// The interface that has this address, which is the source address, too.
     Address(IpAddr),
@@ -148,6 +149,23 @@ impl Destination {
         self.set_ttl(&socket)?;
         socket.connect(&to.into())?;
         Ok(socket.into())
+    }
+
+    /// Connects a socket anew, `ports` ports higher: after a change of this host's addresses or interfaces a connected
+    /// socket keeps those of before. Its own port may change.
+    ///
+    /// # Errors
+    /// Those of socket calls. The socket may not be connected then.
+    pub(crate) fn reconnect(&self, socket: &UdpSocket, ports: u16) -> io::Result<()> {
+        let to = self.at(ports)?;
+        connect_unspec(socket)?;
+        let socket = SockRef::from(socket);
+        match &self.interface {
+            Some(Interface::Name(name)) => socket.bind_device(Some(name.as_bytes()))?,
+            Some(Interface::Address(IpAddr::V4(local))) => socket.set_multicast_if_v4(local)?,
+            Some(Interface::Address(IpAddr::V6(_))) | None => {}
+        }
+        socket.connect(&to.into())
     }
 
     fn at(&self, ports: u16) -> io::Result<SocketAddr> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
 use tokio::sync::{Notify, watch};
 use wirepath_media::image::{Plan, StreamPlan};
 use wirepath_media::rtcp::SenderState;
@@ -28,14 +29,13 @@ const REPORT_RETRY: Duration = Duration::from_secs(1);
 /// Ports from one track to the next: RTP and RTCP.
 const PORTS_PER_TRACK: u16 = 2;
 
-/// Most time for which packets leave ahead of their departure: a receiver that did not ask may buffer little.
-const MOST_BURST_US: u64 = 20_000;
-
 /// Output of a channel.
 pub(crate) struct Output {
     pub(crate) destination: Destination,
     playback: Playback,
     sequence: Arc<Sequence>,
+    /// The sockets of the streams, in order, to be connected anew.
+    sockets: Vec<UdpSocket>,
     reports: Vec<ReportedStream>,
     cname: String,
     /// True once a BYE was sent.
@@ -48,6 +48,17 @@ pub(crate) struct Output {
 /// End of an output.
 pub(crate) type End = Result<(), String>;
 
+/// Losses of an output at the last report.
+#[derive(Default)]
+struct Losses {
+    packets: u64,
+    is_losing: bool,
+}
+
+/// Errors by which packets are lost that have nothing to do with this host's addresses and interfaces: nobody listens,
+/// or the file cannot be read.
+const KEEP_CONNECTION: [Errno; 4] = [Errno::CONNREFUSED, Errno::FAULT, Errno::IO, Errno::NODATA];
+
 /// Stream with RTCP.
 struct ReportedStream {
     number: u8,
@@ -58,7 +69,8 @@ struct ReportedStream {
 }
 
 impl Output {
-    /// Opens an output, which rests until it is told to play. Of the streams it takes ports in order.
+    /// Opens an output, which rests until it is told to play. Of the streams it takes ports in order. Packets leave
+    /// at most `most_burst_us` ahead of their departure.
     ///
     /// # Errors
     /// Those of sockets; no random numbers.
@@ -66,14 +78,17 @@ impl Output {
         destination: &Destination,
         first: &Arc<Item>,
         playbacks: &Playbacks,
+        most_burst_us: u64,
     ) -> io::Result<Output> {
         let plan = first.image.plan();
         let streams = own_streams(plan)?;
         let sequence = Arc::new(Sequence::new(Arc::clone(first), streams.clone(), playbacks.engine().pool()));
         let (ending, ended) = watch::channel(None);
-        let mut sinks = Vec::new();
+        let (mut sinks, mut sockets) = (Vec::new(), Vec::new());
         for (number, stream) in (0_u8..).zip(&streams) {
-            sinks.push(sink(destination, plan, number, stream)?);
+            let socket = destination.connect(ports(number))?;
+            sockets.push(socket.try_clone()?);
+            sinks.push(sink(destination, plan, number, stream, socket));
         }
         let mut sinks = sinks.into_iter();
         let first = sinks.next().ok_or(io::ErrorKind::InvalidInput)?;
@@ -82,7 +97,7 @@ impl Output {
             source: Arc::clone(&sequence) as Arc<dyn TrainSource>,
             streams: streams.len() as u8, // 16 at most
             sink: first,
-            most_burst_us: MOST_BURST_US,
+            most_burst_us,
             on_event: Box::new(move |event| {
                 ending.send_replace(Some(match event {
                     PlaybackEvent::Finished => Ok(()),
@@ -95,7 +110,7 @@ impl Output {
         }
         let mut reports = Vec::new();
         for (number, plan) in (0_u8..).zip(streams).filter(|_| destination.form == Form::Rtp) {
-            let socket = destination.connect(PORTS_PER_TRACK * u16::from(number) + 1)?;
+            let socket = destination.connect(ports(number) + 1)?;
             socket.set_nonblocking(true)?;
             reports.push(ReportedStream { number, plan, socket, clock: parking_lot::Mutex::default() });
         }
@@ -103,6 +118,7 @@ impl Output {
             destination: destination.clone(),
             playback,
             sequence,
+            sockets,
             reports,
             cname,
             has_left: AtomicBool::new(false),
@@ -125,10 +141,11 @@ impl Output {
         self.playback.pause(reply);
     }
 
-    /// Sends reports until the output has ended; answers how.
+    /// Sends reports, and mends what loses packets, until the output has ended; answers how.
     pub(crate) async fn report(&self) -> End {
         let mut ended = self.ended.clone();
         let mut wait = REPORT_INTERVAL;
+        let mut losses = Losses::default();
         loop {
             tokio::select! {
                 end = ended.wait_for(Option::is_some) => {
@@ -139,6 +156,41 @@ impl Output {
                 () = tokio::time::sleep(wait) => {}
             }
             wait = if self.send_reports() { REPORT_INTERVAL } else { REPORT_RETRY };
+            self.note_losses(&mut losses);
+        }
+    }
+
+    /// Logs when packets begin to be lost, and when they leave again. Connects the sockets anew while the network
+    /// does not take packets.
+    fn note_losses(&self, losses: &mut Losses) {
+        let progress = self.playback.progress();
+        let new = progress.packets_lost - losses.packets;
+        let was_losing = std::mem::replace(&mut losses.is_losing, new > 0);
+        losses.packets = progress.packets_lost;
+        let to = &self.destination;
+        let Some(errno) = progress.loss_errno.filter(|_| new > 0) else {
+            if was_losing {
+                tracing::info!(%to, "packets leave again");
+            }
+            return;
+        };
+        if !was_losing {
+            let error = io::Error::from_raw_os_error(errno);
+            tracing::warn!(%to, packets = new, %error, "packets are lost");
+        }
+        if !KEEP_CONNECTION.contains(&Errno::from_raw_os_error(errno)) {
+            self.reconnect();
+        }
+    }
+
+    /// Connects all sockets anew.
+    fn reconnect(&self) {
+        let packets = (0_u8..).zip(&self.sockets).map(|(number, socket)| (ports(number), socket));
+        let reports = self.reports.iter().map(|stream| (ports(stream.number) + 1, &stream.socket));
+        for (ports, socket) in packets.chain(reports) {
+            if let Err(error) = self.destination.reconnect(socket, ports) {
+                tracing::debug!(to = %self.destination, %error, "a socket cannot be connected anew yet");
+            }
         }
     }
 
@@ -219,18 +271,29 @@ fn own_streams(plan: &Plan) -> io::Result<Vec<StreamPlan>> {
     own.collect()
 }
 
-/// Sink of a stream at a destination.
-fn sink(destination: &Destination, plan: &Plan, number: u8, own: &StreamPlan) -> io::Result<StreamSink> {
+/// Ports from that of a destination to that of a track's packets.
+fn ports(track: u8) -> u16 {
+    PORTS_PER_TRACK * u16::from(track)
+}
+
+/// Sink of a stream at a destination, to which the socket is connected.
+fn sink(
+    destination: &Destination,
+    plan: &Plan,
+    number: u8,
+    own: &StreamPlan,
+    socket: UdpSocket,
+) -> StreamSink {
     let timestamps = match plan.recipe.is_transport_stream() {
         true => Timestamps::Departure,
         false => Timestamps::Presentation { first: own.timestamp, clock_hz: own.clock_hz },
     };
     let sink = PlaybackSink::Push {
-        socket: destination.connect(PORTS_PER_TRACK * u16::from(number))?,
+        socket,
         packet_size: plan.recipe.packet_size(),
         has_headers: destination.form == Form::Rtp,
     };
-    Ok(StreamSink { stream: number, timestamps, sink })
+    StreamSink { stream: number, timestamps, sink }
 }
 
 fn local_address(sink: &StreamSink) -> io::Result<std::net::IpAddr> {

@@ -77,7 +77,8 @@ impl RunningChannel {
                 let asset = first.image.name().to_owned();
                 return Err(SendFailure::NeedsRtp(asset, destination.to_string()));
             }
-            let output = Output::open(destination, &first, &core.playbacks);
+            // Bursts are those that the sender was told.
+            let output = Output::open(destination, &first, &core.playbacks, u64::MAX);
             let output = output.map_err(|error| SendFailure::Destination(destination.to_string(), error))?;
             outputs.push(Arc::new(output));
         }

@@ -38,6 +38,8 @@ struct Place {
     given: u32,
     /// True once all of the item was given away.
     has_ended: bool,
+    /// True if the rest of the item cannot be had.
+    is_cut: bool,
     /// Sequence number of the item's first packet of each stream, and of the one behind the last that was given
     /// away.
     first: [u16; MAX_STREAMS],
@@ -59,6 +61,7 @@ impl Sequence {
             last_us: 0,
             given: 0,
             has_ended: false,
+            is_cut: false,
             first: numbers,
             next: numbers,
         };
@@ -118,16 +121,19 @@ impl TrainSource for Sequence {
 }
 
 impl Place {
-    /// The next item begins with segment `number` of the sequence.
+    /// The next item begins with segment `number` of the sequence: where the item before ends, or behind its last
+    /// packet if the rest cannot be had.
     fn enter(&mut self, item: DropOnPool<Arc<Item>>, number: u32) {
-        let end_us = self.begin_us + self.item.image.duration_us().unwrap_or(0).max(LEAST_ITEM_US);
-        self.begin_us = end_us.max(self.last_us);
-        (self.item, self.first_segment, self.given, self.has_ended) = (item, number, 0, false);
+        let duration_us = if self.is_cut { 0 } else { self.item.image.duration_us().unwrap_or(0) };
+        self.begin_us = (self.begin_us + duration_us.max(LEAST_ITEM_US)).max(self.last_us);
+        (self.item, self.first_segment, self.given) = (item, number, 0);
+        (self.has_ended, self.is_cut) = (false, false);
         self.first = self.next;
     }
 
     /// Notes that the rest of the item cannot be had.
-    fn note_failure(&self, reason: &str) {
+    fn note_failure(&mut self, reason: &str) {
+        self.is_cut = true;
         tracing::warn!(asset = self.item.image.name(), reason, "an item of a channel ends early");
         if self.given == 0 {
             self.item.fail();

@@ -186,6 +186,7 @@ const NO_PROGRESS: Progress = Progress {
     packets: 0,
     payload_bytes: 0,
     packets_lost: 0,
+    loss_errno: None,
     position_us: 0,
     is_playing: false,
     speed: Speed::NORMAL,
