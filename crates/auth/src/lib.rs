@@ -17,6 +17,7 @@ mod users;
 
 pub use algorithm::{Algorithm, user_hash};
 pub use authenticator::{Attempt, Authenticator, Denial, Reason};
+pub use basic::BasicCredentials;
 pub use challenge::Challenge;
 pub use credentials::{Credentials, CredentialsError};
 pub use rules::{Access, Area, FolderUsers, Rules, RulesError};
