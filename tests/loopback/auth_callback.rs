@@ -326,7 +326,7 @@ fn users_of_the_file_are_not_asked_about() -> Result<()> {
 
 /// Promise: A callback over TLS is asked if the machine trusts its certificate, and else it fails.
 fn services_over_tls_need_a_trusted_certificate() -> Result<()> {
-    let certificate = Certificate::new()?;
+    let certificate = Certificate::of_server()?;
     let folder = tempfile::tempdir()?;
     // A server that answers POST with 405: a status that decides nothing, but came through TLS.
     let service = Server::of(folder.path()).with(certificate.arguments()).start()?;
