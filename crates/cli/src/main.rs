@@ -51,7 +51,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Serve folders of transport streams and movies over RTSP/RTP, and any files over HTTP
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Send files and playlists to multicast groups and other receivers, as RTP or plain UDP
     Send(send::Send),
     /// Set the password of a user in a file for `wirepath serve --users`

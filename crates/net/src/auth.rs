@@ -344,7 +344,7 @@ impl AccessControl {
         // The tracks of a presentation are one question.
         let path = request.presentation.unwrap_or(request.path);
         let question = question(request, path, basic.as_ref());
-        let verdict = callback.ask(path, question, &self.counters).await;
+        let verdict = callback.ask(request.peer.ip(), (path, question), &self.counters).await;
         let user = basic.map(|basic| basic.user);
         match verdict {
             Verdict::Allowed => return Ok(Admission::Callback),

@@ -4,6 +4,7 @@
 mod kept;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,17 @@ use tokio::sync::Semaphore;
 use tokio::time::{error::Elapsed, timeout};
 
 use super::counters::{CallbackResult, Counters};
+use crate::limits::ClientLimits;
 use crate::log_limit::LogLimit;
 use kept::{KeptAnswers, Key};
 
 /// Most requests to the service at once; others wait, within the time limit.
 const AT_ONCE: usize = 16;
+
+/// Most requests to the service that wait or are under way for one client address, so that no client fills the queue,
+/// and for all.
+const PER_ADDRESS: usize = 64;
+const IN_ALL: usize = 4096;
 
 /// Most answers that are kept.
 const MOST_KEPT: usize = 4096;
@@ -74,6 +81,8 @@ enum CallbackError {
     Request(#[from] hyper_util::client::legacy::Error),
     #[error("unexpected status {0}: expected 2xx, 401 or 403")]
     Status(StatusCode),
+    #[error("too many requests to it wait for this client address, or for all")]
+    Limit,
 }
 
 /// Client of the service.
@@ -81,6 +90,7 @@ pub(super) struct Callback {
     options: CallbackOptions,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     at_once: Semaphore,
+    waiting: Arc<ClientLimits>,
     kept: KeptAnswers,
     log: LogLimit,
 }
@@ -100,7 +110,8 @@ impl Callback {
             .pool_max_idle_per_host(AT_ONCE)
             .build(connector);
         let (at_once, kept) = (Semaphore::new(AT_ONCE), KeptAnswers::new(MOST_KEPT, options.keep));
-        Ok(Callback { options, client, at_once, kept, log: LogLimit::new(LINES_PER_SECOND) })
+        let (waiting, log) = (ClientLimits::new(IN_ALL, PER_ADDRESS), LogLimit::new(LINES_PER_SECOND));
+        Ok(Callback { options, client, at_once, waiting, kept, log })
     }
 
     /// URL of the service, without its query, which may hold a secret.
@@ -115,14 +126,19 @@ impl Callback {
         self.kept.clear();
     }
 
-    /// Asks the service about a request, unless its answer is kept or awaited already. `path` is told apart from
-    /// others that look alike in the question, which is text.
-    pub(super) async fn ask(&self, path: &[u8], question: Vec<u8>, counters: &Counters) -> Verdict {
+    /// Asks the service about a request of a client, unless its answer is kept or awaited already. `path` is told
+    /// apart from others that look alike in the question, which is text.
+    pub(super) async fn ask(
+        &self,
+        client: IpAddr,
+        (path, question): (&[u8], Vec<u8>),
+        counters: &Counters,
+    ) -> Verdict {
         let answer = self.kept.find(Key::of(path, &question));
         let mut is_saved = true;
         let asked = answer.get_or_init(async || {
             is_saved = false;
-            self.request(question, counters).await
+            self.request(client, question, counters).await
         });
         let verdict = asked.await;
         if is_saved {
@@ -131,13 +147,8 @@ impl Callback {
         verdict
     }
 
-    async fn request(&self, question: Vec<u8>, counters: &Counters) -> Verdict {
-        let begun = Instant::now();
-        let answered = match timeout(self.options.timeout, self.post(question)).await {
-            Ok(answered) => answered,
-            Err(elapsed) => Err(elapsed.into()),
-        };
-        counters.callback_seconds.record(begun.elapsed());
+    async fn request(&self, client: IpAddr, question: Vec<u8>, counters: &Counters) -> Verdict {
+        let answered = self.answer(client, question, counters).await;
         let (result, verdict) = match &answered {
             Ok(status) if status.is_success() => (CallbackResult::Allowed, Verdict::Allowed),
             Ok(StatusCode::UNAUTHORIZED) => (CallbackResult::Refused, Verdict::Unauthorized),
@@ -145,6 +156,7 @@ impl Callback {
             Err(CallbackError::Status(_)) => (CallbackResult::Status, Verdict::Failed),
             Err(CallbackError::Timeout(_)) => (CallbackResult::Timeout, Verdict::Failed),
             Err(CallbackError::Request(_)) => (CallbackResult::Error, Verdict::Failed),
+            Err(CallbackError::Limit) => (CallbackResult::Limit, Verdict::Failed),
         };
         counters.callbacks.increment(result);
         if let Err(error) = answered
@@ -154,6 +166,20 @@ impl Callback {
             tracing::warn!(url, %error, suppressed, "the authentication callback failed; clients get 503");
         }
         verdict
+    }
+
+    /// Waits for a turn and asks, within the limits; returns the status that decides.
+    async fn answer(
+        &self,
+        client: IpAddr,
+        question: Vec<u8>,
+        counters: &Counters,
+    ) -> Result<StatusCode, CallbackError> {
+        let _waiting = self.waiting.admit(client).map_err(|_| CallbackError::Limit)?;
+        let begun = Instant::now();
+        let answered = timeout(self.options.timeout, self.post(question)).await;
+        counters.callback_seconds.record(begun.elapsed());
+        answered?
     }
 
     /// Sends a question; returns the status that decides.

@@ -45,6 +45,8 @@ label! {
         Timeout = "timeout",
         /// No connection, or no answer of HTTP.
         Error = "error",
+        /// Not sent: too many wait.
+        Limit = "limit",
     }
 }
 
