@@ -222,6 +222,7 @@ fn tracks_are_admitted_in_every_form_of_their_urls() -> Result<()> {
     let base = described.header("content-base").context("no Content-Base")?;
     ensure!(base == format!("{url}/"), "{base}");
     ensure!(set_up(&mut client, &format!("{base}track1"))? == 200);
+    ensure!(client.request("DESCRIBE", &url, &[])?.status == 403, "only SETUP has the query of before");
     // Described was one file, not others.
     ensure!(set_up(&mut client, &bed.server.rtsp_url("clip.ts/track1"))? == 403);
     // Requests about nothing that is open say what they said before.

@@ -21,6 +21,6 @@ pub use basic::BasicCredentials;
 pub use challenge::Challenge;
 pub use credentials::{Credentials, CredentialsError};
 pub use rules::{Access, Area, FolderUsers, Rules, RulesError};
-pub use signed_url::{SignedPath, UrlDenial, UrlKeys, UrlKeysError, UrlSignature};
+pub use signed_url::{UrlDenial, UrlKeys, UrlKeysError, UrlSignature};
 pub use throttle::MOST_DELAY;
 pub use users::{Users, UsersError, with_password};

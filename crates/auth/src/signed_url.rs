@@ -53,15 +53,6 @@ pub enum UrlKeysError {
     Empty,
 }
 
-/// Resource that a signed URL is to open.
-#[derive(Clone, Copy, Debug)]
-pub struct SignedPath<'a> {
-    /// Path below the root, decoded, without slashes at its ends.
-    pub path: &'a [u8],
-    /// Path of the presentation, where the request is about a track.
-    pub presentation: Option<&'a [u8]>,
-}
-
 /// Reason for which a signed URL does not admit a request. Only who has a right signature learns more than that it
 /// is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,14 +199,14 @@ impl UrlKeys {
         UrlSignature { expires_s, address, signature }
     }
 
-    /// Checks a signature for a path, that of this client at this time.
+    /// Checks a signature for a path, decoded and without slashes at its ends, of this client at this time.
     ///
     /// # Errors
     /// The reason for which the request is not admitted.
     pub fn check(
         &self,
         signature: &UrlSignature,
-        path: SignedPath<'_>,
+        path: &[u8],
         client: IpAddr,
         now_s: u64,
     ) -> Result<(), UrlDenial> {
@@ -239,13 +230,13 @@ fn message(text: &[u8], expires_s: u64, address: Option<IpAddr>) -> Vec<u8> {
     [text, b"?", signed_parameters(expires_s, address).as_bytes()].concat()
 }
 
-/// Signed texts that cover a path: its own, its presentation's, and those of the folders around it.
-fn covering_texts(SignedPath { path, presentation }: SignedPath<'_>) -> impl Iterator<Item = Vec<u8>> {
-    let own = [Some(path), presentation].into_iter().flatten().map(|path| [b"/", path].concat());
+/// Signed texts that cover a path: its own, and those of the folders around it.
+fn covering_texts(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(end, _)| end);
     // A path may be a folder's itself; all lie in the root, which is named once.
     let folders = std::iter::once(path.len()).chain(ends.rev()).chain((!path.is_empty()).then_some(0));
-    own.chain(folders.take(MOST_FOLDERS).map(|end| folder_text(&path[..end])))
+    std::iter::once([b"/", path].concat())
+        .chain(folders.take(MOST_FOLDERS).map(|end| folder_text(&path[..end])))
 }
 
 fn folder_text(path: &[u8]) -> Vec<u8> {

@@ -5,10 +5,10 @@ mod callback;
 mod counters;
 mod files;
 mod latency;
+mod options;
 mod refusal;
+mod request;
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,22 +16,24 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use serde_json::json;
 use wirepath_auth::{Access, Area, Attempt, Authenticator, BasicCredentials, Denial, FolderUsers, Reason};
-use wirepath_auth::{Rules, RulesError, SignedPath, UrlDenial, UrlKeys, UrlKeysError, UrlSignature};
-use wirepath_auth::{Users, UsersError};
+use wirepath_auth::{Rules, RulesError, UrlDenial, UrlKeys, UrlSignature, Users};
 use wirepath_http::{AssetPath, Request, Response};
 
 use crate::http::now_s;
-use crate::limits::client;
 use crate::listener::Addresses;
 use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::status::Status;
 use callback::{Callback, Verdict};
 use counters::{Counters, Counts, Failure};
+use files::read_users;
+use request::question;
 
 pub use callback::CallbackOptions;
-pub use files::{read_url_keys, read_users};
+pub use files::read_url_keys;
+pub use options::{AuthError, AuthOptions};
 pub use refusal::{AuthRefusal, RETRY_AFTER_S, RefusalKind};
+pub use request::{Admission, AuthRequest};
 
 /// Log lines about refused requests in a second.
 const LINES_PER_SECOND: u32 = 1;
@@ -41,46 +43,6 @@ const MOST_LOGGED: usize = 100;
 
 /// Realm of challenges where no file of users has one.
 const REALM: &str = "Wirepath";
-
-/// Options of authentication. Users, keys or a callback: at least one.
-#[derive(Clone, Debug)]
-pub struct AuthOptions {
-    /// File of users.
-    pub users: Option<PathBuf>,
-    /// Rules for folders.
-    pub folders: Vec<FolderUsers>,
-    /// Users that status and metrics are for.
-    pub status: Access,
-    /// Time after which a nonce expires.
-    pub nonce_lifetime: Duration,
-    /// File of keys for signed URLs.
-    pub url_keys: Option<PathBuf>,
-    /// Service that is asked about requests without a user of the file.
-    pub callback: Option<CallbackOptions>,
-}
-
-/// Authentication cannot begin, or its users or keys cannot be replaced.
-#[derive(Debug, thiserror::Error)]
-pub enum AuthError {
-    /// A file cannot be read.
-    #[error("cannot read the file of {0} {1}: {2}")]
-    Read(&'static str, PathBuf, #[source] io::Error),
-    /// The file is not one of users.
-    #[error("in the file of users {0}: {1}")]
-    Users(PathBuf, #[source] UsersError),
-    /// The file is not one of keys.
-    #[error("in the file of URL keys {0}: {1}")]
-    UrlKeys(PathBuf, #[source] UrlKeysError),
-    /// The rules contradict each other.
-    #[error("rules for folders: {0}")]
-    Rules(#[from] RulesError),
-    /// No key for nonces.
-    #[error("no random key for nonces: {0}")]
-    Random(#[source] io::Error),
-    /// No certificates to check the callback's with.
-    #[error("cannot read the certificates that this machine trusts, for the authentication callback: {0}")]
-    Roots(#[source] io::Error),
-}
 
 /// Access control of a server's clients.
 pub struct AccessControl {
@@ -95,48 +57,6 @@ pub struct AccessControl {
     counters: Counters,
     log: LogLimit,
     started: Instant,
-}
-
-/// A request, as far as access control looks at it.
-#[derive(Clone, Copy, Debug)]
-pub struct AuthRequest<'a> {
-    /// Method.
-    pub method: &'a str,
-    /// Name of the protocol, without TLS: `rtsp` or `http`.
-    pub protocol: &'a str,
-    /// The request opens a file or folder. Others are for users only where there are some.
-    pub opens: bool,
-    /// Place that it is about.
-    pub area: Area<'a>,
-    /// Path of the request.
-    pub path: &'a [u8],
-    /// Path of the presentation, where the request is about a track.
-    pub presentation: Option<&'a [u8]>,
-    /// Query, without the question mark.
-    pub query: &'a str,
-    /// Value of `Authorization`.
-    pub authorization: Option<&'a str>,
-    /// Value of `User-Agent`.
-    pub agent: Option<&'a str>,
-    /// User that an earlier request of this connection was admitted as.
-    pub admitted: Option<&'a str>,
-    /// Address and port of the client.
-    pub peer: SocketAddr,
-    /// The connection has TLS.
-    pub is_secure: bool,
-}
-
-/// Reason for which a request is admitted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// The place is for everyone.
-    Everyone,
-    /// A user of this name authenticated.
-    User(String),
-    /// The URL is signed.
-    SignedUrl,
-    /// The callback allowed it.
-    Callback,
 }
 
 impl AccessControl {
@@ -232,18 +152,18 @@ impl AccessControl {
     /// # Errors
     /// The refusal.
     pub async fn check(&self, request: AuthRequest<'_>) -> Result<Admission, AuthRefusal> {
-        let attempt = self.attempt(&request);
+        let attempt = request.attempt(self.started.elapsed().as_millis() as u64);
         if self.authenticator.is_public(request.area) {
             return Ok(Admission::Everyone);
         }
-        if request.opens && request.area != Area::Status {
-            if let Some(checked) = self.check_url(&request) {
+        if let Some(path) = request.opens.filter(|_| request.area != Area::Status) {
+            if let Some(checked) = self.check_url(path, &request) {
                 return checked;
             }
             if let Some(callback) = &self.callback
                 && !self.authenticator.is_of_user(&attempt)
             {
-                return self.ask(callback, &request, &attempt).await;
+                return self.ask(callback, path, (&request, &attempt)).await;
             }
         }
         if self.users.is_none() {
@@ -266,7 +186,7 @@ impl AccessControl {
         let admission = self.check(AuthRequest {
             method: request.method.as_str(),
             protocol: "http",
-            opens: true,
+            opens: Some(path.as_bytes()),
             area,
             path: path.as_bytes(),
             presentation: None,
@@ -283,29 +203,9 @@ impl AccessControl {
         Ok(())
     }
 
-    fn attempt<'a>(&self, request: &AuthRequest<'a>) -> Attempt<'a> {
-        let AuthRequest { method, area, path, presentation, authorization, admitted, .. } = *request;
-        let (peer, is_secure) = (request.peer, request.is_secure);
-        let (counted, now_ms) = (client(peer.ip()), self.started.elapsed().as_millis() as u64);
-        let client = peer.ip().to_canonical();
-        Attempt {
-            method,
-            area,
-            path,
-            presentation,
-            authorization,
-            is_secure,
-            admitted,
-            client,
-            counted,
-            now_ms,
-        }
-    }
-
     /// Decides about a request with a signed URL; none if it has no signature, or there are no keys.
-    fn check_url(&self, request: &AuthRequest<'_>) -> Option<Result<Admission, AuthRefusal>> {
+    fn check_url(&self, path: &[u8], request: &AuthRequest<'_>) -> Option<Result<Admission, AuthRefusal>> {
         let keys = Arc::clone(&self.url_keys.as_ref()?.1.read());
-        let path = SignedPath { path: request.path, presentation: request.presentation };
         let checked = match UrlSignature::parse(request.query) {
             Ok(None) => return None,
             Ok(Some(signature)) => keys.check(&signature, path, request.peer.ip(), now_s()),
@@ -332,8 +232,8 @@ impl AccessControl {
     async fn ask(
         &self,
         callback: &Callback,
-        request: &AuthRequest<'_>,
-        attempt: &Attempt<'_>,
+        path: &[u8],
+        (request, attempt): (&AuthRequest<'_>, &Attempt<'_>),
     ) -> Result<Admission, AuthRefusal> {
         let basic = attempt.basic();
         if let Some(BasicCredentials { user, .. }) = &basic
@@ -341,8 +241,6 @@ impl AccessControl {
         {
             return Err(self.deny(denial, request).await);
         }
-        // The tracks of a presentation are one question.
-        let path = request.presentation.unwrap_or(request.path);
         let question = question(request, path, basic.as_ref());
         let verdict = callback.ask(request.peer.ip(), (path, question), &self.counters).await;
         let user = basic.map(|basic| basic.user);
@@ -369,7 +267,7 @@ impl AccessControl {
     fn without_users(&self, request: &AuthRequest<'_>) -> Result<Admission, AuthRefusal> {
         let (failure, why) = match request.area {
             // There is no session that it could be about.
-            Area::Path(_) if !request.opens => return Ok(Admission::Everyone),
+            Area::Path(_) if request.opens.is_none() => return Ok(Admission::Everyone),
             Area::Path(_) => {
                 (Failure::Unsigned, "the URL is not signed, and this server opens signed URLs only")
             }
@@ -439,29 +337,4 @@ async fn hold_back(delay: Duration) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-}
-
-/// The question to the callback: fields as MediaMTX's `authHTTPAddress` sends them, and the user agent. Credentials are
-/// those that came over TLS.
-fn question(request: &AuthRequest<'_>, path: &[u8], basic: Option<&BasicCredentials>) -> Vec<u8> {
-    let token = request.authorization.filter(|_| request.is_secure).and_then(bearer);
-    let question = json!({
-        "user": basic.map_or("", |basic| &basic.user),
-        "password": basic.map_or("", |basic| &basic.password),
-        "token": token.unwrap_or_default(),
-        "ip": request.peer.ip().to_canonical().to_string(),
-        "action": "read",
-        "path": String::from_utf8_lossy(path),
-        "protocol": format!("{}{}", request.protocol, if request.is_secure { "s" } else { "" }),
-        "id": null,
-        "query": request.query,
-        "userAgent": request.agent.unwrap_or_default(),
-    });
-    question.to_string().into_bytes()
-}
-
-/// The token of `Authorization: Bearer` (RFC 6750 section 2.1).
-fn bearer(authorization: &str) -> Option<&str> {
-    let (scheme, token) = authorization.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
 }

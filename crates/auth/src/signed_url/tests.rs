@@ -14,7 +14,7 @@ fn keys(text: &str) -> UrlKeys {
 
 fn check(keys: &UrlKeys, query: &str, path: &str, now_s: u64) -> Result<(), UrlDenial> {
     let signature = UrlSignature::parse(query)?.expect("a signed query");
-    keys.check(&signature, SignedPath { path: path.as_bytes(), presentation: None }, CLIENT, now_s)
+    keys.check(&signature, path.as_bytes(), CLIENT, now_s)
 }
 
 /// Promise: A signature for a file opens that file until it expires, and nothing else.
@@ -48,10 +48,6 @@ fn a_signature_for_a_folder_covers_what_is_beneath_it() {
     for path in ["", "a", "a/b/c"] {
         assert_eq!(check(&keys, &root, path, 0), Ok(()), "{path}");
     }
-    // The track of a presentation that is signed as a file.
-    let file = keys.sign((b"a/b.ts", false), 1000, None);
-    let track = SignedPath { path: b"a/b.ts/track1", presentation: Some(b"a/b.ts") };
-    assert_eq!(keys.check(&file, track, CLIENT, 0), Ok(()));
 }
 
 #[test]
@@ -139,7 +135,7 @@ fn openssl_signs_alike() {
 #[test]
 fn deep_paths_cost_no_more_than_their_limit() {
     let deep = "a/".repeat(5000);
-    let texts = covering_texts(SignedPath { path: deep.as_bytes(), presentation: None });
+    let texts = covering_texts(deep.as_bytes());
     assert_eq!(texts.count(), 1 + MOST_FOLDERS);
 }
 
@@ -162,7 +158,7 @@ proptest! {
         let signed = keys.sign((folder.as_bytes(), true), expires_s, Some(client));
         prop_assert_eq!(UrlSignature::parse(&signed.query()), Ok(Some(signed.clone())));
         let check = |path: &str| {
-            keys.check(&signed, SignedPath { path: path.as_bytes(), presentation: None }, client, 0)
+            keys.check(&signed, path.as_bytes(), client, 0)
         };
         let admitted = if expires_s == 0 { Err(UrlDenial::Expired) } else { Ok(()) };
         prop_assert_eq!(check(&path), admitted);

@@ -179,18 +179,7 @@ impl Callback {
         let begun = Instant::now();
         let answered = timeout(self.options.timeout, self.post(question)).await;
         counters.callback_seconds.record(begun.elapsed());
-        answered?
-    }
-
-    /// Sends a question; returns the status that decides.
-    async fn post(&self, question: Vec<u8>) -> Result<StatusCode, CallbackError> {
-        let _one_of_few = self.at_once.acquire().await.expect("the semaphore is never closed");
-        let mut request = http::Request::new(Full::new(Bytes::from(question)));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = self.options.url.clone();
-        let content_type = http::HeaderValue::from_static("application/json");
-        request.headers_mut().insert(header::CONTENT_TYPE, content_type);
-        let response = self.client.request(request).await?;
+        let response = answered??;
         let status = response.status();
         drain(response.into_body()).await;
         match status {
@@ -198,6 +187,17 @@ impl Callback {
             status if status.is_success() => Ok(status),
             status => Err(CallbackError::Status(status)),
         }
+    }
+
+    /// Sends a question.
+    async fn post(&self, question: Vec<u8>) -> Result<http::Response<Incoming>, CallbackError> {
+        let _one_of_few = self.at_once.acquire().await.expect("the semaphore is never closed");
+        let mut request = http::Request::new(Full::new(Bytes::from(question)));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = self.options.url.clone();
+        let content_type = http::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        Ok(self.client.request(request).await?)
     }
 }
 

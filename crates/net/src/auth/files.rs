@@ -12,10 +12,7 @@ use super::AuthError;
 const MOST_FILE_BYTES: u64 = 16 << 20;
 
 /// Reads a file of users.
-///
-/// # Errors
-/// The file cannot be read, or a line of it is wrong.
-pub fn read_users(file: &Path) -> Result<Users, AuthError> {
+pub(super) fn read_users(file: &Path) -> Result<Users, AuthError> {
     let text = read_text(file).map_err(|error| AuthError::Read("users", file.to_owned(), error))?;
     Users::parse(&text).map_err(|error| AuthError::Users(file.to_owned(), error))
 }

@@ -3,7 +3,7 @@
 use http::{StatusCode, header};
 use wirepath_http::Response;
 
-/// Seconds after which a client whose tries are not looked at may try again.
+/// Seconds after which a client may try again.
 pub const RETRY_AFTER_S: &str = "10";
 
 /// Refusal of a request by access control.

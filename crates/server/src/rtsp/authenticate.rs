@@ -22,14 +22,23 @@ impl RequestHandler {
         // A track is described only to be told that it is one.
         let track = resource.and_then(Resource::split_track);
         let presentation = track.as_ref().map(|(presentation, _)| presentation.path());
+        let own_query = resource.map_or("", Resource::query);
+        let (opens, query) = match request.method {
+            Method::Describe => (Some(path), own_query),
+            Method::Setup => {
+                let presentation = presentation.unwrap_or(path);
+                (Some(presentation), self.set_up_query(own_query, presentation))
+            }
+            _ => (None, own_query),
+        };
         let admission = access.check(AuthRequest {
             method: (&request.method).into(),
             protocol: "rtsp",
-            opens: matches!(request.method, Method::Describe | Method::Setup),
+            opens,
             area: Area::Path(self.session_path(request).unwrap_or(path)),
             path,
             presentation,
-            query: self.query(resource, presentation.unwrap_or(path)),
+            query,
             authorization: request.headers.first("Authorization"),
             agent: request.headers.first("User-Agent"),
             admitted: self.user.as_deref(),
@@ -52,10 +61,9 @@ impl RequestHandler {
         session.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.is_by_url)
     }
 
-    /// Query of a request, or of the URL by which its presentation was described: ffmpeg, GStreamer and live555 make
-    /// the URLs of tracks of `Content-Base`, which has none.
-    fn query<'a>(&'a self, resource: Option<&'a Resource>, presentation: &[u8]) -> &'a str {
-        let own = resource.map_or("", Resource::query);
+    /// Query of SETUP: its own, or that of the URL by which the presentation was described. ffmpeg, GStreamer and
+    /// live555 make the URLs of tracks of `Content-Base`, which has none.
+    fn set_up_query<'a>(&'a self, own: &'a str, presentation: &[u8]) -> &'a str {
         let described = self.described.as_ref().filter(|described| described.path == presentation);
         described.filter(|_| own.is_empty()).map_or(own, |described| &described.query)
     }
