@@ -11,6 +11,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
 use ring::hmac;
+use subtle::ConstantTimeEq;
 
 /// Longest query that is looked at, in bytes.
 const MOST_QUERY_BYTES: usize = 2048;
@@ -193,7 +194,8 @@ impl UrlKeys {
             true => folder_text(path),
             false => [b"/", path].concat(),
         };
-        let tag = hmac::sign(&self.0[0], &message(&text, expires_s, address));
+        let parameters = format!("?{}", signed_parameters(expires_s, address));
+        let tag = hmac::sign(&self.0[0], &[&text, parameters.as_bytes()].concat());
         let mut signature = [0; SIGNATURE_BYTES];
         signature.copy_from_slice(tag.as_ref());
         UrlSignature { expires_s, address, signature }
@@ -211,10 +213,8 @@ impl UrlKeys {
         now_s: u64,
     ) -> Result<(), UrlDenial> {
         let UrlSignature { expires_s, address, signature } = signature;
-        let is_right = covering_texts(path).any(|text| {
-            let message = message(&text, *expires_s, *address);
-            self.0.iter().any(|key| hmac::verify(key, &message, signature).is_ok())
-        });
+        let parameters = format!("?{}", signed_parameters(*expires_s, *address));
+        let is_right = self.0.iter().any(|key| covers(key, path, &parameters, signature));
         match is_right {
             false => Err(UrlDenial::Wrong),
             true if *expires_s <= now_s => Err(UrlDenial::Expired),
@@ -226,17 +226,31 @@ impl UrlKeys {
     }
 }
 
-fn message(text: &[u8], expires_s: u64, address: Option<IpAddr>) -> Vec<u8> {
-    [text, b"?", signed_parameters(expires_s, address).as_bytes()].concat()
-}
-
-/// Signed texts that cover a path: its own, and those of the folders around it.
-fn covering_texts(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(end, _)| end);
-    // A path may be a folder's itself; all lie in the root, which is named once.
-    let folders = std::iter::once(path.len()).chain(ends.rev()).chain((!path.is_empty()).then_some(0));
-    std::iter::once([b"/", path].concat())
-        .chain(folders.take(MOST_FOLDERS).map(|end| folder_text(&path[..end])))
+/// Returns whether a signature by this key is for the path, or for a folder around it: those next to the root, where
+/// there are very many. Hashes the path once, however many folders there are.
+fn covers(key: &hmac::Key, path: &[u8], parameters: &str, signature: &[u8; SIGNATURE_BYTES]) -> bool {
+    let is_signed = |text: &hmac::Context| {
+        let mut text = text.clone();
+        text.update(parameters.as_bytes());
+        bool::from(text.sign().as_ref().ct_eq(signature))
+    };
+    let mut text = hmac::Context::with_key(key);
+    text.update(b"/");
+    if is_signed(&text) {
+        return true; // the root, in which everything lies
+    }
+    let mut names = path.split(|&byte| byte == b'/').enumerate().peekable();
+    while let Some((depth, name)) = names.next() {
+        text.update(name);
+        if names.peek().is_none() && is_signed(&text) {
+            return true;
+        }
+        text.update(b"/");
+        if depth < MOST_FOLDERS && is_signed(&text) {
+            return true;
+        }
+    }
+    false
 }
 
 fn folder_text(path: &[u8]) -> Vec<u8> {

@@ -133,10 +133,17 @@ fn openssl_signs_alike() {
 }
 
 #[test]
-fn deep_paths_cost_no_more_than_their_limit() {
-    let deep = "a/".repeat(5000);
-    let texts = covering_texts(deep.as_bytes());
-    assert_eq!(texts.count(), 1 + MOST_FOLDERS);
+fn of_deep_paths_the_outer_folders_are_tried() {
+    let keys = keys(KEY);
+    let deep = vec!["a"; 1000].join("/");
+    let signed = |folders| keys.sign((vec!["a"; folders].join("/").as_bytes(), true), 1, None).query();
+    for (folders, admitted) in
+        [(0, Ok(())), (1, Ok(())), (MOST_FOLDERS, Ok(())), (MOST_FOLDERS + 1, Err(UrlDenial::Wrong))]
+    {
+        assert_eq!(check(&keys, &signed(folders), &deep, 0), admitted, "{folders}");
+    }
+    let file = keys.sign((deep.as_bytes(), false), 1, None).query();
+    assert_eq!(check(&keys, &file, &deep, 0), Ok(()));
 }
 
 proptest! {
