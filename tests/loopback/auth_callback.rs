@@ -118,8 +118,8 @@ fn the_service_decides_for_both_protocols() -> Result<()> {
     }
     let output = open_folder()?;
     let output = output.path().join("out.ts");
-    clients::ffmpeg(&bed.server.rtsp_url("clip.ts?answer=200"), &output, 20.0)?;
-    clients::gstreamer_over("tcp", &bed.server.rtsp_url("clip.ts?answer=200"), &output, 25.0)?;
+    clients::ffmpeg(&bed.server.rtsp_url("clip.ts?answer=200"), &output, 40.0)?;
+    clients::gstreamer_over("tcp", &bed.server.rtsp_url("clip.ts?answer=200"), &output, 60.0)?;
     let status = bed.server.status()?;
     let shown = format!("http://localhost:{}/auth", service.address.port());
     ensure!(status["auth"]["callback"] == shown.as_str(), "{}", status["auth"]);

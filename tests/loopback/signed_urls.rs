@@ -163,20 +163,20 @@ fn players_play_signed_urls() -> Result<()> {
     let output = home.path().join("out.ts");
     let (clip, film) = (bed.rtsp("clip.ts")?, bed.rtsp("film.mp4")?);
     for transport in ["udp", "tcp"] {
-        clients::ffmpeg_with(&["-rtsp_transport", transport], &clip, &output, 20.0)?;
-        clients::ffmpeg_with(&["-rtsp_transport", transport], &film, &output, 20.0)?;
-        clients::gstreamer_over(transport, &clip, &output, 25.0)?;
+        clients::ffmpeg_with(&["-rtsp_transport", transport], &clip, &output, 40.0)?;
+        clients::ffmpeg_with(&["-rtsp_transport", transport], &film, &output, 40.0)?;
+        clients::gstreamer_over(transport, &clip, &output, 60.0)?;
         clients::ensure_gstreamer_has(&std::fs::read(&output)?, &stored)?;
         let [video, audio] = ["video", "audio"].map(|name| home.path().join(name));
-        clients::gstreamer_movie(transport, &film, &video, &audio, 25.0)?;
+        clients::gstreamer_movie(transport, &film, &video, &audio, 60.0)?;
         ensure!(std::fs::metadata(&video)?.len() > 0 && std::fs::metadata(&audio)?.len() > 0);
     }
     let over_http = bed.sign(&bed.server.http_url("clip.ts"), "1h", &[])?;
-    clients::ffmpeg_with(&[], &over_http, &output, 20.0)?;
+    clients::ffmpeg_with(&[], &over_http, &output, 40.0)?;
     let curl = Command::new("curl").args(["-sSf", "--max-time", "20", &over_http]).output()?;
     ensure!(curl.stdout == stored, "{}", String::from_utf8_lossy(&curl.stderr));
     let refused =
-        clients::ffmpeg(&bed.server.rtsp_url("clip.ts"), &output, 20.0).err().context("it played")?;
+        clients::ffmpeg(&bed.server.rtsp_url("clip.ts"), &output, 40.0).err().context("it played")?;
     ensure!(format!("{refused:#}").contains("403"), "{refused:#}");
     clients::vlc(&clip, home.path(), &output, 40.0)?;
     let came = std::fs::read(&output)?.len();
