@@ -14,6 +14,7 @@ pub mod rtcp;
 pub mod rtsp;
 pub mod rtsp_client;
 pub mod seeds;
+pub mod signed_url;
 pub mod ts;
 pub mod tunnel;
 
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),
     ("rtsp_client", rtsp_client::fuzz),
+    ("signed_url", signed_url::fuzz),
     ("ts", ts::fuzz),
     ("tunnel", tunnel::fuzz),
 ];

@@ -12,6 +12,12 @@ fn authorization_keeps_its_promises() {
     replay("authorization");
 }
 
+/// Promise: No query breaks the reader of signed URLs, and none is admitted without a key.
+#[test]
+fn signed_url_keeps_its_promises() {
+    replay("signed_url");
+}
+
 /// Promise: No object file of a handler makes user space panic, run for ever, or see more than its record.
 #[test]
 fn bpf_keeps_its_promises() {
@@ -122,6 +128,7 @@ fn every_target_is_replayed() {
             "rtcp",
             "rtsp",
             "rtsp_client",
+            "signed_url",
             "ts",
             "tunnel"
         ],

@@ -5,6 +5,7 @@ mod assess;
 mod assess_relay;
 mod assess_report;
 mod auth;
+mod auth_callback;
 mod bursts;
 mod choice;
 mod command;
@@ -58,6 +59,7 @@ mod scale;
 mod scripts;
 mod seeking;
 mod sending;
+mod signed_urls;
 mod soak;
 mod speed;
 mod tls;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         assess_relay::trials(),
         assess_report::trials(),
         auth::trials(),
+        auth_callback::trials(),
         bursts::trials(),
         choice::trials(),
         command::trials(),
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         seeking::trials(),
         speed::trials(),
         sending::trials(),
+        signed_urls::trials(),
         tls::trials(),
         tls_faults::trials(),
         tunnel::trials(),

@@ -24,13 +24,24 @@ impl Certificate {
         Ok(certificate)
     }
 
+    /// A new certificate that signs no other, as rustls wants that of a server to be.
+    pub fn of_server() -> Result<Self> {
+        let certificate = Self { folder: tempfile::tempdir()? };
+        certificate.make(&["-addext", "basicConstraints=critical,CA:FALSE"])?;
+        Ok(certificate)
+    }
+
     /// Replaces certificate and key by new ones.
     pub fn renew(&self) -> Result<()> {
+        self.make(&[])
+    }
+
+    fn make(&self, further: &[&str]) -> Result<()> {
         require!(find("openssl").is_some(), "openssl is not installed");
         let mut command = Command::new("openssl");
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
         command.args(["-days", "2", "-subj", "/CN=localhost"]);
-        command.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+        command.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]).args(further);
         command.arg("-keyout").arg(self.key()).arg("-out").arg(self.file());
         let output = command.output().context("openssl")?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

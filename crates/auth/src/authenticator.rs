@@ -98,6 +98,14 @@ pub struct Denial {
     pub delay: Duration,
 }
 
+impl Attempt<'_> {
+    /// User and password of Basic over TLS; none without TLS, where nobody may rely on them.
+    pub fn basic(&self) -> Option<BasicCredentials> {
+        let authorization = self.authorization.filter(|_| self.is_secure)?;
+        after_basic(authorization).and_then(BasicCredentials::parse)
+    }
+}
+
 impl Authenticator {
     /// An authenticator with nonces under this random key, which expire.
     pub fn new(users: Users, rules: Rules, key: &[u8; 32], nonce_lifetime: Duration) -> Authenticator {
@@ -134,6 +142,36 @@ impl Authenticator {
     pub fn unknown_users(&self) -> Vec<String> {
         let (users, rules) = (self.users(), self.rules());
         rules.users().filter(|user| !users.has(user)).map(str::to_owned).collect()
+    }
+
+    /// Returns whether a place is for everyone.
+    pub fn is_public(&self, area: Area<'_>) -> bool {
+        *self.rules().access(area) == Access::Public
+    }
+
+    /// Returns whether a request has the answer to a challenge of these users, or over TLS the name of one.
+    pub fn is_of_user(&self, attempt: &Attempt<'_>) -> bool {
+        let users = self.users();
+        let Some(authorization) = attempt.authorization.filter(|_| users.count() > 0) else { return false };
+        match attempt.basic() {
+            Some(basic) => users.has(&basic.user),
+            None => is_digest(authorization),
+        }
+    }
+
+    /// Lets a password be tried that another than this judges.
+    ///
+    /// # Errors
+    /// A denial if the address had too many wrong tries.
+    pub fn check_try(&self, user: &str, attempt: &Attempt<'_>) -> Result<(), Denial> {
+        self.check_guessing(user, attempt)
+            .map_err(|reason| self.denial(reason, Some(user.to_owned()), attempt))
+    }
+
+    /// Denial of a request that another judged: of a wrong password, where there is one, or of none.
+    pub fn deny(&self, user: Option<String>, attempt: &Attempt<'_>) -> Denial {
+        let reason = if user.is_some() { Reason::Wrong } else { Reason::Missing };
+        self.denial(reason, user, attempt)
     }
 
     /// Admits a request, or says why not. Returns its user; none where everyone is admitted.
@@ -256,6 +294,11 @@ impl Authenticator {
         let basic = attempt.is_secure.then(|| basic::challenge(users.realm()));
         users.algorithms().map(challenge).chain(basic).collect()
     }
+}
+
+fn is_digest(authorization: &str) -> bool {
+    let scheme = authorization.split_whitespace().next().unwrap_or_default();
+    scheme.eq_ignore_ascii_case("Digest")
 }
 
 fn check_access(access: &Access, user: &str) -> Result<(), Reason> {

@@ -4,11 +4,13 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 
 use crate::parameters::quote;
 
-/// User and password of a request.
+/// User and password of a request. Without `Debug`: passwords do not belong into a log.
 #[derive(PartialEq, Eq)]
-pub(crate) struct BasicCredentials {
-    pub(crate) user: String,
-    pub(crate) password: String,
+pub struct BasicCredentials {
+    /// Name of the user.
+    pub user: String,
+    /// Password.
+    pub password: String,
 }
 
 impl BasicCredentials {

@@ -77,6 +77,11 @@ impl Users {
         Ok(Users { realm, hashes, offered })
     }
 
+    /// No users: nothing is offered, and no password is right.
+    pub fn none(realm: &str) -> Users {
+        Users { realm: realm.to_owned(), hashes: BTreeMap::new(), offered: Vec::new() }
+    }
+
     /// Realm of all users.
     pub fn realm(&self) -> &str {
         &self.realm

@@ -1,9 +1,12 @@
 //! Confinement of `wirepath serve`: the folders that it reaches.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use http::Uri;
+use http::uri::Scheme;
 use wirepath_net::confinement::{Extent, Reach, confine};
 use wirepath_server::ServerOptions;
 
@@ -12,6 +15,23 @@ const OF_SYSTEM: &[&str] = &["/proc", "/sys"];
 
 /// Devices of the data paths: the kernel module's, and the sink of calibration.
 const DEVICES: &[&str] = &["/dev/wirepath", "/dev/null"];
+
+/// Files by which names of hosts are found, for an authentication callback that is named by one.
+const OF_NAMES: &[&str] =
+    &["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
+/// Places of the certificates that systems trust, for a callback over TLS.
+const OF_TRUST: &[&str] = &[
+    "/etc/ssl",
+    "/etc/pki/tls",
+    "/etc/pki/ca-trust",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/var/lib/ca-certificates",
+];
+
+/// Variables by which an operator names other certificates to trust.
+const TRUST_VARIABLES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Choice of confinement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -52,15 +72,27 @@ pub(crate) fn confine_server(
 /// Folders and files that a server with these options reaches.
 fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let secrets = options.tls.iter().flat_map(|tls| [&tls.files.certificate, &tls.files.key]);
-    let users = options.auth.iter().map(|auth| &auth.users);
+    let users = options.auth.iter().flat_map(|auth| auth.users.iter().chain(&auth.url_keys));
     let replaced =
         secrets.chain(users).chain([&options.calibration]).map(PathBuf::as_path).chain(configuration);
     let served = options.paths.iter().map(|path| if path.is_file() { folder(path) } else { path.clone() });
     let system = OF_SYSTEM.iter().map(PathBuf::from);
-    let readable = served.chain(replaced.flat_map(folders)).chain(system).collect();
+    let callback = options.auth.iter().filter_map(|auth| auth.callback.as_ref());
+    let asked = callback.flat_map(|callback| of_callback(&callback.url));
+    let readable = served.chain(replaced.flat_map(folders)).chain(system).chain(asked).collect();
     // The server measures for itself if nothing was measured.
     let kept = [options.cache.clone(), folder(&options.calibration)];
     Reach { readable, writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect() }
+}
+
+/// Files that asking a service takes: none if its URL has an address and no TLS.
+fn of_callback(url: &Uri) -> Vec<PathBuf> {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let names = if host.parse::<IpAddr>().is_ok() { &[][..] } else { OF_NAMES };
+    let trust = if url.scheme() == Some(&Scheme::HTTPS) { OF_TRUST } else { &[][..] };
+    let chosen = TRUST_VARIABLES.iter().filter(|_| !trust.is_empty()).filter_map(std::env::var_os);
+    let chosen = chosen.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
+    names.iter().chain(trust).map(PathBuf::from).chain(chosen).collect()
 }
 
 /// Folders of a file that is replaced by renaming: that of its name, and that of the file which its name leads to.
@@ -79,6 +111,18 @@ fn folder(file: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Promise: A callback adds to the files that a confined server reads only those that its URL needs.
+    #[test]
+    fn a_callback_is_reached_by_as_few_files_as_its_url_needs() {
+        let reached = |url: &str| of_callback(&url.parse().unwrap());
+        for url in ["http://127.0.0.1:9000/auth", "http://[::1]/"] {
+            assert!(reached(url).is_empty(), "{url}");
+        }
+        assert_eq!(reached("http://auth.example/").len(), OF_NAMES.len());
+        assert!(reached("https://192.0.2.1/").iter().all(|path| path != Path::new("/etc/hosts")));
+        assert!(reached("https://192.0.2.1/").contains(&PathBuf::from("/etc/ssl")));
+    }
 
     #[test]
     fn a_file_that_is_replaced_is_reached_by_its_folders() {

@@ -27,6 +27,7 @@ mod serve;
 mod serve_options;
 mod serve_reload;
 mod server_options;
+mod sign;
 mod terminal;
 mod values;
 mod warnings;
@@ -50,11 +51,13 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Serve folders of transport streams and movies over RTSP/RTP, and any files over HTTP
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Send files and playlists to multicast groups and other receivers, as RTP or plain UDP
     Send(send::Send),
     /// Set the password of a user in a file for `wirepath serve --users`
     Passwd(passwd::Passwd),
+    /// Sign a URL for `wirepath serve --url-key`: it opens a file or folder for a time, without a user
+    Sign(sign::Sign),
     /// Pack transport streams and movies into wire images ahead of time
     Pack(pack::Pack),
     /// Show the contents of a transport stream, an MP4 or Matroska file or a wire image
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Send(send) => send.run(),
         Command::Passwd(passwd) => passwd.run(),
+        Command::Sign(sign) => sign.run(),
         Command::Pack(pack) => pack.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Relay(relay) => relay.run(),

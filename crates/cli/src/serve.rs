@@ -30,8 +30,9 @@ The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
 rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --config, --users or
---tls-certificate, SIGHUP reads these files again instead, unless it comes from a terminal that was closed.
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --config, --users,
+--url-key, --auth-url or --tls-certificate, SIGHUP reads these files again and forgets what --auth-url
+answered instead, unless it comes from a terminal that was closed.
 Of the configuration, folder-users, status-users, cors, folder-cache-control and folder-burst-max change
 then; the log names other options that differ, which wait for the next start.
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, Id, ValueEnum};
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
@@ -177,6 +177,24 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) nonce_lifetime: Option<Duration>,
 
+    /// Serve signed URLs, which `wirepath sign` makes with the first key of this file; all its keys are good. A signed
+    /// URL needs no user. SIGHUP reads the file again [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) url_key: Option<PathBuf>,
+
+    /// Ask this service about each request without a user of --users or a signature: 2xx allows, 401 and 403 refuse
+    /// (POST of JSON with the fields of MediaMTX's authHTTPAddress) [default: none]
+    #[arg(long, value_name = "URL", value_parser = values::callback_url)]
+    pub(crate) auth_url: Option<Uri>,
+
+    /// Time limit of an answer of --auth-url; then the client gets 503 [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
+    pub(crate) auth_timeout: Option<Duration>,
+
+    /// Time for which an answer of --auth-url holds for equal requests of a client; 0s asks anew each time [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub(crate) auth_keep: Option<Duration>,
+
     /// Let pages of this origin (scheme, host, port) read files over HTTP (CORS); * for pages of all origins; for
     /// several, give it several times [default: none]
     #[arg(long, value_name = "ORIGIN", value_parser = values::origin)]
@@ -277,7 +295,7 @@ fn command() -> Command {
 }
 
 /// Keys whose values are paths, relative to the folder of the configuration file.
-const PATH_KEYS: &[&str] = &["cache", "calibration", "users", "tls-certificate", "tls-key"];
+const PATH_KEYS: &[&str] = &["cache", "calibration", "users", "url-key", "tls-certificate", "tls-key"];
 
 /// The keys of a configuration file as arguments, each of which is valid, and its paths.
 fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)> {

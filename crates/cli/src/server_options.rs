@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
+use wirepath_auth::Access;
 use wirepath_datapath::SendContext;
-use wirepath_net::auth::AuthOptions;
+use wirepath_net::auth::{AuthOptions, CallbackOptions};
 use wirepath_net::http::HttpOptions;
 use wirepath_net::tls::TlsFiles;
 use wirepath_server::{
@@ -29,6 +30,12 @@ const BURST_MAX: Duration = Duration::from_millis(100);
 
 /// Lifetime of nonces unless another is asked for.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Time limit of the callback's answer unless another is asked for.
+const CALLBACK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time for which the callback's answers are kept unless another is asked for.
+const CALLBACK_KEEP: Duration = Duration::from_secs(5);
 
 /// Refuses more hot memory than there is memory: it cannot be swapped out.
 fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
@@ -130,22 +137,48 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     })
 }
 
-/// Authentication by `--users` and the options that belong to it.
+/// Authentication by `--users`, `--url-key`, `--auth-url` and the options that belong to them.
 fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
-    let Some(users) = options.users.clone() else {
-        let is_alone = options.folder_users.is_empty()
-            && options.status_users.is_none()
-            && options.nonce_lifetime.is_none();
-        ensure!(is_alone, "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE");
-        return Ok(None);
-    };
-    ensure_not_served("the file of users", &users, &options.paths)?;
+    let callback = callback(options)?;
+    let (users, url_keys) = (options.users.clone(), options.url_key.clone());
+    if users.is_none() {
+        let rules = options.folder_users.iter().map(|rule| &rule.access).chain(&options.status_users);
+        let has_others = url_keys.is_some() || callback.is_some();
+        let is_public = has_others && rules.clone().all(|access| *access == Access::Public);
+        let are_alone = options.nonce_lifetime.is_none() && (is_public || rules.count() == 0);
+        ensure!(
+            are_alone,
+            "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE"
+        );
+        if !has_others {
+            return Ok(None);
+        }
+    }
+    for (what, file) in [("the file of users", &users), ("the file of URL keys", &url_keys)] {
+        if let Some(file) = file {
+            ensure_not_served(what, file, &options.paths)?;
+        }
+    }
     Ok(Some(AuthOptions {
         users,
+        url_keys,
+        callback,
         folders: options.folder_users.clone(),
         status: options.status_users.clone().unwrap_or_default(),
         nonce_lifetime: options.nonce_lifetime.unwrap_or(NONCE_LIFETIME),
     }))
+}
+
+/// The callback by `--auth-url` and the options that belong to it.
+fn callback(options: &ServeOptions) -> Result<Option<CallbackOptions>> {
+    let (timeout, keep) = (options.auth_timeout, options.auth_keep);
+    let Some(url) = options.auth_url.clone() else {
+        let are_alone = timeout.is_none() && keep.is_none();
+        ensure!(are_alone, "--auth-timeout and --auth-keep need a service to ask: add --auth-url URL");
+        return Ok(None);
+    };
+    let (timeout, keep) = (timeout.unwrap_or(CALLBACK_TIMEOUT), keep.unwrap_or(CALLBACK_KEEP));
+    Ok(Some(CallbackOptions { url, timeout, keep }))
 }
 
 /// TLS by `--rtsps` and `--https` and the files that belong to them.

@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use http::HeaderValue;
+use http::uri::Scheme;
+use http::{HeaderValue, Uri};
 use wirepath_auth::{Access, FolderUsers};
 pub(crate) use wirepath_net::program::{listen_address, threads};
 use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize};
@@ -81,6 +82,18 @@ pub(crate) fn origin(text: &str) -> Result<HeaderValue, String> {
     let origin = text.to_ascii_lowercase();
     let valid = (origin == "*" || is_origin(&origin)).then(|| HeaderValue::from_str(&origin).ok()).flatten();
     valid.ok_or_else(|| "expected *, or an origin without a path, such as https://example.com".to_owned())
+}
+
+/// URL of a service that is asked over HTTP.
+pub(crate) fn callback_url(text: &str) -> Result<Uri, String> {
+    let expected = || "expected a URL, such as http://127.0.0.1:9000/auth".to_owned();
+    let url: Uri = text.parse().map_err(|_| expected())?;
+    let is_http = [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&url.scheme());
+    let authority = url.authority().filter(|_| is_http).ok_or_else(expected)?;
+    if authority.as_str().contains('@') {
+        return Err("a user in the URL is not sent: give the service a secret in the query".to_owned());
+    }
+    Ok(url)
 }
 
 /// `PATH=USERS`: who may open a folder. A path may have `=`, names of users in rules have none.
@@ -211,6 +224,17 @@ mod tests {
         for text in ["", "a.example", "https://", "https://a/", "ftp://a", "https://a b"] {
             assert!(origin(text).is_err_and(|error| error.contains("expected *, or an origin")), "{text}");
         }
+    }
+
+    #[test]
+    fn callbacks_are_urls_of_http() {
+        for text in ["http://127.0.0.1:9000/auth", "https://auth.example/?secret=x", "http://[::1]:9000"] {
+            assert!(callback_url(text).is_ok_and(|url| url == text), "{text}");
+        }
+        for text in ["", "127.0.0.1:9000", "/auth", "ftp://a/", "http://", "http://a b/"] {
+            assert!(callback_url(text).is_err_and(|error| error.contains("expected a URL")), "{text}");
+        }
+        assert!(callback_url("http://a:b@c/").is_err_and(|error| error.contains("a secret in the query")));
     }
 
     /// Promise: Listeners are `ADDRESS:PORT`, `NAME:PORT` or `:PORT`.

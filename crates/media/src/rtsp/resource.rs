@@ -39,6 +39,8 @@ pub struct Resource {
     encoded: String,
     /// Path below the root.
     path: AssetPath,
+    /// Query as it was sent, without the question mark and without a track behind it.
+    query: String,
 }
 
 /// Fault of a URL.
@@ -72,7 +74,8 @@ impl Target {
 }
 
 impl Resource {
-    /// Parses a URL or an absolute path. Query and fragment are dropped, as are empty and `.` segments.
+    /// Parses a URL or an absolute path. A fragment is dropped, as are empty and `.` segments. Some clients append the
+    /// name of a track to a URL with a query (`clip.ts?a=b/track1`): it belongs to the path.
     pub fn parse(url: &str) -> Result<Self, ResourceError> {
         if url.chars().any(char::is_control) {
             return Err(ResourceError::Control);
@@ -81,10 +84,16 @@ impl Resource {
             return Err(ResourceError::Encoding);
         }
         let (origin, path) = split_origin(url)?;
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let path = path.split('#').next().unwrap_or_default();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let (query, track) = split_appended(query);
+        let path = match track {
+            Some(track) => format!("{}/{track}", path.trim_end_matches('/')),
+            None => path.to_owned(),
+        };
         let encoded = utf8_percent_encode(path.trim_end_matches('/'), ILLEGAL).to_string();
-        let path = AssetPath::decode(if path.is_empty() { "/" } else { path })?;
-        Ok(Self { origin, encoded, path })
+        let path = AssetPath::decode(if path.is_empty() { "/" } else { &path })?;
+        Ok(Self { origin, encoded, path, query: query.to_owned() })
     }
 
     /// The path below the root: names joined by slashes, none at either end, none of them `.` or `..`.
@@ -92,7 +101,12 @@ impl Resource {
         self.path.as_bytes()
     }
 
-    /// The URL without a slash at its end, with `origin` (`rtsp://host:port`) where the client gave none.
+    /// The query as it was sent, without the question mark; empty where there is none.
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// The URL without query and without a slash at its end, with `origin` (`rtsp://host:port`) where the client gave none.
     pub fn url(&self, origin: &str) -> String {
         format!("{}{}", self.origin.as_deref().unwrap_or(origin), self.encoded)
     }
@@ -103,15 +117,26 @@ impl Resource {
             Some(slash) => (&self.path()[..slash], &self.path()[slash + 1..]),
             None => (&b""[..], self.path()),
         };
-        let number = std::str::from_utf8(last).ok()?.strip_prefix(TRACK)?;
-        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        let number = number.parse().ok()?;
+        let number = track_number(std::str::from_utf8(last).ok()?)?;
         let (encoded, _) = self.encoded.rsplit_once('/')?;
         let encoded = encoded.trim_end_matches('/').to_owned();
         let path = AssetPath::from_decoded(presentation).ok()?;
-        Some((Self { origin: self.origin.clone(), encoded, path }, number))
+        Some((Self { origin: self.origin.clone(), encoded, path, query: self.query.clone() }, number))
+    }
+}
+
+/// The number in the name of a track.
+fn track_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(TRACK)?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()
+}
+
+/// A query without what a client appended to its URL: a slash, or a slash and the name of a track.
+fn split_appended(query: &str) -> (&str, Option<&str>) {
+    match query.rsplit_once('/') {
+        Some((query, "")) => (query, None),
+        Some((query, name)) if track_number(name).is_some() => (query, Some(name)),
+        _ => (query, None),
     }
 }
 
@@ -187,6 +212,26 @@ mod tests {
         ] {
             assert_eq!(Resource::parse(url), Err(error), "{url}");
         }
+    }
+
+    #[test]
+    fn queries_are_kept_without_an_appended_track() {
+        for (url, query, path) in [
+            ("rtsp://h/clip.ts?a=b&c", "a=b&c", "clip.ts"),
+            ("rtsp://h/clip.ts?a=b#c", "a=b", "clip.ts"),
+            ("rtsp://h/clip.ts?a=b/", "a=b", "clip.ts"),
+            ("rtsp://h/clip.ts?a=b/track2", "a=b", "clip.ts/track2"),
+            ("rtsp://h/clip.ts/?a=b/track2", "a=b", "clip.ts/track2"),
+            ("rtsp://h/clip.ts?a=b/c", "a=b/c", "clip.ts"),
+            ("rtsp://h/clip.ts/track2?a=b", "a=b", "clip.ts/track2"),
+            ("rtsp://h?a=b", "a=b", ""),
+        ] {
+            let parsed = resource(url);
+            assert_eq!((parsed.query(), parsed.path()), (query, path.as_bytes()), "{url}");
+            assert!(!parsed.url("").contains('?'), "{url}");
+        }
+        let (presentation, number) = resource("/clip.ts?a=b/track2").split_track().expect("a track");
+        assert_eq!((presentation.url(""), presentation.query(), number), ("/clip.ts".to_owned(), "a=b", 2));
     }
 
     #[test]

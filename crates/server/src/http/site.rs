@@ -164,7 +164,7 @@ fn find(
             let response = respond_with(request, &representation);
             Answer::of_file(fields.of_file(response, path, request), file)
         }
-        Ok(Found::Folder) if !path.names_folder() => with_slash(path),
+        Ok(Found::Folder) if !path.names_folder() => with_slash(path, &request.query),
         Ok(Found::Folder) => match library.list(path) {
             Ok(mut folder) => {
                 note_streams(library, path, &mut folder);
@@ -207,10 +207,11 @@ fn not_found(error: FindError, path: &AssetPath) -> Answer {
 }
 
 /// Redirects to the folder's URL, which ends in a slash, or the links in its listing would be wrong. A
-/// relative URL keeps a prefix that a proxy added.
-fn with_slash(path: &AssetPath) -> Answer {
+/// relative URL keeps a prefix that a proxy added. The query may be what admits the client.
+fn with_slash(path: &AssetPath, query: &str) -> Answer {
     let name = encode_segment(path.segments().last().unwrap_or_default());
+    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
     Response::error(StatusCode::MOVED_PERMANENTLY, "folder URLs end in a slash")
-        .header(header::LOCATION, &format!("{name}/"))
+        .header(header::LOCATION, &format!("{name}/{query}"))
         .into()
 }

@@ -1,51 +1,82 @@
-//! Authentication of requests (RFC 2326 section 16): each is for itself, in a session too.
+//! Authentication of requests (RFC 2326 section 16). With users each request is for itself, in a session too; a session
+//! that a signed URL or the callback admitted goes on without.
 
-use super::handler::{RequestHandler, refuse};
-use wirepath_auth::{Area, Reason};
+use super::handler::{Described, RequestHandler, refuse};
+use wirepath_auth::Area;
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
-use wirepath_net::auth::{AuthRequest, RETRY_AFTER_S};
+use wirepath_net::auth::{Admission, AuthRefusal, AuthRequest, RETRY_AFTER_S, RefusalKind};
 
 impl RequestHandler {
     /// Response that denies a request; none if it is admitted. OPTIONS says nothing about files and is what some
     /// clients keep alive with, so it is for everyone.
     pub(super) async fn authenticate(&mut self, request: &Request) -> Option<Response> {
         let access = self.shared.access.as_ref().filter(|_| request.method != Method::Options)?;
-        let track = match &request.target {
-            Target::Resource(resource) => resource.split_track(),
+        if self.is_of_admitted_session(request) {
+            return None;
+        }
+        let resource = match &request.target {
+            Target::Resource(resource) => Some(resource),
             Target::Server => None,
         };
-        let path = match &request.target {
-            Target::Resource(resource) => resource.path(),
-            Target::Server => b"",
+        let path = resource.map_or(&b""[..], Resource::path);
+        // A track is described only to be told that it is one.
+        let track = resource.and_then(Resource::split_track);
+        let presentation = track.as_ref().map(|(presentation, _)| presentation.path());
+        let own_query = resource.map_or("", Resource::query);
+        let (opens, query) = match request.method {
+            Method::Describe => (Some(path), own_query),
+            Method::Setup => {
+                let presentation = presentation.unwrap_or(path);
+                (Some(presentation), self.set_up_query(own_query, presentation))
+            }
+            _ => (None, own_query),
         };
-        let authenticated = access.check(AuthRequest {
+        let admission = access.check(AuthRequest {
             method: (&request.method).into(),
+            protocol: "rtsp",
+            opens,
             area: Area::Path(self.session_path(request).unwrap_or(path)),
             path,
-            presentation: track.as_ref().map(|(presentation, _): &(Resource, u32)| presentation.path()),
+            presentation,
+            query,
             authorization: request.headers.first("Authorization"),
+            agent: request.headers.first("User-Agent"),
             admitted: self.user.as_deref(),
             peer: self.peer,
             is_secure: self.is_secure,
         });
-        let denial = match authenticated.await {
-            Ok(user) => {
-                self.user = user.or(self.user.take());
-                return None;
+        match admission.await {
+            Ok(admission) => {
+                self.note_admission(request, resource, admission);
+                None
             }
-            Err(denial) => denial,
-        };
-        let status = match denial.reason {
-            Reason::Forbidden => StatusCode::Forbidden,
-            Reason::Slowed => StatusCode::ServiceUnavailable,
-            _ => StatusCode::Unauthorized,
-        };
-        let refusal = Refusal { cseq: Some(request.cseq), ..refuse(status, denial.reason.to_string()) };
-        let response = Response::refusal(&refusal);
-        Some(match denial.reason {
-            Reason::Slowed => response.header(header_names::RETRY_AFTER, RETRY_AFTER_S),
-            _ => response.challenges(denial.challenges),
-        })
+            Err(refusal) => Some(response(request, refusal)),
+        }
+    }
+
+    /// Returns whether a request is about a session of this connection that was admitted without a user. Such a
+    /// session goes on when its URL has expired; SETUP adds a track to it.
+    fn is_of_admitted_session(&self, request: &Request) -> bool {
+        let session = request.session().filter(|_| request.method != Method::Describe);
+        session.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.is_by_url)
+    }
+
+    /// Query of SETUP: its own, or that of the URL by which the presentation was described. ffmpeg, GStreamer and
+    /// live555 make the URLs of tracks of `Content-Base`, which has none.
+    fn set_up_query<'a>(&'a self, own: &'a str, presentation: &[u8]) -> &'a str {
+        let described = self.described.as_ref().filter(|described| described.path == presentation);
+        described.filter(|_| own.is_empty()).map_or(own, |described| &described.query)
+    }
+
+    fn note_admission(&mut self, request: &Request, resource: Option<&Resource>, admission: Admission) {
+        self.is_by_url = matches!(admission, Admission::SignedUrl | Admission::Callback);
+        if let Admission::User(name) = admission {
+            self.user = Some(name);
+        }
+        if let Some(resource) = resource.filter(|_| request.method == Method::Describe) {
+            let (path, query) = (resource.path().to_vec(), resource.query().to_owned());
+            self.described = (!query.is_empty()).then(|| Box::new(Described { path, query }));
+        }
     }
 
     /// Path that a session of this connection is about, where the request can be about nothing else. URLs of
@@ -54,5 +85,22 @@ impl RequestHandler {
         let opens = matches!(request.method, Method::Describe | Method::Setup);
         let id = request.session().filter(|_| !opens)?;
         self.sessions.get(id).map(|session| &session.path[..])
+    }
+}
+
+fn response(request: &Request, AuthRefusal { kind, why }: AuthRefusal) -> Response {
+    let status = match &kind {
+        RefusalKind::Challenge(_) => StatusCode::Unauthorized,
+        RefusalKind::Forbidden => StatusCode::Forbidden,
+        RefusalKind::Slowed | RefusalKind::Unavailable => StatusCode::ServiceUnavailable,
+    };
+    let refusal = Refusal { cseq: Some(request.cseq), ..refuse(status, why) };
+    let response = Response::refusal(&refusal);
+    match kind {
+        RefusalKind::Challenge(challenges) => response.challenges(challenges),
+        RefusalKind::Forbidden => response,
+        RefusalKind::Slowed | RefusalKind::Unavailable => {
+            response.header(header_names::RETRY_AFTER, RETRY_AFTER_S)
+        }
     }
 }

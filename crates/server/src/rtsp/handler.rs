@@ -36,9 +36,19 @@ pub(super) struct RequestHandler {
     pub(super) output: Output,
     /// User that a request was admitted as.
     pub(super) user: Option<String>,
+    /// Presentation that was described last, with the query of its URL, if it had one: players leave it out later.
+    pub(super) described: Option<Box<Described>>,
+    /// True if the present request was admitted without a user, by its URL or by the callback.
+    pub(super) is_by_url: bool,
     /// Boxed, because a map has room for several.
     pub(super) sessions: HashMap<String, Box<Session>>,
     pub(super) events: Arc<SessionEvents>,
+}
+
+/// Presentation that was described, and the query of its URL.
+pub(super) struct Described {
+    pub(super) path: Vec<u8>,
+    pub(super) query: String,
 }
 
 /// An answer, or why there is none.
@@ -48,7 +58,18 @@ impl RequestHandler {
     pub(super) fn new(shared: Arc<Shared>, addresses: Addresses, output: Output) -> Self {
         let Addresses { local, peer, is_secure } = addresses;
         let (local, peer, events) = (canonical(local), canonical(peer), Arc::default());
-        Self { shared, local, peer, is_secure, output, user: None, sessions: HashMap::new(), events }
+        Self {
+            shared,
+            local,
+            peer,
+            is_secure,
+            output,
+            user: None,
+            described: None,
+            is_by_url: false,
+            sessions: HashMap::new(),
+            events,
+        }
     }
 
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is

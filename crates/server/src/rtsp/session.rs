@@ -20,6 +20,8 @@ pub(super) struct Session {
     pub(super) id: String,
     /// Path of the presentation.
     pub(super) path: Vec<u8>,
+    /// True if it was set up without a user, by its URL or by the callback. Then it goes on when the URL has expired.
+    pub(super) is_by_url: bool,
     /// Tracks that are set up, in the order in which they were.
     pub(super) tracks: Vec<SetUpTrack>,
     pub(super) playback: Arc<dyn SessionPlayback>,

@@ -59,6 +59,7 @@ impl RequestHandler {
         let session = Session {
             id: new_id()?,
             path: path.to_vec(),
+            is_by_url: self.is_by_url,
             tracks: vec![SetUpTrack { index, url, _descriptor: None }],
             playback,
             group,
