@@ -16,8 +16,15 @@ use wirepath_media::rtsp::TunnelDecoder;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tunnels(Arc<Mutex<HashMap<Key, mpsc::Sender<Post>>>>);
 
-/// Address and cookie of a tunnel: another address cannot send requests into it.
-pub(super) type Key = (IpAddr, String);
+/// Name of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// Address of the client: another cannot send requests into it.
+    pub(super) client: IpAddr,
+    /// True if its halves come over TLS: a password in one that does not would have been sent in clear.
+    pub(super) is_secure: bool,
+    pub(super) cookie: String,
+}
 
 impl Tunnels {
     /// Enters a GET; none if its cookie is in use.
@@ -106,9 +113,8 @@ impl TunnelInput {
                 }
             };
             tokio::select! {
+                biased; // what has come by one POST is read before the next takes its place
                 length = read(&mut self.get, |_| ()) => if length? == 0 { return Ok(0) },
-                // The sender lives as long as the entry, so there is always another to wait for.
-                Some(post) = self.posts.recv() => self.post = Some(post),
                 requests = next => match requests? {
                     Some(requests) if requests.is_empty() => {}
                     Some(requests) => {
@@ -117,6 +123,8 @@ impl TunnelInput {
                     }
                     None => self.post = None,
                 },
+                // The sender lives as long as the entry, so there is always another to wait for.
+                Some(post) = self.posts.recv() => self.post = Some(post),
             }
         }
     }
