@@ -13,6 +13,7 @@ mod ending;
 mod faults;
 mod floods;
 mod formats;
+mod handover;
 mod hang_up;
 mod hostile;
 mod hot_memory;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         ending::trials(),
         faults::trials(),
         formats::trials(),
+        handover::trials(),
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
