@@ -88,8 +88,8 @@ fn a_handover_loses_neither_sessions_nor_requests() -> Result<()> {
     let (home, stored) = (Home::new(&clip)?, fs::read(&clip)?);
     let mut server = home.builder().start()?;
     let (ends, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let address = server.http;
     thread::scope(|scope| {
-        let address = server.http;
         let asking = scope.spawn(|| ask_until(&ends, &requests, address));
         let handed_over = (0..3).try_for_each(|_| {
             let (udp, tcp) = playing(&server)?;
@@ -156,7 +156,7 @@ fn ask_until(ends: &AtomicBool, requests: &AtomicUsize, address: SocketAddr) -> 
     Ok(())
 }
 
-/// A session belongs to the server that set it up (RFC 2326 section 11.3.8).
+/// A session belongs to the server that set it up (RFC 2326 section 11.3.6).
 fn ensure_foreign_session_is_unknown(server: &Server, playback: &Playback) -> Result<()> {
     let mut client = Client::connect(server.rtsp)?;
     let answer = client.request("PAUSE", &playback.url, &[("Session", &playback.session)])?;
@@ -227,26 +227,30 @@ fn a_handover_goes_on_without_the_server_before() -> Result<()> {
     let address = before.http;
     let users = home.folder.path().join("users");
     mknodat(CWD, &users, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-    thread::scope(|scope| {
-        let starting = scope.spawn(|| {
-            let arguments = ["--takeover", "--users", &users.to_string_lossy(), "--folder-users", "/=-"];
-            home.builder().with(arguments).start()
+    let server = thread::scope(|scope| {
+        let killing = scope.spawn(|| {
+            let offered = || Ok(before.process.log().contains("offered to a new server").then_some(()));
+            Deadline::seconds(15.0).wait_for("an offer", offered)?;
+            // Opening it waits for the reader, which has the sockets then.
+            let mut pipe = fs::OpenOptions::new().write(true).open(&users)?;
+            before.process.signal(Signal::KILL)?;
+            before.process.wait(Deadline::seconds(10.0))?;
+            let waiting = http::connect(address).context("the queue was lost")?;
+            pipe.write_all(b"anna:wirepath:0123456789abcdef0123456789abcdef\n")?;
+            anyhow::Ok(waiting)
         });
-        let offered = || Ok(before.process.log().contains("offered to a new server").then_some(()));
-        Deadline::seconds(15.0).wait_for("an offer", offered)?;
-        // Opening it waits for the reader, which has the sockets then.
-        let mut pipe = fs::OpenOptions::new().write(true).open(&users)?;
-        before.process.signal(Signal::KILL)?;
-        before.process.wait(Deadline::seconds(10.0))?;
-        let waiting = http::connect(address).context("the queue was lost")?;
-        pipe.write_all(b"anna:wirepath:0123456789abcdef0123456789abcdef\n")?;
-        drop(pipe);
-        let server = starting.join().map_err(|_| anyhow::anyhow!("the start panicked"))??;
-        ensure!(server.http == address && http::get(address, "/note.txt")?.status == 200);
-        ensure!(server.process.log().contains("the server before has ended"), "{}", server.process.log());
-        drop(waiting);
-        Ok(())
-    })
+        // By this thread, with whose end it would be killed.
+        let arguments = ["--takeover", "--users", &users.to_string_lossy(), "--folder-users", "/=-"];
+        let server = home.builder().with(arguments).start();
+        let mut waiting = killing.join().map_err(|_| anyhow::anyhow!("killing panicked"))??;
+        write!(waiting, "GET /note.txt HTTP/1.1\r\nHost: a\r\n\r\n")?;
+        let answer = http::read_response(&mut waiting, &mut Vec::new(), false)?;
+        ensure!(answer.status == 200, "{answer:?}");
+        server
+    })?;
+    ensure!(server.http == address && http::get(address, "/note.txt")?.status == 200);
+    let ended = || Ok(server.process.log().contains("the server before has ended").then_some(()));
+    Deadline::seconds(10.0).wait_for("a line in the log", ended)
 }
 
 /// Promise: Only the same user and root get the sockets.
