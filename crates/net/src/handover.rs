@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     fn run<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
 
     /// A successor that gives up changes nothing; the next has the same sockets, and the path stays.
