@@ -168,7 +168,7 @@ impl Server {
         };
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
-        let mut tls = tls.transpose()?;
+        let tls = tls.transpose()?;
         // The descriptors of their runtimes are counted with those that the process holds for itself.
         let http_threads = RuntimeThreads::start("http", options.threads)?;
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
@@ -179,10 +179,6 @@ impl Server {
         let closing = watch::Sender::new(false);
         let http_service = http::Listener::new(options.http_options).within(descriptors).on(http_threads);
         let http_service = http_service.closing_on(closing.subscribe());
-        let http_service = match tls.as_mut().and_then(|tls| Some((tls.https.take()?, &tls.terminator))) {
-            Some((listener, terminator)) => http_service.securely(listener, Arc::clone(terminator)),
-            None => http_service,
-        };
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
@@ -262,8 +258,13 @@ impl Server {
         let (site, engine, closing, popularity) =
             (self.site, self.engine, self.closing, PopularityKeeper(self.store));
         let (drain, draining) = watch::channel(false);
+        let mut tls = self.tls;
+        let http_service = match tls.as_mut().and_then(|tls| Some((tls.https.take()?, &tls.terminator))) {
+            Some((listener, terminator)) => http_service.securely(listener, Arc::clone(terminator)),
+            None => http_service,
+        };
         let secure = async {
-            if let Some(TlsListeners { terminator, rtsps: Some(listener), .. }) = self.tls {
+            if let Some(TlsListeners { terminator, rtsps: Some(listener), .. }) = tls {
                 rtsp_service
                     .serve_securely(listener, terminator, closing.subscribe(), draining.clone())
                     .await;
