@@ -14,6 +14,7 @@ mod ending;
 mod faults;
 mod floods;
 mod formats;
+mod handover;
 mod hang_up;
 mod hostile;
 mod hot_memory;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         ending::trials(),
         faults::trials(),
         formats::trials(),
+        handover::trials(),
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),

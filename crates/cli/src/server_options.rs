@@ -28,6 +28,9 @@ const RESERVE: f64 = 0.15;
 /// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
 const BURST_MAX: Duration = Duration::from_millis(100);
 
+/// Time for which sessions go on after a handover unless another is asked for.
+const DRAIN: Duration = Duration::from_secs(3600);
+
 /// Lifetime of nonces unless another is asked for.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);
 
@@ -117,6 +120,7 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         },
         folder_bursts: options.folder_burst_max,
         multicast: options.multicast,
+        drain: options.drain.unwrap_or(DRAIN),
         max_lag,
         auth,
         tls,

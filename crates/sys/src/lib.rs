@@ -14,6 +14,7 @@ pub mod device;
 pub mod frames;
 pub mod gather;
 pub mod header_blocks;
+pub mod inherited;
 pub mod mapping;
 mod memory;
 pub mod module;

@@ -44,7 +44,14 @@ const RULES: &[Rule] = &[
     Rule { package: "wirepath-bpf", ours: &["wirepath-streams", "wirepath-sys"], others: None },
     Rule {
         package: "wirepath-net",
-        ours: &["wirepath-counters", "wirepath-http", "wirepath-auth", "wirepath-engine", "wirepath-streams"],
+        ours: &[
+            "wirepath-counters",
+            "wirepath-http",
+            "wirepath-auth",
+            "wirepath-engine",
+            "wirepath-streams",
+            "wirepath-sys",
+        ],
         others: None,
     },
     Rule {
