@@ -130,14 +130,26 @@ impl Lender {
         unsafe { self.lend(ranges, entry) }
     }
 
-    /// Loans that came back since the last that the kernel did not turn into a copy.
-    pub fn copied_in_a_row(&self) -> u64 {
-        self.copied_in_a_row
+    /// Returns whether the kernel turned so many loans in a row into copies, and begins to count anew if so.
+    pub fn take_copied(&mut self, in_a_row: u64) -> bool {
+        let is_reached = self.copied_in_a_row >= in_a_row;
+        if is_reached {
+            self.copied_in_a_row = 0;
+        }
+        is_reached
     }
 
     /// Loans that are out, as of the last send or [`Lender::collect`].
     pub fn out(&self) -> usize {
         self.loans.len() - self.free.len()
+    }
+
+    /// Leaves a lender to the parent, in a process that `fork` has just made.
+    pub fn leave_to_parent(self) {
+        // SAFETY: the descriptor is this lender's, which is neither used nor dropped any more.
+        unsafe { libc::close(self.ring.as_raw_fd()) };
+        // Its memory was not inherited.
+        std::mem::forget(self);
     }
 
     /// Takes note of loans that are over.

@@ -18,6 +18,7 @@ mod userfault;
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use rustix::io::Errno;
@@ -125,10 +126,40 @@ impl WriteGuard {
         }
     }
 
-    /// Leaves the guard to the parent, in a process that `fork` has just made: its descriptor belongs to the
+    /// Lets nobody change pages until [`WriteGuard::after_fork`], so that the new process has all of them.
+    /// Returns false if there is no guard, or this thread changes pages already.
+    pub fn before_fork() -> bool {
+        // SAFETY: what was once published is never freed, and is shared.
+        let guard = unsafe { GUARD.load(Acquire).as_ref() };
+        let guard =
+            guard.filter(|guard| PROCESS.load(Relaxed) == process() && guard.lock.holder() != thread());
+        guard.inspect(|guard| guard.lock.lock(thread())).is_some()
+    }
+
+    /// Ends what [`WriteGuard::before_fork`] began, if that returned true.
+    pub fn after_fork() {
+        // SAFETY: as above.
+        if let Some(guard) = unsafe { GUARD.load(Acquire).as_ref() } {
+            guard.lock.unlock();
+        }
+    }
+
+    /// Leaves the guard to the parent, in a process that `fork` has just made: its descriptors are about the
     /// parent's memory. The next [`WriteGuard::of_process`] starts a guard of this process's own.
-    pub fn leave_to_parent() {
-        GUARD.store(std::ptr::null_mut(), Release);
+    ///
+    /// # Safety
+    /// This process has a single thread, which does not use the guard at the moment, and uses none of the
+    /// lenders that it had as the parent: [`crate::lender::Lender::leave_to_parent`] takes them.
+    pub unsafe fn leave_to_parent() {
+        let guard = GUARD.swap(std::ptr::null_mut(), AcqRel);
+        // SAFETY: what was published stays readable.
+        if let Some(guard) = unsafe { guard.as_ref() } {
+            let [areas, pages] = guard.memory.as_fds();
+            for descriptor in [guard.userfault.as_fd().as_raw_fd(), areas, pages] {
+                // SAFETY: the caller has made sure that nobody uses it; the guard is never dropped.
+                unsafe { libc::close(descriptor) };
+            }
+        }
         FAILURE.store(0, Relaxed);
         STARTING.unlock();
     }
@@ -138,8 +169,12 @@ impl WriteGuard {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for memory that is not private and anonymous, or is the stack of this thread; `EAGAIN` if
-    /// another thread changes protections at the moment; `ENOBUFS` if 1,024 ranges are out.
+    /// another thread changes protections at the moment; `ENOBUFS` if 1,024 ranges are out; `ECHILD` in another
+    /// process than the guard's.
     pub fn enter(&self, bytes: &[u8]) -> Result<Guarded, Errno> {
+        if PROCESS.load(Relaxed) != process() {
+            return Err(Errno::CHILD);
+        }
         let range = self.pages_of(bytes);
         self.locked(|| {
             self.sweep();
@@ -156,14 +191,18 @@ impl WriteGuard {
     /// Protects a range that was lent since: a page that was replaced between the two calls is not protected.
     /// `before` is what [`WriteGuard::replacements`] answered before.
     pub fn confirm(&self, guarded: &Guarded, before: u64) {
-        if self.replacements() != before {
-            let range = self.table.range(usize::from(guarded.0));
-            // Another error means that the range was unmapped, so nobody can write to the pages.
-            while matches!(self.userfault.protect(range.start, range.len()), Err(error) if is_moving(&error))
-            {
-                std::thread::yield_now();
-            }
+        if self.replacements() == before {
+            return;
         }
+        let range = self.table.range(usize::from(guarded.0));
+        // Under the lock: while pages are being replaced they are not registered, and until this call returns
+        // another processor may still write to pages that look protected.
+        self.lock.lock(thread());
+        // Another error means that the range was unmapped, so nobody can write to the pages.
+        while matches!(self.userfault.protect(range.start, range.len()), Err(error) if is_moving(&error)) {
+            std::thread::yield_now();
+        }
+        self.lock.unlock();
     }
 
     /// Unprotects a range whose loan is over, at once or with the next.
@@ -175,12 +214,10 @@ impl WriteGuard {
     /// Gives up ranges of which nobody will know when they are over: their pages are replaced by copies.
     pub fn abandon(&self, guarded: Guarded) {
         let range = self.table.range(usize::from(guarded.0));
-        let replaced = self.locked(|| {
-            self.replace(range, &self.bounce[1]);
-            self.table.free(guarded.0);
-        });
-        // The entry stays, so the pages stay protected: each writer gets a copy.
-        debug_assert!(replaced.is_ok() || self.table.bytes() > 0);
+        self.lock.lock(thread());
+        self.replace(range, &self.bounce[1]);
+        self.table.free(guarded.0);
+        self.lock.unlock();
     }
 
     /// Pages that are protected, in bytes.

@@ -35,6 +35,7 @@ fn main() -> std::process::ExitCode {
         the_kernel_writes_to_lent_memory,
         freed_memory_is_sent_as_it_was,
         moved_memory_stays_guarded,
+        memory_of_two_areas_keeps_its_bytes,
         a_dropped_lender_leaves_writable_memory,
         memory_that_cannot_be_guarded_is_not_lent,
         loans_that_are_over_protect_nothing,
@@ -293,6 +294,30 @@ fn moved_memory_stays_guarded() -> Result<()> {
         moved.fill(255);
         // SAFETY: the slice is not used any more.
         unsafe { libc::munmap(moved.as_mut_ptr().cast(), 4 * LENGTH) };
+    }
+    connection.ensure_equal()
+}
+
+/// The heap grows by areas that are not one with those before them.
+fn memory_of_two_areas_keeps_its_bytes() -> Result<()> {
+    const LENGTH: usize = 128 * 1024;
+    let mut connection = Connection::new()?;
+    let mut lender = Lender::new()?;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh mapping, of which one slice at a time exists; advice makes its end another area.
+    let bytes = unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, -1, 0);
+        ensure!(start != libc::MAP_FAILED, "mmap failed");
+        let end = start.byte_add(LENGTH / 2);
+        ensure!(libc::madvise(end, LENGTH / 2, libc::MADV_DONTDUMP) == 0, "madvise failed");
+        std::slice::from_raw_parts_mut(start.cast::<u8>(), LENGTH)
+    };
+    for round in 0..20 {
+        bytes.fill(round);
+        connection.lend(&mut lender, bytes)?;
+        bytes[LENGTH / 2 - 5000] = 100;
+        let written = bytes.iter().filter(|&&byte| byte != round).count();
+        ensure!(written == 1, "round {round}: {written} bytes are others");
     }
     connection.ensure_equal()
 }

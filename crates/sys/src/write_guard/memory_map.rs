@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 use crate::{checked, ioctl};
@@ -65,6 +66,11 @@ impl ProcessMemory {
         let somewhere = [0_u8];
         memory.area(somewhere.as_ptr().addr())?;
         Ok(memory)
+    }
+
+    /// Its descriptors.
+    pub(super) fn as_fds(&self) -> [RawFd; 2] {
+        [self.areas.as_raw_fd(), self.pages.as_raw_fd()]
     }
 
     /// The area that has this address.

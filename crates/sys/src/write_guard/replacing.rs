@@ -4,7 +4,10 @@ use std::io;
 use std::ops::Range;
 
 use super::memory_map::{self, PAGES_AT_A_TIME};
-use super::{WriteGuard, is_moving};
+use rustix::io::Errno;
+
+use super::WriteGuard;
+use crate::errno_of;
 use crate::memory::Memory;
 use std::sync::atomic::Ordering::Release;
 
@@ -39,22 +42,32 @@ impl WriteGuard {
         memory_map::read(start, bytes)?;
         self.userfault.register_missing(start, length)?;
         // SAFETY: the pages are registered, so who touches them waits until they are filled below.
-        let filled = unsafe { memory_map::take_away(start, length) }.and_then(|()| self.fill(start, bytes));
+        let taken = unsafe { memory_map::take_away(start, length) };
+        if taken.is_ok() {
+            self.fill(start, bytes);
+        }
         // In any case, so that nobody waits for ever. New pages are not protected.
         self.userfault.unregister(start, length)?;
         self.userfault.register(start, length)?;
-        filled
+        taken
     }
 
-    fn fill(&self, start: usize, bytes: &[u8]) -> io::Result<()> {
-        let mut filled = 0;
+    /// Fills pages that were taken away. Gives up only on pages that are unmapped: their bytes are in `bytes` and
+    /// nowhere else.
+    fn fill(&self, start: usize, bytes: &[u8]) {
+        let (mut filled, mut most) = (0, bytes.len());
         while filled < bytes.len() {
-            match self.userfault.fill(start + filled, &bytes[filled..]) {
+            let end = bytes.len().min(filled + most);
+            match self.userfault.fill(start + filled, &bytes[filled..end]) {
                 Ok(more) => filled += more,
-                Err(error) if is_moving(&error) => self.note_event(),
-                Err(error) => return Err(error),
+                // The pages are of two areas, which one call cannot fill, or unmapped.
+                Err(error) if errno_of(&error) == Errno::NOENT && most > self.page => most = self.page,
+                Err(error) if matches!(errno_of(&error), Errno::NOENT | Errno::SRCH | Errno::EXIST) => {
+                    filled += self.page;
+                }
+                // Memory is being moved, or there is none at the moment.
+                Err(_) => self.note_event(),
             }
         }
-        Ok(())
     }
 }

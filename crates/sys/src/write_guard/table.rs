@@ -150,6 +150,11 @@ impl ThreadLock {
         })
     }
 
+    /// Locks for this thread, which does not have it. Whoever has it does not wait for anybody.
+    pub(super) fn lock(&self, thread: u32) {
+        while !self.try_lock(thread) {}
+    }
+
     pub(super) fn unlock(&self) {
         self.0.store(0, Release);
     }
