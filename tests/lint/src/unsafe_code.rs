@@ -9,7 +9,8 @@ use crate::tree::Tree;
 
 /// Folders in which `unsafe` may occur: system calls, boundaries to other languages, and code that has no
 /// choice.
-const ALLOWED: &[&str] = &["crates/sys/", "crates/capi/", "crates/loan/", "crates/python/", "fuzz/", "kernel/"];
+const ALLOWED: &[&str] =
+    &["crates/sys/", "crates/capi/", "crates/loan/", "crates/python/", "fuzz/", "kernel/"];
 
 /// Finds `unsafe` elsewhere, and files that are not Rust.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
