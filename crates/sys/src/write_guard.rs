@@ -14,6 +14,7 @@ mod moves;
 mod replacing;
 mod serving;
 mod table;
+mod thread_lock;
 mod userfault;
 
 use std::io;
@@ -29,7 +30,8 @@ use crate::memory::Memory;
 use memory_map::ProcessMemory;
 use moves::Moves;
 use replacing::BOUNCE;
-use table::{Table, ThreadLock};
+use table::Table;
+use thread_lock::ThreadLock;
 use userfault::Userfault;
 
 /// The guard of this process.
@@ -85,8 +87,9 @@ impl WriteGuard {
     }
 
     fn start() -> io::Result<&'static WriteGuard> {
-        if !GUARD.load(Acquire).is_null() {
-            return Err(Errno::AGAIN.into()); // another thread was faster
+        // SAFETY: what was once published is never freed, and is shared.
+        if let Some(guard) = unsafe { GUARD.load(Acquire).as_ref() } {
+            return Ok(guard); // another thread was faster
         }
         let started = WriteGuard::new().and_then(|guard| {
             serving::start(guard)?;
@@ -200,7 +203,7 @@ impl WriteGuard {
         self.lock.lock(thread());
         // Another error means that the range was unmapped, so nobody can write to the pages.
         while matches!(self.userfault.protect(range.start, range.len()), Err(error) if is_moving(&error)) {
-            std::thread::yield_now();
+            pause();
         }
         self.lock.unlock();
     }
@@ -275,6 +278,11 @@ impl WriteGuard {
 /// Returns whether a call failed because memory is being moved: it works when the event was read.
 fn is_moving(error: &io::Error) -> bool {
     errno_of(error) == Errno::AGAIN
+}
+
+/// Leaves the processor to the thread that moves memory, also on a machine that is busy.
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_micros(20));
 }
 
 fn process() -> u32 {

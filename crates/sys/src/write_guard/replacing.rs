@@ -2,14 +2,14 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Release;
 
-use super::memory_map::{self, PAGES_AT_A_TIME};
 use rustix::io::Errno;
 
 use super::WriteGuard;
+use super::memory_map::{self, PAGES_AT_A_TIME};
 use crate::errno_of;
 use crate::memory::Memory;
-use std::sync::atomic::Ordering::Release;
 
 /// Bytes that are copied at a time: so many pages of 4 KiB.
 pub(super) const BOUNCE: usize = PAGES_AT_A_TIME * 4096;

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::userfault::Event;
-use super::{WriteGuard, thread};
-use std::sync::atomic::Ordering::Relaxed;
+use super::{WriteGuard, pause, thread};
 
 /// Time between two tries to get the lock for memory that was moved.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
@@ -43,25 +43,49 @@ fn serve(guard: &WriteGuard) {
 impl WriteGuard {
     /// Gives a writer a page of its own if the old one is lent, and wakes it.
     fn serve_fault(&self, address: usize, writer: u32) {
-        let page = address / self.page * self.page;
-        let is_locked = self.lock.try_lock(thread());
-        // A writer that has the lock itself waits here and changes nothing.
-        if is_locked || self.lock.holder() == writer {
-            if is_locked {
-                self.sweep();
-            }
-            // Who writes to a buffer mostly writes all of it: pages behind are replaced by the same calls.
-            let end = self.table.end_of_loan(page).unwrap_or(page + self.page);
-            let end = end.min(page + self.bounce[0].length());
-            if self.replace(page..end, &self.bounce[0]) > 0 {
-                self.write_faults.fetch_add(1, Relaxed);
-            }
+        let is_locked = self.lock_for(writer);
+        if is_locked {
+            self.sweep();
         }
+        self.replace_for_writer(address);
         if is_locked {
             self.lock.unlock();
         }
-        // The page can be written now, or the writer asks again. Only memory that is unmapped has nobody.
-        let _nobody = self.userfault.wake(page, self.page);
+    }
+
+    /// Locks, unless the writer has the lock itself: it waits here and changes nothing. Whoever else has it may
+    /// wait for a later event, so these are read meanwhile; other writers ask again.
+    fn lock_for(&self, writer: u32) -> bool {
+        while !self.lock.try_lock(thread()) {
+            if self.lock.holder() == writer {
+                return false;
+            }
+            match self.userfault.next_event() {
+                Some(Event::Moved { to, length }) => self.moves.note(to, length),
+                Some(Event::Fault { address, thread }) if self.lock.holder() == thread => {
+                    self.replace_for_writer(address);
+                }
+                Some(Event::Fault { address, .. }) => self.wake_writer(address),
+                None => self.lock.sleep(),
+            }
+        }
+        true
+    }
+
+    fn replace_for_writer(&self, address: usize) {
+        let page = address / self.page * self.page;
+        // Who writes to a buffer mostly writes all of it: pages behind are replaced by the same calls.
+        let end = self.table.end_of_loan(page).unwrap_or(page + self.page);
+        let end = end.min(page + self.bounce[0].length());
+        if self.replace(page..end, &self.bounce[0]) > 0 {
+            self.write_faults.fetch_add(1, Relaxed);
+        }
+        self.wake_writer(address);
+    }
+
+    /// Has a writer try again. An error means that its memory was unmapped, and nobody waits.
+    fn wake_writer(&self, address: usize) {
+        let _nobody = self.userfault.wake(address / self.page * self.page, self.page);
     }
 
     /// Replaces lent pages that `mremap` has moved: the table knows them by their old address only.
@@ -78,10 +102,8 @@ impl WriteGuard {
     pub(super) fn note_event(&self) {
         match self.userfault.next_event() {
             Some(Event::Moved { to, length }) => self.moves.note(to, length),
-            Some(Event::Fault { address, .. }) => {
-                let _nobody = self.userfault.wake(address / self.page * self.page, self.page);
-            }
-            None => std::thread::yield_now(),
+            Some(Event::Fault { address, .. }) => self.wake_writer(address),
+            None => pause(),
         }
     }
 }

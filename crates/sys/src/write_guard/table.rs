@@ -1,10 +1,8 @@
-//! Table of ranges that are lent, and the lock of all changes of protection.
-//!
-//! Both live in memory of their own: the heap's pages may be lent, and the thread that serves write faults
-//! must never wait for itself.
+//! Table of ranges that are lent. It lives in memory of its own: the heap's pages may be lent, and the thread
+//! that serves write faults must never wait for itself.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 
 /// Most ranges that can be out at a time.
 pub(super) const RANGES: usize = 1024;
@@ -124,47 +122,6 @@ impl Table {
     }
 }
 
-/// A lock that says which thread has it. Nobody sleeps on it: a signal handler may find its own thread in it.
-#[derive(Debug)]
-pub(super) struct ThreadLock(AtomicU32);
-
-/// Tries before a thread gives up; it leaves the processor after each of the later ones.
-const TRIES: u32 = 200;
-const QUICK_TRIES: u32 = 100;
-
-impl ThreadLock {
-    pub(super) const fn new() -> ThreadLock {
-        ThreadLock(AtomicU32::new(0))
-    }
-
-    /// Locks for this thread; false if another has it for longer than some tries.
-    pub(super) fn try_lock(&self, thread: u32) -> bool {
-        (0..TRIES).any(|attempt| {
-            let is_locked = self.0.compare_exchange(0, thread, Acquire, Relaxed).is_ok();
-            match is_locked {
-                true => {}
-                false if attempt < QUICK_TRIES => std::hint::spin_loop(),
-                false => std::thread::yield_now(),
-            }
-            is_locked
-        })
-    }
-
-    /// Locks for this thread, which does not have it. Whoever has it does not wait for anybody.
-    pub(super) fn lock(&self, thread: u32) {
-        while !self.try_lock(thread) {}
-    }
-
-    pub(super) fn unlock(&self) {
-        self.0.store(0, Release);
-    }
-
-    /// Thread that has it; 0 for none.
-    pub(super) fn holder(&self) -> u32 {
-        self.0.load(Acquire)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,14 +152,5 @@ mod tests {
         table.mark_over(places[7]);
         assert_eq!(swept(&table).len(), 1);
         assert_eq!(table.enter(&(0..1)), Some(7));
-    }
-
-    #[test]
-    fn the_lock_tells_its_thread() {
-        let lock = ThreadLock::new();
-        assert!(lock.try_lock(5) && !lock.try_lock(6));
-        assert_eq!(lock.holder(), 5);
-        lock.unlock();
-        assert!(lock.try_lock(6));
     }
 }
