@@ -13,7 +13,11 @@ use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![options_of_the_file_change_while_it_serves, a_broken_configuration_changes_nothing]
+    trials![
+        options_of_the_file_change_while_it_serves,
+        a_broken_configuration_changes_nothing,
+        names_of_hosts_are_not_resolved_again
+    ]
 }
 
 /// A server with a configuration file, and a folder with a clip.
@@ -25,12 +29,17 @@ struct TestBed {
 
 impl TestBed {
     fn with(configuration: &str) -> Result<TestBed> {
+        TestBed::on("127.0.0.1", configuration)
+    }
+
+    /// A server that listens on this address.
+    fn on(address: &str, configuration: &str) -> Result<TestBed> {
         let media = clips::folder(&[("clip.ts", &clips::constant(6)?)])?;
         let home = tempfile::tempdir()?;
         let file = home.path().join("wirepath.toml");
         std::fs::write(&file, configuration)?;
         let option = file.to_str().context("a file's name")?;
-        let server = Server::of(media.path()).with(["--config", option]).start()?;
+        let server = Server::of(media.path()).listening_on(address).with(["--config", option]).start()?;
         Ok(TestBed { server, file, _folders: [media, home] })
     }
 
@@ -106,5 +115,14 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
         ensure!(line.is_some_and(|line| line.contains(words)), "{words}: {line:?}");
         ensure!(bed.fields()? == before, "{broken}");
     }
+    Ok(())
+}
+
+/// Promise: A server that listens on the name of a host takes its configuration over, confined as it is.
+fn names_of_hosts_are_not_resolved_again() -> Result<()> {
+    let bed = TestBed::on("localhost", "")?;
+    let changed = "cors = [\"https://a.example\"]\nhttp = \"nobody.invalid:0\"\n";
+    bed.reload(changed, "the configuration is read again")?;
+    ensure!(bed.fields()?.0.is_some());
     Ok(())
 }

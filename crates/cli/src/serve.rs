@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
-use wirepath_net::program::{Log, Signals};
+use wirepath_net::program::{ListenAddress, Log, Signals};
 use wirepath_server::{Reloader, Server, ServerOptions, StartError, TlsAddresses};
 
 use crate::confine::confine_server;
@@ -56,7 +56,7 @@ impl Serve {
             cpus.set_affinity()?; // before the first thread starts, as threads inherit it
         }
         let choice = options.confine.unwrap_or_default();
-        let options = server_options(options)?;
+        let options = server_options(options, ListenAddress::resolve)?;
         // Before the log's thread, too: threads inherit it.
         let confined = confine_server(choice, &options, configuration.as_ref().map(Configuration::file))?;
         let log = Log::start();

@@ -1,9 +1,11 @@
 //! Reading the configuration of `wirepath serve` again while it runs.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use wirepath_net::program::ListenAddress;
 use wirepath_server::{ReloadableOptions, Reloader, ResponseFields};
 
 use crate::serve_options::{FileOptions, ServeOptions};
@@ -64,7 +66,7 @@ impl Configuration {
     fn take_over(&self, reloader: &Reloader) -> Result<Vec<String>> {
         let now = (self.read)(&self.file, self.flags.clone())?;
         // With this file the next start must succeed.
-        server_options(now.options.clone())?;
+        server_options(now.options.clone(), without_names)?;
         let mut waiting = now.changed_since(&self.started);
         waiting.retain(|name| !RELOADABLE.contains(&name.as_str()));
         let options = now.options;
@@ -79,5 +81,14 @@ impl Configuration {
         };
         reloader.take_over(reloadable).context("--folder-users")?;
         Ok(waiting)
+    }
+}
+
+/// Resolves no name: that waits for the network, and a confined server cannot read the files that it takes. The running
+/// server keeps its listeners.
+fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
+    match address {
+        ListenAddress::Address(address) => Ok(*address),
+        ListenAddress::Name(_, port) => Ok((Ipv4Addr::UNSPECIFIED, *port).into()),
     }
 }
