@@ -55,7 +55,10 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let users = options.auth.iter().map(|auth| &auth.users);
     let replaced =
         secrets.chain(users).chain([&options.calibration]).map(PathBuf::as_path).chain(configuration);
-    let served = options.paths.iter().map(|path| if path.is_file() { folder(path) } else { path.clone() });
+    let served = options
+        .paths
+        .iter()
+        .flat_map(|path| if path.is_dir() { vec![path.clone()] } else { folders(path).collect() });
     let system = OF_SYSTEM.iter().map(PathBuf::from);
     let readable = served.chain(replaced.flat_map(folders)).chain(system).collect();
     // The server measures for itself if nothing was measured.
@@ -63,7 +66,7 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     Reach { readable, writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect() }
 }
 
-/// Folders of a file that is replaced by renaming: that of its name, and that of the file which its name leads to.
+/// Folders of a file that may be replaced by renaming: that of its name, and that of the file which its name leads to.
 fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
     let real = file.canonicalize().ok().map(|real| folder(&real));
     [folder(file)].into_iter().chain(real)
