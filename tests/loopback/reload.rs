@@ -16,7 +16,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         options_of_the_file_change_while_it_serves,
         a_broken_configuration_changes_nothing,
-        names_of_hosts_are_not_resolved_again
+        names_of_hosts_are_not_resolved_again,
+        rules_wait_with_the_users_that_they_are_about,
+        a_file_that_moved_out_of_reach_needs_a_restart
     ]
 }
 
@@ -108,6 +110,11 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
         ("cors = []\nthreads = 0\n", "line 2"),
         ("cors = [", "in the configuration file"),
         ("folder-users = [\"a=anna\"]\n", "add --users FILE"),
+        ("users = \"/missing\"\n", "users: cannot find /missing"),
+        (
+            "rtsps = \"127.0.0.1:0\"\ntls-certificate = \"/missing\"\ntls-key = \"key\"\n",
+            "tls-certificate: cannot find /missing",
+        ),
     ] {
         bed.reload(broken, "the configuration stays as it was")?;
         let log = bed.server.process.log();
@@ -123,6 +130,50 @@ fn names_of_hosts_are_not_resolved_again() -> Result<()> {
     let bed = TestBed::on("localhost", "")?;
     let changed = "cors = [\"https://a.example\"]\nhttp = \"nobody.invalid:0\"\n";
     bed.reload(changed, "the configuration is read again")?;
+    ensure!(bed.fields()?.0.is_some());
+    Ok(())
+}
+
+/// Promise: Users that the configuration adds wait for the next start, and so do rules about them; the log says that
+/// everything is served without a password until then.
+fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
+    let bed = TestBed::with("")?;
+    std::fs::write(bed.file.with_file_name("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
+    let words = "at the next start only, these options take effect: users, folder-users, status-users";
+    let rules = "folder-users = [\"clip.ts=bob\"]\nstatus-users = \"bob\"\n";
+    bed.reload(&format!("users = \"users\"\n{rules}"), words)?;
+    let warning = "until the next start, everything is served without a password";
+    Deadline::seconds(10.0)
+        .wait_for(warning, || Ok(bed.server.process.log().contains(warning).then_some(())))?;
+    bed.fields()?;
+
+    // Without users in the file, a server that has them keeps them and their rules.
+    let home = tempfile::tempdir()?;
+    let users = home.path().join("users");
+    std::fs::write(&users, format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
+    let bed = TestBed::with(&format!("users = {users:?}\nfolder-users = [\"clip.ts=-\"]\n"))?;
+    bed.fields()?;
+    bed.reload("", "at the next start only, these options take effect: users, folder-users")?;
+    bed.fields()?;
+    let listing = http::request(bed.server.http, "GET", "/", &[])?;
+    ensure!(listing.status == 401, "{}", listing.status);
+    Ok(())
+}
+
+/// Promise: A configuration that a symbolic link now leads to in another folder is not read by a confined server; the
+/// log says that it has to be restarted.
+fn a_file_that_moved_out_of_reach_needs_a_restart() -> Result<()> {
+    let bed = TestBed::with("cors = [\"https://a.example\"]\n")?;
+    if !bed.server.process.log().contains("to its folders by Landlock") {
+        return Ok(()); // the kernel has none
+    }
+    let elsewhere = tempfile::tempdir()?;
+    std::fs::write(elsewhere.path().join("wirepath.toml"), "")?;
+    std::fs::remove_file(&bed.file)?;
+    std::os::unix::fs::symlink(elsewhere.path().join("wirepath.toml"), &bed.file)?;
+    bed.server.process.signal(Signal::HUP)?;
+    let words = "opens files in the folders of its start only";
+    Deadline::seconds(10.0).wait_for(words, || Ok(bed.server.process.log().contains(words).then_some(())))?;
     ensure!(bed.fields()?.0.is_some());
     Ok(())
 }

@@ -12,13 +12,20 @@ use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::{CurrentFields, ResponseFields};
 use crate::library::Library;
 
+/// Rules of who may open what.
+#[derive(Clone, Debug)]
+pub struct AccessRules {
+    /// Users of folders.
+    pub folders: Vec<FolderUsers>,
+    /// Users that status and metrics are for.
+    pub status: Access,
+}
+
 /// Options that a running server takes over.
 #[derive(Clone, Debug)]
 pub struct ReloadableOptions {
-    /// Users of folders.
-    pub folder_users: Vec<FolderUsers>,
-    /// Users that status and metrics are for.
-    pub status_users: Access,
+    /// Rules for users; None leaves them as they are.
+    pub rules: Option<AccessRules>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
     /// Longest bursts of folders, for sessions that are set up from now on.
@@ -41,6 +48,11 @@ impl Reloader {
         self.access.is_some() || self.terminator.is_some()
     }
 
+    /// Returns whether it has users: without, everyone is served.
+    pub fn has_users(&self) -> bool {
+        self.access.is_some()
+    }
+
     /// Reads users and certificate again, and logs what comes of it. Waits for storage.
     pub fn read_files(&self) {
         if let Some(access) = &self.access {
@@ -53,9 +65,9 @@ impl Reloader {
 
     /// Takes options over. Rules that contradict each other leave everything as it was.
     pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
-        if let Some(access) = &self.access {
-            access.replace_rules(&options.folder_users, options.status_users)?;
-            warn_of_idle_rules(&self.library, &options.folder_users);
+        if let (Some(access), Some(rules)) = (&self.access, options.rules) {
+            access.replace_rules(&rules.folders, rules.status)?;
+            warn_of_idle_rules(&self.library, &rules.folders);
         }
         self.fields.replace(options.response_fields);
         self.bursts.replace(options.folder_bursts);
