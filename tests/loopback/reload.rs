@@ -134,8 +134,7 @@ fn names_of_hosts_are_not_resolved_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Users that the configuration adds wait for the next start, and so do rules about them; the log says that
-/// everything is served without a password until then.
+/// Promise: Users that a reload adds or removes wait for the next start, and so do rules about them.
 fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
     let bed = TestBed::with("")?;
     std::fs::write(bed.file.with_file_name("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
@@ -160,8 +159,7 @@ fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A configuration that a symbolic link now leads to in another folder is not read by a confined server; the
-/// log says that it has to be restarted.
+/// Promise: The log says so if a configuration moved to a folder that a confined server does not reach.
 fn a_file_that_moved_out_of_reach_needs_a_restart() -> Result<()> {
     let bed = TestBed::with("cors = [\"https://a.example\"]\n")?;
     if !bed.server.process.log().contains("to its folders by Landlock") {

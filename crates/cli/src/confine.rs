@@ -63,7 +63,11 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let readable = served.chain(replaced.flat_map(folders)).chain(system).collect();
     // The server measures for itself if nothing was measured.
     let kept = [options.cache.clone(), folder(&options.calibration)];
-    Reach { readable, writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect() }
+    Reach {
+        readable,
+        writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect(),
+        notify_socket: std::env::var_os("NOTIFY_SOCKET"),
+    }
 }
 
 /// Folders of a file that may be replaced by renaming: that of its name, and that of the file which its name leads to.

@@ -82,7 +82,7 @@ impl Configuration {
         let same_users = !waiting.iter().any(|name| name == "users");
         waiting.retain(|name| {
             let name = name.as_str();
-            !RELOADABLE.contains(&name) && !(same_users && RULES.contains(&name))
+            !RELOADABLE.contains(&name) && (!same_users || !RULES.contains(&name))
         });
         ensure_files(&server_options(now.options.clone(), without_names)?)?;
         let options = now.options;
