@@ -30,10 +30,11 @@ The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
 rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --config, --users or
---tls-certificate, SIGHUP reads these files again instead, unless it comes from a terminal that was closed.
-Of the configuration, folder-users, status-users, cors, folder-cache-control and folder-burst-max change
-then; the log names other options that differ, which wait for the next start.
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
+With --config, --users or --tls-certificate, SIGHUP reads these files again instead.
+The SIGHUP of a terminal that is closed drains in any case.
+Of the configuration, the keys folder-users, status-users, cors, folder-cache-control and
+folder-burst-max change then. The log names others that differ; they wait for the next start.
 
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {

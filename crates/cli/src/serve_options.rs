@@ -187,7 +187,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
-    /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it reaches no other file and
+    /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it opens no other file and
     /// starts no program [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) confine: Option<ConfineChoice>,

@@ -67,8 +67,9 @@ impl Reloader {
     pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
         if let (Some(access), Some(rules)) = (&self.access, options.rules) {
             access.replace_rules(&rules.folders, rules.status)?;
-            warn_of_idle_rules(&self.library, &rules.folders);
+            warn_of_idle_users(&self.library, &rules.folders);
         }
+        warn_of_idle_options(&self.library, &options.response_fields, &options.folder_bursts);
         self.fields.replace(options.response_fields);
         self.bursts.replace(options.folder_bursts);
         Ok(())
@@ -76,12 +77,23 @@ impl Reloader {
 }
 
 /// Warns of rules for nothing that is served: a misspelt one leaves the folder that was meant to the rule around it.
-pub(crate) fn warn_of_idle_rules(library: &Library, rules: &[FolderUsers]) {
-    for FolderUsers { path, .. } in rules {
+pub(crate) fn warn_of_idle_users(library: &Library, rules: &[FolderUsers]) {
+    warn_of_idle(library, "--folder-users", rules.iter().map(|rule| rule.path.as_str()));
+}
+
+/// Warns of fields and bursts for nothing that is served.
+pub(crate) fn warn_of_idle_options(library: &Library, fields: &ResponseFields, bursts: &[FolderBurst]) {
+    let fields = fields.cache_control.iter().map(|folder| folder.path.as_str());
+    warn_of_idle(library, "--folder-cache-control", fields);
+    warn_of_idle(library, "--folder-burst-max", bursts.iter().map(|folder| folder.path.as_str()));
+}
+
+fn warn_of_idle<'a>(library: &Library, option: &str, paths: impl Iterator<Item = &'a str>) {
+    for path in paths {
         if !AssetPath::from_decoded(path.as_bytes()).is_ok_and(|path| library.has(&path)) {
             tracing::warn!(
                 path,
-                "--folder-users names nothing that is served: check the path if it should be there"
+                "{option} names nothing that is served: check the path if it should be there"
             );
         }
     }
