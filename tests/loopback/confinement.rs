@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_tests::http;
 use wirepath_tests::server::Server;
 use wirepath_tests::{clips, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![every_thread_is_confined, confinement_can_be_turned_off]
+    trials![every_thread_is_confined, a_link_to_a_file_is_served, confinement_can_be_turned_off]
 }
 
 /// Values of a field of the status of each thread of a server.
@@ -30,6 +31,17 @@ fn every_thread_is_confined() -> Result<()> {
     }
     let log = server.process.log();
     ensure!(log.contains("the server is confined to its"), "{log}");
+    Ok(())
+}
+
+/// Promise: A symbolic link to a file elsewhere is served like the file.
+fn a_link_to_a_file_is_served() -> Result<()> {
+    let (folder, links) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
+    let link = links.path().join("link.ts");
+    std::os::unix::fs::symlink(folder.path().join("clip.ts"), &link)?;
+    let server = Server::of(&link).start()?;
+    let response = http::request(server.http, "GET", "/link.ts", &[])?;
+    ensure!(response.status == 200, "{}", response.status);
     Ok(())
 }
 

@@ -14,6 +14,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         pages_of_allowed_origins_read_responses,
         pages_of_all_origins_read_responses,
         files_are_cached_as_their_folder_says,
+        options_for_nothing_are_told,
+        an_origin_may_have_its_default_port,
         curl_stores_a_download_under_its_name,
     ]
 }
@@ -128,5 +130,32 @@ fn curl_stores_a_download_under_its_name() -> Result<()> {
     ensure!(response.header("content-disposition") == Some(expected), "{response:?}");
     ensure!(http::get(server.http, "/small")?.header("content-disposition").is_none());
     ensure!(http::get(server.http, "/nothing?download")?.header("content-disposition").is_none());
+    Ok(())
+}
+
+/// Promise: `--folder-cache-control` and `--folder-burst-max` for nothing that is served are told at the start.
+fn options_for_nothing_are_told() -> Result<()> {
+    let fields = ["=max-age=60", "live/small=no-store", "life=no-store"];
+    let bursts = ["=50ms", "live=20ms", "large.ts=20ms"];
+    let fields = fields.map(|field| format!("--folder-cache-control={field}"));
+    let bursts = bursts.map(|burst| format!("--folder-burst-max={burst}"));
+    let options: Vec<&str> = fields.iter().chain(&bursts).map(String::as_str).collect();
+    let (server, _folder) = serve(&options)?;
+    let log = server.process.log();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("names nothing that is served")).collect();
+    let expected = [("--folder-cache-control", "life"), ("--folder-burst-max", "large.ts")];
+    ensure!(told.len() == 2, "{log}");
+    for (line, (option, path)) in told.iter().zip(expected) {
+        ensure!(line.contains(option) && line.contains(path), "{line}");
+    }
+    Ok(())
+}
+
+/// Promise: An origin of --cors may have the default port of its scheme, which browsers leave out.
+fn an_origin_may_have_its_default_port() -> Result<()> {
+    let (server, _folder) = serve(&["--cors=https://a.example:443"])?;
+    let response = asks(&server, "GET", "/small", "https://a.example", &[])?;
+    let allowed = response.header("access-control-allow-origin");
+    ensure!(allowed == Some("https://a.example"), "{allowed:?}");
     Ok(())
 }

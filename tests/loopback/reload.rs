@@ -13,7 +13,13 @@ use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![options_of_the_file_change_while_it_serves, a_broken_configuration_changes_nothing]
+    trials![
+        options_of_the_file_change_while_it_serves,
+        a_broken_configuration_changes_nothing,
+        names_of_hosts_are_not_resolved_again,
+        rules_wait_with_the_users_that_they_are_about,
+        a_file_that_moved_out_of_reach_needs_a_restart
+    ]
 }
 
 /// A server with a configuration file, and a folder with a clip.
@@ -25,12 +31,17 @@ struct TestBed {
 
 impl TestBed {
     fn with(configuration: &str) -> Result<TestBed> {
+        TestBed::on("127.0.0.1", configuration)
+    }
+
+    /// A server that listens on this address.
+    fn on(address: &str, configuration: &str) -> Result<TestBed> {
         let media = clips::folder(&[("clip.ts", &clips::constant(6)?)])?;
         let home = tempfile::tempdir()?;
         let file = home.path().join("wirepath.toml");
         std::fs::write(&file, configuration)?;
         let option = file.to_str().context("a file's name")?;
-        let server = Server::of(media.path()).with(["--config", option]).start()?;
+        let server = Server::of(media.path()).listening_on(address).with(["--config", option]).start()?;
         Ok(TestBed { server, file, _folders: [media, home] })
     }
 
@@ -99,6 +110,11 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
         ("cors = []\nthreads = 0\n", "line 2"),
         ("cors = [", "in the configuration file"),
         ("folder-users = [\"a=anna\"]\n", "add --users FILE"),
+        ("users = \"/missing\"\n", "users: cannot find /missing"),
+        (
+            "rtsps = \"127.0.0.1:0\"\ntls-certificate = \"/missing\"\ntls-key = \"key\"\n",
+            "tls-certificate: cannot find /missing",
+        ),
     ] {
         bed.reload(broken, "the configuration stays as it was")?;
         let log = bed.server.process.log();
@@ -106,5 +122,56 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
         ensure!(line.is_some_and(|line| line.contains(words)), "{words}: {line:?}");
         ensure!(bed.fields()? == before, "{broken}");
     }
+    Ok(())
+}
+
+/// Promise: A server that listens on the name of a host takes its configuration over, confined as it is.
+fn names_of_hosts_are_not_resolved_again() -> Result<()> {
+    let bed = TestBed::on("localhost", "")?;
+    let changed = "cors = [\"https://a.example\"]\nhttp = \"nobody.invalid:0\"\n";
+    bed.reload(changed, "the configuration is read again")?;
+    ensure!(bed.fields()?.0.is_some());
+    Ok(())
+}
+
+/// Promise: Users that a reload adds or removes wait for the next start, and so do rules about them.
+fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
+    let bed = TestBed::with("")?;
+    std::fs::write(bed.file.with_file_name("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
+    let words = "at the next start only, these options take effect: users, folder-users, status-users";
+    let rules = "folder-users = [\"clip.ts=bob\"]\nstatus-users = \"bob\"\n";
+    bed.reload(&format!("users = \"users\"\n{rules}"), words)?;
+    let warning = "until the next start, everything is served without a password";
+    Deadline::seconds(10.0)
+        .wait_for(warning, || Ok(bed.server.process.log().contains(warning).then_some(())))?;
+    bed.fields()?;
+
+    // Without users in the file, a server that has them keeps them and their rules.
+    let home = tempfile::tempdir()?;
+    let users = home.path().join("users");
+    std::fs::write(&users, format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
+    let bed = TestBed::with(&format!("users = {users:?}\nfolder-users = [\"clip.ts=-\"]\n"))?;
+    bed.fields()?;
+    bed.reload("", "at the next start only, these options take effect: users, folder-users")?;
+    bed.fields()?;
+    let listing = http::request(bed.server.http, "GET", "/", &[])?;
+    ensure!(listing.status == 401, "{}", listing.status);
+    Ok(())
+}
+
+/// Promise: The log says so if a configuration moved to a folder that a confined server does not reach.
+fn a_file_that_moved_out_of_reach_needs_a_restart() -> Result<()> {
+    let bed = TestBed::with("cors = [\"https://a.example\"]\n")?;
+    if !bed.server.process.log().contains("to its folders by Landlock") {
+        return Ok(()); // the kernel has none
+    }
+    let elsewhere = tempfile::tempdir()?;
+    std::fs::write(elsewhere.path().join("wirepath.toml"), "")?;
+    std::fs::remove_file(&bed.file)?;
+    std::os::unix::fs::symlink(elsewhere.path().join("wirepath.toml"), &bed.file)?;
+    bed.server.process.signal(Signal::HUP)?;
+    let words = "opens files in the folders of its start only";
+    Deadline::seconds(10.0).wait_for(words, || Ok(bed.server.process.log().contains(words).then_some(())))?;
+    ensure!(bed.fields()?.0.is_some());
     Ok(())
 }

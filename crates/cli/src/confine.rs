@@ -75,14 +75,21 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let users = options.auth.iter().flat_map(|auth| auth.users.iter().chain(&auth.url_keys));
     let replaced =
         secrets.chain(users).chain([&options.calibration]).map(PathBuf::as_path).chain(configuration);
-    let served = options.paths.iter().map(|path| if path.is_file() { folder(path) } else { path.clone() });
+    let served = options
+        .paths
+        .iter()
+        .flat_map(|path| if path.is_dir() { vec![path.clone()] } else { folders(path).collect() });
     let system = OF_SYSTEM.iter().map(PathBuf::from);
     let callback = options.auth.iter().filter_map(|auth| auth.callback.as_ref());
     let asked = callback.flat_map(|callback| of_callback(&callback.url));
     let readable = served.chain(replaced.flat_map(folders)).chain(system).chain(asked).collect();
     // The server measures for itself if nothing was measured.
     let kept = [options.cache.clone(), folder(&options.calibration)];
-    Reach { readable, writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect() }
+    Reach {
+        readable,
+        writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect(),
+        notify_socket: std::env::var_os("NOTIFY_SOCKET"),
+    }
 }
 
 /// Files that asking a service takes: none if its URL has an address and no TLS.
@@ -95,7 +102,7 @@ fn of_callback(url: &Uri) -> Vec<PathBuf> {
     names.iter().chain(trust).map(PathBuf::from).chain(chosen).collect()
 }
 
-/// Folders of a file that is replaced by renaming: that of its name, and that of the file which its name leads to.
+/// Folders of a file that may be replaced by renaming: that of its name, and that of the file which its name leads to.
 fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
     let real = file.canonicalize().ok().map(|real| folder(&real));
     [folder(file)].into_iter().chain(real)

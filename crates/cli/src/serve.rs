@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sd_notify::NotifyState;
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::handover::{Offer, Takeover};
-use wirepath_net::program::{Log, Signals};
+use wirepath_net::program::{ListenAddress, Log, Signals};
 use wirepath_server::{PopularityKeeper, Reloader, Server, ServerOptions, StartError, TlsAddresses};
 
 use crate::confine::confine_server;
@@ -33,11 +33,11 @@ The log goes to standard error; RUST_LOG sets its level (default: info).
 When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
 rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once. With --config, --users,
---url-key, --auth-url or --tls-certificate, SIGHUP reads these files again and forgets what --auth-url
-answered instead, unless it comes from a terminal that was closed.
-Of the configuration, folder-users, status-users, cors, folder-cache-control and folder-burst-max change
-then; the log names other options that differ, which wait for the next start.
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
+With --config, --users, --url-key, --auth-url or --tls-certificate, SIGHUP reads these files again
+instead, and forgets what --auth-url answered. The SIGHUP of a terminal that is closed drains in any case.
+Of the configuration, the keys folder-users, status-users, cors, folder-cache-control and
+folder-burst-max change then. The log names others that differ; they wait for the next start.
 
 Handover: a server with --handover SOCKET is replaced without a lost connection by another one that is started with
 the same options and --takeover. If that one cannot start, it says why, and the running one serves on. The one before
@@ -75,7 +75,7 @@ impl Serve {
         // Before there are threads, and before the server is confined.
         let sockets = ServeSockets::open(handed, &mut options, self.takeover)?;
         let choice = options.confine.unwrap_or_default();
-        let options = server_options(options)?;
+        let options = server_options(options, ListenAddress::resolve)?;
         // Before the log's thread, too: threads inherit it.
         let confined = confine_server(choice, &options, configuration.as_ref().map(Configuration::file))?;
         let log = Log::start();

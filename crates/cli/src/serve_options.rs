@@ -2,7 +2,6 @@
 //! precedence.
 
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,6 +14,7 @@ use http::{HeaderValue, Uri};
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
+use wirepath_net::program::ListenAddress;
 use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy, MulticastRange};
 
 use crate::confine::ConfineChoice;
@@ -30,21 +30,21 @@ pub(crate) struct ServeOptions {
     pub(crate) paths: Vec<PathBuf>,
 
     /// RTSP listen address; :PORT for every address [default: 0.0.0.0:8554]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
-    pub(crate) rtsp: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) rtsp: Option<ListenAddress>,
 
     /// HTTP listen address, for downloads, /status and /metrics [default: 0.0.0.0:8080]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
-    pub(crate) http: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) http: Option<ListenAddress>,
 
     /// Listen address of RTSP over TLS (rtsps), media in the connection only; needs --tls-certificate and --tls-key
     /// [default: none]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
-    pub(crate) rtsps: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) rtsps: Option<ListenAddress>,
 
     /// HTTPS listen address; needs --tls-certificate and --tls-key [default: none]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
-    pub(crate) https: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) https: Option<ListenAddress>,
 
     /// Certificate chain for --rtsps and --https (PEM, the server's own certificate first). SIGHUP reads it and the key
     /// again
@@ -205,7 +205,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
-    /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it reaches no other file and
+    /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it opens no other file and
     /// starts no program [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) confine: Option<ConfineChoice>,

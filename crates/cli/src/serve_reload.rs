@@ -1,17 +1,22 @@
 //! Reading the configuration of `wirepath serve` again while it runs.
 
 use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use wirepath_server::{ReloadableOptions, Reloader, ResponseFields};
+use wirepath_net::program::ListenAddress;
+use wirepath_server::{AccessRules, ReloadableOptions, Reloader, ResponseFields, ServerOptions};
 
 use crate::serve_options::{FileOptions, ServeOptions};
 use crate::server_options::server_options;
 
 /// Options that a running server takes over.
-const RELOADABLE: &[&str] =
-    &["folder-users", "status-users", "cors", "folder-cache-control", "folder-burst-max"];
+const RELOADABLE: &[&str] = &["cors", "folder-cache-control", "folder-burst-max"];
+
+/// Options that a running server takes over unless its users are to be others: rules are about the users of one file.
+const RULES: &[&str] = &["folder-users", "status-users"];
 
 /// Reads a configuration file and flags, which take precedence.
 type Read = fn(&Path, Vec<OsString>) -> Result<FileOptions>;
@@ -53,9 +58,19 @@ impl Configuration {
                         waiting.join(", ")
                     );
                 }
+                if !reloader.has_users() && waiting.iter().any(|name| name == "users") {
+                    tracing::warn!("until the next start, everything is served without a password");
+                }
             }
             Err(error) => {
-                tracing::error!("the configuration stays as it was: {error:#}; mend it and send SIGHUP");
+                let remedy = match is_denied(&error) {
+                    true => {
+                        "a confined server (--confine) opens files in the folders of its start only: let the user \
+                         that it runs as read the file, or restart it"
+                    }
+                    false => "mend it and send SIGHUP",
+                };
+                tracing::error!("the configuration stays as it was: {error:#}; {remedy}");
             }
         }
     }
@@ -63,21 +78,56 @@ impl Configuration {
     /// Returns the names of the options that the running server cannot take over.
     fn take_over(&self, reloader: &Reloader) -> Result<Vec<String>> {
         let now = (self.read)(&self.file, self.flags.clone())?;
-        // With this file the next start must succeed.
-        server_options(now.options.clone())?;
         let mut waiting = now.changed_since(&self.started);
-        waiting.retain(|name| !RELOADABLE.contains(&name.as_str()));
+        let same_users = !waiting.iter().any(|name| name == "users");
+        waiting.retain(|name| {
+            let name = name.as_str();
+            !RELOADABLE.contains(&name) && (!same_users || !RULES.contains(&name))
+        });
+        ensure_files(&server_options(now.options.clone(), without_names)?)?;
         let options = now.options;
+        let rules =
+            AccessRules { folders: options.folder_users, status: options.status_users.unwrap_or_default() };
         let reloadable = ReloadableOptions {
+            rules: same_users.then_some(rules),
             response_fields: ResponseFields {
                 origins: options.cors,
                 cache_control: options.folder_cache_control,
             },
-            folder_users: options.folder_users,
-            status_users: options.status_users.unwrap_or_default(),
             folder_bursts: options.folder_burst_max,
         };
         reloader.take_over(reloadable).context("--folder-users")?;
         Ok(waiting)
     }
+}
+
+/// Resolves no name: that waits for the network, and a confined server cannot read the files that it takes. The running
+/// server keeps its listeners.
+fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
+    match address {
+        ListenAddress::Address(address) => Ok(*address),
+        ListenAddress::Name(_, port) => Ok((Ipv4Addr::UNSPECIFIED, *port).into()),
+    }
+}
+
+/// Refuses what the next start would not find. A confined server sees whether files are there, but opens none of those
+/// that are new.
+fn ensure_files(options: &ServerOptions) -> Result<()> {
+    let paths = options.paths.iter().map(|path| ("path", path));
+    let access = options.auth.iter().flat_map(|auth| {
+        let (users, keys) = (auth.users.iter(), auth.url_keys.iter());
+        users.map(|file| ("users", file)).chain(keys.map(|file| ("url-key", file)))
+    });
+    let tls = options.tls.iter().map(|tls| &tls.files);
+    let tls = tls.flat_map(|tls| [("tls-certificate", &tls.certificate), ("tls-key", &tls.key)]);
+    for (option, file) in paths.chain(access).chain(tls) {
+        file.metadata().with_context(|| format!("{option}: cannot find {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Returns whether the cause is that a file may not be opened (EACCES).
+fn is_denied(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == ErrorKind::PermissionDenied)
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::handover::{self, Takeover};
+use wirepath_net::program::ListenAddress;
 
 use crate::serve_options::ServeOptions;
 
@@ -79,7 +80,9 @@ fn adopt(options: &mut ServeOptions, name: &'static str, address: SocketAddr) ->
         "rtsps" => &mut options.rtsps,
         _ => &mut options.https,
     };
-    let asked = option.replace(address).unwrap_or(address);
+    let asked = option.replace(ListenAddress::Address(address));
+    let asked =
+        asked.map_or(Ok(address), |asked| asked.resolve()).map_err(|error| anyhow!("--{name}: {error}"))?;
     // Port 0 is any port.
     let is_same = asked.ip() == address.ip() && [0, address.port()].contains(&asked.port());
     ensure!(

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use wirepath_auth::Access;
 use wirepath_datapath::SendContext;
 use wirepath_net::auth::{AuthOptions, CallbackOptions};
 use wirepath_net::http::HttpOptions;
+use wirepath_net::program::ListenAddress;
 use wirepath_net::tls::TlsFiles;
 use wirepath_server::{
     AdmissionPolicy, Burst, DataPath, HotMemorySize, ResponseFields, RtspOptions, ServerOptions,
@@ -54,8 +55,11 @@ fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
     Ok(())
 }
 
+/// Returns the address to listen on of an option.
+pub(crate) type Resolve = fn(&ListenAddress) -> Result<SocketAddr, String>;
+
 /// Checks the options and adds what is not given.
-pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
+pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<ServerOptions> {
     ensure!(
         !options.paths.is_empty(),
         "nothing to serve: name at least one folder or file (see `wirepath serve --help`)"
@@ -87,7 +91,12 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     }
     ensure_memory(hot_memory)?;
     let auth = auth(&options)?;
-    let tls = tls(&options)?;
+    let address = |option: &str, address: &Option<ListenAddress>| {
+        address.as_ref().map(resolve).transpose().map_err(|why| anyhow!("--{option}: {why}"))
+    };
+    let tls_addresses =
+        TlsAddresses { rtsps: address("rtsps", &options.rtsps)?, https: address("https", &options.https)? };
+    let tls = tls(&options, tls_addresses)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
@@ -97,8 +106,8 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
         paths: options.paths,
-        rtsp: options.rtsp.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
-        http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
+        rtsp: address("rtsp", &options.rtsp)?.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
+        http: address("http", &options.http)?.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
         cache,
         cache_bytes: options.images.cache_bytes(),
         images: options.image_policy.unwrap_or(default_policy).into(),
@@ -186,8 +195,7 @@ fn callback(options: &ServeOptions) -> Result<Option<CallbackOptions>> {
 }
 
 /// TLS by `--rtsps` and `--https` and the files that belong to them.
-fn tls(options: &ServeOptions) -> Result<Option<TlsOptions>> {
-    let addresses = TlsAddresses { rtsps: options.rtsps, https: options.https };
+fn tls(options: &ServeOptions, addresses: TlsAddresses) -> Result<Option<TlsOptions>> {
     let listens = addresses.rtsps.is_some() || addresses.https.is_some();
     match (options.tls_certificate.clone(), options.tls_key.clone()) {
         (Some(certificate), Some(key)) if listens => {

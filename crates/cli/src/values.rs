@@ -80,7 +80,10 @@ pub(crate) fn origin(text: &str) -> Result<HeaderValue, String> {
         host.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']))
     };
     let origin = text.to_ascii_lowercase();
-    let valid = (origin == "*" || is_origin(&origin)).then(|| HeaderValue::from_str(&origin).ok()).flatten();
+    // Browsers leave the default port out.
+    let port = if origin.starts_with("https:") { ":443" } else { ":80" };
+    let origin = origin.strip_suffix(port).unwrap_or(&origin);
+    let valid = (origin == "*" || is_origin(origin)).then(|| HeaderValue::from_str(origin).ok()).flatten();
     valid.ok_or_else(|| "expected *, or an origin without a path, such as https://example.com".to_owned())
 }
 
@@ -220,6 +223,14 @@ mod tests {
         }
         for text in ["*", "https://a.example", "http://localhost:3000", "HTTPS://A.example"] {
             assert!(origin(text).is_ok_and(|origin| origin == text.to_lowercase()), "{text}");
+        }
+        for (text, sent) in [
+            ("https://a.example:443", "https://a.example"),
+            ("http://[::1]:80", "http://[::1]"),
+            ("http://a.example:443", "http://a.example:443"),
+            ("http://[2001:db8::80]", "http://[2001:db8::80]"),
+        ] {
+            assert_eq!(origin(text).unwrap(), sent);
         }
         for text in ["", "a.example", "https://", "https://a/", "ftp://a", "https://a b"] {
             assert!(origin(text).is_err_and(|error| error.contains("expected *, or an origin")), "{text}");

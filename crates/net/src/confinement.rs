@@ -1,9 +1,10 @@
 //! Confinement of a server to its folders (Landlock, Linux 5.13) and to its system calls (seccomp): who takes a server
-//! over by a fault in it reaches no other file and starts no program.
+//! over by a fault in it opens no other file and starts no program. The network stays open.
 
 mod calls;
 mod files;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -16,6 +17,9 @@ pub struct Reach {
     pub readable: Vec<PathBuf>,
     /// To be read, written, and have files made and removed in.
     pub writable: Vec<PathBuf>,
+    /// Socket of the service manager (`NOTIFY_SOCKET` of sd_notify(3)), if there is one: datagrams may be sent over Unix
+    /// sockets then.
+    pub notify_socket: Option<OsString>,
 }
 
 /// Extent to which the kernel confines files; system calls are confined in any case.
@@ -64,7 +68,7 @@ pub enum ConfinementError {
 /// other threads.
 pub fn confine(reach: &Reach) -> Result<Extent, ConfinementError> {
     let extent = files::confine(reach)?;
-    calls::confine()?;
+    calls::confine(reach)?;
     Ok(extent)
 }
 
@@ -72,9 +76,15 @@ pub fn confine(reach: &Reach) -> Result<Extent, ConfinementError> {
 mod tests {
     use std::fs;
     use std::io::ErrorKind;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
     use std::path::Path;
     use std::process::Command;
     use std::thread;
+
+    use rustix::process::{Resource, getppid, getrlimit, prlimit, test_kill_process};
+    use socket2::{Domain, Protocol, Socket, Type};
 
     use super::*;
 
@@ -91,6 +101,7 @@ mod tests {
         let reach = Reach {
             readable: vec![path("media"), path("missing")],
             writable: vec![path("cache"), Path::new("/dev/null").to_owned()],
+            notify_socket: None,
         };
         let fails = |result: std::io::Result<()>| result.err().map(|error| error.kind());
         thread::scope(|scope| {
@@ -117,5 +128,59 @@ mod tests {
                 fs::write("/dev/null", "x").unwrap();
             });
         });
+    }
+
+    /// Promise: A confined server opens no Unix, packet or raw socket, and signals no other process.
+    #[test]
+    fn a_confined_thread_reaches_no_other_process() {
+        let home = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(home.path().join("socket")).unwrap();
+        let readable = vec![PathBuf::from("/proc")];
+        let reach = Reach { readable, writable: vec![home.path().to_owned()], notify_socket: None };
+        let memory = format!("/proc/{}/mem", getppid().unwrap().as_raw_nonzero());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let extent = confine(&reach).unwrap();
+                assert!(extent == Extent::Nothing || fs::File::open(&memory).is_err());
+                let refused = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(libc::ENOSYS));
+                refused(UnixStream::connect(home.path().join("socket")).unwrap_err());
+                refused(UnixDatagram::unbound().unwrap_err());
+                refused(UnixDatagram::pair().unwrap_err());
+                refused(Socket::new(Domain::PACKET, Type::DGRAM, None).unwrap_err());
+                refused(Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap_err());
+                refused(test_kill_process(getppid().unwrap()).unwrap_err().into());
+                refused(prlimit(getppid(), Resource::Core, getrlimit(Resource::Core)).unwrap_err().into());
+
+                thread::spawn(|| UnixStream::pair().unwrap()).join().unwrap();
+                let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+                TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+            });
+        });
+        drop(listener);
+    }
+
+    /// Promise: A confined server under systemd tells it that it is ready.
+    #[test]
+    fn a_confined_thread_reaches_its_service_manager() {
+        for name in ["@wirepath-test", "socket"] {
+            let home = tempfile::tempdir().unwrap();
+            let unique = home.path().file_name().unwrap().to_str().unwrap().to_owned();
+            let address = match name.strip_prefix('@') {
+                Some(name) => SocketAddr::from_abstract_name(format!("{name}{unique}")).unwrap(),
+                None => SocketAddr::from_pathname(home.path().join(name)).unwrap(),
+            };
+            let manager = UnixDatagram::bind_addr(&address).unwrap();
+            let reach = Reach { notify_socket: Some(name.into()), ..Reach::default() };
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    confine(&reach).unwrap();
+                    UnixDatagram::unbound().unwrap().send_to_addr(b"READY=1", &address).unwrap();
+                    let stream = UnixStream::connect(home.path().join("socket")).unwrap_err();
+                    assert_eq!(stream.raw_os_error(), Some(libc::ENOSYS));
+                });
+            });
+            let mut received = [0; 16];
+            assert_eq!(manager.recv(&mut received).unwrap(), 7);
+        }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 pub use log::{Log, Losses};
-pub use options::{Service, ServiceOptions, bind_option, listen_address, threads};
+pub use options::{ListenAddress, Service, ServiceOptions, bind_option, listen_address, threads};
 pub use signals::Signals;
 
 /// Time limit of draining, after which connections are cut.

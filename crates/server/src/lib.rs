@@ -29,7 +29,7 @@ pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use multicast::MulticastRange;
-pub use reload::{ReloadableOptions, Reloader};
+pub use reload::{AccessRules, ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, port_pairs};
 pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,

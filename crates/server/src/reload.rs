@@ -12,13 +12,20 @@ use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::http::{CurrentFields, ResponseFields};
 use crate::library::Library;
 
+/// Rules of who may open what.
+#[derive(Clone, Debug)]
+pub struct AccessRules {
+    /// Users of folders.
+    pub folders: Vec<FolderUsers>,
+    /// Users that status and metrics are for.
+    pub status: Access,
+}
+
 /// Options that a running server takes over.
 #[derive(Clone, Debug)]
 pub struct ReloadableOptions {
-    /// Users of folders.
-    pub folder_users: Vec<FolderUsers>,
-    /// Users that status and metrics are for.
-    pub status_users: Access,
+    /// Rules for users; None leaves them as they are.
+    pub rules: Option<AccessRules>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
     /// Longest bursts of folders, for sessions that are set up from now on.
@@ -41,6 +48,11 @@ impl Reloader {
         self.access.is_some() || self.terminator.is_some()
     }
 
+    /// Returns whether it has users: without, everyone is served.
+    pub fn has_users(&self) -> bool {
+        self.access.is_some()
+    }
+
     /// Reads users and certificate again, and logs what comes of it. Waits for storage.
     pub fn read_files(&self) {
         if let Some(access) = &self.access {
@@ -53,10 +65,11 @@ impl Reloader {
 
     /// Takes options over. Rules that contradict each other leave everything as it was.
     pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
-        if let Some(access) = &self.access {
-            access.replace_rules(&options.folder_users, options.status_users)?;
-            warn_of_idle_rules(&self.library, &options.folder_users);
+        if let (Some(access), Some(rules)) = (&self.access, options.rules) {
+            access.replace_rules(&rules.folders, rules.status)?;
+            warn_of_idle_users(&self.library, &rules.folders);
         }
+        warn_of_idle_options(&self.library, &options.response_fields, &options.folder_bursts);
         self.fields.replace(options.response_fields);
         self.bursts.replace(options.folder_bursts);
         Ok(())
@@ -64,12 +77,23 @@ impl Reloader {
 }
 
 /// Warns of rules for nothing that is served: a misspelt one leaves the folder that was meant to the rule around it.
-pub(crate) fn warn_of_idle_rules(library: &Library, rules: &[FolderUsers]) {
-    for FolderUsers { path, .. } in rules {
+pub(crate) fn warn_of_idle_users(library: &Library, rules: &[FolderUsers]) {
+    warn_of_idle(library, "--folder-users", rules.iter().map(|rule| rule.path.as_str()));
+}
+
+/// Warns of fields and bursts for nothing that is served.
+pub(crate) fn warn_of_idle_options(library: &Library, fields: &ResponseFields, bursts: &[FolderBurst]) {
+    let fields = fields.cache_control.iter().map(|folder| folder.path.as_str());
+    warn_of_idle(library, "--folder-cache-control", fields);
+    warn_of_idle(library, "--folder-burst-max", bursts.iter().map(|folder| folder.path.as_str()));
+}
+
+fn warn_of_idle<'a>(library: &Library, option: &str, paths: impl Iterator<Item = &'a str>) {
+    for path in paths {
         if !AssetPath::from_decoded(path.as_bytes()).is_ok_and(|path| library.has(&path)) {
             tracing::warn!(
                 path,
-                "--folder-users names nothing that is served: check the path if it should be there"
+                "{option} names nothing that is served: check the path if it should be there"
             );
         }
     }

@@ -31,7 +31,7 @@ use crate::http::{CurrentFields, LibrarySite, ResponseFields};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
 use crate::multicast::{MulticastGroups, MulticastRange};
-use crate::reload::{Reloader, warn_of_idle_rules};
+use crate::reload::{Reloader, warn_of_idle_options, warn_of_idle_users};
 use crate::rtsp::{self, RtspOptions};
 use crate::session_limit;
 use crate::start_error::{StartError, listen};
@@ -127,8 +127,9 @@ impl Server {
         let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
         if let Some(auth) = &options.auth {
-            warn_of_idle_rules(&library, &auth.folders);
+            warn_of_idle_users(&library, &auth.folders);
         }
+        warn_of_idle_options(&library, &options.response_fields, &options.folder_bursts);
         let access = options.auth.as_ref().map(AccessControl::open).transpose()?;
         let MediaCore { engine, playbacks, hot, store, plays } = MediaCore::start(&CoreOptions {
             cache: options.cache.clone(),

@@ -1,22 +1,80 @@
-//! System calls by seccomp.
+//! System calls by seccomp: by their numbers, and some by their arguments.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use libc::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, CLONE_THREAD, NETLINK_ROUTE, SOCK_DGRAM, SOCK_STREAM, TIOCLINUX,
+    TIOCSTI,
+};
+use seccompiler::SeccompCmpArgLen::Dword;
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
 
-use super::ConfinementError;
+use super::{ConfinementError, Reach};
 
 /// Confines this thread and its children to the calls of the list. Others fail with ENOSYS, as on a kernel that lacks
-/// them: libraries have other ways then. The kernel keeps the answer for each call (Linux 5.11), so the length of the list
-/// costs nothing.
-pub(super) fn confine() -> Result<(), ConfinementError> {
-    let rules: BTreeMap<i64, Vec<_>> =
+/// them: libraries have other ways then. The kernel keeps the answer for each call that is allowed whatever its arguments
+/// are (Linux 5.11), so the length of the list costs nothing.
+pub(super) fn confine(reach: &Reach) -> Result<(), ConfinementError> {
+    let mut rules: BTreeMap<i64, Vec<_>> =
         CALLS.iter().chain(OF_X86_64).map(|&call| (call, Vec::new())).collect();
+    rules.extend(by_arguments(reach)?);
     let refuse = SeccompAction::Errno(libc::ENOSYS as u32);
     let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
     Ok(apply_filter(&program)?)
+}
+
+/// Calls that are allowed with some arguments only: if all conditions of one of a call's rules hold.
+fn by_arguments(reach: &Reach) -> Result<[(i64, Vec<SeccompRule>); 6], BackendError> {
+    let own = std::process::id();
+    // Flags stand in higher bits of a type.
+    let socket = |family, kind| [on(0, Eq, family), on(1, MaskedEq(0xf), kind)];
+    let mut sockets = vec![rule([on(0, Eq, AF_NETLINK as u32), on(2, Eq, NETLINK_ROUTE as u32)])?];
+    for (family, kind) in
+        [(AF_INET, SOCK_STREAM), (AF_INET, SOCK_DGRAM), (AF_INET6, SOCK_STREAM), (AF_INET6, SOCK_DGRAM)]
+    {
+        sockets.push(rule(socket(family as u32, kind as u32))?);
+    }
+    if reach.notify_socket.is_some() {
+        sockets.push(rule(socket(AF_UNIX as u32, SOCK_DGRAM as u32))?);
+    }
+    Ok([
+        (libc::SYS_socket, sockets),
+        // A connected stream cannot be connected to anything else.
+        (libc::SYS_socketpair, vec![rule(socket(AF_UNIX as u32, SOCK_STREAM as u32))?]),
+        (libc::SYS_clone, vec![rule([on(0, MaskedEq(THREAD_FLAGS), CLONE_THREAD as u32)])?]),
+        // No input for the shell whose terminal the server has.
+        (libc::SYS_ioctl, vec![rule([on(1, Ne, TIOCSTI as u32), on(1, Ne, TIOCLINUX as u32)])?]),
+        (libc::SYS_tgkill, vec![rule([on(0, Eq, own)])?]),
+        (libc::SYS_prlimit64, vec![rule([on(0, Eq, 0)])?, rule([on(0, Eq, own)])?]),
+    ])
+}
+
+/// Flags of `clone` that decide: it makes threads of the process, in its namespaces. `clone3`, whose flags no filter can
+/// see, is not in the list; the C library uses `clone` then.
+const THREAD_FLAGS: u64 = (CLONE_THREAD
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64;
+
+/// Condition for an argument, of which the kernel looks at 32 bits.
+fn on(argument: u8, operator: SeccompCmpOp, value: u32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, Dword, operator, value.into())
+}
+
+fn rule<const N: usize>(
+    conditions: [Result<SeccompCondition, BackendError>; N],
+) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
 }
 
 /// Calls of a server of files: none starts a program, mounts, traces, loads code into the kernel, changes its user or the
@@ -35,7 +93,6 @@ const CALLS: &[i64] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
-    libc::SYS_ioctl,
     libc::SYS_pread64,
     libc::SYS_preadv,
     libc::SYS_preadv2,
@@ -58,8 +115,6 @@ const CALLS: &[i64] = &[
     libc::SYS_listen,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
-    libc::SYS_socket,
-    libc::SYS_socketpair,
     // waiting
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -137,8 +192,6 @@ const CALLS: &[i64] = &[
     libc::SYS_munmap,
     // threads and the process itself
     libc::SYS_capget,
-    libc::SYS_clone,
-    libc::SYS_clone3,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getcpu,
@@ -152,9 +205,7 @@ const CALLS: &[i64] = &[
     libc::SYS_getrusage,
     libc::SYS_gettid,
     libc::SYS_getuid,
-    libc::SYS_kill,
     libc::SYS_prctl,
-    libc::SYS_prlimit64,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
@@ -174,7 +225,6 @@ const CALLS: &[i64] = &[
     libc::SYS_setpriority,
     libc::SYS_sigaltstack,
     libc::SYS_sysinfo,
-    libc::SYS_tgkill,
     libc::SYS_uname,
 ];
 

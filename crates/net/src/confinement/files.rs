@@ -1,21 +1,27 @@
-//! Files by Landlock.
+//! Files by Landlock, and what else of the machine it keeps away: signals to other processes, abstract Unix sockets.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetStatus,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::{ConfinementError, Extent, Reach};
 
-/// Newest version of Landlock whose rights are known here (Linux 6.12: devices' controls too).
+/// Newest version of Landlock whose rights are known here (Linux 6.12: devices' controls and scopes too).
 const NEWEST: ABI = ABI::V6;
 
 /// Confines this thread and its children to these files.
 pub(super) fn confine(reach: &Reach) -> Result<Extent, ConfinementError> {
     let (read, all) = (AccessFs::from_read(NEWEST) & !AccessFs::Execute, AccessFs::from_all(NEWEST));
-    let mut ruleset = Ruleset::default().handle_access(all)?.create()?;
+    let is_abstract = |name: &OsString| name.as_encoded_bytes().starts_with(b"@");
+    let scopes = match reach.notify_socket.as_ref().is_some_and(is_abstract) {
+        true => Scope::Signal.into(),
+        false => Scope::from_all(NEWEST),
+    };
+    let mut ruleset = Ruleset::default().handle_access(all)?.scope(scopes)?.create()?;
     for path in &reach.readable {
         ruleset = allow(ruleset, path, read)?;
     }

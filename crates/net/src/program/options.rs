@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
@@ -112,29 +113,59 @@ pub fn bind_option(option: &str, address: SocketAddr) -> io::Result<TcpListener>
     })
 }
 
-/// Parses an address to listen on: `HOST:PORT` with a name or an address, or `:PORT` for every address of the machine.
+/// Address to listen on, as it is written: the name of a host is not resolved yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// Address and port.
+    Address(SocketAddr),
+    /// Name of a host, and port.
+    Name(String, u16),
+}
+
+impl ListenAddress {
+    /// Returns the address; a name is resolved, which reads files of the system and may ask the network.
+    ///
+    /// # Errors
+    /// The name cannot be resolved.
+    pub fn resolve(&self) -> Result<SocketAddr, String> {
+        let (host, port) = match self {
+            ListenAddress::Address(address) => return Ok(*address),
+            ListenAddress::Name(host, port) => (host.as_str(), *port),
+        };
+        let resolved = (host, port).to_socket_addrs();
+        let resolved = resolved.map_err(|error| format!("cannot resolve {host}: {error}"))?;
+        // The order of a resolver varies; IPv4 is what most clients of a local server try.
+        let mut addresses: Vec<SocketAddr> = resolved.collect();
+        addresses.sort_by_key(SocketAddr::is_ipv6);
+        addresses.first().copied().ok_or_else(|| format!("cannot resolve {host}: no address"))
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    /// Parses `HOST:PORT` with a name or an address, or `:PORT` for every address of the machine.
+    fn from_str(text: &str) -> Result<ListenAddress, String> {
+        const EXPECTED: &str = "expected ADDRESS:PORT, such as 127.0.0.1:8554, localhost:8554 or :8554";
+        let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };
+        let port: u16 = port.parse().map_err(|_| EXPECTED.to_owned())?;
+        match (host, text.parse::<SocketAddr>()) {
+            ("", _) => Ok(ListenAddress::Address((any_address(), port).into())),
+            (_, Ok(address)) => Ok(ListenAddress::Address(address)),
+            (host, _) if host.contains(':') => {
+                Err("an IPv6 address needs brackets: expected [ADDRESS]:PORT".to_owned())
+            }
+            (host, _) => Ok(ListenAddress::Name(host.to_owned(), port)),
+        }
+    }
+}
+
+/// Parses and resolves an address to listen on.
 ///
 /// # Errors
 /// The expected form, or a name that cannot be resolved.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    const EXPECTED: &str = "expected ADDRESS:PORT, such as 127.0.0.1:8554, localhost:8554 or :8554";
-    let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };
-    let port: u16 = port.parse().map_err(|_| EXPECTED.to_owned())?;
-    match host {
-        "" => Ok((any_address(), port).into()),
-        _ if text.parse::<SocketAddr>().is_ok() => text.parse().map_err(|_| EXPECTED.to_owned()),
-        host if host.contains(':') => {
-            Err("an IPv6 address needs brackets: expected [ADDRESS]:PORT".to_owned())
-        }
-        host => {
-            let resolved = (host, port).to_socket_addrs();
-            let resolved = resolved.map_err(|error| format!("cannot resolve {host}: {error}"))?;
-            // The order of a resolver varies; IPv4 is what most clients of a local server try.
-            let mut addresses: Vec<SocketAddr> = resolved.collect();
-            addresses.sort_by_key(SocketAddr::is_ipv6);
-            addresses.first().copied().ok_or_else(|| format!("cannot resolve {host}: no address"))
-        }
-    }
+    text.parse::<ListenAddress>()?.resolve()
 }
 
 /// Parses a number of threads.
