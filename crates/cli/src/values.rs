@@ -8,6 +8,7 @@ use http::uri::Scheme;
 use http::{HeaderValue, Uri};
 use wirepath_auth::{Access, FolderUsers};
 pub(crate) use wirepath_net::program::{listen_address, threads};
+use wirepath_server::{ArchiveOptions, NamePattern, TimeZone};
 use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize};
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
@@ -62,6 +63,13 @@ pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
     };
     let most_us = burst_time(time)?.as_micros() as u64;
     Ok(FolderBurst { path: path.trim_matches('/').to_owned(), most_us })
+}
+
+/// `PATH` or `PATH=PATTERN`: an archive, in UTC. A path with `=` cannot be named.
+pub(crate) fn archive(text: &str) -> Result<ArchiveOptions, String> {
+    let (path, pattern) = text.split_once('=').unwrap_or((text, NamePattern::USUAL));
+    let pattern = NamePattern::parse(pattern, TimeZone::Utc).map_err(|error| error.to_string())?;
+    Ok(ArchiveOptions { path: path.trim_matches('/').to_owned(), pattern })
 }
 
 /// `PATH=VALUE`: `Cache-Control` of a folder. The value may have `=`, a path with one cannot be named.
