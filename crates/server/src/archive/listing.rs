@@ -104,10 +104,13 @@ fn shown(time_us: i64) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn parsed(query: &str) -> Option<Result<Query, ()>> {
+        Query::parse(query).map(|query| query.map_err(|_| ()))
+    }
+
     #[test]
     fn queries_name_times_and_a_limit() {
         let ten = 1_795_428_000_000_000;
-        let parsed = |query| Query::parse(query).map(|query| query.map_err(|_| ()));
         let all = Query { from_us: i64::MIN, to_us: i64::MAX, limit: USUAL_PAGE };
         assert_eq!(parsed(""), None);
         assert_eq!(parsed("format=json"), None);
