@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_recording_of_other_tracks_is_left_out,
         what_an_archive_cannot_do_is_refused,
         recordings_are_listed_in_pages,
+        names_have_local_times,
         a_hundred_thousand_names_are_listed,
     ]
 }
@@ -269,6 +270,18 @@ fn recordings_are_listed_in_pages() -> Result<()> {
         json(&server, "/cam/?recordings&to=1999-01-01T00:00:00Z")?["recordings"] == Json::Array(Vec::new()),
         ""
     );
+    Ok(())
+}
+
+/// Promise: A confined server knows its time zone, for names with local times.
+fn names_have_local_times() -> Result<()> {
+    let folder = folder(&[("2026-11-23T10-00-00.ts", clips::constant(2)?)])?;
+    let server = Server::of(folder.path())
+        .with(["--archive", "cam", "--archive-zone", "local"])
+        .under(["env", "TZ=America/New_York"])
+        .start()?;
+    let page = json(&server, "/cam/?recordings")?;
+    ensure!(page["recordings"][0]["start"] == "2026-11-23T15:00:00Z", "{page}");
     Ok(())
 }
 

@@ -37,10 +37,13 @@ pub(crate) struct ArchiveFolder {
     store: Arc<Store>,
     known: Mutex<Option<Known>>,
     /// Durations of recordings that were examined, by their names; none of those that cannot be played.
-    durations: Mutex<HashMap<Box<[u8]>, (Identity, Option<u64>)>>,
+    durations: Mutex<HashMap<Box<[u8]>, Duration>>,
     /// Recordings that could not be played with the others, and why.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
 }
+
+/// Duration of a version of a recording, in microseconds; none if it cannot be played.
+type Duration = (Identity, Option<u64>);
 
 /// Recordings of a version of the folder.
 #[derive(Clone)]

@@ -66,6 +66,11 @@ impl NamePattern {
         NamePattern { zone, ..self }
     }
 
+    /// Zone of times in names that do not say theirs.
+    pub fn zone(&self) -> TimeZone {
+        self.zone
+    }
+
     /// Time of a name, in microseconds since 1970; none of a name that does not match, or is before 1970. An hour
     /// that the local clock has twice is the first one.
     pub(crate) fn time_us(&self, name: &[u8]) -> Option<i64> {
