@@ -15,8 +15,10 @@ use http::{HeaderValue, Uri};
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
-use wirepath_server::{ArchiveOptions, Gaps, TimeZone};
-use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy, MulticastRange};
+use wirepath_server::{
+    ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, MulticastRange,
+    TimeZone,
+};
 
 use crate::confine::ConfineChoice;
 use crate::cpus::Cpus;

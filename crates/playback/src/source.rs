@@ -92,8 +92,8 @@ pub trait TrainSource: Send + Sync {
         false
     }
 
-    /// Time after the start of the source at which the first packet leaves that is not played, where the source
-    /// has an end of the range and a segment is no longer before it. Never blocks.
+    /// End of the range that is played, if the source knows it and not the request to play: the time after the start
+    /// of the source at which the first packet leaves that is not sent, by the times of a segment. Never blocks.
     fn until_us(&self, _number: u32) -> Option<u64> {
         None
     }

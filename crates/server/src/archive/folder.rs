@@ -1,7 +1,7 @@
 //! Folder of an archive: its recordings, read again when the folder changes, and their durations, examined when
 //! they are asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -100,7 +100,7 @@ impl ArchiveFolder {
             );
         }
         let recordings = Arc::new(Recordings::of(names, &self.pattern));
-        self.forget_durations(&recordings);
+        self.forget_gone(&recordings);
         let is_fresh = version.age_s(now_s()) < DISTINCT_AFTER_S;
         *known = Some(Known { version, is_fresh, recordings: Arc::clone(&recordings) });
         Ok(recordings)
@@ -182,13 +182,12 @@ impl ArchiveFolder {
     }
 
     /// Forgets what was noted of recordings that are gone.
-    fn forget_durations(&self, recordings: &Recordings) {
+    fn forget_gone(&self, recordings: &Recordings) {
         let (mut durations, mut left_out) = (self.durations.lock(), self.left_out.lock());
         if durations.is_empty() && left_out.is_empty() {
             return;
         }
-        let names: std::collections::HashSet<&[u8]> =
-            recordings.all().iter().map(|recording| &*recording.name).collect();
+        let names: HashSet<&[u8]> = recordings.all().iter().map(|recording| &*recording.name).collect();
         durations.retain(|name, _| names.contains(&**name));
         left_out.retain(|name, _| names.contains(&**name));
     }

@@ -6,8 +6,10 @@ use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
 use super::session_state::{Pace, PlayStep};
 use super::track;
-use wirepath_media::rtsp::{ClockRange, ClockTime, TimeRange};
-use wirepath_media::rtsp::{Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, header_names};
+use wirepath_media::rtsp::{
+    ClockRange, ClockTime, Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, TimeRange,
+    header_names,
+};
 use wirepath_playback::{Scale, Speed};
 
 impl RequestHandler {
