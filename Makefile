@@ -48,12 +48,13 @@ bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
 	@scripts/install.sh bpf
 	$(MAKE) -C kernel/bpf
 
-build: ## the release binaries, wirepath, wirepath-images and wirepath-records in target/release, and the library for C
+build: ## the release binaries, wirepath, wirepath-images and wirepath-records in target/release, and the libraries for C and LD_PRELOAD
 	@scripts/install.sh
-	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records -p wirepath-capi
+	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records -p wirepath-capi -p wirepath-loan
 
 install: build install-library ## copy them, and man pages, to PREFIX/bin, lib, include and share (PREFIX=/usr/local)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images target/release/wirepath-records
+	install -D -m 755 target/release/libwirepath_loan.so $(DESTDIR)$(PREFIX)/lib/libwirepath-loan.so
 	target/release/wirepath manual $(DESTDIR)$(PREFIX)/share/man/man1
 
 # The library for C alone, from the folder LIBRARIES, where it was built.

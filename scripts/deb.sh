@@ -20,6 +20,7 @@ install -s -D -m 755 -t "$root/usr/bin" "$built"/wirepath "$built"/wirepath-imag
 install -D -m 644 -t "$root/etc/wirepath" packaging/wirepath.toml
 mkdir -p "$root/usr/lib/systemd/system" "$root/usr/share/man/man1" "$root/usr/share/doc/wirepath"
 sed 's|/usr/local/bin/|/usr/bin/|' packaging/wirepath.service >"$root/usr/lib/systemd/system/wirepath.service"
+install -m 644 -t "$root/usr/lib/systemd/system" packaging/wirepath-rtsp.socket packaging/wirepath-http.socket
 install -m 644 -t "$root/usr/share/doc/wirepath" README.md CHANGELOG.md docs/guide.md docs/reference.md packaging/relay.toml
 install -m 644 packaging/debian/copyright "$root/usr/share/doc/wirepath/copyright"
 "$built/wirepath" manual "$root/usr/share/man/man1"

@@ -15,6 +15,7 @@ mod ending;
 mod faults;
 mod floods;
 mod formats;
+mod handover;
 mod hang_up;
 mod hostile;
 mod hot_memory;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         ending::trials(),
         faults::trials(),
         formats::trials(),
+        handover::trials(),
         hang_up::trials(),
         hot_memory::trials(),
         http::trials(),

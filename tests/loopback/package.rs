@@ -36,6 +36,10 @@ fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
         unit.contains("ExecStart=/usr/bin/wirepath serve --config /etc/wirepath/wirepath.toml"),
         "{unit}"
     );
+    for name in ["rtsp", "http"] {
+        let unit = root.join(format!("usr/lib/systemd/system/wirepath-{name}.socket"));
+        ensure!(std::fs::read_to_string(unit)?.contains(&format!("FileDescriptorName={name}")));
+    }
     ensure!(std::fs::read_to_string(root.join("DEBIAN/conffiles"))? == "/etc/wirepath/wirepath.toml\n");
     let page =
         text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/wirepath-serve.1.gz")))?;

@@ -2,6 +2,7 @@
 
 mod control;
 mod file;
+mod lending;
 mod running;
 mod seen;
 mod sharing;
@@ -18,7 +19,14 @@ use wirepath_tests::process::Process;
 use wirepath_tests::{Deadline, http, server};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials = [running::trials(), seen::trials(), sharing::trials(), file::trials(), control::trials()];
+    let trials = [
+        running::trials(),
+        seen::trials(),
+        sharing::trials(),
+        file::trials(),
+        control::trials(),
+        lending::trials(),
+    ];
     trials.into_iter().flatten().collect()
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         sessions_of_an_asset_share_one_sender,
         a_sender_rests_while_all_members_pause,
         the_last_member_ends_the_sender,
+        a_sender_at_its_end_frees_its_group,
         all_tracks_of_a_movie_go_to_the_group,
     ]
 }
@@ -168,6 +169,19 @@ fn the_last_member_ends_the_sender() -> Result<()> {
     let answer = third.succeed("SETUP", &url, &[OFFER])?;
     let transport = answer.header("transport").context("no transport")?;
     ensure!(parameter(transport, "destination") == Some("239.255.77.21"), "{transport}");
+    Ok(())
+}
+
+/// Promise: At the end of its asset a sender frees its group, though its members stay.
+fn a_sender_at_its_end_frees_its_group() -> Result<()> {
+    let bed = TestBed::with([239, 255, 77, 51], 1)?;
+    let receiver = Receiver::join(bed.first, PORT)?;
+    let mut member = bed.member("clip.ts")?;
+    member.play()?;
+    receiver.to_the_end(Deadline::seconds(20.0))?;
+    let other = Member::set_up(&bed.server, "film.mp4", "/track1")?;
+    ensure!(parameter(&other.transport, "destination") == Some("239.255.77.51"), "{}", other.transport);
+    member.succeed("GET_PARAMETER", &[])?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         every_byte_comes_through_a_tunnel,
         a_session_pauses_and_seeks_through_a_tunnel,
         a_post_is_followed_by_another,
+        a_post_is_read_to_its_end_before_another,
         halves_that_do_not_fit_are_refused,
         users_are_asked_inside_the_tunnel,
         tunnels_leave_nothing_behind,
@@ -161,6 +162,28 @@ fn a_post_is_followed_by_another() -> Result<()> {
     say(&mut posts[1], "OPTIONS * RTSP/1.0\r\nCSeq: 9\r\n\r\n")?;
     ensure!(client.response()?.header("cseq") == Some("9"));
     drop((client, posts));
+    bed.is_left_alone()
+}
+
+/// Promise: Requests that came by the POST of a tunnel before another took its place are answered.
+fn a_post_is_read_to_its_end_before_another() -> Result<()> {
+    let bed = TestBed::new(2, &[])?;
+    let mut client = Client::over(get(bed.server.http, "changing")?);
+    for number in 0..40 {
+        for number in [2 * number, 2 * number + 1] {
+            let mut post = half(bed.server.http, "POST", "changing")?;
+            say(&mut post, &format!("OPTIONS * RTSP/1.0\r\nCSeq: {number}\r\n\r\n"))?;
+        }
+        // Two connections may be read in either order.
+        let mut answered = Vec::new();
+        for _ in 0..2 {
+            let response = client.response().with_context(|| format!("answers to {answered:?} only"))?;
+            answered.push(response.header("cseq").context("no CSeq")?.parse::<u32>()?);
+        }
+        answered.sort_unstable();
+        ensure!(answered == [2 * number, 2 * number + 1], "{answered:?} were answered");
+    }
+    drop(client);
     bed.is_left_alone()
 }
 

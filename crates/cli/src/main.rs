@@ -26,6 +26,7 @@ mod send;
 mod serve;
 mod serve_options;
 mod serve_reload;
+mod serve_sockets;
 mod server_options;
 mod sign;
 mod terminal;

@@ -21,6 +21,7 @@ use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
 use wirepath_engine::{Policy, Round};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
+use wirepath_streams::Lending;
 
 use crate::{format, terminal, values};
 use cache::CacheOptions;
@@ -89,6 +90,11 @@ pub(crate) struct Relay {
     /// Let other machines control handlers, trust and options at the address of --metrics, and not only this one
     #[arg(long, requires = "metrics")]
     remote_control: bool,
+
+    /// Send pages of files without a copy: always; safe (copy bytes of files, which others may write before they
+    /// leave); never (copy all). Changed at run time by PUT /api/loans
+    #[arg(long, value_name = "RULE", default_value = "always")]
+    lend: Lending,
 
     #[command(flatten)]
     showing: Showing,
@@ -195,6 +201,7 @@ impl Relay {
             Some(file) => Configuration::from_file(file)?,
             None => Configuration::default(),
         };
+        configuration.lending.set(self.lend);
         self.stream.add_to(&mut configuration)?;
         if let Some(report) = &self.showing.json
             && let Some(user) = configuration.user_of(report)

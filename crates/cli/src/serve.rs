@@ -10,13 +10,16 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
+use wirepath_net::handed_sockets::HandedSockets;
+use wirepath_net::handover::{Offer, Takeover};
 use wirepath_net::program::{Log, Signals};
-use wirepath_server::{Reloader, Server, ServerOptions, StartError, TlsAddresses};
+use wirepath_server::{PopularityKeeper, Reloader, Server, ServerOptions, StartError, TlsAddresses};
 
 use crate::confine::confine_server;
 use crate::exit;
 use crate::serve_options::{FileOptions, ServeOptions};
 use crate::serve_reload::Configuration;
+use crate::serve_sockets::ServeSockets;
 use crate::server_options::server_options;
 
 /// Arguments of `wirepath serve`.
@@ -36,11 +39,21 @@ answered instead, unless it comes from a terminal that was closed.
 Of the configuration, folder-users, status-users, cors, folder-cache-control and folder-burst-max change
 then; the log names other options that differ, which wait for the next start.
 
+Handover: a server with --handover SOCKET is replaced without a lost connection by another one that is started with
+the same options and --takeover. If that one cannot start, it says why, and the running one serves on. The one before
+exits with 0 when its last session has ended, or after --drain.
+Sockets of systemd (LISTEN_FDS) are served if their FileDescriptorName= is rtsp, http, rtsps or https.
+
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {
     /// Configuration file (TOML); flags take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Take the listening sockets of the server that runs with the same --handover; it serves its sessions until they
+    /// end
+    #[arg(long)]
+    takeover: bool,
 
     #[command(flatten)]
     options: ServeOptions,
@@ -48,14 +61,19 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        // Before any descriptor is opened that stays.
+        let handed =
+            HandedSockets::of_systemd().context("cannot take the sockets of systemd (LISTEN_FDS)")?;
         // All arguments behind `serve`, which were parsed already.
         let flags = || std::env::args_os().skip(2).collect();
         let read = |file: &Path, flags| FileOptions::read::<Serve>(file, flags);
         let configuration = self.config.map(|file| Configuration::read(file, flags(), read)).transpose()?;
-        let options = configuration.as_ref().map_or(self.options, Configuration::options);
+        let mut options = configuration.as_ref().map_or(self.options, Configuration::options);
         if let Some(cpus) = &options.cpus {
             cpus.set_affinity()?; // before the first thread starts, as threads inherit it
         }
+        // Before there are threads, and before the server is confined.
+        let sockets = ServeSockets::open(handed, &mut options, self.takeover)?;
         let choice = options.confine.unwrap_or_default();
         let options = server_options(options)?;
         // Before the log's thread, too: threads inherit it.
@@ -63,20 +81,58 @@ impl Serve {
         let log = Log::start();
         tracing::info!("{confined}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(serve(options, configuration, log))? {}
+        match runtime.block_on(serve(options, sockets, configuration, log))? {}
     }
 }
 
 /// Serves until a signal and then ends the process; returns only if it cannot start.
-async fn serve(options: ServerOptions, configuration: Option<Configuration>, log: Log) -> Result<Infallible> {
+async fn serve(
+    options: ServerOptions,
+    sockets: ServeSockets,
+    configuration: Option<Configuration>,
+    log: Log,
+) -> Result<Infallible> {
+    let ServeSockets { handed, successors, takeover } = sockets;
     let mut signals = Signals::watch()?;
-    let server = Server::start(options).map_err(with_advice)?;
+    let server = Server::start(options, handed).map_err(with_advice)?;
     reload_on_hang_up(&mut signals, configuration, server.reloader());
+    let offer = successors.map(|listener| anyhow::Ok(Offer::new(listener, server.sockets()?))).transpose()?;
+    let handed_over = hand_over(offer, server.popularity());
+    if let Some(server) = takeover {
+        complete(server);
+    }
     announce(&server)?;
     tokio::spawn(log.losses().report());
-    let run = |stopped| server.run(async { drop(stopped.await) });
+    let run = |stopped| server.run(async { drop(stopped.await) }, handed_over);
     let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await == Some(true);
     leave(log, if in_time { 0 } else { exit::INCOMPLETE })
+}
+
+/// Waits until a successor has taken the sockets over, for ever without an offer. systemd hears of the new main process
+/// from this one, whose messages it accepts.
+async fn hand_over(offer: Option<Offer>, popularity: PopularityKeeper) {
+    let failed = match offer {
+        None => None,
+        Some(offer) => match offer.accept(|| popularity.keep()).await {
+            Ok(process) => {
+                tracing::info!(process, "listening sockets handed over");
+                return notify(&[NotifyState::MainPid(process)]);
+            }
+            Err(error) => Some(error),
+        },
+    };
+    if let Some(error) = failed {
+        tracing::error!(%error, "cannot listen on the handover socket: there will be no handover");
+    }
+    std::future::pending().await
+}
+
+/// Tells the server before that this one accepts.
+fn complete(server: Takeover) {
+    match server.complete() {
+        Ok(()) => tracing::info!("listening sockets taken over"),
+        Err(error) => tracing::warn!(%error, "listening sockets taken over; the server before has ended"),
+    }
 }
 
 /// Has SIGHUP read files and configuration again, if there are any.

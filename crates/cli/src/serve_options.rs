@@ -228,6 +228,15 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "HOW")]
     pub(crate) confine: Option<ConfineChoice>,
 
+    /// Unix socket at which the server hands its listening sockets to the next one, which is started with the same
+    /// options and --takeover, as this user or root [default: none]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) handover: Option<PathBuf>,
+
+    /// Time for which sessions go on in this server after a handover; then they end with a BYE [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pub(crate) drain: Option<Duration>,
+
     /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
     #[arg(long, value_name = "FORM")]
     pub(crate) access_log: Option<AccessLog>,
@@ -349,7 +358,8 @@ fn command() -> Command {
 }
 
 /// Keys whose values are paths, relative to the folder of the configuration file.
-const PATH_KEYS: &[&str] = &["cache", "calibration", "users", "url-key", "tls-certificate", "tls-key"];
+const PATH_KEYS: &[&str] =
+    &["cache", "calibration", "users", "url-key", "tls-certificate", "tls-key", "handover"];
 
 /// The keys of a configuration file as arguments, each of which is valid, and its paths.
 fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)> {

@@ -28,6 +28,9 @@ const RESERVE: f64 = 0.15;
 /// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
 const BURST_MAX: Duration = Duration::from_millis(100);
 
+/// Time for which sessions go on after a handover unless another is asked for.
+const DRAIN: Duration = Duration::from_secs(3600);
+
 /// Lifetime of nonces unless another is asked for.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);
 
@@ -119,6 +122,7 @@ pub(crate) fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         multicast: options.multicast,
         archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into)),
         gaps: options.archive_gaps.map_or(Gaps::Skip, Into::into),
+        drain: options.drain.unwrap_or(DRAIN),
         max_lag,
         auth,
         tls,

@@ -5,6 +5,8 @@ pub mod auth;
 pub mod confinement;
 mod descriptors;
 pub mod folder;
+pub mod handed_sockets;
+pub mod handover;
 pub mod http;
 mod keepalive;
 mod limits;

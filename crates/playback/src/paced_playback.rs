@@ -247,9 +247,10 @@ impl PacedPlayback {
                 self.begin(&departure, thread, now_us, burst_us);
             }
             if self.playing.is_some()
-                && let Some(scan) = self.scan.as_deref().filter(|scan| scan.is_new)
+                && let Some(scan) = self.scan.as_deref_mut().filter(|scan| scan.is_new)
             {
                 if scan.is_over(departure.at_us) {
+                    scan.return_to_last();
                     return self.finish();
                 }
                 self.begin_picture(&departure, thread, burst_us);

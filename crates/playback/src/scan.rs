@@ -14,6 +14,8 @@ pub(crate) struct Scan {
     first: Option<First>,
     /// Place of the picture that is sent, or will be.
     pub(crate) place: Cursor,
+    /// Place of the picture before.
+    last_place: Cursor,
     /// Departure of that picture as recorded, or of the one before until its first packet is known.
     picture_us: u64,
     /// True until its first packet is known.
@@ -49,7 +51,8 @@ pub(crate) enum NextPicture {
 impl Scan {
     /// A scan that begins at a place, and ends at the end of a range or of the source.
     pub(crate) fn new(pictures: Pictures, place: Cursor, until_us: Option<u64>) -> Scan {
-        Scan { pictures, until_us, first: None, place, picture_us: 0, is_new: true, bytes: 0 }
+        let (first, last_place) = (None, place);
+        Scan { pictures, until_us, first, place, last_place, picture_us: 0, is_new: true, bytes: 0 }
     }
 
     /// Notes the first packet of the first picture.
@@ -92,6 +95,11 @@ impl Scan {
         if self.pictures.scale.is_backward() { source_us < until_us } else { source_us >= until_us }
     }
 
+    /// Returns to the picture that was sent last from one that is not sent.
+    pub(crate) fn return_to_last(&mut self) {
+        (self.place, self.is_new) = (self.last_place, false);
+    }
+
     /// Moves to the next picture: the first that is not due before this one has left, at the bit rate of the
     /// source, and is not due already.
     pub(crate) fn advance(&mut self, source: &dyn TrainSource, now_us: u64) -> NextPicture {
@@ -105,13 +113,14 @@ impl Scan {
             // The picture at the beginning is the last one, also if it is late.
             let at_us = first.source_us.saturating_sub(distance_us);
             let before_us = self.picture_us.checked_sub(1);
-            before_us.and_then(|before_us| source.start_before(at_us.min(before_us)))
+            let earlier = before_us.and_then(|before_us| source.start_before(at_us.min(before_us)));
+            earlier.or_else(|| source.next_start(0))
         } else {
             source.next_start(first.source_us.saturating_add(distance_us).max(self.picture_us + 1))
         };
         match place {
             Some(place) if place != self.place => {
-                (self.place, self.is_new) = (place, true);
+                (self.last_place, self.place, self.is_new) = (self.place, place, true);
                 NextPicture::Found
             }
             None if !scale.is_backward() && source.is_growing() => NextPicture::NotYet,

@@ -37,7 +37,7 @@ pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,
     Sender, SenderOptions,
 };
-pub use server::{Server, ServerOptions};
+pub use server::{PopularityKeeper, Server, ServerOptions};
 pub use session_limit::TooManySessions;
 pub use start_error::StartError;
 pub use tls::{TlsAddresses, TlsOptions};

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,7 @@ use tokio::time::timeout;
 use wirepath_datapath::DataPath;
 use wirepath_engine::Engine;
 use wirepath_net::auth::{AccessControl, AuthOptions};
+use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
@@ -38,6 +41,9 @@ use crate::tls::{TlsAddresses, TlsListeners, TlsOptions};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Interval of log lines about the connections that a server still serves after a handover.
+const LEFT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval of balancing the threads' loads.
 const BALANCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -102,6 +108,8 @@ pub struct ServerOptions {
     pub archives: Vec<ArchiveOptions>,
     /// Playing of gaps between recordings.
     pub gaps: Gaps,
+    /// Time for which sessions go on after a handover.
+    pub drain: Duration,
 }
 
 /// Server that listens.
@@ -113,11 +121,14 @@ pub struct Server {
     engine: Arc<Engine>,
     store: Arc<Store>,
     reloader: Reloader,
+    /// Set to true when no more connections are to be accepted.
+    closing: watch::Sender<bool>,
+    drain: Duration,
 }
 
 impl Server {
-    /// Opens everything; must be called on a tokio runtime, as `run`.
-    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+    /// Opens everything; must be called on a tokio runtime, as `run`. Listeners that were not handed in are new.
+    pub fn start(options: ServerOptions, mut handed: HandedSockets) -> Result<Server, StartError> {
         let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
         if let Some(auth) = &options.auth {
@@ -139,8 +150,8 @@ impl Server {
             burst: options.burst,
         })?;
 
-        let rtsp_listener = listen("RTSP", options.rtsp)?;
-        let http_listener = listen("HTTP", options.http)?;
+        let rtsp_listener = listen("RTSP", options.rtsp, &mut handed)?;
+        let http_listener = listen("HTTP", options.http, &mut handed)?;
         let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
         tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
         let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
@@ -163,8 +174,8 @@ impl Server {
         };
         let player = ArchivePlayer { assets: player, archives: Arc::clone(&archives), gaps: options.gaps };
         let silence_limit = options.rtsp_options.session_timeout;
-        let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit));
-        let mut tls = tls.transpose()?;
+        let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
+        let tls = tls.transpose()?;
         // The descriptors of their runtimes are counted with those that the process holds for itself.
         let http_threads = RuntimeThreads::start("http", options.threads)?;
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
@@ -172,20 +183,20 @@ impl Server {
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
         let rtsp_service =
             rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors), access.clone());
+        let closing = watch::Sender::new(false);
         let http_service = http::Listener::new(options.http_options).within(descriptors).on(http_threads);
-        let http_service = match tls.as_mut().and_then(|tls| Some((tls.https.take()?, &tls.terminator))) {
-            Some((listener, terminator)) => http_service.securely(listener, Arc::clone(terminator)),
-            None => http_service,
-        };
+        let http_service = http_service.closing_on(closing.subscribe());
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
         AccessControl::register(access.as_ref(), &mut metrics, &mut status);
         Terminator::register(tls.as_ref().map(|tls| &tls.terminator), &mut metrics, &mut status);
-        let shown = Arc::clone(&admission);
+        let draining = closing.subscribe();
+        status.add("draining", move || (*draining.borrow()).into());
         let listed = Arc::clone(&archives);
         status.add("archives", move || listed.folders().iter().map(|folder| folder.json()).collect());
+        let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
@@ -202,7 +213,7 @@ impl Server {
         let site =
             site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields).with_archives(archives);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
-        Ok(Server { rtsp, http, tls, site, engine, store, reloader })
+        Ok(Server { rtsp, http, tls, site, engine, store, reloader, closing, drain: options.drain })
     }
 
     /// Handle to the parts that can be set again while it runs.
@@ -225,37 +236,110 @@ impl Server {
         self.http.1.local_addr()
     }
 
+    /// The listening sockets by name, for a successor.
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn sockets(&self) -> io::Result<Vec<(&'static str, OwnedFd)>> {
+        let mut sockets = vec![("rtsp", owned(&self.rtsp.1)?), ("http", owned(&self.http.1)?)];
+        if let Some(tls) = &self.tls {
+            if let Some(rtsps) = &tls.rtsps {
+                sockets.push(("rtsps", owned(rtsps)?));
+            }
+            if let Some(https) = &tls.https {
+                sockets.push(("https", owned(https)?));
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Keeper of how much assets were played, for the next server.
+    pub fn popularity(&self) -> PopularityKeeper {
+        PopularityKeeper(Arc::clone(&self.store))
+    }
+
     /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten
     /// seconds at most. Returns whether all were done by then.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
+    ///
+    /// When `handed_over` is done another server has the listening sockets: this one accepts no more, serves the
+    /// connections that it has until they end, and drains when [`drain`](ServerOptions::drain) has passed.
+    pub async fn run(self, stop: impl Future<Output = ()>, handed_over: impl Future<Output = ()>) -> bool {
         let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), .. } = self;
-        let (site, engine, store) = (self.site, self.engine, self.store);
+        let (site, engine, closing, popularity) =
+            (self.site, self.engine, self.closing, PopularityKeeper(self.store));
         let (drain, draining) = watch::channel(false);
+        let mut tls = self.tls;
+        let http_service = match tls.as_mut().and_then(|tls| Some((tls.https.take()?, &tls.terminator))) {
+            Some((listener, terminator)) => http_service.securely(listener, Arc::clone(terminator)),
+            None => http_service,
+        };
         let secure = async {
-            if let Some(TlsListeners { terminator, rtsps: Some(listener), .. }) = self.tls {
-                rtsp_service.serve_securely(listener, terminator, draining.clone()).await;
+            if let Some(TlsListeners { terminator, rtsps: Some(listener), .. }) = tls {
+                rtsp_service
+                    .serve_securely(listener, terminator, closing.subscribe(), draining.clone())
+                    .await;
             }
         };
         let services = async {
             tokio::join!(
-                rtsp_service.serve(rtsp_listener, draining.clone()),
+                rtsp_service.serve(rtsp_listener, closing.subscribe(), draining.clone()),
                 secure,
                 http_service.serve(http_listener, site, engine, draining.clone()),
             )
         };
-        tokio::pin!(services);
-        tokio::select! {
+        let (mut services, mut stop) = (pin!(services), pin!(stop));
+        let is_successor_there = tokio::select! {
             _ = &mut services => return true, // they end only when told to, or when they cannot go on
-            () = stop => {}
+            () = &mut stop => false,
+            () = handed_over => true,
+        };
+        closing.send_replace(true);
+        if is_successor_there {
+            tokio::select! {
+                _ = &mut services => {
+                    tracing::info!("the last connection has ended after the handover");
+                    return true;
+                }
+                () = stop => {}
+                () = tokio::time::sleep(self.drain) => {}
+                () = report_left(&rtsp_service) => {}
+            }
         }
         tracing::info!("draining");
         drain.send_replace(true);
         let in_time = timeout(DRAIN_LIMIT, services).await.is_ok();
+        if !is_successor_there {
+            popularity.keep().await; // else it is the successor's
+        }
+        in_time
+    }
+}
+
+/// Keeps how much assets were played for the next server of the cache folder.
+#[derive(Clone)]
+pub struct PopularityKeeper(Arc<Store>);
+
+impl PopularityKeeper {
+    /// Writes it; waits for storage for two seconds at most.
+    pub async fn keep(&self) {
+        let store = Arc::clone(&self.0);
         let kept = tokio::task::spawn_blocking(move || store.keep_popularity());
         if timeout(KEEP_LIMIT, kept).await.is_err() {
             tracing::warn!("the popularity of assets is not kept: the cache folder does not answer");
         }
-        in_time
+    }
+}
+
+fn owned(listener: &TcpListener) -> io::Result<OwnedFd> {
+    listener.as_fd().try_clone_to_owned()
+}
+
+/// Logs how many connections are left, from time to time, for ever.
+async fn report_left(rtsp: &rtsp::Listener) {
+    loop {
+        let (connections, sessions) = rtsp.open();
+        tracing::info!(connections, sessions, "handed over; serving the RTSP connections that are left");
+        tokio::time::sleep(LEFT_INTERVAL).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use wirepath_net::auth::AuthError;
 use wirepath_net::bind;
+use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::tls::TlsError;
 
 use crate::images::FolderError;
@@ -38,7 +39,15 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Listens for a protocol.
-pub(crate) fn listen(protocol: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    bind(address).map_err(|source| StartError::Listen(protocol, address, source))
+/// Listens for a protocol, by the socket that was handed in for it or by a new one.
+pub(crate) fn listen(
+    protocol: &'static str,
+    address: SocketAddr,
+    handed: &mut HandedSockets,
+) -> Result<TcpListener, StartError> {
+    let listening = match handed.take(protocol) {
+        Some(socket) => TcpListener::from_std(socket.into()),
+        None => bind(address),
+    };
+    listening.map_err(|source| StartError::Listen(protocol, address, source))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::tls::{Terminator, TlsFiles};
 
 use crate::start_error::{StartError, listen};
@@ -43,9 +44,11 @@ impl TlsListeners {
         options: TlsOptions,
         threads: usize,
         silence_limit: Duration,
+        handed: &mut HandedSockets,
     ) -> Result<Self, StartError> {
         let terminator = Terminator::open(options.files, threads, silence_limit)?;
-        let listen = |protocol, address: Option<_>| address.map(|to| listen(protocol, to)).transpose();
+        let mut listen =
+            |protocol, address: Option<_>| address.map(|to| listen(protocol, to, handed)).transpose();
         let TlsAddresses { rtsps, https } = options.addresses;
         let (rtsps, https) = (listen("RTSPS", rtsps)?, listen("HTTPS", https)?);
         let address =

@@ -193,6 +193,7 @@ mod handler;
 pub mod handlers;
 mod hot_blocks;
 mod intake;
+mod lending;
 mod object;
 mod outbox;
 mod outputs;
@@ -222,6 +223,7 @@ pub use handler::{
 pub use intake::{
     InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,
 };
+pub use lending::{Lending, LendingError, LendingSwitch};
 pub use object::{Collected, Extents, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};

@@ -319,6 +319,11 @@ impl Object {
         self.descriptor().is_none_or(|descriptor| ioctl_fionread(descriptor).map_or(true, |bytes| bytes > 0))
     }
 
+    /// Returns whether its bytes are those of a file, which others may write.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.kind, Kind::File(_) | Kind::Mapping(_) | Kind::Parts(_))
+    }
+
     /// Descriptor to watch; None if it is always ready.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {

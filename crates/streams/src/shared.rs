@@ -7,6 +7,7 @@ use crate::chain::ChainError;
 use crate::error::StreamError;
 use crate::event::{OnEvent, StreamEvent};
 use crate::events::EventSlot;
+use crate::lending::LendingSwitch;
 use crate::object::{Object, ObjectError};
 use crate::port::Port;
 use crate::storage::StorageJob;
@@ -42,6 +43,9 @@ pub(crate) struct Shared {
     pub(crate) turn: Turn,
     /// False if an object does not support the zero-copy route.
     pub(crate) may_zero_copy: bool,
+    pub(crate) lending: LendingSwitch,
+    /// Only the rule of lending keeps bytes from the zero-copy route.
+    pub(crate) copies_by_rule: bool,
     /// Jobs that may block, for the engine.
     pub(crate) storage: Vec<StorageJob>,
     pub(crate) deferred_drops: Vec<DeferredDrop>,
@@ -58,11 +62,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Settings, on_event: Option<Box<OnEvent>>) -> Shared {
+    pub(crate) fn new(settings: Settings, lending: LendingSwitch, on_event: Option<Box<OnEvent>>) -> Shared {
         Shared {
             settings,
             turn: Turn::default(),
             may_zero_copy: true,
+            lending,
+            copies_by_rule: false,
             storage: Vec::new(),
             deferred_drops: Vec::new(),
             watcher: None,

@@ -14,6 +14,7 @@ use wirepath_datapath::Pipe;
 use crate::chain::Chain;
 use crate::error::StreamError;
 use crate::intake::{Intake, Peeked};
+use crate::lending::Lending;
 use crate::object::{Kind, ObjectError};
 use crate::outputs::{Output, Outputs};
 use crate::record::Run;
@@ -54,6 +55,7 @@ pub(crate) enum Fault {
 impl StreamParts<'_> {
     /// Returns whether the next bytes may take the route, once all that was read has left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
+        self.shared.copies_by_rule = false;
         // A stripe may end within what a handler has to see at once.
         let Some(scope) = self.chain.peek_scope() else { return false };
         let may_peek = self.chain.is_empty() || !self.chain.is_gathering() && !self.spread.divides_bytes();
@@ -63,7 +65,15 @@ impl StreamParts<'_> {
         self.intake.set_peek_scope(scope);
         self.intake.cut_if_failing(self.shared);
         let Some(going_by) = self.intake.zero_copy() else { return false };
-        self.spread.can_zero_copy(self.outputs, going_by) && self.outputs.can_zero_copy()
+        if !self.spread.can_zero_copy(self.outputs, going_by) || !self.outputs.can_zero_copy() {
+            return false;
+        }
+        self.shared.copies_by_rule = match self.shared.lending.rule() {
+            Lending::Always => false,
+            Lending::Safe => self.intake.inputs.iter().any(|input| input.object.is_stored()),
+            Lending::Never => true,
+        };
+        !self.shared.copies_by_rule
     }
 
     /// Returns whether they may take it now.
@@ -252,6 +262,9 @@ impl StreamParts<'_> {
         match moved {
             Moved::Bytes(bytes) => {
                 self.shared.turn.add(bytes as u64);
+                if input.object.is_stored() {
+                    self.shared.lending.add_lent(bytes as u64);
+                }
                 let goes_on = self.note_passed(route, bytes);
                 return goes_on && !self.has_changes();
             }

@@ -14,6 +14,8 @@ pub mod device;
 pub mod frames;
 pub mod gather;
 pub mod header_blocks;
+pub mod inherited;
+pub mod lender;
 pub mod mapping;
 mod memory;
 pub mod module;
@@ -26,6 +28,7 @@ mod send;
 pub mod socket;
 pub mod struct_ops;
 pub mod usage;
+pub mod write_guard;
 pub mod zerocopy;
 
 use std::io;

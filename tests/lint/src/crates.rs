@@ -40,11 +40,20 @@ const RULES: &[Rule] = &[
     },
     // Bindings have what any user of the library has.
     Rule { package: "wirepath-capi", ours: &["wirepath-streams"], others: None },
+    // Loaded into other programs, so as small as can be.
+    Rule { package: "wirepath-loan", ours: &["wirepath-sys"], others: Some(&["libc", "rustix"]) },
     Rule { package: "wirepath-python", ours: &["wirepath-streams"], others: None },
     Rule { package: "wirepath-bpf", ours: &["wirepath-streams", "wirepath-sys"], others: None },
     Rule {
         package: "wirepath-net",
-        ours: &["wirepath-counters", "wirepath-http", "wirepath-auth", "wirepath-engine", "wirepath-streams"],
+        ours: &[
+            "wirepath-counters",
+            "wirepath-http",
+            "wirepath-auth",
+            "wirepath-engine",
+            "wirepath-streams",
+            "wirepath-sys",
+        ],
         others: None,
     },
     Rule {

@@ -18,7 +18,7 @@ struct Mode {
 /// Streams, the TCP proxy, the HTTP cache.
 fn modes() -> [Mode; 3] {
     let with = |own: Vec<Id>, more: Vec<Id>| [own, more, ids::<Showing>()].concat();
-    let of_streams = ["config", "check", "threads", "remote_control"].map(Id::from).to_vec();
+    let of_streams = ["config", "check", "threads", "remote_control", "lend"].map(Id::from).to_vec();
     [
         Mode { selectors: &["inputs", "config"], options: with(ids::<StreamOptions>(), of_streams) },
         Mode { selectors: &["to"], options: with(ids::<ProxyOptions>(), ids::<Listening>()) },
@@ -106,6 +106,7 @@ mod tests {
             "handlers" => "meter",
             "output_handlers" => "1:meter",
             "when_full" => "block",
+            "lend" => "safe",
             "rate" => "1MB/s",
             "metrics" => "127.0.0.1:0",
             "balance" => "random",

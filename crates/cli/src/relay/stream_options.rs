@@ -79,6 +79,7 @@ impl StreamOptions {
             handlers: self.handlers,
             output_handlers: self.output_handlers,
             when_full: self.when_full,
+            lending: configuration.lending.clone(),
         };
         config.check()?;
         let rate = self.rate.map(|rate| rate.rate(None));

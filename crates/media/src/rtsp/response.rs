@@ -90,8 +90,11 @@ impl Response {
         self.header(name, &format!("{}ms", burst_us / 1000))
     }
 
-    /// `RTP-Info` of the tracks.
+    /// `RTP-Info` of the tracks; none where nothing is known of any.
     pub fn rtp_info(self, tracks: &[RtpInfo]) -> Self {
+        if tracks.is_empty() {
+            return self;
+        }
         let tracks: Vec<_> = tracks.iter().map(RtpInfo::to_string).collect();
         self.header(headers::RTP_INFO, &tracks.join(","))
     }

@@ -22,7 +22,7 @@ use super::events::{self, Subscription};
 use super::options::HttpOptions;
 use super::parts::Parts;
 use crate::descriptors::{DescriptorBudget, DescriptorPermit};
-use crate::listener::Addresses;
+use crate::listener::{Addresses, drained};
 
 /// Most bytes of a body of a file that are read into memory and sent together with the head. Longer ones are sent
 /// from the page cache, by a call more.
@@ -206,6 +206,8 @@ pub(super) struct Shared<S> {
     pub(super) site: S,
     pub(super) engine: Arc<Engine>,
     pub(super) descriptors: Arc<DescriptorBudget>,
+    /// True when the listener is closed, so that connections are to end soon.
+    pub(super) closing: watch::Receiver<bool>,
 }
 
 /// A client of a listener.
@@ -288,7 +290,8 @@ impl<S: Site> Exchanges<S> {
         let (mut answer, descriptors) = self.answer(request, body).await;
         answer.response.headers.extend(fields);
         // Only the end of the connection ends a stream of events.
-        let keep_alive = keep_alive && answer.events.is_none() && !self.client.is_draining();
+        let leaves = self.client.is_draining() || *self.shared.closing.borrow();
+        let keep_alive = keep_alive && answer.events.is_none() && !leaves;
         let (status, bytes) = (answer.response.status, answer.body_length());
         let sent = self.send(answer, version, keep_alive).await;
         drop(descriptors);
@@ -419,6 +422,7 @@ impl<S: Site> Exchanges<S> {
     async fn send_events(&mut self, head: &[u8], mut events: Subscription) -> io::Result<u64> {
         let counters = &self.shared.counters;
         let _open = Counted::begin(&counters.event_streams);
+        let mut closing = self.shared.closing.clone();
         self.client.limit_unacknowledged()?;
         self.client.write(&[head, events::PREAMBLE].concat()).await?;
         let mut sent = events::PREAMBLE.len() as u64;
@@ -426,6 +430,7 @@ impl<S: Site> Exchanges<S> {
         loop {
             let event = tokio::select! {
                 () = self.client.draining() => return Ok(sent),
+                () = drained(&mut closing) => return Ok(sent),
                 event = events.next() => event,
             };
             let Some(event) = event else { return Ok(sent) };

@@ -31,6 +31,8 @@ pub struct Listener {
     threads: Option<RuntimeThreads>,
     /// Second listening socket, for TLS.
     secure: Option<(TcpListener, Arc<Terminator>)>,
+    /// True when no more connections are to be accepted, though those that are open stay.
+    closing: Option<watch::Receiver<bool>>,
 }
 
 impl Listener {
@@ -38,7 +40,8 @@ impl Listener {
     pub fn new(options: HttpOptions) -> Self {
         let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
         let descriptors = DescriptorBudget::unlimited();
-        Self { options, counters: Arc::default(), limits, descriptors, threads: None, secure: None }
+        let counters = Arc::default();
+        Self { options, counters, limits, descriptors, threads: None, secure: None, closing: None }
     }
 
     /// The same listener; its clients take descriptors of this budget.
@@ -54,6 +57,12 @@ impl Listener {
     /// The same listener, which also listens here, for TLS.
     pub fn securely(self, listener: TcpListener, terminator: Arc<Terminator>) -> Self {
         Self { secure: Some((listener, terminator)), ..self }
+    }
+
+    /// The same listener, which accepts no more once `closing` is true. Connections that are open then are served until
+    /// their clients close them, or end with the next response.
+    pub fn closing_on(self, closing: watch::Receiver<bool>) -> Self {
+        Self { closing: Some(closing), ..self }
     }
 
     /// Adds the listener's counters and limits to metrics and status.
@@ -86,8 +95,9 @@ impl Listener {
         engine: Arc<Engine>,
         drain: watch::Receiver<bool>,
     ) {
-        let Self { options, counters, limits, descriptors, threads, secure } = self;
-        let shared = Arc::new(Shared { options, counters, site, engine, descriptors });
+        let Self { options, counters, limits, descriptors, threads, secure, closing } = self;
+        let closing = closing.unwrap_or_else(|| drain.clone());
+        let shared = Arc::new(Shared { options, counters, site, engine, descriptors, closing });
         let serving = Serving { shared, limits, threads, drain };
         match secure {
             None => serving.serve(listener, None).await,
@@ -108,10 +118,10 @@ struct Serving<S> {
 
 impl<S: Site> Serving<S> {
     async fn serve(&self, listener: TcpListener, terminator: Option<Arc<Terminator>>) {
-        let (threads, drain) = (self.threads.as_ref(), self.drain.clone());
+        let (threads, closing) = (self.threads.as_ref(), self.shared.closing.clone());
         let (name, descriptors) =
             if terminator.is_some() { ("HTTPS", tls::DESCRIPTORS) } else { ("HTTP", 1) };
-        crate::serve(name, ReservedListener::new(listener), drain, threads, |(stream, peer)| {
+        crate::serve(name, ReservedListener::new(listener), closing, threads, |(stream, peer)| {
             let Ok(permits) = self.admit(peer.ip(), descriptors) else {
                 self.shared.counters.connections_refused.increment();
                 if terminator.is_none() {

@@ -17,7 +17,8 @@ impl PacedPlayback {
         let at_us = self.playhead.at_us().or(rested_at_us).unwrap_or(self.progress.position_us());
         let source = self.playhead.source();
         let ahead = (!scale.is_backward()).then(|| source.next_start(at_us)).flatten();
-        Some(ahead.or_else(|| source.start_before(at_us)).unwrap_or(Cursor::START))
+        let nearest = ahead.or_else(|| source.start_before(at_us)).or_else(|| source.next_start(0));
+        Some(nearest.unwrap_or(Cursor::START))
     }
 
     /// Moves to the next picture, if the playback sends single ones.

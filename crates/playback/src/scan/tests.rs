@@ -57,6 +57,17 @@ fn scan(source: &Pictured, factor: f64, from: usize, bytes: u32) -> (Vec<(u64, u
     }
 }
 
+/// Promise: A rewind ends with the first picture, also of a source that does not begin with it.
+#[test]
+fn the_first_picture_of_a_source_is_the_last_of_a_rewind() {
+    let at_us = [vec![23_000], (1..60).map(|second| second * 1_000_000).collect()].concat();
+    let source = Pictured { at_us, is_growing: false };
+    for factor in [-2.0, -16.0, -32.0] {
+        let (sent, end) = scan(&source, factor, 59, 20_000);
+        assert_eq!((sent.last().map(|(_, index)| *index), end), (Some(0), NextPicture::End), "{factor}");
+    }
+}
+
 /// Promise: At a Scale, each random access point leaves when the presentation would be there, either way.
 #[test]
 fn pictures_leave_at_the_time_of_the_scale() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use wirepath_engine::{Class, Rate, Sharing};
+use wirepath_streams::LendingSwitch;
 
 use super::spec::{HandlerSpec, SpecError};
 use super::stream_config::StreamConfig;
@@ -27,6 +28,8 @@ pub struct Configuration {
     pub sharing: Sharing,
     /// Streams, with distinct names.
     pub streams: Vec<StreamPlan>,
+    /// Rule by which all streams lend pages of files.
+    pub lending: LendingSwitch,
     /// Resources in use, see [`StreamConfig::exclusive_uses`].
     in_use: HashSet<String>,
     /// The file it was read from.

@@ -1,7 +1,9 @@
 //! HTTP interface that controls running streams: their handlers (`/api/streams/STREAM/handlers/NUMBER`) and
-//! outputs (`/api/streams/STREAM/outputs/NUMBER/trust`), and options of both (`…/options/KEY`).
+//! outputs (`/api/streams/STREAM/outputs/NUMBER/trust`), and options of both (`…/options/KEY`); and of all
+//! streams, the rule of lending (`/api/loans`).
 
 mod change;
+mod loans;
 mod options;
 
 use std::net::SocketAddr;
@@ -14,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 use wirepath_net::http::{Answer, Endpoint, Site};
-use wirepath_streams::{Handler, HandlerChangeError, HandlerId, RunningStream, StreamOption};
+use wirepath_streams::{Handler, HandlerChangeError, HandlerId, LendingSwitch, RunningStream, StreamOption};
 
 use super::json::options_report;
 use change::{add, add_to_output, control, parse, parse_trust, remove, replace, set_trust};
@@ -43,6 +45,7 @@ pub(super) struct ControlSite {
     endpoint: Endpoint,
     /// Names of the streams.
     names: Vec<String>,
+    lending: LendingSwitch,
     /// Hands a call to the stream at a place.
     call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
     from_anywhere: bool,
@@ -133,10 +136,11 @@ impl ControlSite {
     pub(super) fn new(
         endpoint: Endpoint,
         names: Vec<String>,
+        lending: LendingSwitch,
         call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
         from_anywhere: bool,
     ) -> ControlSite {
-        ControlSite { endpoint, names, call, from_anywhere }
+        ControlSite { endpoint, names, lending, call, from_anywhere }
     }
 
     /// The place of a stream, by its name or by its place as a number.
@@ -154,14 +158,7 @@ impl ControlSite {
         peer: SocketAddr,
         reply: Reply,
     ) -> Result<(usize, Call), Refusal> {
-        if !self.from_anywhere && !peer.ip().to_canonical().is_loopback() {
-            let words = "streams are controlled from this machine only; allow others by --remote-control";
-            return Err((StatusCode::FORBIDDEN, words.to_owned()));
-        }
-        if request.origin.is_some() {
-            let words = "streams are not controlled by pages in browsers (Origin)";
-            return Err((StatusCode::FORBIDDEN, words.to_owned()));
-        }
+        self.check_peer(request, peer)?;
         let stream = self.place_of(&place.stream).ok_or_else(|| {
             let words = format!("no stream {}; /api/status has the names", place.stream);
             (StatusCode::NOT_FOUND, words)
@@ -180,12 +177,29 @@ impl ControlSite {
     }
 }
 
+impl ControlSite {
+    fn check_peer(&self, request: &Request, peer: SocketAddr) -> Result<(), Refusal> {
+        if !self.from_anywhere && !peer.ip().to_canonical().is_loopback() {
+            let words = "streams are controlled from this machine only; allow others by --remote-control";
+            return Err((StatusCode::FORBIDDEN, words.to_owned()));
+        }
+        if request.origin.is_some() {
+            let words = "streams are not controlled by pages in browsers (Origin)";
+            return Err((StatusCode::FORBIDDEN, words.to_owned()));
+        }
+        Ok(())
+    }
+}
+
 impl Site for ControlSite {
     async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
         self.endpoint.answer(path, request, local).await
     }
 
     fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {
+        if loans::is_path(path) {
+            return matches!(*method, Method::GET | Method::PUT).then_some(MAX_BODY_BYTES);
+        }
         let is_change = match Place::of(path)?.target {
             Target::Handler(_) => matches!(*method, Method::POST | Method::PUT | Method::DELETE),
             Target::Handlers | Target::OutputHandlers(_) | Target::Trust(_) => *method == Method::POST,
@@ -196,6 +210,11 @@ impl Site for ControlSite {
     }
 
     async fn act(&self, path: AssetPath, request: Request, body: Vec<u8>, peer: SocketAddr) -> Answer {
+        if loans::is_path(&path) {
+            let checked = self.check_peer(&request, peer);
+            let answered = checked.and_then(|()| loans::answer(&self.lending, &request.method, &body));
+            return answered.unwrap_or_else(|(status, words)| Response::error(status, &words)).into();
+        }
         let Some(place) = Place::of(&path) else {
             return Response::error(StatusCode::NOT_FOUND, "no such path").into();
         };
@@ -262,7 +281,13 @@ mod tests {
     /// Answer to a request of a peer before its stream is asked.
     fn refused(peer: &str, from_anywhere: bool) -> Option<StatusCode> {
         let endpoint = Endpoint::new(Metrics::of_process(), Status::new(Instant::now()));
-        let site = ControlSite::new(endpoint, vec!["one".to_owned()], Box::new(|_, _, _| {}), from_anywhere);
+        let site = ControlSite::new(
+            endpoint,
+            vec!["one".to_owned()],
+            LendingSwitch::default(),
+            Box::new(|_, _, _| {}),
+            from_anywhere,
+        );
         let mut reader = HeadReader::default();
         reader.feed(b"DELETE /api/streams/one/handlers/0 HTTP/1.1\r\nHost: relay\r\n\r\n");
         let request = reader.next().unwrap().unwrap();

@@ -11,7 +11,9 @@ use wirepath_engine::{Engine, EngineOptions, Placement, Rate, Sharing};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
-use wirepath_streams::{Port, RunningStream, StreamEnd, StreamError, StreamEvent, StreamOptions};
+use wirepath_streams::{
+    LendingSwitch, Port, RunningStream, StreamEnd, StreamError, StreamEvent, StreamOptions,
+};
 
 use super::configuration::{Configuration, StreamPlan};
 use super::control::{Access, Call, ControlSite};
@@ -71,6 +73,7 @@ pub struct StreamGroup {
     sampled: Instant,
     latest: LatestSnapshots,
     sharing: Sharing,
+    lending: LendingSwitch,
     sender: Sender<Message>,
     messages: Receiver<Message>,
 }
@@ -160,7 +163,8 @@ impl StreamGroup {
             members.map(|(plan, thread)| Member::new(plan, configuration.class_name(plan), thread)).collect();
         let latest = LatestSnapshots::default();
         let sampled = Instant::now();
-        Ok(StreamGroup { engine, members, sampled, latest, sharing, sender, messages })
+        let lending = configuration.lending.clone();
+        Ok(StreamGroup { engine, members, sampled, latest, sharing, lending, sender, messages })
     }
 
     /// Begins to open all streams. Each stream has a thread until it is open: name resolution and connections
@@ -168,7 +172,9 @@ impl StreamGroup {
     pub fn start(&mut self, configuration: &Configuration) {
         for (index, (plan, member)) in configuration.streams.iter().zip(&self.members).enumerate() {
             let Stage::Opening(handle) = &member.stage else { continue };
-            if let Err(error) = spawn_opener(index, plan, handle.clone(), self.sender.clone()) {
+            let mut plan = plan.clone();
+            plan.config.lending = self.lending.clone();
+            if let Err(error) = spawn_opener(index, &plan, handle.clone(), self.sender.clone()) {
                 let error = format!("cannot start a thread: {error}");
                 send(&self.sender, index, Content::Opened(Box::new(Err(error))));
             }
@@ -258,13 +264,13 @@ impl StreamGroup {
     /// of handlers: for clients on this machine, or `from_anywhere`.
     pub fn open_metrics(&self, address: SocketAddr, from_anywhere: bool) -> io::Result<MetricsEndpoint> {
         let register = |all: &mut Metrics, status: &mut Status| {
-            metrics::register(&self.latest, &self.sharing, all, status);
+            metrics::register(&self.latest, &self.sharing, &self.lending, all, status);
         };
         let names = self.members.iter().map(|member| member.snapshot.name.clone()).collect();
         let sender = self.sender.clone();
         let call = move |stream, call, access| send(&sender, stream, Content::Call(call, access));
         MetricsEndpoint::open_site(address, Arc::clone(&self.engine), register, |endpoint| {
-            ControlSite::new(endpoint, names, Box::new(call), from_anywhere)
+            ControlSite::new(endpoint, names, self.lending.clone(), Box::new(call), from_anywhere)
         })
     }
 

@@ -9,7 +9,7 @@ use wirepath_counters::{FamilyCounts, Metric};
 use wirepath_engine::Sharing;
 use wirepath_net::metrics::{Labels, Metrics};
 use wirepath_net::status::Status;
-use wirepath_streams::OutputStatus;
+use wirepath_streams::{LendingSwitch, OutputStatus};
 
 use super::json::stream_report;
 use super::snapshot::{LatestSnapshots, StreamSnapshot, StreamState};
@@ -31,6 +31,12 @@ const RELAY: &[Metric<Totals>] = metrics! {
     "streams_opening", "Streams that open their addresses.", |totals| Gauge(totals.of(StreamState::Opening));
     "streams", "Streams that run.", |totals| Gauge(totals.of(StreamState::Running));
     "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", ended(totals));
+};
+
+const LENDING: &[Metric<LendingSwitch>] = metrics! {
+    "lent_bytes", "Bytes of files that left without a copy: lent pages of the page cache.",
+        |lending| Counter(lending.lent_bytes());
+    "copied_bytes", "Bytes copied because of the rule of lending.", |lending| Counter(lending.copied_bytes());
 };
 
 const STREAM: &[Metric<StreamSnapshot>] = metrics! {
@@ -89,12 +95,15 @@ const CLASS_TIME: &[Metric<ClassSum>] = metrics! {
 pub(super) fn register(
     latest: &LatestSnapshots,
     sharing: &Sharing,
+    lending: &LendingSwitch,
     metrics: &mut Metrics,
     status: &mut Status,
 ) {
     let load = loader(latest);
     metrics.register("relay", RELAY, move || totals(&load()));
     let load = loader(latest);
+    let lending = lending.clone();
+    metrics.register("loans", LENDING, move || lending.clone());
     let names: Vec<String> = sharing.classes.iter().map(|class| class.name.clone()).collect();
     let classes = move || {
         let streams = load();

@@ -2,8 +2,8 @@
 
 use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
 use wirepath_streams::{
-    InputOrder, MOST_SHARES, Object, OutputOptions, OutputPattern, Port, SHARE_HEADER, Stream, StreamBuilder,
-    StreamEvent, WhenFull,
+    InputOrder, LendingSwitch, MOST_SHARES, Object, OutputOptions, OutputPattern, Port, SHARE_HEADER, Stream,
+    StreamBuilder, StreamEvent, WhenFull,
 };
 
 use crate::address::{Address, ExclusiveUse};
@@ -37,6 +37,8 @@ pub struct StreamConfig {
     pub output_handlers: Vec<OutputHandlerSpec>,
     /// Reaction to an output that falls behind.
     pub when_full: WhenFullSpec,
+    /// Rule by which pages of files are lent.
+    pub lending: LendingSwitch,
 }
 
 /// A stream that can be started.
@@ -59,6 +61,7 @@ impl Default for StreamConfig {
             handlers: Vec::new(),
             output_handlers: Vec::new(),
             when_full: WhenFullSpec(WhenFull::Block),
+            lending: LendingSwitch::default(),
         }
     }
 }
@@ -251,7 +254,7 @@ impl StreamConfig {
         for (output, object) in self.outputs.iter().zip(outputs.into_iter().flatten()) {
             builder = builder.output_with(object, self.output_options(output));
         }
-        let mut stream = builder.finish_outputs().build();
+        let mut stream = builder.lending(self.lending.clone()).finish_outputs().build();
         self.add_output_handlers(&mut stream)?;
         Ok(OpenedStream { stream, kernel })
     }

@@ -18,7 +18,7 @@ pub(crate) struct MulticastGroups {
     range: MulticastRange,
     playbacks: Arc<Playbacks>,
     plays: Arc<Plays>,
-    /// Senders, by the numbers of their groups. One that nobody is in is over.
+    /// Senders, by the numbers of their groups.
     senders: Mutex<Vec<(u32, Weak<GroupSender>)>>,
 }
 
@@ -49,7 +49,8 @@ impl MulticastGroups {
 
     fn sender(&self, image: &Arc<Image>) -> Result<Arc<GroupSender>, OpenError> {
         let mut senders = self.senders.lock();
-        senders.retain(|(_, sender)| sender.strong_count() > 0);
+        // Members of one that is over may stay for long; nothing is sent to their group any more.
+        senders.retain(|(_, sender)| sender.upgrade().is_some_and(|sender| !sender.is_over()));
         let running = senders.iter().filter_map(|(_, sender)| sender.upgrade());
         if let Some(sender) = running.into_iter().find(|sender| sender.sends(image)) {
             return Ok(sender);

@@ -147,10 +147,14 @@ impl GroupSender {
         self.output.reason()
     }
 
+    /// Takes no more members.
+    fn close(&self) {
+        self.state.lock().is_over = true;
+    }
+
     /// Tells the members that play how it ended.
     fn end(&self, end: &End) {
         let mut state = self.state.lock();
-        state.is_over = true;
         for member in state.members.values_mut().filter(|member| member.is_playing) {
             member.is_playing = false;
             (member.on_event)(match end {
@@ -182,6 +186,7 @@ impl Drop for GroupSender {
 /// Sends reports until the sender has ended, then BYE.
 async fn report(output: Arc<Output>, sender: Weak<GroupSender>) {
     let end = output.report().await;
+    sender.upgrade().inspect(|sender| sender.close());
     tokio::time::sleep(BYE_DELAY).await;
     output.send_bye();
     if let Some(sender) = sender.upgrade() {

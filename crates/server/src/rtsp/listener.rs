@@ -50,21 +50,31 @@ impl Listener {
         status.add("sessions", move || shared.registry.json().into());
     }
 
+    /// Numbers of connections and sessions that are open.
+    pub(crate) fn open(&self) -> (usize, usize) {
+        (self.0.limits.open(), self.0.registry.json().len())
+    }
+
     /// Way of connections that come through HTTP tunnels.
     pub(crate) fn tunnel_entrance(&self) -> TunnelEntrance {
         TunnelEntrance(Arc::clone(&self.0))
     }
 
-    /// Serves until `shutdown` holds true (or its sender is dropped); then ends every session with a BYE and
-    /// returns when the last response is written. The caller decides how long it waits for that.
-    pub(crate) async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
-        let for_connections = shutdown.clone();
-        wirepath_net::serve("RTSP", ReservedListener::new(listener), shutdown, None, |(stream, peer)| {
+    /// Accepts connections until `closing` holds true, and serves them until they end. When `shutdown` holds true (or
+    /// its sender is dropped), every session ends with a BYE. Returns when the last response is written; the caller
+    /// decides how long it waits for that.
+    pub(crate) async fn serve(
+        &self,
+        listener: TcpListener,
+        closing: watch::Receiver<bool>,
+        shutdown: watch::Receiver<bool>,
+    ) {
+        wirepath_net::serve("RTSP", ReservedListener::new(listener), closing, None, |(stream, peer)| {
             let Some(permits) = self.0.admit(peer.ip(), 1) else {
                 connection::reject(&stream);
                 return None;
             };
-            let (shared, shutdown) = (Arc::clone(&self.0), for_connections.clone());
+            let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
             Some(async move {
                 if let Ok(addresses) = Addresses::of(&stream, peer, false) {
                     serve_one(stream, addresses, shared, shutdown).await;
@@ -81,12 +91,12 @@ impl Listener {
         &self,
         listener: TcpListener,
         terminator: Arc<Terminator>,
+        closing: watch::Receiver<bool>,
         shutdown: watch::Receiver<bool>,
     ) {
-        let for_connections = shutdown.clone();
-        wirepath_net::serve("RTSPS", ReservedListener::new(listener), shutdown, None, |(stream, peer)| {
+        wirepath_net::serve("RTSPS", ReservedListener::new(listener), closing, None, |(stream, peer)| {
             let permits = self.0.admit(peer.ip(), tls::DESCRIPTORS)?;
-            let (shared, shutdown) = (Arc::clone(&self.0), for_connections.clone());
+            let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
             let terminator = Arc::clone(&terminator);
             Some(async move {
                 if let Ok(addresses) = Addresses::of(&stream, peer, true) {

@@ -17,8 +17,9 @@ const SESSIONS_PER_PAIR: usize = 64;
 /// Most pairs that are open for one local address; then sessions are spread over these.
 const MOST_PAIRS: usize = 64;
 
-/// Most pairs that are tried when one is to be opened. The next time others are tried.
-const TRIES: u32 = 32;
+/// Most pairs that are tried when one is to be opened. The next time others are tried. Servers that handed over and
+/// still play hold up to [`MOST_PAIRS`] each, usually the first of the range: this is enough for three of them.
+const TRIES: u32 = 4 * MOST_PAIRS as u32;
 
 /// Local addresses whose pairs stay open without sessions.
 const IDLE_ADDRESSES: usize = 16;

@@ -84,12 +84,15 @@ impl SessionState {
         let is_changed = pace.speed.is_some_and(|_| speed != self.speed)
             || pace.scale.is_some_and(|scale| scale != self.scale);
         let is_to_end = (asked.from_us, asked.until_us) == (None, None);
+        let has_range = range.is_some();
         match self.phase {
             Phase::Playing { until_us } if is_to_end && is_changed => {
                 // An end is one of its direction.
                 let until_us = until_us.filter(|_| scale.is_backward() == self.scale.is_backward());
                 start(PlayRange { until_us, ..asked }, position_us)
             }
+            // Clients ask so to keep alive (RFC 2326 section 10.5).
+            Phase::Playing { .. } if !has_range => Ok(PlayStep::Unchanged),
             Phase::Playing { until_us: Some(_) } => self.enqueue(asked),
             Phase::Playing { until_us: None } if is_to_end => Ok(PlayStep::Unchanged),
             Phase::Ended { until_us }
@@ -326,8 +329,10 @@ mod tests {
         assert_eq!(state.play(None, at(half), MINUTE, 7_000_000), Ok(PlayStep::Start(slower)));
         assert_eq!(
             state.play(None, at(double), MINUTE, 7_000_000),
-            Ok(PlayStep::Queued(PlayRange { speed: double, ..TO_END }))
+            Ok(PlayStep::Unchanged),
+            "the speed is that already"
         );
+        assert_eq!(state.play(None, AS_RECORDED, MINUTE, 7_000_000), Ok(PlayStep::Unchanged));
 
         let mut state = playing("npt=0-");
         let faster = PlayRange { speed: double, ..TO_END };

@@ -56,7 +56,7 @@ impl Open {
         let address = socket.local_addr().expect("bound");
         let (shutdown, told) = watch::channel(false);
         let served = Arc::clone(&listener);
-        let task = tokio::spawn(async move { served.serve(socket, told).await });
+        let task = tokio::spawn(async move { served.serve(socket, told.clone(), told).await });
         Self { address, listener, player, shutdown, task }
     }
 

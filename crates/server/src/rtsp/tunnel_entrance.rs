@@ -67,9 +67,10 @@ impl TunnelEntrance {
     }
 
     async fn serve_admitted(&self, request: Request, client: TakenOver, is_admitted: bool) {
-        let peer = client.addresses.peer;
+        let Addresses { peer, is_secure, .. } = client.addresses;
         let cookie = request.session_cookie.filter(|cookie| cookie.len() <= MOST_COOKIE_BYTES);
-        let served = match cookie.map(|cookie| (peer.ip().to_canonical(), cookie)) {
+        let key = |cookie| Key { client: peer.ip().to_canonical(), is_secure, cookie };
+        let served = match cookie.map(key) {
             None => refuse(client, StatusCode::BAD_REQUEST, "x-sessioncookie is longer than 128 bytes").await,
             Some(key) if request.method == Method::GET => self.serve_get(key, client, is_admitted).await,
             Some(key) => self.serve_post(&key, client).await,
@@ -81,7 +82,7 @@ impl TunnelEntrance {
 
     async fn serve_get(&self, key: Key, mut client: TakenOver, is_admitted: bool) -> io::Result<()> {
         // The HTTP listener counts its descriptor, but knows no limits of RTSP.
-        let permits = if is_admitted { None } else { self.0.admit(key.0, 0) };
+        let permits = if is_admitted { None } else { self.0.admit(key.client, 0) };
         if permits.is_none() && !is_admitted {
             return refuse(client, StatusCode::SERVICE_UNAVAILABLE, "too many RTSP connections").await;
         }
@@ -110,7 +111,8 @@ impl TunnelEntrance {
     /// Gives the connection to its tunnel, and waits until that needs it no longer.
     async fn serve_post(&self, key: &Key, client: TakenOver) -> io::Result<()> {
         let Some(tunnel) = self.0.tunnels.find(key) else {
-            let why = "no tunnel of this x-sessioncookie is open: send the GET first, from the same address";
+            let why = "no tunnel of this x-sessioncookie is open: send the GET first, from the same address, \
+                       and both over TLS or neither";
             return refuse(client, StatusCode::NOT_FOUND, why).await;
         };
         let (ended, when_ended) = oneshot::channel();

@@ -16,8 +16,15 @@ use wirepath_media::rtsp::TunnelDecoder;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tunnels(Arc<Mutex<HashMap<Key, mpsc::Sender<Post>>>>);
 
-/// Address and cookie of a tunnel: another address cannot send requests into it.
-pub(super) type Key = (IpAddr, String);
+/// Name of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// Address of the client: another cannot send requests into it.
+    pub(super) client: IpAddr,
+    /// True if its halves come over TLS: a password in one that does not would have been sent in clear.
+    pub(super) is_secure: bool,
+    pub(super) cookie: String,
+}
 
 impl Tunnels {
     /// Enters a GET; none if its cookie is in use.
@@ -47,6 +54,9 @@ impl Drop for Entered {
     }
 }
 
+/// Most bytes of requests that are read at once of a half whose place another takes.
+const MOST_ARRIVED: usize = 1 << 20;
+
 /// The half that requests come by.
 #[derive(Debug)]
 pub(super) struct Post {
@@ -62,6 +72,24 @@ impl Post {
     /// A half, with the bytes of its body that were read. `ended` is dropped with it.
     pub(super) fn new(stream: TcpStream, read: Vec<u8>, ended: oneshot::Sender<()>) -> Self {
         Self { stream, decoder: TunnelDecoder::default(), read, _ended: ended }
+    }
+
+    /// Requests of which all bytes have arrived, without waiting.
+    ///
+    /// # Errors
+    /// The text is no Base64.
+    fn arrived(&mut self) -> io::Result<Vec<u8>> {
+        let (mut decoded, mut buffer) = (Vec::new(), [0; 4096]);
+        let mut text = std::mem::take(&mut self.read);
+        loop {
+            let result = self.decoder.decode(&text, &mut decoded);
+            result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            // The runtime may not know yet that there is something to read. An error is an end.
+            match rustix::io::read(&self.stream, &mut buffer) {
+                Ok(length) if length > 0 && decoded.len() < MOST_ARRIVED => text = buffer[..length].to_vec(),
+                _ => return Ok(decoded),
+            }
+        }
     }
 
     /// Requests that come next; none at the end of this half.
@@ -106,9 +134,8 @@ impl TunnelInput {
                 }
             };
             tokio::select! {
+                biased;
                 length = read(&mut self.get, |_| ()) => if length? == 0 { return Ok(0) },
-                // The sender lives as long as the entry, so there is always another to wait for.
-                Some(post) = self.posts.recv() => self.post = Some(post),
                 requests = next => match requests? {
                     Some(requests) if requests.is_empty() => {}
                     Some(requests) => {
@@ -117,6 +144,15 @@ impl TunnelInput {
                     }
                     None => self.post = None,
                 },
+                // The sender lives as long as the entry, so there is always another to wait for.
+                Some(post) = self.posts.recv() => {
+                    let before = self.post.replace(post);
+                    let requests = before.map(|mut post| post.arrived()).transpose()?.unwrap_or_default();
+                    if !requests.is_empty() {
+                        take(&requests);
+                        return Ok(requests.len());
+                    }
+                }
             }
         }
     }

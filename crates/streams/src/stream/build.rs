@@ -9,6 +9,7 @@ use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
 use crate::intake::{InputOrder, Intake, Late, Order, PollingOrder};
+use crate::lending::LendingSwitch;
 use crate::object::Object;
 use crate::outputs::{OutputOptions, Outputs};
 use crate::shared::{Settings, Shared};
@@ -26,6 +27,7 @@ pub struct StreamBuilder {
     inputs: Vec<(Object, Framing)>,
     outputs: Vec<(Object, OutputOptions)>,
     settings: Settings,
+    lending: LendingSwitch,
     on_event: Option<Box<OnEvent>>,
 }
 
@@ -38,6 +40,7 @@ impl Default for StreamBuilder {
             inputs: Vec::new(),
             outputs: Vec::new(),
             settings: Settings { stall_us: STALL_US, ..Settings::default() },
+            lending: LendingSwitch::default(),
             on_event: None,
         }
     }
@@ -192,6 +195,12 @@ impl StreamBuilder {
         self.stall(limit)
     }
 
+    /// Sets the switch of the rule by which pages are lent that somebody else may write.
+    pub fn lending(mut self, switch: LendingSwitch) -> StreamBuilder {
+        self.lending = switch;
+        self
+    }
+
     /// Sets the receiver of events, called on the thread that runs the stream; must not block.
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
         self.on_event = Some(Box::new(on_event));
@@ -210,7 +219,7 @@ impl StreamBuilder {
             chain: Chain::default(),
             spread: Spread::new(self.pattern),
             outputs: Outputs::default(),
-            shared: Shared::new(settings, self.on_event),
+            shared: Shared::new(settings, self.lending, self.on_event),
             listening: Listening::default(),
             keeps_datagrams: false,
             takes_datagrams: false,

@@ -91,7 +91,13 @@ impl Stream {
         if self.parts().allow_zero_copy() {
             return Ok(self.distribute(now_us)); // what was read before leaves first, and no more is read
         }
-        Ok(self.take_copied(now_us))
+        let before = self.intake.counts.bytes;
+        let by_rule = self.shared.copies_by_rule;
+        let progressed = self.take_copied(now_us);
+        if by_rule {
+            self.shared.lending.add_copied(self.intake.counts.bytes - before);
+        }
+        Ok(progressed)
     }
 
     /// Takes some records, so that outputs get many small ones in one call.

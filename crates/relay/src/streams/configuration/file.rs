@@ -122,6 +122,7 @@ impl StreamTable {
                 handler.within(folder)
             })?,
             when_full: when_full.as_ref().map_or(default.when_full, |word| word.0),
+            lending: default.lending,
         })
     }
 }

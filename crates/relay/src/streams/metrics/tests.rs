@@ -47,7 +47,7 @@ fn shown_under(snapshot: &LatestSnapshots, policy: Policy) -> (String, Json) {
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     let class = |name: &str| Class { name: name.to_owned(), priority: 0, share: 1, rate: None };
     let sharing = Sharing { policy, classes: vec![class("live"), class("empty")] };
-    register(snapshot, &sharing, &mut metrics, &mut status);
+    register(snapshot, &sharing, &LendingSwitch::default(), &mut metrics, &mut status);
     (metrics.text(), status.json(&metrics, Instant::now()))
 }
 

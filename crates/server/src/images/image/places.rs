@@ -25,12 +25,14 @@ impl Image {
     }
 
     /// Track whose random access points are places to begin and can be sent alone: the first video track of a
-    /// movie. Pictures of a transport stream are not divided from what is between their packets.
+    /// movie. Pictures of a transport stream are not divided from what is between their packets. While an image grows,
+    /// its random access points may still come.
     pub(crate) fn scanned_track(&self) -> Option<u8> {
         let state = self.state.lock();
         let tracks = &state.summary.description.movie()?.tracks;
         let index = tracks.iter().position(|track| track.video)?;
-        (!state.starts.is_empty()).then_some(index as u8)
+        let is_growing = matches!(*self.progress.borrow(), Progress::Growing { .. });
+        (is_growing || !state.starts.is_empty()).then_some(index as u8)
     }
 
     /// Finds the place to begin for a time in microseconds from the start: the last random access point at or

@@ -1,5 +1,5 @@
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::image::{PathLimits, StreamPlan};
@@ -108,7 +108,14 @@ fn an_image_fails_that_is_not_complete_when_its_store_ends() {
     let job = fixture.job();
     let image = Arc::clone(&job.goal.image);
     let Fixture { store, .. } = fixture;
+    let left = Arc::downgrade(&store);
     drop(store);
+    // A thread of its own may be at work with it.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while left.strong_count() > 0 {
+        assert!(Instant::now() < deadline, "the store does not end");
+        std::thread::yield_now();
+    }
     assert!(job.turn().is_none());
     assert_eq!(&*failure(&image).reason, "packing was stopped");
 }

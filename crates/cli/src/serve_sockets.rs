@@ -1,0 +1,116 @@
+//! Listening sockets of `wirepath serve` that others made: systemd, or the server before.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use wirepath_net::handed_sockets::HandedSockets;
+use wirepath_net::handover::{self, Takeover};
+
+use crate::serve_options::ServeOptions;
+
+/// Sockets that are open before the server starts.
+pub(crate) struct ServeSockets {
+    /// Listeners that others made.
+    pub(crate) handed: HandedSockets,
+    /// Listener for successors.
+    pub(crate) successors: Option<UnixListener>,
+    /// Server whose sockets these are.
+    pub(crate) takeover: Option<Takeover>,
+}
+
+impl ServeSockets {
+    /// Takes sockets over if that is asked for, and listens for successors. Addresses of sockets that are handed in
+    /// become those of the options, which must not name others.
+    pub(crate) fn open(
+        handed: HandedSockets,
+        options: &mut ServeOptions,
+        takes_over: bool,
+    ) -> Result<ServeSockets> {
+        let path = options.handover.clone();
+        let sockets = match (takes_over, path) {
+            (false, path) => {
+                let successors = path.as_deref().map(listen).transpose()?;
+                ServeSockets { handed, successors, takeover: None }
+            }
+            (true, None) => bail!("--takeover needs --handover SOCKET, the one of the running server"),
+            (true, Some(path)) => {
+                ensure!(
+                    handed.addresses()?.is_empty(),
+                    "--takeover is not possible with sockets of systemd (LISTEN_FDS): they are there already"
+                );
+                ensure!(
+                    options.multicast.is_none(),
+                    "--takeover is not possible with --multicast: two servers would send to the same groups"
+                );
+                take_over(&path)?
+            }
+        };
+        for (name, address) in sockets.handed.addresses()? {
+            adopt(options, name, address)?;
+        }
+        Ok(sockets)
+    }
+}
+
+fn listen(path: &Path) -> Result<UnixListener> {
+    handover::listen(path).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow!("a server listens at {} already: add --takeover to replace it", path.display())
+        }
+        _ => anyhow!("cannot listen at {} (--handover): {error}", path.display()),
+    })
+}
+
+fn take_over(path: &Path) -> Result<ServeSockets> {
+    let (handed, takeover) = handover::receive(path)
+        .with_context(|| format!("cannot take over from the server at {} (--handover)", path.display()))?;
+    let successors = Some(takeover.next_listener()?);
+    Ok(ServeSockets { handed, successors, takeover: Some(takeover) })
+}
+
+/// Makes the address of a socket that of the option, unless another one is given.
+fn adopt(options: &mut ServeOptions, name: &'static str, address: SocketAddr) -> Result<()> {
+    let option = match name {
+        "rtsp" => &mut options.rtsp,
+        "http" => &mut options.http,
+        "rtsps" => &mut options.rtsps,
+        _ => &mut options.https,
+    };
+    let asked = option.replace(address).unwrap_or(address);
+    // Port 0 is any port.
+    let is_same = asked.ip() == address.ip() && [0, address.port()].contains(&asked.port());
+    ensure!(
+        is_same,
+        "--{name} {asked} is not the address of the socket that is handed in, {address}: leave the option out or give \
+         that address; another one needs a restart"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn another_address_than_that_of_the_socket_is_refused() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8554));
+        for (given, is_refused) in [
+            ("--rtsp=127.0.0.1:8554", false),
+            ("--rtsp=127.0.0.1:0", false),
+            ("--http=127.0.0.1:80", false),
+            ("--rtsp=127.0.0.1:8555", true),
+            ("--rtsp=0.0.0.0:8554", true),
+        ] {
+            let command = ServeOptions::augment_args(Command::new("serve"));
+            let matches = command.try_get_matches_from(["serve", given]).unwrap();
+            let mut options = ServeOptions::from_arg_matches(&matches).unwrap();
+            assert_eq!(adopt(&mut options, "rtsp", address).is_err(), is_refused, "{given}");
+            assert_eq!(options.rtsp, Some(address));
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Unchanged programs under the library. A runner of its own: what cannot run here, or is not installed, is
+//! skipped and counted.
+//!
+//!   127.0.0.1 ----- lo, a token bucket of 800 Mbit/s ----- 127.0.0.1
+//!
+//! The queue keeps lent pages for a while, so what is written meanwhile would be sent. Loopback then copies, as
+//! the library is told, so each program is made to lend from 4 KiB on, and as often as it can.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use wirepath_testkit::trial::{self, Skip};
+use wirepath_testkit::trials;
+
+fn main() -> std::process::ExitCode {
+    let network = thread::spawn(slow_loopback).join().map_err(|_| "no network namespace".to_owned());
+    let missing = network.and_then(|made| made.map_err(|error| format!("{error:#}"))).err();
+    let missing = missing.or_else(|| {
+        let lender = wirepath_sys::lender::Lender::new();
+        lender.err().map(|error| error.to_string())
+    });
+    let tests = trials![
+        netcat_sends_every_byte,
+        python_sends_every_byte,
+        iperf_sends_every_byte,
+        nginx_sends_every_byte,
+        a_closed_connection_raises_the_signal,
+    ];
+    trial::run_needing(missing, tests)
+}
+
+/// Puts this thread, and the programs that it starts, into a network namespace whose packets wait.
+fn slow_loopback() -> Result<()> {
+    wirepath_sys::namespace::leave_network()?;
+    for command in ["ip link set lo up", "tc qdisc add dev lo root tbf rate 800mbit burst 128k latency 10s"] {
+        let status = Command::new("sh").args(["-c", command]).status()?;
+        ensure!(status.success(), "{command}: {status}");
+    }
+    Ok(())
+}
+
+/// A folder of a test, and the programs in it.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Result<Bench> {
+        slow_loopback()?;
+        Ok(Bench { folder: tempfile::tempdir()? })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file of bytes that are nowhere the same as a little later.
+    fn file(&self, length: usize) -> Result<(PathBuf, Vec<u8>)> {
+        let bytes: Vec<u8> = (0..length).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect();
+        fs::write(self.path("sent"), &bytes)?;
+        Ok((self.path("sent"), bytes))
+    }
+
+    /// A program under the library.
+    fn command(&self, program: &str) -> Result<Command> {
+        if !is_installed(program) {
+            bail!(Skip(format!("{program} is not installed")));
+        }
+        let test = std::env::current_exe()?;
+        let library = test.with_file_name("libwirepath_loan.so");
+        ensure!(library.exists(), "{} is missing", library.display());
+        let mut command = Command::new(program);
+        command.env("LD_PRELOAD", library);
+        command.env("WIREPATH_LOAN_MIN_BYTES", "4096");
+        command.env("WIREPATH_LOAN_REPORT", self.path("report"));
+        Ok(command)
+    }
+
+    /// Sum of a count in the reports of all processes that have ended.
+    fn count(&self, name: &str) -> Result<u64> {
+        let report = fs::read_to_string(self.path("report")).context("no report")?;
+        let name = format!("\"{name}\":");
+        let values = report.split(&name).skip(1).map(|rest| {
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u64>()
+        });
+        Ok(values.sum::<Result<u64, _>>()?)
+    }
+
+    fn ensure_lent(&self) -> Result<()> {
+        let lent = self.count("lent")?;
+        ensure!(lent > 0, "nothing was lent: {}", fs::read_to_string(self.path("report"))?);
+        Ok(())
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// A program that is killed at the end of a test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+fn ensure_equal(received: &[u8], sent: &[u8]) -> Result<()> {
+    let first = received.iter().zip(sent).position(|(one, other)| one != other);
+    ensure!(first.is_none(), "byte {first:?} is another");
+    ensure!(received.len() == sent.len(), "{} of {} bytes", received.len(), sent.len());
+    Ok(())
+}
+
+fn ensure_success(mut program: Running, name: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = program.0.try_wait()? {
+            ensure!(status.success(), "{name}: {status}");
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "{name} does not end");
+        thread::sleep(Duration::from_millis(5)); // between two looks
+    }
+}
+
+/// Promise: netcat, Python, iperf3 and nginx send every byte as it was under `libwirepath-loan.so`.
+fn netcat_sends_every_byte() -> Result<()> {
+    let bench = Bench::new()?;
+    let (path, sent) = bench.file(16 << 20)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut command = bench.command("nc")?;
+    let port = listener.local_addr()?.port().to_string();
+    command.args(["-q", "0", "127.0.0.1", &port]).stdin(fs::File::open(path)?);
+    let program = Running(command.spawn()?);
+    let mut received = Vec::new();
+    listener.accept()?.0.read_to_end(&mut received)?;
+    ensure_equal(&received, &sent)?;
+    ensure_success(program, "nc")?;
+    // Its buffer is on its stack, which is not lent.
+    ensure!(bench.count("refused")? > 0, "it never came to the rule");
+    Ok(())
+}
+
+/// Sends of all kinds, from memory that is written at once, by threads and forked processes, to sockets that
+/// wait and to others, whose readiness shows no error.
+const PYTHON: &str = r#"
+import os, select, socket, sys, threading
+
+def connection(number):
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    s.sendall(bytes([number]))
+    return s
+
+def waiting(number):
+    s = connection(number)
+    for i in range(40):
+        buffer = bytearray([i]) * 300000
+        s.sendall(buffer)
+        buffer[:] = b"\xff" * len(buffer)
+    s.close()
+
+def ready(number):
+    s = connection(number)
+    s.setblocking(False)
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    for i in range(40):
+        buffer = bytearray([i]) * 300000
+        view = memoryview(buffer)
+        while view:
+            for fd, event in poll.poll():
+                assert event == select.POLLOUT, event
+            try:
+                view = view[s.send(view):]
+            except BlockingIOError:
+                pass
+        buffer[:] = b"\xff" * len(buffer)
+    s.close()
+
+def vectors(number):
+    s = connection(number)
+    for i in range(40):
+        buffers = [bytearray([i]) * 100000 for _ in range(3)]
+        sent = s.sendmsg(buffers)
+        assert sent == 300000, sent
+        for buffer in buffers:
+            buffer[:] = b"\xff" * len(buffer)
+    s.close()
+
+def written(number):
+    s = connection(number)
+    for i in range(40):
+        buffer = bytearray([i]) * 300000
+        view = memoryview(buffer)
+        while view:
+            view = view[os.write(s.fileno(), view):]
+        buffer[:] = b"\xff" * len(buffer)
+    s.close()
+
+# This thread lends before it forks, and after.
+waiting(0)
+threads = [threading.Thread(target=kind, args=(1 + n,)) for n, kind in enumerate([waiting, ready, vectors, written])]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+child = os.fork()
+if child == 0:
+    waiting(5)
+    sys.exit(0)
+waiting(6)
+assert os.waitpid(child, 0)[1] == 0
+"#;
+
+fn python_sends_every_byte() -> Result<()> {
+    const CONNECTIONS: usize = 7;
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    fs::write(bench.path("sends.py"), PYTHON)?;
+    let mut command = bench.command("python3")?;
+    command.arg(bench.path("sends.py")).arg(listener.local_addr()?.port().to_string());
+    let program = Running(command.spawn()?);
+    let readers: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut stream = listener.accept()?.0;
+            Ok(thread::spawn(move || {
+                let mut received = Vec::new();
+                stream.read_to_end(&mut received).map(|_| received)
+            }))
+        })
+        .collect::<Result<_>>()?;
+    let expected: Vec<u8> = (0..40).flat_map(|value| std::iter::repeat_n(value, 300_000)).collect();
+    for reader in readers {
+        let received = reader.join().expect("it only reads")?;
+        ensure_equal(&received[1..], &expected).with_context(|| format!("connection {}", received[0]))?;
+    }
+    ensure_success(program, "python3")?;
+    bench.ensure_lent()?;
+    let report = fs::read_to_string(bench.path("report"))?;
+    let lent = report.lines().filter(|line| !line.contains("\"lent\":0,")).count();
+    ensure!(lent == 2, "not both processes lent: {report}");
+    Ok(())
+}
+
+fn iperf_sends_every_byte() -> Result<()> {
+    let bench = Bench::new()?;
+    let (path, sent) = bench.file(16 << 20)?;
+    let received = bench.path("received");
+    if !is_installed("iperf3") {
+        bail!(Skip("iperf3 is not installed".into()));
+    }
+    let server =
+        Command::new("iperf3").args(["-s", "-1", "-F"]).arg(&received).stdout(Stdio::null()).spawn()?;
+    let server = Running(server);
+    wait_for_listener(5201)?;
+    let mut command = bench.command("iperf3")?;
+    // Without the library, too, iperf3 sends wrong bytes of larger blocks, of which a socket takes parts.
+    command.args(["-c", "127.0.0.1", "-n", "16M", "-l", "16K", "-F"]).arg(path).stdout(Stdio::null());
+    ensure_success(Running(command.spawn()?), "iperf3")?;
+    ensure_success(server, "the server")?;
+    // The server ends when the time of the test is over, and not when all has come.
+    let received = fs::read(received)?;
+    ensure!(received.len() > 1 << 20, "only {} bytes came", received.len());
+    ensure_equal(&received, &sent[..received.len()])?;
+    // Its buffer is a file's mapping, which is not lent.
+    ensure!(bench.count("refused")? > 0, "it never came to the rule");
+    Ok(())
+}
+
+/// Waits until somebody listens, without connecting.
+fn wait_for_listener(port: u16) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let text = format!(":{port:04X} ");
+    loop {
+        // Of this thread's namespace. State 0A is LISTEN.
+        let listens = ["tcp", "tcp6"].iter().any(|kind| {
+            let sockets = fs::read_to_string(format!("/proc/thread-self/net/{kind}")).unwrap_or_default();
+            sockets.lines().any(|line| line.contains(&text) && line.contains(" 0A "))
+        });
+        if listens {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "nobody listens on {port}");
+        thread::sleep(Duration::from_millis(5)); // between two looks
+    }
+}
+
+fn nginx_sends_every_byte() -> Result<()> {
+    let bench = Bench::new()?;
+    let (_, sent) = bench.file(16 << 20)?;
+    let folder = bench.folder.path().display();
+    fs::write(
+        bench.path("nginx.conf"),
+        format!(
+            "daemon off; master_process on; worker_processes 2; user root; pid {folder}/pid; error_log {folder}/error.log; env WIREPATH_LOAN_REPORT;
+             events {{ worker_connections 64; }}
+             http {{
+                 access_log off; sendfile off; output_buffers 2 512k;
+                 client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+                 fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+                 server {{ listen 127.0.0.1:8080; root {folder}; }}
+             }}\n"
+        ),
+    )?;
+    let mut command = bench.command("nginx")?;
+    command.arg("-c").arg(bench.path("nginx.conf")).arg("-e").arg(bench.path("error.log"));
+    let mut server = Running(command.spawn()?);
+    wait_for_listener(8080)?;
+    let fetched = thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(fetch)).collect();
+        clients.into_iter().map(|client| client.join().expect("it only reads")).collect::<Result<Vec<_>>>()
+    });
+    // Workers report when they end.
+    let stopped = Command::new("kill").args(["-QUIT", &server.0.id().to_string()]).status()?;
+    ensure!(stopped.success() && server.0.wait()?.success(), "nginx did not end as it should");
+    for received in fetched? {
+        ensure_equal(&received, &sent)?;
+    }
+    bench.ensure_lent()
+}
+
+fn fetch() -> Result<Vec<u8>> {
+    let mut stream = TcpStream::connect("127.0.0.1:8080")?;
+    stream.write_all(b"GET /sent HTTP/1.0\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").context("no head")?;
+    Ok(answer.split_off(head + 4))
+}
+
+fn a_closed_connection_raises_the_signal() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    fs::write(
+        bench.path("closed.py"),
+        "import signal, socket, sys\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\n\
+         s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\ns.recv(1)\n\
+         while True:\n  try: s.sendall(bytes(1000000))\n  except ConnectionResetError: pass\n",
+    )?;
+    let mut command = bench.command("python3")?;
+    command.arg(bench.path("closed.py")).arg(listener.local_addr()?.port().to_string());
+    let mut program = Running(command.spawn()?);
+    let mut stream = listener.accept()?.0;
+    stream.write_all(b"x")?;
+    drop(stream);
+    let status = program.0.wait()?;
+    ensure!(status.signal() == Some(libc::SIGPIPE), "{status}");
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! Handover of listening sockets from a running server to its successor, over a Unix socket.
+//!
+//! The successor connects, and receives one message: [`GREETING`] with the names of the listeners, and their descriptors
+//! (`SCM_RIGHTS`), behind them that of the Unix socket itself. When it is ready to accept it writes [`READY`]; then the
+//! server before accepts no more. If it closes the connection instead, nothing changes. The sockets are the same
+//! objects all the time, so no connection in their queues is lost, and the path is never without a listener.
+
+use std::fs;
+use std::future::Future;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::Mode;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{geteuid, umask};
+use tokio::io::AsyncReadExt;
+
+use crate::handed_sockets::{HandedSockets, NAMES};
+
+/// First word of the message: what it is, and its version.
+const GREETING: &str = "wirepath-handover-1";
+
+/// Byte that the successor sends when it is ready to accept.
+const READY: u8 = b'R';
+
+/// Longest message.
+const MESSAGE_LIMIT: usize = 128;
+
+/// Most descriptors of a message: the listeners and the Unix socket.
+const DESCRIPTORS: usize = NAMES.len() + 1;
+
+/// Time limit of the running server's message.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time before the next try when `accept` failed for want of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens for successors at a path, for this user only. Must be called before there are threads: the umask is that of
+/// the process.
+///
+/// # Errors
+/// `AddrInUse` if a server listens there; else those of socket calls. A socket that a server left behind is replaced.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    match UnixStream::connect(path) {
+        Ok(_) => return Err(ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            if fs::symlink_metadata(path)?.file_type().is_socket() {
+                fs::remove_file(path)?;
+            }
+        }
+        Err(_) => {} // `bind` says what is wrong
+    }
+    let before = umask(Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    umask(before);
+    bound
+}
+
+/// Sockets of a running server, which goes on until [`Takeover::complete`].
+#[derive(Debug)]
+pub struct Takeover {
+    server: UnixStream,
+    listener: UnixListener,
+}
+
+/// Receives the sockets of the server that listens at a path.
+///
+/// # Errors
+/// Those of socket calls; `PermissionDenied` if another user's server answers; `InvalidData` for another message.
+pub fn receive(path: &Path) -> io::Result<(HandedSockets, Takeover)> {
+    let server = UnixStream::connect(path)?;
+    ensure_same_user(server.as_fd())?;
+    server.set_read_timeout(Some(ANSWER_LIMIT))?;
+    let (message, descriptors) = receive_message(&server)?;
+    let mut words = message.split(' ');
+    let names: Vec<&str> = match words.next() {
+        Some(GREETING) => words.collect(),
+        _ => return Err(invalid("the running server speaks another version of the handover")),
+    };
+    let mut descriptors = descriptors.into_iter();
+    let mut sockets = HandedSockets::default();
+    for name in names {
+        let descriptor = descriptors.next().ok_or_else(|| invalid("a socket is missing"))?;
+        sockets.add(name, descriptor)?;
+    }
+    let listener = descriptors.next().ok_or_else(|| invalid("the handover socket is missing"))?;
+    let listener = UnixListener::from(listener);
+    listener.local_addr()?;
+    Ok((sockets, Takeover { server, listener }))
+}
+
+impl Takeover {
+    /// Listener for the next successor.
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn next_listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+
+    /// Has the server before accept no more.
+    ///
+    /// # Errors
+    /// That of the write: the server before has ended meanwhile, and there is nobody to be told.
+    pub fn complete(mut self) -> io::Result<()> {
+        self.server.write_all(&[READY])
+    }
+}
+
+fn receive_message(server: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
+    let mut text = [0; MESSAGE_LIMIT];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(server, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptors = descriptors.flatten().collect();
+    if received.bytes == 0 {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "the running server refused, see its log"));
+    }
+    let text = std::str::from_utf8(&text[..received.bytes]).map_err(|_| invalid("not a handover"))?;
+    Ok((text.to_owned(), descriptors))
+}
+
+/// Sockets for successors.
+#[derive(Debug)]
+pub struct Offer {
+    listener: UnixListener,
+    sockets: Vec<(&'static str, OwnedFd)>,
+}
+
+impl Offer {
+    /// Offers these sockets to who connects to `listener`.
+    pub fn new(listener: UnixListener, sockets: Vec<(&'static str, OwnedFd)>) -> Offer {
+        Offer { listener, sockets }
+    }
+
+    /// Hands the sockets to successors, after `prepare`, until one is ready; returns its process. Each has the time that
+    /// it takes to start; the next waits. Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    /// Failure to listen.
+    pub async fn accept<F: Future<Output = ()>>(self, prepare: impl Fn() -> F) -> io::Result<u32> {
+        let Offer { listener, sockets } = self;
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        loop {
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "accept failed on the handover socket; retrying");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            match hand_over(stream, listener.as_fd(), &sockets, &prepare).await {
+                Ok(Some(process)) => return Ok(process),
+                Ok(None) => tracing::info!("no handover: the new server did not get ready; serving on"),
+                Err(error) => tracing::warn!(%error, "no handover; serving on"),
+            }
+        }
+    }
+}
+
+/// Hands the sockets to a successor; returns its process once it is ready, or none if it closes the connection.
+async fn hand_over<F: Future<Output = ()>>(
+    mut stream: tokio::net::UnixStream,
+    listener: BorrowedFd<'_>,
+    sockets: &[(&'static str, OwnedFd)],
+    prepare: impl Fn() -> F,
+) -> io::Result<Option<u32>> {
+    let process = ensure_same_user(stream.as_fd())?;
+    prepare().await;
+    let names = sockets.iter().map(|(name, _)| *name);
+    let text = [GREETING].into_iter().chain(names).collect::<Vec<_>>().join(" ");
+    let descriptors: Vec<BorrowedFd<'_>> =
+        sockets.iter().map(|(_, socket)| socket.as_fd()).chain([listener]).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(invalid("too many sockets for a message"));
+    }
+    // An empty buffer of a new connection has room for it.
+    sendmsg(&stream, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+    tracing::info!(process, "listening sockets offered to a new server");
+    match stream.read_u8().await {
+        Ok(READY) => Ok(Some(process)),
+        Ok(_) => Err(invalid("the new server sent something else than that it is ready")),
+        Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses a peer of another user than this one and root; returns its process.
+fn ensure_same_user(peer: BorrowedFd<'_>) -> io::Result<u32> {
+    let peer = socket_peercred(peer)?;
+    if peer.uid != geteuid() && !peer.uid.is_root() {
+        let why =
+            format!("the process at the other end is of user {}, not of this one or root", peer.uid.as_raw());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    Ok(peer.pid.as_raw_nonzero().get().unsigned_abs())
+}
+
+fn invalid(why: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn run<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    /// A successor that gives up changes nothing; the next has the same sockets, and the path stays.
+    #[test]
+    fn the_first_that_is_ready_has_the_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("handover");
+        let listener = listen(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(listen(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let http = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = http.local_addr().unwrap();
+        let offer = Offer::new(listener, vec![("http", http.into())]);
+        run(async {
+            let offering = tokio::spawn(offer.accept(|| async {}));
+            let successors = tokio::task::spawn_blocking(move || {
+                drop(receive(&path).unwrap());
+                let (sockets, takeover) = receive(&path).unwrap();
+                assert_eq!(sockets.addresses().unwrap(), [("http", address)]);
+                let next = takeover.listener.local_addr().unwrap();
+                assert_eq!(next.as_pathname(), Some(path.as_path()));
+                takeover.complete().unwrap();
+            });
+            successors.await.unwrap();
+            assert_eq!(offering.await.unwrap().unwrap(), std::process::id());
+        });
+    }
+
+    #[test]
+    fn a_socket_that_was_left_behind_is_replaced_and_a_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("handover");
+        drop(listen(&path).unwrap());
+        assert!(path.exists());
+        listen(&path).unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "kept").unwrap();
+        assert!(listen(&file).is_err());
+        assert_eq!(fs::read(file).unwrap(), b"kept");
+    }
+}

@@ -1,0 +1,125 @@
+//! The thread that serves write faults. It has no heap, no lock that it sleeps on, and no signals.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::userfault::Event;
+use super::{WriteGuard, pause, thread};
+
+/// Time between two tries to get the lock for memory that was moved.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
+
+/// Starts it.
+///
+/// # Errors
+/// `EAGAIN` where no thread can be had.
+pub(super) fn start(guard: &'static WriteGuard) -> io::Result<()> {
+    let before = block_signals();
+    let started = std::thread::Builder::new().name("write-guard".into()).spawn(move || serve(guard));
+    restore_signals(&before);
+    started.map(drop)
+}
+
+fn serve(guard: &WriteGuard) {
+    loop {
+        let timeout = (!guard.moves.is_empty()).then_some(&PAUSE);
+        // An error, such as an interruption, is as if there were no event.
+        let _ready = poll(&mut [PollFd::new(&guard.userfault, PollFlags::IN)], timeout);
+        while let Some(event) = guard.userfault.next_event() {
+            match event {
+                Event::Fault { address, thread } => guard.serve_fault(address, thread),
+                Event::Moved { to, length } => guard.moves.note(to, length),
+            }
+        }
+        if !guard.moves.is_empty() {
+            guard.serve_moves();
+        }
+    }
+}
+
+impl WriteGuard {
+    /// Gives a writer a page of its own if the old one is lent, and wakes it.
+    fn serve_fault(&self, address: usize, writer: u32) {
+        let is_locked = self.lock_for(writer);
+        if is_locked {
+            self.sweep();
+        }
+        self.replace_for_writer(address);
+        if is_locked {
+            self.lock.unlock();
+        }
+    }
+
+    /// Locks, unless the writer has the lock itself: it waits here and changes nothing. Whoever else has it may
+    /// wait for a later event, so these are read meanwhile; other writers ask again.
+    fn lock_for(&self, writer: u32) -> bool {
+        while !self.lock.try_lock(thread()) {
+            if self.lock.holder() == writer {
+                return false;
+            }
+            match self.userfault.next_event() {
+                Some(Event::Moved { to, length }) => self.moves.note(to, length),
+                Some(Event::Fault { address, thread }) if self.lock.holder() == thread => {
+                    self.replace_for_writer(address);
+                }
+                Some(Event::Fault { address, .. }) => self.wake_writer(address),
+                None => self.lock.sleep(),
+            }
+        }
+        true
+    }
+
+    fn replace_for_writer(&self, address: usize) {
+        let page = address / self.page * self.page;
+        // Who writes to a buffer mostly writes all of it: pages behind are replaced by the same calls.
+        let end = self.table.end_of_loan(page).unwrap_or(page + self.page);
+        let end = end.min(page + self.bounce[0].length());
+        if self.replace(page..end, &self.bounce[0]) > 0 {
+            self.write_faults.fetch_add(1, Relaxed);
+        }
+        self.wake_writer(address);
+    }
+
+    /// Has a writer try again. An error means that its memory was unmapped, and nobody waits.
+    fn wake_writer(&self, address: usize) {
+        let _nobody = self.userfault.wake(address / self.page * self.page, self.page);
+    }
+
+    /// Replaces lent pages that `mremap` has moved: the table knows them by their old address only.
+    fn serve_moves(&self) {
+        let _later = self.locked(|| {
+            while let Some((to, length)) = self.moves.take() {
+                self.replace(to..to + length, &self.bounce[0]);
+            }
+        });
+    }
+
+    /// Reads an event while pages are being replaced. Memory that is being moved stops that until its event was
+    /// read; writers ask again.
+    pub(super) fn note_event(&self) {
+        match self.userfault.next_event() {
+            Some(Event::Moved { to, length }) => self.moves.note(to, length),
+            Some(Event::Fault { address, .. }) => self.wake_writer(address),
+            None => pause(),
+        }
+    }
+}
+
+fn block_signals() -> libc::sigset_t {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets are written by the calls before they are read; the calls cannot fail with them.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the set is initialised, and no old one is asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+}
