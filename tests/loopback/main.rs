@@ -1,6 +1,7 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
 mod admission;
+mod archives;
 mod assess;
 mod assess_relay;
 mod assess_report;
@@ -72,6 +73,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let together = [
         admission::trials(),
+        archives::trials(),
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),

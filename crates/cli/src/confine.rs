@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use http::Uri;
 use http::uri::Scheme;
 use wirepath_net::confinement::{Extent, Reach, confine};
-use wirepath_server::ServerOptions;
+use wirepath_server::{ServerOptions, TimeZone};
 
 /// Places of the system that a server reads: its own and the machine's state.
 const OF_SYSTEM: &[&str] = &["/proc", "/sys"];
@@ -19,6 +19,9 @@ const DEVICES: &[&str] = &["/dev/wirepath", "/dev/null"];
 /// Files by which names of hosts are found, for an authentication callback that is named by one.
 const OF_NAMES: &[&str] =
     &["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
+/// Files of the local time zone, for archives whose names have local times.
+const OF_ZONE: &[&str] = &["/etc/localtime", "/usr/share/zoneinfo"];
 
 /// Places of the certificates that systems trust, for a callback over TLS.
 const OF_TRUST: &[&str] = &[
@@ -82,7 +85,9 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let system = OF_SYSTEM.iter().map(PathBuf::from);
     let callback = options.auth.iter().filter_map(|auth| auth.callback.as_ref());
     let asked = callback.flat_map(|callback| of_callback(&callback.url));
-    let readable = served.chain(replaced.flat_map(folders)).chain(system).chain(asked).collect();
+    let is_local = options.archives.iter().any(|archive| archive.pattern.zone() == TimeZone::Local);
+    let zone = OF_ZONE.iter().filter(|_| is_local).map(PathBuf::from);
+    let readable = served.chain(replaced.flat_map(folders)).chain(system).chain(asked).chain(zone).collect();
     // The server measures for itself if nothing was measured.
     let kept = [options.cache.clone(), folder(&options.calibration)];
     Reach {

@@ -15,7 +15,10 @@ use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
 use wirepath_net::program::ListenAddress;
-use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize, ImagePolicy, MulticastRange};
+use wirepath_server::{
+    ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, MulticastRange,
+    TimeZone,
+};
 
 use crate::confine::ConfineChoice;
 use crate::cpus::Cpus;
@@ -205,6 +208,21 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
+    /// Folder of recordings, by its path in URLs, that plays as one timeline: rtsp://HOST/PATH. PATTERN has the times in
+    /// their names, as in strftime, without the extension; for several, give it several times [default: none;
+    /// pattern %Y-%m-%dT%H-%M-%S]
+    #[arg(long, value_name = "PATH[=PATTERN]", value_parser = values::archive)]
+    pub(crate) archive: Vec<ArchiveOptions>,
+
+    /// Zone of the times in names of recordings that do not say theirs by %z [default: utc]
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) archive_zone: Option<ZoneChoice>,
+
+    /// Gaps between recordings: skipped, so that the next recording follows at once, or held, with nothing sent for as
+    /// long as they last [default: skip]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) archive_gaps: Option<GapsChoice>,
+
     /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it opens no other file and
     /// starts no program [default: auto]
     #[arg(long, value_name = "HOW")]
@@ -250,6 +268,42 @@ impl From<PolicyChoice> for ImagePolicy {
             PolicyChoice::Auto => ImagePolicy::Auto,
             PolicyChoice::All => ImagePolicy::All,
             PolicyChoice::None => ImagePolicy::None,
+        }
+    }
+}
+
+/// Zone of times in names of recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ZoneChoice {
+    /// UTC
+    Utc,
+    /// The zone of the server
+    Local,
+}
+
+impl From<ZoneChoice> for TimeZone {
+    fn from(choice: ZoneChoice) -> TimeZone {
+        match choice {
+            ZoneChoice::Utc => TimeZone::Utc,
+            ZoneChoice::Local => TimeZone::Local,
+        }
+    }
+}
+
+/// Gaps between recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GapsChoice {
+    /// The next recording follows at once
+    Skip,
+    /// Nothing is sent for as long as a gap lasts
+    Hold,
+}
+
+impl From<GapsChoice> for Gaps {
+    fn from(choice: GapsChoice) -> Gaps {
+        match choice {
+            GapsChoice::Skip => Gaps::Skip,
+            GapsChoice::Hold => Gaps::Hold,
         }
     }
 }

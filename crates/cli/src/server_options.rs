@@ -15,8 +15,8 @@ use wirepath_net::http::HttpOptions;
 use wirepath_net::program::ListenAddress;
 use wirepath_net::tls::TlsFiles;
 use wirepath_server::{
-    AdmissionPolicy, Burst, DataPath, HotMemorySize, ResponseFields, RtspOptions, ServerOptions,
-    TlsAddresses, TlsOptions,
+    AdmissionPolicy, ArchiveOptions, Burst, DataPath, Gaps, HotMemorySize, ResponseFields, RtspOptions,
+    ServerOptions, TimeZone, TlsAddresses, TlsOptions,
 };
 
 use crate::image_options::CALIBRATION;
@@ -129,6 +129,8 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         },
         folder_bursts: options.folder_burst_max,
         multicast: options.multicast,
+        archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into)),
+        gaps: options.archive_gaps.map_or(Gaps::Skip, Into::into),
         drain: options.drain.unwrap_or(DRAIN),
         max_lag,
         auth,
@@ -148,6 +150,13 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
             ..HttpOptions::default()
         },
     })
+}
+
+/// Archives by `--archive`, with times of a zone.
+fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Vec<ArchiveOptions> {
+    let in_zone =
+        |archive: ArchiveOptions| ArchiveOptions { pattern: archive.pattern.in_zone(zone), ..archive };
+    archives.into_iter().map(in_zone).collect()
 }
 
 /// Authentication by `--users`, `--url-key`, `--auth-url` and the options that belong to them.

@@ -8,7 +8,9 @@ use http::uri::Scheme;
 use http::{HeaderValue, Uri};
 use wirepath_auth::{Access, FolderUsers};
 pub(crate) use wirepath_net::program::{listen_address, threads};
-use wirepath_server::{FolderBurst, FolderCacheControl, HotMemorySize};
+use wirepath_server::{
+    ArchiveOptions, FolderBurst, FolderCacheControl, HotMemorySize, NamePattern, TimeZone,
+};
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
@@ -62,6 +64,17 @@ pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
     };
     let most_us = burst_time(time)?.as_micros() as u64;
     Ok(FolderBurst { path: path.trim_matches('/').to_owned(), most_us })
+}
+
+/// `PATH` or `PATH=PATTERN`: an archive, in UTC. A path with `=` cannot be named.
+pub(crate) fn archive(text: &str) -> Result<ArchiveOptions, String> {
+    let (path, pattern) = text.split_once('=').unwrap_or((text, NamePattern::USUAL));
+    let pattern = NamePattern::parse(pattern, TimeZone::Utc).map_err(|error| error.to_string())?;
+    let path = path.trim_matches('/');
+    if path.split('/').any(|name| name.starts_with('.')) {
+        return Err("expected PATH[=PATTERN], the path of a folder in URLs, such as cams/door".to_owned());
+    }
+    Ok(ArchiveOptions { path: path.to_owned(), pattern })
 }
 
 /// `PATH=VALUE`: `Cache-Control` of a folder. The value may have `=`, a path with one cannot be named.
@@ -210,6 +223,16 @@ mod tests {
         for text in ["cams=", "cams=anna,", "cams=*,anna", "cams=-,anna"] {
             assert!(rule(text).is_err_and(|error| error.contains("expected names of users")), "{text}");
         }
+    }
+
+    #[test]
+    fn archives_have_a_pattern() {
+        let parsed = |text| archive(text).map(|archive| (archive.path, archive.pattern.to_string()));
+        let expected = |path: &str, pattern: &str| Ok((path.to_owned(), pattern.to_owned()));
+        assert_eq!(parsed("/cams/door/"), expected("cams/door", NamePattern::USUAL));
+        assert_eq!(parsed("cam=%s"), expected("cam", "%s"));
+        assert!(parsed("cam=%H").is_err_and(|error| error.contains("names would have no time")));
+        assert!(parsed("../cam").is_err_and(|error| error.contains("expected PATH")));
     }
 
     #[test]

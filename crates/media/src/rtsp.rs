@@ -5,6 +5,7 @@
 //! `docs/decisions/0001-parse-rtsp-requests-by-hand.md`.
 
 mod client;
+mod clock;
 mod headers;
 mod npt;
 mod reader;
@@ -15,6 +16,7 @@ mod transport;
 mod tunnel;
 
 pub use client::{RESPONSE_BODY_LIMIT, ServerFault, ServerItem, ServerReader, ServerRequest, ServerResponse};
+pub use clock::{ClockRange, ClockTime, TimeRange};
 pub use headers::Headers;
 pub use npt::{Npt, NptRange};
 pub use reader::{FRAME_LIMIT, HEAD_LIMIT, Item, Reader};

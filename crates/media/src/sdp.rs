@@ -2,7 +2,7 @@
 
 use crate::payload::TrackDescription;
 use crate::rtp::{CLOCK_HZ, PAYLOAD_TYPE_MP2T};
-use crate::rtsp::{Npt, NptRange};
+use crate::rtsp::{ClockRange, Npt, NptRange};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, Time};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 ///     id: 1,
 ///     version: 1,
 ///     duration_us: Some(10_000_000),
+///     clock: None,
 ///     tracks: vec![Track::transport_stream(None)],
 /// };
 /// let text = String::from_utf8(description.to_bytes([192, 0, 2, 1].into())).unwrap();
@@ -31,6 +32,8 @@ pub struct Description {
     pub version: u64,
     /// Duration of the presentation; `None` while it is unknown.
     pub duration_us: Option<u64>,
+    /// Absolute times of a presentation that has them.
+    pub clock: Option<ClockRange>,
     /// Its tracks. Track N, counted from 1, has the control URL [`track_name`].
     pub tracks: Vec<Track>,
 }
@@ -105,6 +108,9 @@ impl Description {
         session.add_attribute_with_value("tool", concat!("Wirepath ", env!("CARGO_PKG_VERSION")));
         session.add_attribute_with_value("control", "*");
         session.add_attribute_with_value("range", self.range());
+        if let Some(clock) = self.clock {
+            session.add_attribute_with_value("range", clock);
+        }
         for (number, track) in (1..).zip(&self.tracks) {
             session.add_media(track.media(number));
         }
@@ -162,6 +168,7 @@ mod tests {
             id: 7,
             version: 1,
             duration_us: Some(60_040_000),
+            clock: None,
             tracks: vec![Track::transport_stream(Some(4_000_001))],
         }
     }

@@ -33,6 +33,9 @@ impl Timestamps {
     }
 }
 
+/// Headers that are made with the numbers of the trains' records.
+const MADE: Headers = Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true };
+
 /// Offset between stored and sent numbers.
 #[derive(Debug)]
 pub(crate) struct Numbering {
@@ -69,10 +72,15 @@ impl Numbering {
     /// The same numbers with headers that are made for all packets, or are left out.
     pub(crate) fn made(self, has_headers: bool) -> Numbering {
         let headers = match has_headers {
-            true => Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true },
+            true => MADE,
             false => Headers::Omitted { stored: true },
         };
         Numbering { headers, ..self }
+    }
+
+    /// Has headers made for all packets, by the records of their trains.
+    pub(crate) fn make_headers(&mut self) {
+        self.headers = MADE;
     }
 
     /// Returns whether packets were sent.

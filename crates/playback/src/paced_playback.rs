@@ -89,9 +89,13 @@ impl PacedPlayback {
         pool: &BlockingPool,
     ) -> PacedPlayback {
         let first = options.streams.iter().map(|stream| stream.number).next().unwrap_or_default();
+        let mut streams = options.streams;
+        if options.source.has_own_numbers() {
+            streams.numbering(0).make_headers();
+        }
         PacedPlayback {
             playhead: Playhead::new(options.source, first, waker, pool),
-            streams: options.streams,
+            streams,
             queued: None,
             waits_for_source: false,
             most_burst_us: options.most_burst_us.max(1),
@@ -111,6 +115,9 @@ impl PacedPlayback {
 
     /// Sends another stream, too, from the next train on.
     pub(crate) fn add_stream(&mut self, mut other: OtherStream) {
+        if self.playhead.source().has_own_numbers() {
+            other.stream.numbering.make_headers();
+        }
         other.stream.numbering.seek(self.shift_us);
         self.playhead.add_stream(other.stream.number);
         self.streams.add(other);

@@ -125,6 +125,14 @@ impl Playhead {
     /// Ends before the first packet that leaves at `until_us` or later.
     pub(crate) fn set_end(&mut self, until_us: u64) {
         self.until_us = until_us;
+        self.note_end();
+    }
+
+    /// Takes the end of the range over that the source has for the segment at the cursor.
+    fn note_end(&mut self) {
+        if let Some(until_us) = self.source.until_us(self.cursor.segment) {
+            self.until_us = until_us;
+        }
     }
 
     /// Reads ahead for a playback at this speed.
@@ -308,6 +316,7 @@ impl Playhead {
         let end_us = segment.departures.last().map_or(0, |last| last.at_us);
         self.request_at_us = end_us.saturating_sub(self.read_ahead_us());
         self.segment = Some(segment);
+        self.note_end();
         self.is_waiting = false; // the source has woken the waker, or never kept it
     }
 

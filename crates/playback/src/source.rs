@@ -87,6 +87,17 @@ pub trait TrainSource: Send + Sync {
         None
     }
 
+    /// Returns whether packets have other numbers than those stored with them, so that no stored header is sent.
+    fn has_own_numbers(&self) -> bool {
+        false
+    }
+
+    /// End of the range that is played, if the source knows it and not the request to play: the time after the start
+    /// of the source at which the first packet leaves that is not sent, by the times of a segment. Never blocks.
+    fn until_us(&self, _number: u32) -> Option<u64> {
+        None
+    }
+
     /// Drops a waker that was kept: its playback has gone elsewhere or is over. Never blocks.
     fn forget(&self, _waker: &Waker) {}
 }

@@ -210,10 +210,7 @@ impl AssetPresentation {
     /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
     /// open.
     async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
-        let limits = self.player.store.limits_of(socket).map_err(|error| match error {
-            LimitsError::Mtu(error) => OpenError::Failed(format!("cannot determine the path MTU: {error}")),
-            LimitsError::Store(error) => open_error(error),
-        })?;
+        let limits = self.player.store.limits_of(socket).map_err(limits_error)?;
         if limits.recipe_like(self.image.plan().recipe) == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
@@ -324,7 +321,7 @@ impl ImagePlayback {
 }
 
 /// Locates a time, once the image has grown so far.
-async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
+pub(crate) async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     let mut progress = image.progress();
     let _waiting = image.wait_for_seek();
     loop {
@@ -355,7 +352,7 @@ fn stream_plan(image: &Image, track: u8) -> StreamPlan {
 }
 
 /// A track's stream of an image, and its receiver.
-fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us: u64) -> StreamSink {
+pub(crate) fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us: u64) -> StreamSink {
     let sink = match sink {
         MediaSink::Udp(socket) => {
             PlaybackSink::Udp { socket, packet_size: image.plan().recipe.packet_size() }
@@ -372,11 +369,11 @@ fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us: u64) -> St
     StreamSink { stream: track, timestamps, sink }
 }
 
-fn socket_error(error: io::Error) -> OpenError {
+pub(crate) fn socket_error(error: io::Error) -> OpenError {
     OpenError::Failed(format!("cannot set up the socket for RTP: {error}"))
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     job: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
 ) -> Result<T, OpenError> {
     match tokio::task::spawn_blocking(job).await {
@@ -385,12 +382,19 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-fn find_error(error: FindError) -> OpenError {
+pub(crate) fn find_error(error: FindError) -> OpenError {
     match error {
         FindError::NotFound => OpenError::NotFound,
         FindError::Exhausted => OpenError::Exhausted(error.to_string()),
         FindError::Forbidden => OpenError::Forbidden(error.to_string()),
         FindError::Io(_) => OpenError::Failed(error.to_string()),
+    }
+}
+
+pub(crate) fn limits_error(error: LimitsError) -> OpenError {
+    match error {
+        LimitsError::Mtu(error) => OpenError::Failed(format!("cannot determine the path MTU: {error}")),
+        LimitsError::Store(error) => open_error(error),
     }
 }
 

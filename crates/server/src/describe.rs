@@ -32,6 +32,7 @@ pub(crate) fn describe(image: &Image, name: &str) -> Description {
         id: identity.inode,
         version: identity.mtime_ns.unsigned_abs(),
         duration_us: summary.duration_us,
+        clock: None,
         tracks,
     }
 }

@@ -1,6 +1,7 @@
 //! RTSP sessions on playbacks, HTTP on streams.
 
 mod admission;
+mod archive;
 mod asset_player;
 mod burst_limits;
 mod calibrated;
@@ -24,6 +25,7 @@ mod tls;
 mod warnings;
 
 pub use admission::AdmissionPolicy;
+pub use archive::{ArchiveOptions, Gaps, NamePattern, PatternError, TimeZone};
 pub use burst_limits::FolderBurst;
 pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};

@@ -14,7 +14,7 @@ mod listing;
 mod resolve;
 
 pub(crate) use asset::{Asset, Version, identity};
-pub(crate) use listing::{Entry, EntryKind, FolderListing};
+pub(crate) use listing::{Entry, EntryKind, FolderListing, LISTING_LIMIT};
 
 use http::StatusCode;
 use resolve::ServedFolder;
@@ -179,10 +179,10 @@ impl Library {
     }
 
     /// Names in a folder, in no order; of a large one, as many as the file system names first.
-    fn names(&self, path: &AssetPath) -> Result<Vec<Vec<u8>>, FindError> {
+    pub(crate) fn names(&self, path: &AssetPath, most: usize) -> Result<Vec<Vec<u8>>, FindError> {
         match self.locate(path)? {
             Location::Top(named) => Ok(named.keys().map(|name| name.as_bytes().to_vec()).collect()),
-            Location::Below(folder, path) => folder.names(path),
+            Location::Below(folder, path) => folder.names(path, most),
         }
     }
 

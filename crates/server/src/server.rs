@@ -24,6 +24,7 @@ use wirepath_net::{DescriptorBudget, RuntimeThreads, raise_descriptor_limit};
 use wirepath_playback::{Burst, Playbacks};
 
 use crate::admission::{Admission, AdmissionPolicy};
+use crate::archive::{ArchiveFolder, ArchiveOptions, ArchivePlayer, Archives, Gaps};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::core::{CoreOptions, MediaCore};
@@ -103,6 +104,10 @@ pub struct ServerOptions {
     pub multicast: Option<MulticastRange>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
+    /// Folders that play as one timeline.
+    pub archives: Vec<ArchiveOptions>,
+    /// Playing of gaps between recordings.
+    pub gaps: Gaps,
     /// Time for which sessions go on after a handover.
     pub drain: Duration,
 }
@@ -155,6 +160,7 @@ impl Server {
         let groups = options
             .multicast
             .map(|range| Arc::new(MulticastGroups::new(range, Arc::clone(&playbacks), Arc::clone(&plays))));
+        let archives = Arc::new(archives(options.archives, &library, &store));
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
@@ -167,6 +173,7 @@ impl Server {
             searches: Arc::new(Semaphore::new(SEARCHES)),
             groups,
         };
+        let player = ArchivePlayer { assets: player, archives: Arc::clone(&archives), gaps: options.gaps };
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
         let tls = tls.transpose()?;
@@ -188,6 +195,8 @@ impl Server {
         Terminator::register(tls.as_ref().map(|tls| &tls.terminator), &mut metrics, &mut status);
         let draining = closing.subscribe();
         status.add("draining", move || (*draining.borrow()).into());
+        let listed = Arc::clone(&archives);
+        status.add("archives", move || listed.folders().iter().map(|folder| folder.json()).collect());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
@@ -202,7 +211,8 @@ impl Server {
         };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let site = site.yielding_to(admission).for_users(access);
-        let site = site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields);
+        let site =
+            site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields).with_archives(archives);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
         Ok(Server { rtsp, http, tls, site, engine, store, reloader, closing, drain: options.drain })
     }
@@ -332,6 +342,19 @@ async fn report_left(rtsp: &rtsp::Listener) {
         tracing::info!(connections, sessions, "handed over; serving the RTSP connections that are left");
         tokio::time::sleep(LEFT_INTERVAL).await;
     }
+}
+
+/// The archives of a library; warns of folders that are not there.
+fn archives(options: Vec<ArchiveOptions>, library: &Arc<Library>, store: &Arc<Store>) -> Archives {
+    let folder = |options: ArchiveOptions| {
+        let folder = ArchiveFolder::new(options, Arc::clone(library), Arc::clone(store))?;
+        if let Err(error) = folder.recordings() {
+            let path = folder.path();
+            tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
+        }
+        Some(folder)
+    };
+    Archives::new(options.into_iter().filter_map(folder).collect())
 }
 
 /// Balances the threads' loads, and measures them for admission, for as long as there are playbacks.

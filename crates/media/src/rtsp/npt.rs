@@ -79,7 +79,7 @@ impl fmt::Display for NptRange {
     }
 }
 
-fn refuse(status: StatusCode, value: &str, why: &str) -> Refusal {
+pub(super) fn refuse(status: StatusCode, value: &str, why: &str) -> Refusal {
     Refusal::new(status, format!("Range: {value}: {why}"))
 }
 

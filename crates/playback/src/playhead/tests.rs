@@ -137,6 +137,27 @@ fn files_of_segments_are_closed_on_the_pool() {
     }
 }
 
+/// A source that knows the end of its range from the second segment on.
+struct Ending;
+
+impl TrainSource for Ending {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        Ready.segment(number, waker)
+    }
+
+    fn until_us(&self, number: u32) -> Option<u64> {
+        (number > 0).then_some(8 * PACKET_US)
+    }
+}
+
+#[test]
+fn an_end_that_the_source_knows_later_is_one() {
+    let mut playhead = Playhead::new(Arc::new(Ending), 0, waker(), &pool());
+    assert_eq!(walk(&mut playhead, 3).last(), Some(&(7, 7 * PACKET_US)));
+    playhead.set_end(u64::MAX);
+    assert!(matches!(playhead.next(), Next::End), "the source has an end still");
+}
+
 /// Sequence numbers and departures of all packets from here, taking `step` packets of a train at a time.
 fn walk(playhead: &mut Playhead, step: u32) -> Vec<(u16, u64)> {
     let mut seen = Vec::new();

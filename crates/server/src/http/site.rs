@@ -4,6 +4,7 @@ use super::kept_files::KeptFiles;
 use super::response_fields::{CurrentFields, ResponseFields};
 use super::{listing, page};
 use crate::admission::Admission;
+use crate::archive::{Archives, respond_with_recordings};
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use crate::rtsp::TunnelEntrance;
 use http::{HeaderMap, StatusCode, header};
@@ -35,6 +36,7 @@ pub struct LibrarySite {
     access: Option<Arc<AccessControl>>,
     tunnels: Option<TunnelEntrance>,
     fields: Arc<CurrentFields>,
+    archives: Option<Arc<Archives>>,
 }
 
 impl LibrarySite {
@@ -50,6 +52,7 @@ impl LibrarySite {
             access: None,
             tunnels: None,
             fields: Arc::default(),
+            archives: None,
         }
     }
 
@@ -61,6 +64,11 @@ impl LibrarySite {
     /// The site whose responses have these fields too, which may be replaced while it serves.
     pub(crate) fn with_fields(self, fields: Arc<CurrentFields>) -> LibrarySite {
         LibrarySite { fields, ..self }
+    }
+
+    /// The site that lists the recordings of archives.
+    pub(crate) fn with_archives(self, archives: Arc<Archives>) -> LibrarySite {
+        LibrarySite { archives: Some(archives), ..self }
     }
 
     /// The site by which RTSP is also served, through tunnels.
@@ -134,7 +142,13 @@ impl Site for LibrarySite {
         }
         let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let fields = self.fields.get();
+        let archives = self.archives.clone();
         let looked_up = tokio::task::spawn_blocking(move || {
+            let archive = archives.as_ref().and_then(|archives| archives.find(path.as_bytes()));
+            if let Some(response) = archive.and_then(|folder| respond_with_recordings(folder, &request.query))
+            {
+                return response.into();
+            }
             let rtsp = listing::rtsp_url(&request.host, local, rtsp_port);
             find(&library, &path, &request, (&rtsp, &fields))
         });

@@ -213,6 +213,12 @@ impl Store {
         Ok(image)
     }
 
+    /// Duration of an asset in microseconds, as far as its ends or its index tell. Waits for storage.
+    pub(crate) fn duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
+        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS)?);
+        packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
+    }
+
     /// The key of an asset within `limits`. The asset is read only if no image of it is open.
     fn key(&self, asset: &File, identity: Identity, limits: PathLimits) -> Result<Key, StoreError> {
         let keys = [limits.transport_stream(), limits.tracks()].map(|recipe| Key::of(identity, recipe));

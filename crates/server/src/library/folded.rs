@@ -3,7 +3,7 @@
 //! VLC as Debian and Ubuntu build it asks for RTSP URLs in lower case (its SAT>IP code), whatever its user
 //! typed or clicked.
 
-use super::{FindError, Library, is_hidden};
+use super::{FindError, LISTING_LIMIT, Library, is_hidden};
 use wirepath_http::AssetPath;
 
 impl Library {
@@ -21,7 +21,7 @@ impl Library {
 
     fn unfold_name(&self, folder: &AssetPath, name: &[u8]) -> Result<Vec<u8>, FindError> {
         let (mut similar, folded) = (None, fold(name));
-        for other in self.names(folder)? {
+        for other in self.names(folder, LISTING_LIMIT)? {
             if other == name {
                 return Ok(other);
             }

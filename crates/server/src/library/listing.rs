@@ -63,12 +63,12 @@ pub(super) fn read(
     Ok(FolderListing::of(entries, false))
 }
 
-/// Reads the names in a folder.
-pub(super) fn names(folder: &OwnedFd) -> Result<Vec<Vec<u8>>, FindError> {
+/// Reads the names in a folder, at most so many.
+pub(super) fn names(folder: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>, FindError> {
     let name = |entry: rustix::io::Result<DirEntry>| {
         entry.map(|entry| entry.file_name().to_bytes().to_vec()).map_err(FindError::Io)
     };
-    Dir::read_from(folder).map_err(FindError::Io)?.take(LISTING_LIMIT).map(name).collect()
+    Dir::read_from(folder).map_err(FindError::Io)?.take(most).map(name).collect()
 }
 
 /// Lists the root above several served folders and files.

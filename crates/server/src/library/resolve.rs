@@ -72,6 +72,7 @@ impl ServedFolder {
 
     /// Version of the file that a path names, links followed, also out of the folder.
     pub(super) fn version(&self, path: &[u8]) -> Option<Version> {
+        let path = if path.is_empty() { b"." } else { path };
         statat(&self.fd, path, AtFlags::empty()).ok().map(|stat| Version::new(&stat))
     }
 
@@ -83,11 +84,11 @@ impl ServedFolder {
         }
     }
 
-    /// Names in a folder, at most as many as in a listing.
-    pub(super) fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, FindError> {
+    /// Names in a folder, at most so many.
+    pub(super) fn names(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, FindError> {
         let (fd, stat) = self.open_shown(path)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => listing::names(&fd),
+            FileType::Directory => listing::names(&fd, most),
             _ => Err(FindError::NotFound),
         }
     }

@@ -6,7 +6,10 @@ use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
 use super::session_state::{Pace, PlayStep};
 use super::track;
-use wirepath_media::rtsp::{Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, header_names};
+use wirepath_media::rtsp::{
+    ClockRange, ClockTime, Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, TimeRange,
+    header_names,
+};
 use wirepath_playback::{Scale, Speed};
 
 impl RequestHandler {
@@ -48,7 +51,10 @@ impl RequestHandler {
         let is_shared = session.playback.is_shared();
         let speed = speed(request)?.map(|speed| if is_shared { Speed::NORMAL } else { speed });
         let scale = request.scale()?.map(|scale| session.nearest_scale(scale));
-        let range = NptRange::of(request)?.filter(|_| !is_shared);
+        let origin_us = session.playback.clock_origin_us();
+        let range = TimeRange::of(request)?;
+        let shown_from_us = origin_us.filter(|_| matches!(range, Some(TimeRange::Clock(_))));
+        let range = range.map(|range| normal(range, origin_us)).transpose()?.filter(|_| !is_shared);
         let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
         let active = (session.state.speed(), session.state.scale());
@@ -71,13 +77,14 @@ impl RequestHandler {
                     start: Some(Npt::At(position.at_us)),
                     end: until(stretch.until_us, stretch.scale),
                 };
-                response = response.range(range).rtp_info(&infos);
+                response = with_range(response, range, shown_from_us).rtp_info(&infos);
                 (stretch.speed, stretch.scale)
             }
             // Its first packet is not known yet, so there is no RTP-Info to give.
             PlayStep::Queued(PlayRange { from_us, until_us, speed, scale }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
-                response = response.range(NptRange { start: Some(start), end: until(until_us, scale) });
+                let range = NptRange { start: Some(start), end: until(until_us, scale) };
+                response = with_range(response, range, shown_from_us);
                 (speed, scale)
             }
             PlayStep::Unchanged => {
@@ -147,6 +154,35 @@ impl RequestHandler {
         let response = Response::new(StatusCode::ParameterNotUnderstood, Some(request.cseq));
         Ok(response.body("text/parameters", names.into_bytes()))
     }
+}
+
+/// A range as normal play time, in a presentation whose time 0 is at `origin_us` on the wall clock. What is before
+/// that is left out.
+fn normal(range: TimeRange, origin_us: Option<i64>) -> Result<NptRange, Refusal> {
+    match (range, origin_us) {
+        (TimeRange::Npt(range), _) => Ok(range),
+        (TimeRange::Clock(range), Some(origin_us)) => {
+            let time = |time: ClockTime| Npt::At(time.0.saturating_sub(origin_us).max(0).unsigned_abs());
+            Ok(NptRange { start: Some(time(range.start)), end: range.end.map(time) })
+        }
+        (TimeRange::Clock(range), None) => {
+            let why = format!("Range: {range}: only archives have absolute times; use `npt=`");
+            Err(refuse(StatusCode::NotImplemented, why))
+        }
+    }
+}
+
+/// A response with its range, in absolute time if the client asked so and time 0 is at `origin_us`.
+fn with_range(response: Response, range: NptRange, origin_us: Option<i64>) -> Response {
+    let (Some(origin_us), Some(Npt::At(start_us))) = (origin_us, range.start) else {
+        return response.range(range);
+    };
+    let time = |us: u64| ClockTime(origin_us.saturating_add_unsigned(us));
+    let end = match range.end {
+        Some(Npt::At(end_us)) => Some(time(end_us)),
+        _ => None,
+    };
+    response.header(header_names::RANGE, &ClockRange { start: time(start_us), end }.to_string())
 }
 
 /// The speed that is nearest to the one asked for (RFC 2326 section 12.35).

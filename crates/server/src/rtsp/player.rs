@@ -135,6 +135,11 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Track whose random access points can be played alone, for scales other than 1, if there is one.
     fn scanned_track(&self) -> Option<u8>;
 
+    /// Time 0 of the presentation on the wall clock, in microseconds since 1970, if it has one.
+    fn clock_origin_us(&self) -> Option<i64> {
+        None
+    }
+
     /// Source of a track's packets.
     fn source(&self, track: u8) -> TrackSource;
 

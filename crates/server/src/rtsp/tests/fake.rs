@@ -211,6 +211,7 @@ impl Presentation for FakePresentation {
             id: 1,
             version: 1,
             duration_us,
+            clock: None,
             tracks: vec![Track::transport_stream(Some(4_000_000)); self.tracks.into()],
         }
     }

@@ -1,0 +1,198 @@
+//! Folder of an archive: its recordings, read again when the folder changes, and their durations, examined when
+//! they are asked for.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use wirepath_http::AssetPath;
+use wirepath_media::image::Identity;
+
+use super::ArchiveOptions;
+use super::name_pattern::NamePattern;
+use super::recordings::{Recording, Recordings};
+use crate::images::{Store, StoreError};
+use crate::library::{Asset, FindError, Library, Version};
+
+/// Most names that are read of a folder.
+const MOST_NAMES: usize = 1_000_000;
+
+/// Time after the last change of the newest recording, in seconds, from which it is complete.
+const COMPLETE_AFTER_S: i64 = 10;
+
+/// Age of a folder's version, in seconds, from which another change is another version.
+const DISTINCT_AFTER_S: i64 = 2;
+
+/// Most recordings that are listed as left out.
+const MOST_LEFT_OUT: usize = 100;
+
+/// Folder of an archive.
+pub(crate) struct ArchiveFolder {
+    path: String,
+    asset_path: AssetPath,
+    pattern: NamePattern,
+    library: Arc<Library>,
+    store: Arc<Store>,
+    known: Mutex<Option<Known>>,
+    /// Durations of recordings that were examined, by their names; none of those that cannot be played.
+    durations: Mutex<HashMap<Box<[u8]>, Duration>>,
+    /// Recordings that could not be played with the others, and why.
+    left_out: Mutex<HashMap<Box<[u8]>, String>>,
+}
+
+/// Duration of a version of a recording, in microseconds; none if it cannot be played.
+type Duration = (Identity, Option<u64>);
+
+/// Recordings of a version of the folder.
+#[derive(Clone)]
+struct Known {
+    version: Version,
+    /// True if the folder may change without getting another version.
+    is_fresh: bool,
+    recordings: Arc<Recordings>,
+}
+
+impl ArchiveFolder {
+    /// An archive in a library; none if its path cannot be one.
+    pub(crate) fn new(
+        options: ArchiveOptions,
+        library: Arc<Library>,
+        store: Arc<Store>,
+    ) -> Option<Arc<ArchiveFolder>> {
+        let ArchiveOptions { path, pattern } = options;
+        let asset_path = AssetPath::from_decoded(path.as_bytes()).ok()?;
+        Some(Arc::new(ArchiveFolder {
+            path,
+            asset_path,
+            pattern,
+            library,
+            store,
+            known: Mutex::default(),
+            durations: Mutex::default(),
+            left_out: Mutex::default(),
+        }))
+    }
+
+    /// Path in URLs, not encoded.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The store of its images.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The recordings of the folder as it is now. Waits for storage.
+    pub(crate) fn recordings(&self) -> Result<Arc<Recordings>, FindError> {
+        let mut known = self.known.lock();
+        let version = self.library.version(&self.asset_path).ok_or(FindError::NotFound)?;
+        if let Some(known) = known.as_ref().filter(|known| known.version == version && !known.is_fresh) {
+            return Ok(Arc::clone(&known.recordings));
+        }
+        let names = self.library.names(&self.asset_path, MOST_NAMES)?;
+        if names.len() == MOST_NAMES {
+            tracing::warn!(
+                archive = self.path,
+                "an archive has more than {MOST_NAMES} names: others are left out"
+            );
+        }
+        let recordings = Arc::new(Recordings::of(names, &self.pattern));
+        self.forget_gone(&recordings);
+        let is_fresh = version.age_s(now_s()) < DISTINCT_AFTER_S;
+        *known = Some(Known { version, is_fresh, recordings: Arc::clone(&recordings) });
+        Ok(recordings)
+    }
+
+    /// Opens a recording. The newest one counts as missing while it is written. Waits for storage.
+    pub(crate) fn open(&self, recording: &Recording, recordings: &Recordings) -> Result<Asset, FindError> {
+        let path = match self.path.is_empty() {
+            true => recording.name.to_vec(),
+            false => [self.path.as_bytes(), &recording.name].join(&b'/'),
+        };
+        let path = AssetPath::from_decoded(&path).map_err(|_| FindError::NotFound)?;
+        let asset = self.library.find_file(&path)?;
+        let is_newest = recordings.all().last() == Some(recording);
+        let modified_s = asset.version.identity.mtime_ns / 1_000_000_000;
+        let age_s = i64::try_from(now_s()).unwrap_or(i64::MAX).saturating_sub(modified_s);
+        match is_newest && age_s < COMPLETE_AFTER_S {
+            true => Err(FindError::NotFound),
+            false => Ok(asset),
+        }
+    }
+
+    /// Duration of a recording in microseconds; none if it cannot be played. Waits for storage.
+    pub(crate) fn duration_us(
+        &self,
+        recording: &Recording,
+        recordings: &Recordings,
+    ) -> Result<Option<u64>, FindError> {
+        let asset = self.open(recording, recordings)?;
+        let identity = asset.version.identity;
+        if let Some((_, duration_us)) =
+            self.durations.lock().get(&recording.name).filter(|(known, _)| *known == identity)
+        {
+            return Ok(*duration_us);
+        }
+        let duration_us = match self.store.duration_us(&asset.file) {
+            Ok(duration_us) => duration_us,
+            Err(StoreError::NotPlayable(why)) => {
+                self.leave_out(recording, &why);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(recording = %self.name_of(recording), %error, "a recording cannot be examined");
+                return Ok(None);
+            }
+        };
+        self.durations.lock().insert(recording.name.clone(), (identity, duration_us));
+        Ok(duration_us)
+    }
+
+    /// Notes, and logs once, that a recording is not played.
+    pub(crate) fn leave_out(&self, recording: &Recording, why: &str) {
+        let mut left_out = self.left_out.lock();
+        if left_out.len() < MOST_LEFT_OUT && left_out.insert(recording.name.clone(), why.to_owned()).is_none()
+        {
+            tracing::warn!(recording = %self.name_of(recording), why, "a recording of an archive is left out");
+        }
+    }
+
+    /// Name of a recording for people, with the archive's path.
+    pub(crate) fn name_of(&self, recording: &Recording) -> String {
+        let name = String::from_utf8_lossy(&recording.name);
+        if self.path.is_empty() { name.into_owned() } else { format!("{}/{name}", self.path) }
+    }
+
+    /// The archive for `/api/status`, without waiting for storage.
+    pub(crate) fn json(&self) -> Json {
+        let recordings =
+            self.known.try_lock().and_then(|known| Some(Arc::clone(&known.as_ref()?.recordings)));
+        let left_out = self.left_out.lock();
+        let left_out =
+            left_out.iter().map(|(name, why)| json!({"name": String::from_utf8_lossy(name), "reason": why}));
+        json!({
+            "path": self.path,
+            "pattern": self.pattern.to_string(),
+            "recordings": recordings.map(|recordings| recordings.all().len()),
+            "left_out": left_out.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Forgets what was noted of recordings that are gone.
+    fn forget_gone(&self, recordings: &Recordings) {
+        let (mut durations, mut left_out) = (self.durations.lock(), self.left_out.lock());
+        if durations.is_empty() && left_out.is_empty() {
+            return;
+        }
+        let names: HashSet<&[u8]> = recordings.all().iter().map(|recording| &*recording.name).collect();
+        durations.retain(|name, _| names.contains(&**name));
+        left_out.retain(|name, _| names.contains(&**name));
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,127 @@
+//! Recordings of an archive as JSON, a page at a time.
+
+use chrono::{DateTime, SecondsFormat};
+use http::{StatusCode, header};
+use serde_json::{Value as Json, json};
+use wirepath_http::{BodyPart, Response, encode_segment};
+use wirepath_media::rtsp::ClockTime;
+
+use super::folder::ArchiveFolder;
+use super::recordings::{Recording, Recordings};
+
+/// Recordings of a page, and the most that can be asked for: durations of a page are read from the files.
+const USUAL_PAGE: usize = 100;
+const MOST_PAGE: usize = 1000;
+
+/// Part of the recordings that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Query {
+    /// Times in microseconds since 1970.
+    from_us: i64,
+    to_us: i64,
+    limit: usize,
+}
+
+impl Query {
+    /// Reads a query, if it is for recordings: `recordings&from=TIME&to=TIME&limit=NUMBER`.
+    fn parse(query: &str) -> Option<Result<Query, String>> {
+        let parts = || query.split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
+        parts().any(|(name, _)| name == "recordings").then(|| {
+            let mut asked = Query { from_us: i64::MIN, to_us: i64::MAX, limit: USUAL_PAGE };
+            for (name, value) in parts() {
+                match name {
+                    "from" => asked.from_us = time_us(value)?,
+                    "to" => asked.to_us = time_us(value)?,
+                    "limit" => {
+                        let limit = value.parse().ok().filter(|limit| (1..=MOST_PAGE).contains(limit));
+                        asked.limit =
+                            limit.ok_or_else(|| format!("limit={value}: expected 1 to {MOST_PAGE}"))?;
+                    }
+                    _ => {} // such as what a signed URL has
+                }
+            }
+            Ok(asked)
+        })
+    }
+}
+
+/// Time in a query: RFC 3339, or as in `Range: clock=`.
+fn time_us(value: &str) -> Result<i64, String> {
+    let text = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+").replace("%2b", "+");
+    let time = ClockTime::parse(&text).map(|time| time.0);
+    let time = time.or_else(|| DateTime::parse_from_rfc3339(&text).ok().map(|time| time.timestamp_micros()));
+    time.ok_or_else(|| format!("{value}: expected a time such as 2026-11-23T10:00:00Z"))
+}
+
+/// The answer to GET of an archive's folder, if its query is for recordings. Waits for storage.
+pub(crate) fn respond(folder: &ArchiveFolder, query: &str) -> Option<Response> {
+    let query = match Query::parse(query)? {
+        Ok(query) => query,
+        Err(why) => return Some(Response::error(StatusCode::BAD_REQUEST, &why)),
+    };
+    let recordings = match folder.recordings() {
+        Ok(recordings) => recordings,
+        Err(error) => return Some(Response::error(error.http_status(), &error.to_string())),
+    };
+    let text = format!("{:#}\n", page(folder, &recordings, query));
+    let response =
+        Response::with_body(StatusCode::OK, "application/json", vec![BodyPart::Bytes(text.into_bytes())]);
+    Some(response.header(header::CACHE_CONTROL, "no-cache"))
+}
+
+/// A page of recordings; those that are gone, or cannot be played, have no duration.
+fn page(folder: &ArchiveFolder, recordings: &Recordings, query: Query) -> Json {
+    let found = recordings.between(query.from_us, query.to_us);
+    let listed = found.get(..query.limit).unwrap_or(found);
+    let entry = |recording: &Recording| {
+        let duration_us = folder.duration_us(recording, recordings).ok().flatten();
+        let end_us = duration_us.map(|duration_us| recording.start_us.saturating_add_unsigned(duration_us));
+        let next = recordings.after(recording.start_us);
+        let gap_us = end_us.zip(next).map(|(end_us, next)| next.start_us.saturating_sub(end_us).max(0));
+        json!({
+            "name": String::from_utf8_lossy(&recording.name),
+            "url": encode_segment(&recording.name),
+            "start": shown(recording.start_us),
+            "duration_s": duration_us.map(|us| us as f64 / 1e6),
+            "gap_s": gap_us.map(|us| us as f64 / 1e6),
+        })
+    };
+    json!({
+        "archive": folder.path(),
+        "recordings": listed.iter().map(entry).collect::<Vec<_>>(),
+        "total": recordings.all().len(),
+        "next": found.get(query.limit).map(|next| shown(next.start_us)),
+    })
+}
+
+/// Time for people and programs (RFC 3339).
+fn shown(time_us: i64) -> Option<String> {
+    let time = DateTime::from_timestamp_micros(time_us)?;
+    Some(time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(query: &str) -> Option<Result<Query, ()>> {
+        Query::parse(query).map(|query| query.map_err(|_| ()))
+    }
+
+    #[test]
+    fn queries_name_times_and_a_limit() {
+        let ten = 1_795_428_000_000_000;
+        let all = Query { from_us: i64::MIN, to_us: i64::MAX, limit: USUAL_PAGE };
+        assert_eq!(parsed(""), None);
+        assert_eq!(parsed("format=json"), None);
+        assert_eq!(parsed("recordings"), Some(Ok(all)));
+        for from in ["2026-11-23T10:00:00Z", "20261123T100000Z", "2026-11-23T11%3A00:00%2B01:00"] {
+            let query = format!("recordings&from={from}&limit=5&token=x");
+            assert_eq!(parsed(&query), Some(Ok(Query { from_us: ten, limit: 5, ..all })), "{from}");
+        }
+        for query in ["recordings&from=", "recordings&to=noon", "recordings&limit=0", "recordings&limit=1001"]
+        {
+            assert_eq!(parsed(query), Some(Err(())), "{query}");
+        }
+    }
+}

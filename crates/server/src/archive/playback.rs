@@ -1,0 +1,190 @@
+//! A session's playback of an archive: ranges in the archive's time, played from its source.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use wirepath_media::image::StreamPlan;
+use wirepath_playback::{
+    self as playback, PlayError, PlayRequest, Playbacks, Position, Progress, StreamProgress,
+};
+
+use super::opener::{Formats, Opener, Search};
+use super::source::ArchiveSource;
+use crate::asset_player::{locate, socket_error, stream_sink};
+use crate::images::Image;
+use crate::plays::Plays;
+use crate::rtsp::player::{
+    MediaSink, OpenError, PlayRange, PlaybackFailure, Reply, SessionPlayback, TrackSource,
+};
+
+/// Playback of one session.
+pub(super) struct ArchivePlayback {
+    /// The first recording, whose tracks and numbers all have.
+    pub(super) first: Arc<Image>,
+    /// Time 0 of the archive, in microseconds since 1970.
+    pub(super) origin_us: i64,
+    pub(super) source: Arc<ArchiveSource>,
+    pub(super) opener: Opener,
+    pub(super) like: Formats,
+    pub(super) playback: Arc<playback::Playback>,
+    pub(super) playbacks: Arc<Playbacks>,
+    pub(super) max_lag_us: u64,
+    pub(super) plays: Arc<Plays>,
+    /// Dropped to cancel a request to play that waits for a recording.
+    pub(super) waiting: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl ArchivePlayback {
+    fn cancel_waiting(&self) {
+        self.waiting.lock().take();
+    }
+
+    /// A reply with its position in the time of the archive.
+    fn translated(&self, reply: Reply<Position>) -> Reply<Position> {
+        let source = Arc::clone(&self.source);
+        Box::new(move |result| {
+            reply(result.map(|at| Position { at_us: source.archive_us(at.at_us), ..at }));
+        })
+    }
+}
+
+/// Finds a time, in microseconds since 1970, and has the source go on there; returns the place in the source.
+async fn seek(
+    source: &ArchiveSource,
+    opener: &Opener,
+    like: &Formats,
+    from_us: i64,
+    until_us: Option<i64>,
+) -> Result<playback::Cursor, PlayError> {
+    let mut search = find(opener, from_us, like, |opener, from_us, like| opener.at(from_us, like)).await?;
+    loop {
+        let opened = match search {
+            Search::Found(opened) => opened,
+            Search::End => return Err(PlayError::BeyondEnd),
+            Search::NotYet(up_to_us) => {
+                search = find(opener, up_to_us, like, |opener, time, like| opener.after(time, like)).await?;
+                continue;
+            }
+        };
+        let local_us = from_us.saturating_sub(opened.start_us).max(0).unsigned_abs();
+        match locate(&opened.image, local_us).await {
+            Ok(place) if until_us.is_none_or(|until_us| opened.start_us < until_us) => {
+                return Ok(source.begin(opened, place, until_us));
+            }
+            Ok(_) => return Err(PlayError::BeyondEnd), // the range is in a gap
+            // The time is in a gap: the next recording follows.
+            Err(PlayError::BeyondEnd) => {
+                let start_us = opened.start_us;
+                search = find(opener, start_us, like, |opener, time, like| opener.after(time, like)).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A search on a thread that may wait for storage.
+async fn find(
+    opener: &Opener,
+    time_us: i64,
+    like: &Formats,
+    search: fn(&Opener, i64, &Formats) -> Result<Search, crate::library::FindError>,
+) -> Result<Search, PlayError> {
+    let (opener, like) = (opener.clone(), like.clone());
+    let found = tokio::task::spawn_blocking(move || search(&opener, time_us, &like)).await;
+    match found {
+        Ok(Ok(search)) => Ok(search),
+        Ok(Err(error)) => Err(PlayError::Source(format!("the archive cannot be read: {error}").into())),
+        Err(_) => Err(PlayError::Over),
+    }
+}
+
+impl SessionPlayback for ArchivePlayback {
+    fn tracks(&self) -> u8 {
+        self.first.plan().streams.len() as u8 // 16 at most
+    }
+
+    fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError> {
+        let sink = stream_sink(&self.first, track, sink, self.max_lag_us);
+        self.playbacks.add(&self.playback, sink).map_err(socket_error)
+    }
+
+    /// Pictures are played alone in one recording only.
+    fn scanned_track(&self) -> Option<u8> {
+        None
+    }
+
+    fn clock_origin_us(&self) -> Option<i64> {
+        Some(self.origin_us)
+    }
+
+    fn source(&self, track: u8) -> TrackSource {
+        let streams = &self.first.plan().streams;
+        let StreamPlan { ssrc, clock_hz, .. } =
+            streams.get(usize::from(track)).copied().unwrap_or(streams[0]);
+        TrackSource { ssrc, clock_hz }
+    }
+
+    fn play(&self, range: PlayRange, reply: Reply<Position>) {
+        self.cancel_waiting();
+        let reply = self.translated(reply);
+        let absolute = |us: u64| self.origin_us.saturating_add_unsigned(us);
+        let until_us = range.until_us.map(absolute);
+        let request = PlayRequest { speed: range.speed, ..PlayRequest::default() };
+        let Some(from_us) = range.from_us.map(absolute) else {
+            self.source.go_on(until_us);
+            return self.playback.play_as(request, reply);
+        };
+        let (waiting, cancelled) = oneshot::channel::<()>();
+        *self.waiting.lock() = Some(waiting);
+        let (source, playback) = (Arc::clone(&self.source), Arc::clone(&self.playback));
+        let (opener, like) = (self.opener.clone(), self.like.clone());
+        tokio::spawn(async move {
+            let place = tokio::select! {
+                biased; // A cancelled request must not start, though its place is there now.
+                _ = cancelled => Err(PlayError::Superseded),
+                place = seek(&source, &opener, &like, from_us, until_us) => place,
+            };
+            match place {
+                Ok(place) => playback.play_as(PlayRequest { from: Some(place), ..request }, reply),
+                Err(error) => reply(Err(error)),
+            }
+        });
+    }
+
+    fn release(&self) {
+        self.playback.release();
+    }
+
+    fn pause(&self, reply: Reply<u64>) {
+        self.cancel_waiting();
+        let source = Arc::clone(&self.source);
+        self.playback.pause(move |result| reply(result.map(|at_us| source.archive_us(at_us))));
+    }
+
+    fn progress(&self) -> Progress {
+        let progress = self.playback.progress();
+        Progress { position_us: self.source.archive_us(progress.position_us), ..progress }
+    }
+
+    fn track_progress(&self, track: u8) -> StreamProgress {
+        self.playback.stream_progress(track)
+    }
+
+    fn failure(&self) -> Option<PlaybackFailure> {
+        None
+    }
+
+    /// An archive grows.
+    fn duration_us(&self) -> Option<u64> {
+        None
+    }
+
+    fn reason(&self) -> &str {
+        self.playback.reason()
+    }
+
+    fn count_play(&self) {
+        self.plays.count(self.opener.folder.path());
+    }
+}

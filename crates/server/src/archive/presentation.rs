@@ -1,0 +1,140 @@
+//! An archive as a presentation.
+
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wirepath_media::image::StreamPlan;
+use wirepath_media::rtsp::{ClockRange, ClockTime};
+use wirepath_media::sdp::Description;
+use wirepath_playback::{PlaybackOptions, TrainSource};
+
+use super::Gaps;
+use super::folder::ArchiveFolder;
+use super::opener::{Formats, Opened, Opener, Search};
+use super::playback::ArchivePlayback;
+use super::source::{ArchiveSource, feed};
+use crate::asset_player::{AssetPlayer, blocking, find_error, limits_error, socket_error, stream_sink};
+use crate::describe::describe;
+use crate::rtsp::player::{BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback};
+
+/// Most recordings that are examined for the end of an archive.
+const EXAMINED: usize = 16;
+
+/// Archive that was opened for a client.
+pub(crate) struct ArchivePresentation {
+    player: AssetPlayer,
+    opener: Opener,
+    gaps: Gaps,
+    first: Opened,
+    /// End of the last recording, in microseconds since 1970.
+    end_us: i64,
+}
+
+impl ArchivePresentation {
+    /// Opens an archive. Waits for storage.
+    pub(crate) fn open(
+        player: AssetPlayer,
+        folder: Arc<ArchiveFolder>,
+        client: IpAddr,
+        gaps: Gaps,
+    ) -> Result<ArchivePresentation, OpenError> {
+        let limits = player.store.usual_limits();
+        let opener = Opener { folder, client, limits };
+        let Search::Found(first) = opener.first().map_err(find_error)? else {
+            let why = "the archive has no recording that can be played: see /api/status, or its names and --archive";
+            return Err(OpenError::NotPlayable(why.to_owned()));
+        };
+        let end_us = end_us(&opener.folder).map_err(find_error)?.max(first.start_us);
+        Ok(ArchivePresentation { player, opener, gaps, first, end_us })
+    }
+
+    /// An opener of recordings whose packets fit the path of a socket, and the first recording.
+    async fn fitting(&self, socket: &UdpSocket) -> Result<(Opener, Opened), OpenError> {
+        let limits = self.player.store.limits_of(socket).map_err(limits_error)?;
+        let opener = Opener { limits, ..self.opener.clone() };
+        let recipe = self.first.image.plan().recipe;
+        if limits.recipe_like(recipe) == recipe {
+            return Ok((opener, self.first.clone()));
+        }
+        blocking(move || match opener.first().map_err(find_error)? {
+            Search::Found(first) => Ok((opener, first)),
+            Search::End | Search::NotYet(_) => Err(OpenError::NotFound),
+        })
+        .await
+    }
+}
+
+/// End of the last recording that can be examined, in microseconds since 1970.
+fn end_us(folder: &ArchiveFolder) -> Result<i64, crate::library::FindError> {
+    let recordings = folder.recordings()?;
+    for recording in recordings.all().iter().rev().take(EXAMINED) {
+        if let Ok(Some(duration_us)) = folder.duration_us(recording, &recordings) {
+            return Ok(recording.start_us.saturating_add_unsigned(duration_us));
+        }
+    }
+    Ok(i64::MIN)
+}
+
+impl Presentation for ArchivePresentation {
+    fn describe(&self) -> Description {
+        let (start_us, end_us) = (self.first.start_us, self.end_us);
+        Description {
+            version: end_us.unsigned_abs(),
+            duration_us: Some(end_us.saturating_sub(start_us).unsigned_abs()),
+            clock: Some(ClockRange { start: ClockTime(start_us), end: Some(ClockTime(end_us)) }),
+            ..describe(&self.first.image, self.opener.folder.path())
+        }
+    }
+
+    fn tracks(&self) -> u8 {
+        self.first.image.plan().streams.len() as u8 // 16 at most
+    }
+
+    fn set_up(
+        &self,
+        track: u8,
+        sink: MediaSink,
+        most_burst_us: Option<u64>,
+        on_event: OnEvent,
+    ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
+        Box::pin(async move {
+            let (opener, first) = match &sink {
+                MediaSink::Udp(socket) => self.fitting(socket).await?,
+                MediaSink::Interleaved(..) => (self.opener.clone(), self.first.clone()),
+            };
+            let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;
+            let (image, origin_us, like) =
+                (Arc::clone(&first.image), first.start_us, Formats::of(&first.image));
+            let streams: Vec<StreamPlan> = image.plan().streams.to_vec();
+            let source = ArchiveSource::new(first, streams, self.gaps, playbacks.engine().pool());
+            let options = PlaybackOptions {
+                source: Arc::clone(&source) as Arc<dyn TrainSource>,
+                streams: self.tracks(),
+                sink: stream_sink(&image, track, sink, *max_lag_us),
+                most_burst_us: most_burst_us.unwrap_or(u64::MAX).min(bursts.most_us(opener.folder.path())),
+                on_event,
+            };
+            let playback = Arc::new(playbacks.open(options).map_err(socket_error)?);
+            tokio::spawn(feed(Arc::downgrade(&source), opener.clone(), like.clone()));
+            let (playbacks, plays) = (Arc::clone(playbacks), Arc::clone(plays));
+            Ok(Box::new(ArchivePlayback {
+                first: image,
+                origin_us,
+                source,
+                opener,
+                like,
+                playback,
+                playbacks,
+                max_lag_us: *max_lag_us,
+                plays,
+                waiting: Mutex::default(),
+            }) as Box<dyn SessionPlayback>)
+        })
+    }
+
+    fn join(&self, _on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>> {
+        let why = "archives are not sent to multicast groups; ask for UDP or TCP of your own";
+        Box::pin(async move { Err(OpenError::NotPlayable(why.to_owned())) })
+    }
+}

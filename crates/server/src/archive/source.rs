@@ -1,0 +1,226 @@
+//! The recordings of an archive as the source of one session's playback.
+//!
+//! Each seek begins another chain, whose segments have numbers of their own: the playback still asks for those of
+//! the chain that it leaves until it is told to.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use wirepath_engine::{BlockingPool, Waker};
+use wirepath_media::image::StreamPlan;
+use wirepath_playback::{At, Cursor, Load, TrainSource};
+
+use super::Gaps;
+use super::chain::{Chain, Following};
+use super::opener::{Formats, Opened, Opener, Search};
+
+/// Bits of a segment's number in its chain; those above are the chain's.
+const SEGMENT_BITS: u32 = 22;
+const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
+
+/// Source of one session.
+pub(super) struct ArchiveSource {
+    /// Numbers of the streams of all recordings.
+    streams: Vec<StreamPlan>,
+    gaps: Gaps,
+    /// Time 0 of the archive, in microseconds since 1970.
+    origin_us: i64,
+    state: Mutex<State>,
+    /// Notified when the recording behind the last one is to be opened.
+    wanted: Arc<Notify>,
+    pool: BlockingPool,
+}
+
+struct State {
+    chain: Chain,
+    /// The chain that a playback leaves.
+    left: Option<Chain>,
+    /// Wakers of the playback while it waits for the next recording.
+    waiters: Vec<Waker>,
+    /// End of the range, in microseconds since 1970.
+    until_us: Option<i64>,
+}
+
+impl ArchiveSource {
+    /// A source that begins with the first recording, at time 0 of the archive.
+    pub(super) fn new(first: Opened, streams: Vec<StreamPlan>, gaps: Gaps, pool: &BlockingPool) -> Arc<Self> {
+        let origin_us = first.start_us;
+        let chain = Chain::new(0, first, 0, &streams, pool);
+        let state = Mutex::new(State { chain, left: None, waiters: Vec::new(), until_us: None });
+        let wanted = Arc::new(Notify::new());
+        wanted.notify_one();
+        Arc::new(ArchiveSource { streams, gaps, origin_us, state, wanted, pool: pool.clone() })
+    }
+
+    /// Goes on at a place in a recording, up to the end of a range. Returns the place in this source.
+    pub(super) fn begin(&self, opened: Opened, place: Cursor, until_us: Option<i64>) -> Cursor {
+        let begin_us = opened.start_us.saturating_sub(self.origin_us).max(0).unsigned_abs();
+        let mut state = self.state.lock();
+        let epoch = state.chain.epoch.wrapping_add(1) & (u32::MAX >> SEGMENT_BITS);
+        let chain = Chain::new(epoch, opened, begin_us, &self.streams, &self.pool);
+        state.left = Some(std::mem::replace(&mut state.chain, chain));
+        state.until_us = until_us;
+        self.wanted.notify_one();
+        let at = match place.at {
+            At::Time(at_us) => At::Time(at_us + begin_us),
+            at @ At::Packet { .. } => at,
+        };
+        Cursor { segment: epoch << SEGMENT_BITS | place.segment & SEGMENTS, at }
+    }
+
+    /// Goes on where the playback is, up to the end of another range.
+    pub(super) fn go_on(&self, until_us: Option<i64>) {
+        let mut state = self.state.lock();
+        state.until_us = until_us;
+        if matches!(state.chain.following, Following::End) {
+            // There may be more recordings by now.
+            state.chain.following = Following::Unknown;
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Time of the archive at a time of the source.
+    pub(super) fn archive_us(&self, source_us: u64) -> u64 {
+        let state = self.state.lock();
+        let Some(piece) = state.chain.piece_at(source_us) else { return source_us };
+        let at_us = piece.start_us.saturating_sub(self.origin_us).max(0).unsigned_abs();
+        at_us + source_us.saturating_sub(piece.begin_us)
+    }
+
+    /// Time of the last recording's beginning, if the one behind it is to be opened, and its chain.
+    fn wanted(&self) -> Option<(u32, i64)> {
+        let state = self.state.lock();
+        let last = state.chain.pieces.back()?;
+        matches!(state.chain.following, Following::Unknown).then_some((state.chain.epoch, last.start_us))
+    }
+
+    /// Sets the recording behind the last one of a chain, unless the playback was told to leave that.
+    fn follow(&self, epoch: u32, following: Following) {
+        let mut state = self.state.lock();
+        if state.chain.epoch == epoch && matches!(state.chain.following, Following::Unknown) {
+            state.chain.following = following;
+            for waiter in state.waiters.drain(..) {
+                waiter.wake();
+            }
+        }
+    }
+}
+
+/// Opens each recording when the one before it begins, for as long as there is the source.
+pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Formats) {
+    let Some(wanted) = source.upgrade().map(|source| Arc::clone(&source.wanted)) else { return };
+    loop {
+        wanted.notified().await;
+        let Some(there) = source.upgrade() else { return };
+        let Some((epoch, mut after_us)) = there.wanted() else { continue };
+        drop(there);
+        let following = loop {
+            let (opener, like) = (opener.clone(), like.clone());
+            let search = tokio::task::spawn_blocking(move || opener.after(after_us, &like)).await;
+            match search {
+                Ok(Ok(Search::Found(opened))) => break Following::Known(opened),
+                Ok(Ok(Search::NotYet(up_to_us))) if source.strong_count() > 0 => after_us = up_to_us,
+                Ok(Ok(Search::End | Search::NotYet(_))) => break Following::End,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "an archive cannot be read: a session ends with its recording");
+                    break Following::End;
+                }
+                Err(_) => return, // the runtime ends
+            }
+        };
+        if let Some(source) = source.upgrade() {
+            source.follow(epoch, following);
+        }
+    }
+}
+
+impl Drop for ArchiveSource {
+    fn drop(&mut self) {
+        self.wanted.notify_one();
+    }
+}
+
+impl TrainSource for ArchiveSource {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        let (epoch, number) = (number >> SEGMENT_BITS, number & SEGMENTS);
+        let mut state = self.state.lock();
+        let State { chain, left, waiters, until_us } = &mut *state;
+        let is_left = chain.epoch != epoch;
+        let chain = match left.as_mut().filter(|left| is_left && left.epoch == epoch) {
+            Some(left) => left,
+            None if is_left => return Load::Pending, // the playback is about to be told of another place
+            None => chain,
+        };
+        loop {
+            let Some((piece, is_last)) = chain.piece(number) else {
+                return Load::Failed("the place is in a recording that is closed".into());
+            };
+            let local = number - piece.first_segment;
+            match piece.image.segment(local, waker) {
+                Load::Ready(segment) => return Load::Ready(piece.give(&segment, local, &self.streams)),
+                load @ (Load::Pending | Load::Busy) => return load,
+                Load::End => {}
+                Load::Failed(reason) => {
+                    let asset = piece.image.name();
+                    tracing::warn!(asset, %reason, "a recording of an archive ends early");
+                }
+            }
+            if !is_last {
+                return Load::Failed("a recording was changed while it was played".into());
+            }
+            match std::mem::replace(&mut chain.following, Following::Unknown) {
+                Following::Known(next) if until_us.is_some_and(|until_us| next.start_us >= until_us) => {
+                    chain.following = Following::Known(next);
+                    return Load::End;
+                }
+                Following::Known(next) => {
+                    chain.push(next, number, self.gaps, &self.pool);
+                    self.wanted.notify_one();
+                }
+                Following::End => {
+                    chain.following = Following::End;
+                    return Load::End;
+                }
+                Following::Unknown => {
+                    let new = waker.filter(|waker| !waiters.contains(waker));
+                    waiters.extend(new.cloned());
+                    return Load::Pending;
+                }
+            }
+        }
+    }
+
+    fn read_ahead_us(&self) -> u64 {
+        let image = self.state.lock().chain.pieces.back().map(|piece| Arc::clone(&piece.image));
+        image.map_or(0, |image| image.read_ahead_us())
+    }
+
+    fn has_own_numbers(&self) -> bool {
+        true
+    }
+
+    fn until_us(&self, number: u32) -> Option<u64> {
+        let mut state = self.state.lock();
+        let until_us = state.until_us?;
+        if state.chain.epoch != number >> SEGMENT_BITS {
+            return None;
+        }
+        let (piece, _) = state.chain.piece(number & SEGMENTS)?;
+        let local_us = until_us.saturating_sub(piece.start_us).max(0).unsigned_abs();
+        Some(piece.begin_us.saturating_add(local_us))
+    }
+
+    fn is_growing(&self) -> bool {
+        false
+    }
+
+    fn forget(&self, waker: &Waker) {
+        let mut state = self.state.lock();
+        state.waiters.retain(|waiter| waiter != waker);
+        let State { chain, left, .. } = &*state;
+        for piece in chain.pieces.iter().chain(left.iter().flat_map(|left| &left.pieces)) {
+            piece.image.forget(waker);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Archives: folders of recordings that play as one timeline.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value as Json;
+use tempfile::TempDir;
+use wirepath_tests::interleaved::Interleaved;
+use wirepath_tests::movie::Movie;
+use wirepath_tests::playback::{Playback, ensure_bytes};
+use wirepath_tests::rtp::Received;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, http, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        recordings_and_a_gap_are_one_stream_over_udp,
+        recordings_and_a_gap_are_one_stream_over_tcp,
+        a_gap_is_held,
+        absolute_times_are_sought,
+        a_pause_at_a_joint_loses_nothing,
+        a_movie_goes_on_over_a_joint,
+        a_recording_that_vanishes_is_skipped,
+        a_recording_of_other_tracks_is_left_out,
+        what_an_archive_cannot_do_is_refused,
+        recordings_are_listed_in_pages,
+        names_have_local_times,
+        a_hundred_thousand_names_are_listed,
+    ]
+}
+
+/// Folder `cam` of these recordings.
+fn folder(recordings: &[(&str, PathBuf)]) -> Result<TempDir> {
+    let named: Vec<_> = recordings.iter().map(|(name, clip)| (format!("cam/{name}"), clip)).collect();
+    let named: Vec<_> = named.iter().map(|(name, clip)| (name.as_str(), clip.as_path())).collect();
+    clips::folder(&named)
+}
+
+fn serve(folder: &TempDir, arguments: &[&str]) -> Result<Server> {
+    Server::of(folder.path()).with(["--archive", "cam"]).with(arguments).start()
+}
+
+/// Two recordings that follow each other, and one behind a gap.
+struct TestBed {
+    server: Server,
+    folder: TempDir,
+    recordings: [Vec<u8>; 3],
+}
+
+impl TestBed {
+    fn new(arguments: &[&str]) -> Result<TestBed> {
+        let clips = [clips::constant(2)?, clips::constant(3)?, clips::variable(2)?];
+        let recordings = [fs::read(&clips[0])?, fs::read(&clips[1])?, fs::read(&clips[2])?];
+        let [first, second, third] = clips;
+        let folder = folder(&[
+            ("2026-11-23T10-00-00.ts", first.clone()),
+            ("2026-11-23T10-00-02.ts", second),
+            ("2026-11-23T10-00-09.ts", third),
+            ("notes.ts", first),
+        ])?;
+        let cam = folder.path().join("cam");
+        fs::create_dir(cam.join("2026-11-23T10-00-01.ts"))?;
+        symlink(".", cam.join("2026-11-23T10-00-03.ts"))?;
+        symlink("2026-11-23T10-00-04.ts", cam.join("2026-11-23T10-00-04.ts"))?;
+        fs::write(cam.join("2026-11-23T10-00-05.ts"), "no transport stream")?;
+        Ok(TestBed { server: serve(&folder, arguments)?, folder, recordings })
+    }
+
+    fn all(&self) -> Vec<u8> {
+        self.recordings.concat()
+    }
+}
+
+/// Ensures that packets have one source, and timestamps that never go by `ticks` or more.
+fn ensure_times(received: &Received, ticks: u32) -> Result<()> {
+    for pair in received.packets.windows(2) {
+        let step = pair[1].timestamp.wrapping_sub(pair[0].timestamp);
+        ensure!(step < ticks, "{step} ticks from {} to {}", pair[0].sequence, pair[1].sequence);
+        ensure!(pair[0].ssrc == pair[1].ssrc, "another source");
+    }
+    Ok(())
+}
+
+/// Promise: Recordings play as one stream: sequence numbers and timestamps go on over joints and skipped gaps.
+fn recordings_and_a_gap_are_one_stream_over_udp() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    let range = playback.description.lines().find(|line| line.starts_with("a=range:clock="));
+    let range = range.context("no absolute times in the description")?;
+    ensure!(range.starts_with("a=range:clock=20261123T100000Z-20261123T100011"), "{range}");
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &bed.all())?;
+    ensure_times(&received, 45_000)?;
+    let left_out = bed.server.status()?["archives"][0]["left_out"].to_string();
+    ensure!(left_out.contains("10-00-05.ts"), "{left_out}");
+    Ok(())
+}
+
+/// Promise: Recordings play as one stream: sequence numbers and timestamps go on over joints and skipped gaps.
+fn recordings_and_a_gap_are_one_stream_over_tcp() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Interleaved::set_up(bed.server.rtsp, "cam", None)?;
+    playback.play(None)?;
+    playback.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&playback.received, &bed.all())?;
+    ensure_times(&playback.received, 45_000)
+}
+
+/// Promise: A gap that is held lasts as long in timestamps as on the wall clock.
+fn a_gap_is_held() -> Result<()> {
+    let bed = TestBed::new(&["--archive-gaps", "hold"])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    playback.play(Some("clock=20261123T100003Z-"))?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+    ensure!(bed.all().ends_with(&received.payload), "other bytes came");
+    let steps = received.packets.windows(2).map(|pair| pair[1].timestamp.wrapping_sub(pair[0].timestamp));
+    let longest = steps.max().context("no packets")?;
+    ensure!((3 * 90_000..5 * 90_000).contains(&longest), "a gap of {longest} ticks, not four seconds");
+    Ok(())
+}
+
+/// Promise: `Range: clock=` plays an archive from, and up to, absolute times; the answer has them too.
+fn absolute_times_are_sought() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    let answer = playback.play(Some("clock=20261123T100003.5Z-20261123T100010Z"))?;
+    let range = answer.header("range").context("no Range")?.to_owned();
+    ensure!(range.starts_with("clock=20261123T10000") && range.ends_with("-20261123T100010Z"), "{range}");
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+    ensure_times(&received, 45_000)?;
+    let all = bed.all();
+    let first = all.windows(1316).position(|bytes| received.payload.starts_with(bytes));
+    let first = first.context("the first bytes are in no recording")?;
+    ensure!(all[first..].starts_with(&received.payload), "other bytes came");
+    let [one, two, three] = bed.recordings.each_ref().map(Vec::len);
+    ensure!((one..one + two).contains(&first), "it began at byte {first}");
+    let end = first + received.payload.len();
+    ensure!((one + two + three / 5..one + two + three).contains(&end), "it ended at byte {end}");
+
+    // The end is where it was, and the rest follows.
+    playback.play(Some("npt=now-"))?;
+    let rest = all.len() - first;
+    let received = playback
+        .receiver
+        .wait_for("the rest", Deadline::seconds(30.0), |received| received.payload.len() >= rest)?;
+    ensure_bytes(&received, &all[first..])?;
+
+    // A time in a gap is that of the next recording.
+    let answer = playback.play(Some("clock=20261123T100007Z-"))?;
+    let range = answer.header("range").context("no Range")?;
+    ensure!(range == "clock=20261123T100009Z-", "{range}");
+    Ok(())
+}
+
+fn a_pause_at_a_joint_loses_nothing() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    playback.play(None)?;
+    let joint = bed.recordings[0].len();
+    for before in [joint - 200_000, joint + 100_000] {
+        let what = "packets around the joint";
+        playback
+            .receiver
+            .wait_for(what, Deadline::seconds(20.0), |received| received.payload.len() > before)?;
+        playback.pause()?;
+        playback.play(None)?;
+    }
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &bed.all())
+}
+
+fn a_movie_goes_on_over_a_joint() -> Result<()> {
+    let clip = clips::mp4(2)?;
+    let folder = folder(&[("2026-11-23T10-00-00.mp4", clip.clone()), ("2026-11-23T10-00-02.mp4", clip)])?;
+    let server = serve(&folder, &[])?;
+    let mut movie = Movie::set_up(server.rtsp, "cam")?;
+    movie.play(None)?;
+    let tracks = movie.to_the_end(Deadline::seconds(30.0))?;
+    for (received, clock) in tracks.iter().zip(&movie.clocks) {
+        ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(half == rest, "the second recording differs from the first");
+        let ends = received.packets.first().zip(received.packets.last()).context("no packets")?;
+        let seconds = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / clock;
+        ensure!((3.8..4.2).contains(&seconds), "timestamps go by {seconds} s");
+    }
+    Ok(())
+}
+
+/// Promise: A recording that is removed while its archive plays is skipped.
+fn a_recording_that_vanishes_is_skipped() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    // The one behind the first is opened already.
+    fs::remove_file(bed.folder.path().join("cam/2026-11-23T10-00-09.ts"))?;
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &bed.recordings[..2].concat())
+}
+
+fn a_recording_of_other_tracks_is_left_out() -> Result<()> {
+    let (stream, movie) = (clips::constant(2)?, clips::mp4(2)?);
+    let folder = folder(&[
+        ("2026-11-23T10-00-00.ts", stream.clone()),
+        ("2026-11-23T10-00-02.mp4", movie),
+        ("2026-11-23T10-00-04.ts", stream.clone()),
+    ])?;
+    let server = serve(&folder, &[])?;
+    let mut playback = Playback::set_up(server.rtsp, "cam")?;
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &fs::read(&stream)?.repeat(2))?;
+    let left_out = server.status()?["archives"][0]["left_out"].to_string();
+    ensure!(left_out.contains("10-00-02.mp4") && left_out.contains("differ"), "{left_out}");
+    Ok(())
+}
+
+fn what_an_archive_cannot_do_is_refused() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    let mut status = |range: &str| -> Result<u16> {
+        let headers = [("Session", playback.session.clone()), ("Range", range.to_owned())];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        Ok(playback.client.request("PLAY", &playback.url, &headers)?.status)
+    };
+    ensure!(status("clock=20261124T000000Z-")? == 457, "a time behind the end");
+    ensure!(status("clock=20261123T100006Z-20261123T100007Z")? == 457, "a range in a gap");
+    ensure!(status("clock=noon-")? == 400, "no time");
+    let mut file = Playback::set_up(bed.server.rtsp, "cam/2026-11-23T10-00-00.ts")?;
+    let headers = [("Session", file.session.as_str()), ("Range", "clock=20261123T100000Z-")];
+    ensure!(file.client.request("PLAY", &file.url, &headers)?.status == 501, "a file has no absolute times");
+    Ok(())
+}
+
+/// The answer to GET of a path, which is JSON.
+fn json(server: &Server, path: &str) -> Result<Json> {
+    let response = http::get(server.http, path)?;
+    ensure!(response.status == 200, "{path} was answered with {response:?}");
+    serde_json::from_slice(&response.body).context("JSON")
+}
+
+/// Promise: The recordings of an archive are listed as JSON, with durations and gaps, in pages by time.
+fn recordings_are_listed_in_pages() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[
+        ("2026-11-23T10-00-00.ts", clip.clone()),
+        ("2026-11-23T10-00-02.ts", clip.clone()),
+        ("2026-11-23T10-00-09.ts", clip),
+    ])?;
+    let server = serve(&folder, &[])?;
+    let page = json(&server, "/cam/?recordings&limit=2")?;
+    let recordings = page["recordings"].as_array().context("no recordings")?;
+    ensure!(recordings.len() == 2 && page["total"] == 3, "{page}");
+    ensure!(recordings[0]["start"] == "2026-11-23T10:00:00Z", "{page}");
+    let number = |index: usize, name: &str| recordings[index][name].as_f64().context("no number");
+    ensure!((1.9..2.6).contains(&number(0, "duration_s")?), "{page}");
+    ensure!((4.0..5.1).contains(&number(1, "gap_s")?), "{page}");
+    ensure!(page["next"] == "2026-11-23T10:00:09Z", "{page}");
+    let rest = json(&server, "/cam/?recordings&from=2026-11-23T10:00:09Z")?;
+    ensure!(rest["recordings"].as_array().is_some_and(|rest| rest.len() == 1), "{rest}");
+    ensure!(rest["next"].is_null() && rest["recordings"][0]["gap_s"].is_null(), "{rest}");
+    ensure!(http::get(server.http, "/cam/?recordings&from=noon")?.status == 400, "no time");
+    ensure!(
+        json(&server, "/cam/?recordings&to=1999-01-01T00:00:00Z")?["recordings"] == Json::Array(Vec::new()),
+        ""
+    );
+    Ok(())
+}
+
+/// Promise: A confined server knows its time zone, for names with local times.
+fn names_have_local_times() -> Result<()> {
+    let folder = folder(&[("2026-11-23T10-00-00.ts", clips::constant(2)?)])?;
+    let server = Server::of(folder.path())
+        .with(["--archive", "cam", "--archive-zone", "local"])
+        .under(["env", "TZ=America/New_York"])
+        .start()?;
+    let page = json(&server, "/cam/?recordings")?;
+    ensure!(page["recordings"][0]["start"] == "2026-11-23T15:00:00Z", "{page}");
+    Ok(())
+}
+
+/// Promise: An archive of 100,000 recordings is listed by its names, and examines those of a page only.
+fn a_hundred_thousand_names_are_listed() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[("1000000000.ts", clip.clone()), ("1000500000.ts", clip)])?;
+    let cam = folder.path().join("cam");
+    for number in 0..100_000 {
+        fs::File::create(cam.join(format!("{}.ts", 1_000_000_010 + number)))?;
+    }
+    let server = Server::of(folder.path()).with(["--archive", "cam=%s"]).start()?;
+    let page = json(&server, "/cam/?recordings&from=2001-09-09T05:00:00Z&limit=5")?;
+    ensure!(page["total"] == 100_002, "{}", page["total"]);
+    ensure!(page["recordings"].as_array().is_some_and(|page| page.len() == 5), "{page}");
+    let left_out = server.status()?["archives"][0]["left_out"].as_array().map(Vec::len);
+    ensure!(left_out == Some(5), "{left_out:?} were examined");
+    let mut playback = Playback::set_up(server.rtsp, "cam")?;
+    playback.play(Some("clock=20010914T204000Z-"))?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &fs::read(cam.join("1000500000.ts"))?)
+}
