@@ -135,9 +135,9 @@ fn absolute_times_are_sought() -> Result<()> {
     ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
     ensure_times(&received, 45_000)?;
     let all = bed.all();
-    let first = all.windows(1316).position(|bytes| received.payload.starts_with(bytes));
-    let first = first.context("the first bytes are in no recording")?;
-    ensure!(all[first..].starts_with(&received.payload), "other bytes came");
+    // Recordings of one test picture have equal parts.
+    let first = all.windows(received.payload.len()).position(|bytes| received.payload == bytes);
+    let first = first.context("the bytes are in no recording")?;
     let [one, two, three] = bed.recordings.each_ref().map(Vec::len);
     ensure!((one..one + two).contains(&first), "it began at byte {first}");
     let end = first + received.payload.len();
