@@ -113,7 +113,7 @@ mod tests {
             let matches = command.try_get_matches_from(["serve", given]).unwrap();
             let mut options = ServeOptions::from_arg_matches(&matches).unwrap();
             assert_eq!(adopt(&mut options, "rtsp", address).is_err(), is_refused, "{given}");
-            assert_eq!(options.rtsp, Some(address));
+            assert_eq!(options.rtsp, Some(ListenAddress::Address(address)));
         }
     }
 }

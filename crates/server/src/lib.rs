@@ -9,6 +9,7 @@ mod core;
 mod describe;
 mod http;
 pub mod images;
+mod joined;
 mod library;
 mod memory_limit;
 mod multicast;

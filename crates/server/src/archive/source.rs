@@ -85,7 +85,7 @@ impl ArchiveSource {
         let state = self.state.lock();
         let Some(piece) = state.chain.piece_at(source_us) else { return source_us };
         let at_us = piece.start_us.saturating_sub(self.origin_us).max(0).unsigned_abs();
-        at_us + source_us.saturating_sub(piece.begin_us)
+        at_us + source_us.saturating_sub(piece.joined.begin_us)
     }
 
     /// Time of the last recording's beginning, if the one behind it is to be opened, and its chain.
@@ -164,6 +164,7 @@ impl TrainSource for ArchiveSource {
                 Load::Failed(reason) => {
                     let asset = piece.image.name();
                     tracing::warn!(asset, %reason, "a recording of an archive ends early");
+                    piece.joined.is_cut = true;
                 }
             }
             if !is_last {
@@ -208,7 +209,7 @@ impl TrainSource for ArchiveSource {
         }
         let (piece, _) = state.chain.piece(number & SEGMENTS)?;
         let local_us = until_us.saturating_sub(piece.start_us).max(0).unsigned_abs();
-        Some(piece.begin_us.saturating_add(local_us))
+        Some(piece.joined.begin_us.saturating_add(local_us))
     }
 
     fn is_growing(&self) -> bool {
