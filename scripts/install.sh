@@ -56,7 +56,7 @@ for purpose in "$@"; do
       for set in base good bad; do need_package gstreamer1.0-plugins-$set; done
       need cvlc vlc-bin; need_package vlc-plugin-base
       need pamcut netpbm
-      need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream; need socat socat; need nc netcat-openbsd
+      need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream; need socat socat; need nc netcat-openbsd; need openssl openssl
       need python3 python3; python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); need_python=1
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
