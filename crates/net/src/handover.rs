@@ -1,7 +1,7 @@
 //! Handover of listening sockets from a running server to its successor, over a Unix socket.
 //!
-//! The successor connects, and receives one message: [`GREETING`] with the names of the listeners, and their descriptors
-//! (`SCM_RIGHTS`), behind them that of the Unix socket itself. When it is ready to accept it writes [`READY`]; then the
+//! The successor connects, and receives one message: `GREETING` with the names of the listeners, and their descriptors
+//! (`SCM_RIGHTS`), behind them that of the Unix socket itself. When it is ready to accept it writes `READY`; then the
 //! server before accepts no more. If it closes the connection instead, nothing changes. The sockets are the same
 //! objects all the time, so no connection in their queues is lost, and the path is never without a listener.
 
