@@ -5,7 +5,7 @@ mod files;
 mod joining;
 
 use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
+use wirepath_tests::ports::free_port;
 use wirepath_tests::process::{Process, find};
 use wirepath_tests::{Deadline, clips, require, server, trials};
 
@@ -470,15 +471,4 @@ fn run_quietly(arguments: &[&str]) -> Result<Output> {
 
 fn bound() -> Result<UdpSocket> {
     Ok(UdpSocket::bind("127.0.0.1:0")?)
-}
-
-/// A port that nobody has now, of UDP or TCP: of a connection that ended, somebody has its own for a minute.
-pub(crate) fn free_port() -> Result<SocketAddr> {
-    for _ in 0..100 {
-        let address = bound()?.local_addr()?;
-        if TcpListener::bind(address).is_ok() {
-            return Ok(address);
-        }
-    }
-    anyhow::bail!("hardly a port is free")
 }

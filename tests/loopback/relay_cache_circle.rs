@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use wirepath_tests::caching::Cache;
 use wirepath_tests::http::{self, Response};
 use wirepath_tests::origin::{Origin, answer};
-use wirepath_tests::proxy::free_port;
+use wirepath_tests::ports::free_port;
 use wirepath_tests::{require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {

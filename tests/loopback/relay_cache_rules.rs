@@ -12,8 +12,8 @@ use libtest_mimic::Trial;
 use wirepath_tests::caching::{Cache, names, wait_for_entries};
 use wirepath_tests::http::{self, Response};
 use wirepath_tests::origin::{Asked, Origin, answer};
+use wirepath_tests::ports::free_port;
 use wirepath_tests::process::Process;
-use wirepath_tests::proxy::free_port;
 use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {

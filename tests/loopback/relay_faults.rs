@@ -16,10 +16,11 @@ use rustix::net::sockopt;
 use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_testkit::SmallDisk;
+use wirepath_tests::ports::free_port;
 use wirepath_tests::process::{Process, find};
 use wirepath_tests::{Deadline, require, trials};
 
-use crate::relay::{free_port, random_bytes};
+use crate::relay::random_bytes;
 use rig::{RECORD, Rig, ended, number_before, numbers, output, record, records};
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
+use wirepath_tests::ports::free_port;
 use wirepath_tests::process::{as_ordinary_user, open_folder, status_number};
-use wirepath_tests::proxy::{self, ClosedPort, PATIENCE, Proxy, accept, echo, echo_on, free_port};
+use wirepath_tests::proxy::{self, ClosedPort, PATIENCE, Proxy, accept, echo, echo_on};
 use wirepath_tests::{Deadline, http, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {

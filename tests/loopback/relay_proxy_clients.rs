@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_tests::ports::free_port;
 use wirepath_tests::process::{self, Process, find};
-use wirepath_tests::proxy::{self, Proxy, free_port};
+use wirepath_tests::proxy::{self, Proxy};
 use wirepath_tests::{Deadline, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {

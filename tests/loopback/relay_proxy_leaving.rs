@@ -10,7 +10,8 @@ use libtest_mimic::Trial;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 use serde_json::Value;
-use wirepath_tests::proxy::{PATIENCE, Proxy, accept, free_port};
+use wirepath_tests::ports::free_port;
+use wirepath_tests::proxy::{PATIENCE, Proxy, accept};
 use wirepath_tests::{Deadline, http, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -7,7 +7,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
-use wirepath_tests::proxy::{PATIENCE, Proxy, accept, free_port, silence_left};
+use wirepath_tests::ports::free_port;
+use wirepath_tests::proxy::{PATIENCE, Proxy, accept, silence_left};
 use wirepath_tests::{Deadline, slow, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {

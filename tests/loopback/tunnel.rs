@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
-use wirepath_tests::http_tunnel::{self, get, half, refusal};
+use wirepath_tests::http_tunnel::{self, get, half, head, refusal};
 use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::playback::ensure_bytes;
 use wirepath_tests::process::open_folder;
@@ -171,10 +171,12 @@ fn a_post_is_read_to_its_end_before_another() -> Result<()> {
     let mut client = Client::over(get(bed.server.http, "changing")?);
     for number in 0..40 {
         for number in [2 * number, 2 * number + 1] {
-            let mut post = half(bed.server.http, "POST", "changing")?;
-            say(&mut post, &format!("OPTIONS * RTSP/1.0\r\nCSeq: {number}\r\n\r\n"))?;
+            let request = BASE64_STANDARD.encode(format!("OPTIONS * RTSP/1.0\r\nCSeq: {number}\r\n\r\n"));
+            // With the head in one segment: the server may read the second POST first, and then cannot be ahead of
+            // its request.
+            let post = head("POST", "changing") + &request;
+            http::connect(bed.server.http)?.write_all(post.as_bytes())?;
         }
-        // Two connections may be read in either order.
         let mut answered = Vec::new();
         for _ in 0..2 {
             let response = client.response().with_context(|| format!("answers to {answered:?} only"))?;

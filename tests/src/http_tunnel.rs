@@ -9,15 +9,19 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 
 use crate::http::{self, Response};
 
+/// Head of the request that opens half of a tunnel.
+pub fn head(method: &str, cookie: &str) -> String {
+    let length = if method == "POST" { "Content-Length: 32767\r\n" } else { "" };
+    format!(
+        "{method} /clip.ts HTTP/1.0\r\nx-sessioncookie: {cookie}\r\nAccept: application/x-rtsp-tunnelled\r\n\
+         Content-Type: application/x-rtsp-tunnelled\r\n{length}\r\n"
+    )
+}
+
 /// Opens half of a tunnel, and sends its head.
 pub fn half(server: SocketAddr, method: &str, cookie: &str) -> Result<TcpStream> {
     let mut stream = http::connect(server)?;
-    let length = if method == "POST" { "Content-Length: 32767\r\n" } else { "" };
-    let head = format!(
-        "{method} /clip.ts HTTP/1.0\r\nx-sessioncookie: {cookie}\r\nAccept: application/x-rtsp-tunnelled\r\n\
-         Content-Type: application/x-rtsp-tunnelled\r\n{length}\r\n"
-    );
-    stream.write_all(head.as_bytes()).context("the head")?;
+    stream.write_all(head(method, cookie).as_bytes()).context("the head")?;
     Ok(stream)
 }
 

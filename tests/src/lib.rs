@@ -25,6 +25,7 @@ pub mod namespace;
 pub mod origin;
 pub mod paths;
 pub mod playback;
+pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod rtp;

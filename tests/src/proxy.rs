@@ -13,6 +13,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
+use crate::ports::free_port;
 use crate::process::{Process, find};
 use crate::{Deadline, require, server};
 
@@ -206,11 +207,6 @@ impl ClosedPort {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
-
-/// A port of the loopback address that nobody has now.
-pub fn free_port() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// A backend that says its number on every connection, and then what it hears, until the other side has

@@ -12,11 +12,12 @@ use libtest_mimic::Trial;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
 use serde_json::Value;
+use wirepath_tests::ports::free_port;
 use wirepath_tests::process::{self, Process, find};
 use wirepath_tests::proxy::silence_left;
 use wirepath_tests::{Deadline, require, trials};
 
-use super::{at, free_port, random_bytes, relay, wait_for};
+use super::{at, random_bytes, relay, wait_for};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![

@@ -98,7 +98,7 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
 /// Metrics that monitoring needs: refused datagrams, and an output without which a mirror goes on.
 fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
-    let inlet = crate::relay::free_port()?;
+    let inlet = wirepath_tests::ports::free_port()?;
     let folder = Folder::new(&format!(
         "[[stream]]\nname = \"packets\"\nin = [\"udp://@{inlet}\"]\nframing = \"ts\"\nout = [\"file:copy\", \"unix:gone\"]\n"
     ))?;
