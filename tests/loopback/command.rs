@@ -57,9 +57,7 @@ fn all_threads_keep_to_the_named_processors() -> Result<()> {
         own.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t")).context("no processors")?;
     let first = own.split([',', '-']).next().context("no processor")?;
     let server = Server::of(folder.path()).with(["--cpus", first]).start()?;
-    let tasks = format!("/proc/{}/task", server.process.pid());
-    for task in std::fs::read_dir(&tasks).context(tasks)? {
-        let status = std::fs::read_to_string(task?.path().join("status"))?;
+    for status in process::of_threads(server.process.pid(), "status")? {
         ensure!(status.contains(&format!("Cpus_allowed_list:\t{first}\n")), "{status}");
     }
     let threads = &server.status()?["engine"]["threads"];

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::http;
 use wirepath_tests::server::Server;
-use wirepath_tests::{clips, trials};
+use wirepath_tests::{clips, process, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![every_thread_is_confined, a_link_to_a_file_is_served, confinement_can_be_turned_off]
@@ -12,13 +12,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Values of a field of the status of each thread of a server.
 fn of_threads(server: &Server, field: &str) -> Result<Vec<String>> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.process.pid()))?;
-    let value = |task: std::io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(task?.path().join("status"))?;
+    let value = |text: String| {
         let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         Ok(line.with_context(|| format!("no {field}"))?.trim().to_owned())
     };
-    tasks.map(value).collect()
+    process::of_threads(server.process.pid(), "status")?.into_iter().map(value).collect()
 }
 
 /// Promise: All threads of the server are confined, also those that were started first, and the log says how far.

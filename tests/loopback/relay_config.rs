@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
-use wirepath_tests::process::Process;
+use wirepath_tests::process::{Process, of_threads};
 use wirepath_tests::{Deadline, http, server};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -92,10 +92,8 @@ impl Watched {
 
     /// The names of its engine's threads, in order.
     fn engine_threads(&self) -> Result<Vec<String>> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.pid()))?;
-        let names =
-            tasks.map(|task| Ok(std::fs::read_to_string(task?.path().join("comm"))?.trim().to_owned()));
-        let mut names: Vec<String> = names.collect::<Result<_>>()?;
+        let names = of_threads(self.process.pid(), "comm")?.into_iter();
+        let mut names: Vec<String> = names.map(|name| name.trim().to_owned()).collect();
         names.retain(|name| name.starts_with("engine-"));
         names.sort_unstable();
         Ok(names)

@@ -1,7 +1,7 @@
 //! Other programs, with a deadline and no survivors.
 
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::Deadline;
@@ -184,6 +185,21 @@ pub fn status_number(pid: u32, field: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     number.with_context(|| format!("{file} has no {field}"))
+}
+
+/// Texts of a file of `/proc/PID/task/THREAD` of all threads. A thread that ends meanwhile has none.
+pub fn of_threads(pid: u32, file: &str) -> Result<Vec<String>> {
+    let folder = format!("/proc/{pid}/task");
+    let mut texts = Vec::new();
+    for thread in std::fs::read_dir(&folder).with_context(|| folder.clone())? {
+        match std::fs::read_to_string(thread?.path().join(file)) {
+            Ok(text) => texts.push(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+            Err(error) => return Err(error).with_context(|| format!("{file} of a thread in {folder}")),
+        }
+    }
+    Ok(texts)
 }
 
 /// A folder that any user may use, for programs that refuse to run as root.
