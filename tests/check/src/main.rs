@@ -4,6 +4,10 @@
 //! other, and what only computes (guests, clippy, the fuzz corpus) runs while they wait. The last lines are
 //! the time of each step and `N passed, N failed, N skipped`. A skip is never a pass: it is counted, and
 //! listed with its reason.
+//!
+//! Up to three tests that failed are tried again alone at the end. One that passes then is unstable: it is counted as
+//! such, and listed with the reason of its failure, to be mended. It does not fail the check: this tells a fault of
+//! what was changed from a test that a busy machine upsets.
 
 mod lanes;
 mod length;
@@ -95,10 +99,21 @@ fn install_and_build(results: &mut Results) -> Built {
     built
 }
 
+/// Most failed tests that are tried again: more of them are no chance.
+const TRIED_AGAIN: usize = 3;
+
 /// Runs all tests, and beside them what only computes.
 fn test(suite: &Suite, results: &mut Results) {
     let results = Mutex::new(results);
-    let add = |done| results.lock().expect("adding does not panic").add(done);
+    let failed = Mutex::new(Vec::new());
+    let add = |done: Done| {
+        let tests = done.tally.failed_tests.iter().filter_map(|test| Some((suite.program_of(&done)?, test)));
+        failed
+            .lock()
+            .expect("adding does not panic")
+            .extend(tests.map(|(program, test)| (program, test.clone())));
+        results.lock().expect("adding does not panic").add(done);
+    };
     thread::scope(|scope| {
         scope.spawn(|| lanes::run(suite.when_idle(), add));
         let mut left = Vec::new();
@@ -112,6 +127,22 @@ fn test(suite: &Suite, results: &mut Results) {
         alone.for_each(|program| add(program.alone(suite.length).run()));
         add(advisories());
     });
+    let failed = failed.into_inner().expect("adding does not panic");
+    let results = results.into_inner().expect("adding does not panic");
+    if failed.len() <= TRIED_AGAIN {
+        try_again(&failed, suite.length, results);
+    }
+}
+
+/// Runs failed tests alone, one after another.
+fn try_again(failed: &[(&Program, String)], length: Length, results: &mut Results) {
+    for (program, test) in failed {
+        let done = program.again(test, length).run();
+        if (done.tally.passed, done.tally.failed) == (1, 0) {
+            results.tally.passed_again(test);
+        }
+        results.times.add(&done);
+    }
 }
 
 /// All steps that need what was built.
@@ -135,6 +166,12 @@ impl Suite {
         let artifacts = built.messages()?.display().to_string();
         let guests = length.tell(guests.with("WIREPATH_ARTIFACTS", &artifacts));
         Ok(Self { tests: built.tests, guests, length })
+    }
+
+    /// The test program of a step.
+    fn program_of(&self, step: &Done) -> Option<&Program> {
+        let name = step.name.strip_suffix(", alone").unwrap_or(&step.name);
+        self.tests.iter().find(|program| program.name == name)
     }
 
     /// Tests, most of which wait.

@@ -102,8 +102,17 @@ impl Program {
         self.step(&format!("{}, alone", self.name), length).with(KIND, "alone")
     }
 
+    /// Runs one of its tests again.
+    pub(crate) fn again(&self, test: &str, length: Length) -> Step {
+        self.step_of(&format!("{test}, again"), &[&self.file, "--exact", test], length)
+    }
+
     fn step(&self, name: &str, length: Length) -> Step {
-        let step = command(name, &[&self.file], Count::TestResults, length.limit(20));
+        self.step_of(name, &[&self.file], length)
+    }
+
+    fn step_of(&self, name: &str, words: &[&str], length: Length) -> Step {
+        let step = command(name, words, Count::TestResults, length.limit(20));
         length.tell(step.inside(self.folder.clone()))
     }
 }
@@ -118,6 +127,14 @@ mod tests {
     fn message(is_test: bool, executable: &str) -> String {
         let target = r#""manifest_path":"/w/a/Cargo.toml","target":{"name":"a"}"#;
         format!(r#"{{{target},"profile":{{"test":{is_test}}},"executable":{executable}}}"#)
+    }
+
+    #[test]
+    fn a_test_is_run_again_by_its_name() {
+        let program = Program { name: "a".into(), folder: "/".into(), file: "echo".into() };
+        let mut lines = Vec::new();
+        program.again("b::c", Length::asked_for().unwrap()).run_with(|line| lines.push(line.to_owned()));
+        assert_eq!(lines, ["--exact b::c"]);
     }
 
     #[test]

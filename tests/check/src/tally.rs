@@ -12,12 +12,16 @@ pub(crate) struct Tally {
     pub(crate) passed: u64,
     /// Tests that failed.
     pub(crate) failed: u64,
+    /// Tests that failed beside others, and passed when they were tried again alone.
+    pub(crate) unstable: u64,
     /// Tests that could not run here.
     pub(crate) skipped: u64,
     /// Programs that printed a result.
     pub(crate) results: u64,
     /// True if tests of a program were left to another run of it.
     pub(crate) is_left: bool,
+    /// Names of tests that failed, of a program that prints them.
+    pub(crate) failed_tests: Vec<String>,
     /// Failures and skips, with reasons where they are known.
     remarks: Vec<String>,
     /// Failed test whose reason the next lines say.
@@ -40,10 +44,24 @@ impl Tally {
         Self { skipped: 1, remarks: vec![format!("SKIP {name}: {reason}")], ..Self::default() }
     }
 
+    /// Counts a test as unstable that was tried again and passed.
+    pub(crate) fn passed_again(&mut self, name: &str) {
+        let failure = format!("FAIL {name}");
+        let is_its = |remark: &&mut String| {
+            remark.strip_prefix(&failure).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        if let Some(remark) = self.remarks.iter_mut().find(is_its) {
+            remark.replace_range(.."FAIL".len(), "UNSTABLE");
+            self.failed -= 1;
+            self.unstable += 1;
+        }
+    }
+
     /// Adds another's results.
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.unstable += other.unstable;
         self.skipped += other.skipped;
         self.results += other.results;
         self.remarks.extend(other.remarks);
@@ -62,6 +80,7 @@ impl Tally {
             self.remarks.push(line.to_owned());
         } else if let Some(name) = failed_test(line) {
             self.remarks.push(format!("FAIL {name}"));
+            self.failed_tests.push(name.to_owned());
         } else if let Some(name) = explained_test(line) {
             self.explained = Some(format!("FAIL {name}"));
         } else if is_reason(line) {
@@ -84,8 +103,10 @@ impl Tally {
             text += remark;
             text.push('\n');
         }
-        let Self { passed, failed, skipped, .. } = self;
-        writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped").expect("a string takes all");
+        let Self { passed, failed, unstable, skipped, .. } = self;
+        let unstable = if *unstable > 0 { format!("{unstable} unstable, ") } else { String::new() };
+        writeln!(text, "{passed} passed, {failed} failed, {unstable}{skipped} skipped")
+            .expect("a string takes all");
         text
     }
 }
@@ -144,5 +165,20 @@ mod tests {
             "\nFAIL b::c: 2 of 3 packets came\nSKIP d: no ffmpeg\n14 passed, 1 failed, 1 skipped\n";
         assert_eq!(tally.summary(), expected);
         assert!(tally.is_left && tally.results == 2);
+        assert_eq!(tally.failed_tests, ["b::c"]);
+    }
+
+    /// Promise: A test that fails, and passes when tried again alone, is reported as unstable with its reason.
+    #[test]
+    fn a_test_that_passes_again_is_unstable() {
+        let mut tally = Tally::default();
+        for name in ["b", "b::c", "d"] {
+            tally.add(Tally::failed(name, "late"));
+        }
+        tally.passed_again("b::c");
+        tally.passed_again("nobody");
+        let expected =
+            "\nFAIL b: late\nUNSTABLE b::c: late\nFAIL d: late\n0 passed, 2 failed, 1 unstable, 0 skipped\n";
+        assert_eq!(tally.summary(), expected);
     }
 }
