@@ -238,8 +238,13 @@ const PUBLISHED: [&str; 7] = [
 
 /// Returns whether guests run on this machine's processors, by its clock. Emulated ones count instructions:
 /// for them it does not matter when they have a processor.
+///
+/// The device alone says little: on x86, KVM without `vmx` or `svm` (PVM) boots no ordinary kernel.
 fn guests_keep_time() -> bool {
-    std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let is_hardware = |flag: &str| ["vmx", "svm"].contains(&flag);
+    device.is_ok() && (!cfg!(target_arch = "x86_64") || processor.split_whitespace().any(is_hardware))
 }
 
 /// Known vulnerabilities need a database that comes over the network, and a tool that has it.
