@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak interop test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,11 @@ soak: ## SESSIONS (2000) at random with everything that goes wrong, for MINUTES 
 	WIREPATH_SOAK_SECONDS=$$((60 * $(MINUTES))) WIREPATH_SOAK_SESSIONS=$(or $(SESSIONS),2000) \
 	  WIREPATH_SOAK_SUMMARY=$(abspath $(or $(SUMMARY),target/soak.json)) \
 	  cargo test --release --locked -p wirepath-tests --test loopback -- soak::
+
+interop: ## play every format with every client over every transport, and write the tables of docs/interop.md; 20 minutes
+	@scripts/install.sh test
+	cargo build --locked -p wirepath -p wirepath-interop
+	cargo run --quiet --locked -p wirepath-interop -- $(or $(ARGS),--write docs/interop.md)
 
 test-vm: ## only what runs in guests, on every kernel; ARGS="--kernel 6.1 …"
 	@scripts/install.sh vm

@@ -82,18 +82,24 @@ fn gstreamer_to_the_end(command: &mut Command, seconds: f64) -> Result<()> {
 
 /// Plays a movie of H.264 and AAC to the end with GStreamer and stores both tracks as elementary streams.
 pub fn gstreamer_movie(protocol: &str, url: &str, video: &Path, audio: &Path, seconds: f64) -> Result<()> {
-    require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
     let place =
         |file: &Path| Ok::<_, anyhow::Error>(format!("location={}", file.to_str().context("a name")?));
-    let mut command = Command::new("gst-launch-1.0");
-    command.args(["-q", "rtspsrc", "name=source", &latency()]);
-    command.args([format!("location={url}"), format!("protocols={protocol}")]);
     let pictures = "source. ! application/x-rtp,media=video ! rtph264depay ! h264parse ! \
                     video/x-h264,stream-format=byte-stream ! queue ! filesink";
     let sound = "source. ! application/x-rtp,media=audio ! rtpmp4gdepay ! aacparse ! \
                  audio/mpeg,stream-format=adts ! queue ! filesink";
-    command.args(pictures.split_whitespace()).arg(place(video)?);
-    command.args(sound.split_whitespace()).arg(place(audio)?);
+    let chains = [format!("{pictures} {}", place(video)?), format!("{sound} {}", place(audio)?)];
+    gstreamer_chains(&[&format!("protocols={protocol}")], url, &chains, seconds)
+}
+
+/// Plays to the end with GStreamer, with these properties of `rtspsrc` and a chain of elements for each track, which
+/// begins with `source.`. Words of a chain have no spaces.
+pub fn gstreamer_chains(properties: &[&str], url: &str, chains: &[String], seconds: f64) -> Result<()> {
+    require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
+    let mut command = Command::new("gst-launch-1.0");
+    command.args(["-q", "rtspsrc", "name=source", &latency()]);
+    command.arg(format!("location={url}")).args(properties);
+    command.args(chains.iter().flat_map(|chain| chain.split_whitespace()));
     gstreamer_to_the_end(&mut command, seconds)
 }
 

@@ -134,6 +134,7 @@ const RULES: &[Rule] = &[
         others: None,
     },
     Rule { package: "wirepath-vm", ours: &["wirepath-tests"], others: None },
+    Rule { package: "wirepath-interop", ours: &["wirepath-tests"], others: None },
     Rule { package: "wirepath-lint", ours: &[], others: None },
     Rule { package: "wirepath-check", ours: &[], others: None },
 ];

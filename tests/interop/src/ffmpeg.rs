@@ -1,0 +1,28 @@
+//! ffmpeg, which decodes what it plays.
+
+use anyhow::{Context, Result, ensure};
+use wirepath_tests::frames;
+
+use crate::cases::{Bed, Case, LIMIT_S, Operation, SEEK_S, Transport};
+
+/// Last frames that ffmpeg may keep to itself: it passes a picture on when the next begins, and a transport stream's
+/// sound by whole packets of pictures.
+const MISSING: usize = 3;
+
+pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
+    let transport = match case.transport {
+        Transport::Udp => "udp",
+        Transport::Tcp | Transport::Tls => "tcp",
+        Transport::Tunnel => "http",
+        Transport::Multicast => "udp_multicast",
+    };
+    let seek = SEEK_S.to_string();
+    let mut options = vec!["-rtsp_transport", transport];
+    if case.operation == Operation::Seek {
+        options.extend(["-ss", &seek]);
+    }
+    let came = frames::decode(&options, &bed.url(case)?, LIMIT_S)?;
+    ensure!(came.len() == 2, "{} of 2 tracks came", came.len());
+    case.ensure_pictures(&came[0], bed, MISSING).context("pictures")?;
+    case.ensure_sound(&came[1], bed, MISSING + 4).context("sound")
+}

@@ -1,0 +1,64 @@
+//! GStreamer: `rtspsrc` and the depayloaders of each format, by `gst-launch-1.0`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use wirepath_tests::{clients, frames, process, require};
+
+use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, Transport, decode, home};
+
+pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
+    require!(process::find("gst-launch-1.0").is_some(), "not installed");
+    if case.operation == Operation::Seek {
+        return Err(Cannot("not tried: gst-launch-1.0 does not seek").into());
+    }
+    let (scheme, property) = match case.transport {
+        Transport::Udp => ("rtsp:", "protocols=udp"),
+        Transport::Tcp => ("rtsp:", "protocols=tcp"),
+        Transport::Tunnel => ("rtsph:", "protocols=http"),
+        Transport::Multicast => ("rtsp:", "protocols=udp-mcast"),
+        Transport::Tls => ("rtsps:", "tls-validation-flags=0"),
+    };
+    let url = bed.url(case)?;
+    let (_, place) = url.split_once(':').context("a URL without a scheme")?;
+    let home = home()?;
+    let (pictures, sound) = (home.path().join("pictures"), home.path().join("sound"));
+    let mut chains = vec![chain("video", case.format.video, &pictures)?];
+    if let Some(codec) = case.format.audio {
+        chains.push(chain("audio", codec, &sound)?);
+    }
+    clients::gstreamer_chains(&[property], &format!("{scheme}{place}"), &chains, LIMIT_S)?;
+    let stored = bed.stored(&case.format)?;
+    let held_back = |track: usize| 3 + frames::within_last(&stored[track], clients::GSTREAMER_LATENCY_S);
+    let came = decode(&pictures)?;
+    // The last frame of each may be cut.
+    let (_, whole) = came[0].split_last().context("no picture")?;
+    case.ensure_pictures(whole, bed, held_back(0)).context("pictures")?;
+    match case.format.audio {
+        None | Some(Codec::L16 | Codec::MuLaw) => ensure!(pictures.metadata()?.len() > 0, "nothing came"),
+        Some(_) => {
+            let came = decode(&sound)?;
+            let (_, whole) = came[0].split_last().context("no sound")?;
+            case.ensure_sound(whole, bed, held_back(1)).context("sound")?;
+        }
+    }
+    Ok(())
+}
+
+/// Elements that store a track in a file that ffmpeg reads.
+fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
+    let elements = match codec {
+        Codec::TransportStream => "rtpmp2tdepay",
+        Codec::H264 => "rtph264depay ! h264parse ! video/x-h264,stream-format=byte-stream",
+        Codec::H265 => "rtph265depay ! h265parse ! video/x-h265,stream-format=byte-stream",
+        Codec::Vp9 => "rtpvp9depay ! matroskamux",
+        Codec::Aac => "rtpmp4gdepay ! aacparse ! audio/mpeg,stream-format=adts",
+        Codec::Opus => "rtpopusdepay ! opusparse ! oggmux",
+        Codec::Ac3 => "rtpac3depay ! ac3parse",
+        Codec::Mp3 => "rtpmpadepay ! mpegaudioparse",
+        Codec::L16 => "rtpL16depay",
+        Codec::MuLaw => "rtppcmudepay",
+    };
+    let file = file.to_str().context("a file's name")?;
+    Ok(format!("source. ! application/x-rtp,media={media} ! {elements} ! queue ! filesink location={file}"))
+}

@@ -1,0 +1,51 @@
+//! openRTSP, the client of live555. It stores each track as an elementary stream.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use wirepath_tests::process::{Process, find};
+use wirepath_tests::{Deadline, require};
+
+use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, SEEK_S, Transport, decode, home};
+
+/// Pictures at the end that may be in its buffer when the BYE comes.
+const MISSING: usize = 3;
+
+/// The program in PATH, or that of the variable `OPENRTSP`.
+fn program() -> Option<PathBuf> {
+    std::env::var_os("OPENRTSP").map(PathBuf::from).or_else(|| find("openRTSP"))
+}
+
+pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
+    let program = program();
+    require!(program.is_some(), "not installed");
+    let tunnel = bed.server.http.port().to_string();
+    let transport: &[&str] = match case.transport {
+        Transport::Udp => &[],
+        Transport::Tcp => &["-t"],
+        Transport::Tunnel => &["-T", &tunnel],
+        Transport::Multicast => return Err(Cannot("does not ask for multicast").into()),
+        Transport::Tls => return Err(Cannot("built without TLS").into()),
+    };
+    if case.format.video == Codec::Vp9 {
+        return Err(Cannot("stores VP9 without a container").into());
+    }
+    let home = home()?;
+    let mut command = Command::new(program.context("no openRTSP")?);
+    // It ends when nothing has come for a second. Buffers have room for a picture.
+    command.current_dir(home.path()).args(["-D", "1", "-b", "1000000"]).args(transport);
+    let seek = SEEK_S.to_string();
+    if case.operation == Operation::Seek {
+        command.args(["-s", &seek]);
+    }
+    let url = format!("rtsp://{}/{}", bed.server.rtsp, case.format.file);
+    let mut process = Process::start(command.arg(url), true)?;
+    let status = process.wait(Deadline::seconds(LIMIT_S))?;
+    let video = std::fs::read_dir(home.path())?.filter_map(|entry| Some(entry.ok()?.path()));
+    let video = video.into_iter().find(|file| file.to_string_lossy().contains("video-"));
+    let video =
+        video.with_context(|| format!("it stored no pictures, ended with {status}: {}", process.log()))?;
+    ensure!(video.metadata()?.len() > 0, "it received nothing: {}", process.log());
+    case.ensure_pictures(&decode(&video)?[0], bed, MISSING)
+}
