@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+use wirepath_datapath::uncached_reads;
 
 use super::{machine, read};
 use crate::calls::Calls;
@@ -47,6 +48,7 @@ pub(super) fn all() -> Vec<Setting> {
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     settings.extend(CAPABILITIES.iter().map(|(name, one)| setting(name, yes_no(held.contains(*one)))));
     settings.push(setting("counting kernel calls", counting()));
+    settings.push(setting("uncached reads (RWF_DONTCACHE)", uncached()));
     settings.push(setting(IRQ_TIME, kernel_option(IRQ_TIME)));
     settings.push(setting("module wirepath", present("/sys/module/wirepath")));
     settings.push(setting("/dev/wirepath", present("/dev/wirepath")));
@@ -93,6 +95,12 @@ fn counting() -> String {
         Ok(Err(error)) => format!("no: {}", read::printable(&error.to_string())),
         Err(_) => "no: the trial panicked".to_owned(),
     }
+}
+
+/// Returns whether the kernel reads without leaving pages in the page cache, on this program's file system.
+fn uncached() -> String {
+    let tried = std::fs::File::open("/proc/self/exe").and_then(|file| uncached_reads(&file));
+    tried.map_or_else(|error| format!("no: {}", read::printable(&error.to_string())), |()| "yes".to_owned())
 }
 
 /// Option by which the kernel charges no process for soft interrupts.
@@ -145,9 +153,14 @@ mod tests {
             settings.iter().all(|setting| !setting.value.is_empty() && !setting.name.is_empty()),
             "{settings:?}"
         );
-        for name in
-            ["net.ipv4.tcp_congestion_control", "RLIMIT_MEMLOCK", "root", "CAP_NET_ADMIN", "/dev/wirepath"]
-        {
+        for name in [
+            "net.ipv4.tcp_congestion_control",
+            "RLIMIT_MEMLOCK",
+            "root",
+            "CAP_NET_ADMIN",
+            "/dev/wirepath",
+            "uncached reads (RWF_DONTCACHE)",
+        ] {
             assert!(settings.iter().any(|setting| setting.name == name), "{name}: {settings:?}");
         }
         assert_eq!(sysctl("kernel.no_such_setting"), None);
