@@ -1,12 +1,18 @@
 //! Limits, kernel settings and privileges.
 
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use rustix::net::netdevice::name_to_index;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use wirepath_datapath::uncached_reads;
+use wirepath_sys::{device, qdisc};
 
+use super::departure::{Discipline, try_departure_times};
 use super::{machine, read};
 use crate::calls::Calls;
 use crate::result::Setting;
@@ -40,6 +46,8 @@ pub(super) fn all() -> Vec<Setting> {
         settings.push(setting(name, format!("{} (hard {})", limit(current), limit(maximum))));
     }
     settings.extend(huge_pages());
+    settings.extend(disciplines());
+    settings.extend(departures());
     if let Some(governor) = read::line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
         settings.push(setting("cpufreq governor", governor));
     }
@@ -75,6 +83,35 @@ fn huge_pages() -> Vec<Setting> {
         .into_iter()
         .map(|(kib, free)| setting(&format!("free huge pages of {}", size(kib)), free.to_string()))
         .collect()
+}
+
+/// Queueing disciplines of the devices that are up.
+fn disciplines() -> Vec<Setting> {
+    let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return Vec::new() };
+    let names = device::all().unwrap_or_default();
+    let up = names.iter().filter(|name| device::is_up(socket.as_fd(), name).unwrap_or(false));
+    let found = up.filter_map(|name| {
+        let index = name_to_index(&socket, &name.to_string()).ok()?;
+        let kinds = qdisc::of_device(index).ok().filter(|kinds| !kinds.is_empty())?;
+        let name = format!("queueing discipline of {}", read::printable(&name.to_string()));
+        Some(setting(&name, read::printable(&kinds.join(", "))))
+    });
+    found.collect()
+}
+
+/// Disciplines that have trains leave at the times that were sent along, as tried at the same time.
+fn departures() -> Vec<Setting> {
+    let disciplines = [("fq", Discipline::Fq), ("etf", Discipline::Etf)];
+    let trials = disciplines.map(|(name, discipline)| {
+        (name, std::thread::spawn(move || try_departure_times(discipline).map_err(|error| error.to_string())))
+    });
+    let settings = trials.into_iter().map(|(name, trial)| {
+        let tried = trial.join().unwrap_or_else(|_| Err("the trial panicked".to_owned()));
+        let told = |late: Duration| format!("kept, at most {:.2} ms late", late.as_secs_f64() * 1e3);
+        let value = tried.map_or_else(|error| format!("no: {error}"), told);
+        setting(&format!("departure times by {name} (SO_TXTIME)"), value)
+    });
+    settings.collect()
 }
 
 /// Size in the unit that fits.
@@ -160,6 +197,8 @@ mod tests {
             "CAP_NET_ADMIN",
             "/dev/wirepath",
             "uncached reads (RWF_DONTCACHE)",
+            "queueing discipline of lo",
+            "departure times by fq (SO_TXTIME)",
         ] {
             assert!(settings.iter().any(|setting| setting.name == name), "{name}: {settings:?}");
         }
