@@ -12,6 +12,7 @@ mod kernel_handler;
 mod kernel_select;
 mod multicast;
 mod outages;
+mod pacing;
 mod paths;
 mod sending;
 mod sockmap;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         kernel_select::trials(),
         multicast::trials(),
         outages::trials(),
+        pacing::trials(),
         paths::trials(),
         sending::trials(),
         sockmap::trials(),

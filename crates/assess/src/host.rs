@@ -4,6 +4,7 @@
 //! are, and none is an error. So looking at a machine always succeeds.
 
 mod advice;
+mod departure;
 mod devices;
 mod limits;
 pub mod machine;
@@ -11,6 +12,8 @@ mod paths;
 pub(crate) mod read;
 
 use crate::result::Host;
+
+pub use departure::{DepartureError, Discipline, try_departure_times};
 
 /// Looks at this machine.
 pub fn examine() -> Host {

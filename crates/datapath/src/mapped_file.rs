@@ -5,7 +5,6 @@ use std::io;
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,6 +15,7 @@ use wirepath_sys::page_cache::cached_pages;
 use wirepath_sys::region::Region;
 
 use crate::SendError;
+use crate::read_once::read_once;
 
 /// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
 #[derive(Debug)]
@@ -117,7 +117,8 @@ impl MappedFile {
         &self.file
     }
 
-    /// A checked copy of its first `length` bytes that a ring can send from: [`MappedFile::set_hot`].
+    /// A checked copy of its first `length` bytes that a ring can send from: [`MappedFile::set_hot`]. What is read
+    /// for it leaves the page cache, where the kernel can do that.
     ///
     /// # Errors
     /// `ENOMEM` without enough memory, those of reading the file, or those of `check`.
@@ -128,7 +129,7 @@ impl MappedFile {
     ) -> Result<Region, E> {
         let length = in_memory(length)?;
         Region::new(length, |bytes| {
-            self.file.read_exact_at(bytes, 0)?;
+            read_once(&self.file, bytes, 0)?;
             check(bytes)
         })
     }

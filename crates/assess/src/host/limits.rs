@@ -1,11 +1,18 @@
 //! Limits, kernel settings and privileges.
 
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use rustix::net::netdevice::name_to_index;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+use wirepath_datapath::uncached_reads;
+use wirepath_sys::{device, qdisc};
 
+use super::departure::{Discipline, try_departure_times};
 use super::{machine, read};
 use crate::calls::Calls;
 use crate::result::Setting;
@@ -39,6 +46,8 @@ pub(super) fn all() -> Vec<Setting> {
         settings.push(setting(name, format!("{} (hard {})", limit(current), limit(maximum))));
     }
     settings.extend(huge_pages());
+    settings.extend(disciplines());
+    settings.extend(departures());
     if let Some(governor) = read::line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
         settings.push(setting("cpufreq governor", governor));
     }
@@ -47,6 +56,7 @@ pub(super) fn all() -> Vec<Setting> {
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     settings.extend(CAPABILITIES.iter().map(|(name, one)| setting(name, yes_no(held.contains(*one)))));
     settings.push(setting("counting kernel calls", counting()));
+    settings.push(setting("uncached reads (RWF_DONTCACHE)", uncached()));
     settings.push(setting(IRQ_TIME, kernel_option(IRQ_TIME)));
     settings.push(setting("module wirepath", present("/sys/module/wirepath")));
     settings.push(setting("/dev/wirepath", present("/dev/wirepath")));
@@ -75,6 +85,35 @@ fn huge_pages() -> Vec<Setting> {
         .collect()
 }
 
+/// Queueing disciplines of the devices that are up.
+fn disciplines() -> Vec<Setting> {
+    let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return Vec::new() };
+    let names = device::all().unwrap_or_default();
+    let up = names.iter().filter(|name| device::is_up(socket.as_fd(), name).unwrap_or(false));
+    let found = up.filter_map(|name| {
+        let index = name_to_index(&socket, &name.to_string()).ok()?;
+        let kinds = qdisc::of_device(index).ok().filter(|kinds| !kinds.is_empty())?;
+        let name = format!("queueing discipline of {}", read::printable(&name.to_string()));
+        Some(setting(&name, read::printable(&kinds.join(", "))))
+    });
+    found.collect()
+}
+
+/// Disciplines that have trains leave at the times that were sent along, as tried at the same time.
+fn departures() -> Vec<Setting> {
+    let disciplines = [("fq", Discipline::Fq), ("etf", Discipline::Etf)];
+    let trials = disciplines.map(|(name, discipline)| {
+        (name, std::thread::spawn(move || try_departure_times(discipline).map_err(|error| error.to_string())))
+    });
+    let settings = trials.into_iter().map(|(name, trial)| {
+        let tried = trial.join().unwrap_or_else(|_| Err("the trial panicked".to_owned()));
+        let told = |late: Duration| format!("kept, at most {:.2} ms late", late.as_secs_f64() * 1e3);
+        let value = tried.map_or_else(|error| format!("no: {error}"), told);
+        setting(&format!("departure times by {name} (SO_TXTIME)"), value)
+    });
+    settings.collect()
+}
+
 /// Size in the unit that fits.
 fn size(kib: u64) -> String {
     match kib {
@@ -93,6 +132,12 @@ fn counting() -> String {
         Ok(Err(error)) => format!("no: {}", read::printable(&error.to_string())),
         Err(_) => "no: the trial panicked".to_owned(),
     }
+}
+
+/// Returns whether the kernel reads without leaving pages in the page cache, on this program's file system.
+fn uncached() -> String {
+    let tried = std::fs::File::open("/proc/self/exe").and_then(|file| uncached_reads(&file));
+    tried.map_or_else(|error| format!("no: {}", read::printable(&error.to_string())), |()| "yes".to_owned())
 }
 
 /// Option by which the kernel charges no process for soft interrupts.
@@ -145,9 +190,16 @@ mod tests {
             settings.iter().all(|setting| !setting.value.is_empty() && !setting.name.is_empty()),
             "{settings:?}"
         );
-        for name in
-            ["net.ipv4.tcp_congestion_control", "RLIMIT_MEMLOCK", "root", "CAP_NET_ADMIN", "/dev/wirepath"]
-        {
+        for name in [
+            "net.ipv4.tcp_congestion_control",
+            "RLIMIT_MEMLOCK",
+            "root",
+            "CAP_NET_ADMIN",
+            "/dev/wirepath",
+            "uncached reads (RWF_DONTCACHE)",
+            "queueing discipline of lo",
+            "departure times by fq (SO_TXTIME)",
+        ] {
             assert!(settings.iter().any(|setting| setting.name == name), "{name}: {settings:?}");
         }
         assert_eq!(sysctl("kernel.no_such_setting"), None);

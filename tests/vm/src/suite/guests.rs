@@ -20,7 +20,7 @@ const PROJECT: &str = "/project/target/debug";
 
 /// More modules that tests in network namespaces want.
 const DRIVERS: &[&str] =
-    &["sch_tbf", "sch_netem", "sch_fq", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
+    &["sch_tbf", "sch_netem", "sch_fq", "sch_etf", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
 
 /// Tests in network namespaces that are not run in guests, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
