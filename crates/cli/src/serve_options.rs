@@ -176,6 +176,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "USER,USER", value_parser = values::access)]
     pub(crate) status_users: Option<Access>,
 
+    /// Users that may end sessions, on the status page and by DELETE /api/sessions/ID: names, or * for any user of
+    /// --users [default: none]
+    #[arg(long, value_name = "USER,USER", value_parser = values::administrators)]
+    pub(crate) admin_users: Option<Access>,
+
     /// Time after which a client has to answer a new challenge, which players do by themselves [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) nonce_lifetime: Option<Duration>,

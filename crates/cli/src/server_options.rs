@@ -165,12 +165,13 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
     let (users, url_keys) = (options.users.clone(), options.url_key.clone());
     if users.is_none() {
         let rules = options.folder_users.iter().map(|rule| &rule.access).chain(&options.status_users);
+        let rules = rules.chain(&options.admin_users);
         let has_others = url_keys.is_some() || callback.is_some();
         let is_public = has_others && rules.clone().all(|access| *access == Access::Public);
         let are_alone = options.nonce_lifetime.is_none() && (is_public || rules.count() == 0);
         ensure!(
             are_alone,
-            "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE"
+            "--folder-users, --status-users, --admin-users and --nonce-lifetime need users: add --users FILE"
         );
         if !has_others {
             return Ok(None);
@@ -187,8 +188,14 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
         callback,
         folders: options.folder_users.clone(),
         status: options.status_users.clone().unwrap_or_default(),
+        administrators: administrators(options.admin_users.clone()),
         nonce_lifetime: options.nonce_lifetime.unwrap_or(NONCE_LIFETIME),
     }))
+}
+
+/// Users that may end sessions, by `--admin-users`: none unless it names some.
+pub(crate) fn administrators(users: Option<Access>) -> Access {
+    users.unwrap_or(Access::Users(Vec::new()))
 }
 
 /// The callback by `--auth-url` and the options that belong to it.

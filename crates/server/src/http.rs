@@ -4,8 +4,10 @@ mod kept_files;
 mod listing;
 mod page;
 mod response_fields;
+mod session_end;
 mod site;
 
 pub(crate) use response_fields::CurrentFields;
 pub use response_fields::{FolderCacheControl, ResponseFields};
+pub(crate) use session_end::SessionEnd;
 pub use site::LibrarySite;

@@ -28,7 +28,7 @@ use crate::archive::{ArchiveFolder, ArchiveOptions, ArchivePlayer, Archives, Gap
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::core::{CoreOptions, MediaCore};
-use crate::http::{CurrentFields, LibrarySite, ResponseFields};
+use crate::http::{CurrentFields, LibrarySite, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
 use crate::multicast::{MulticastGroups, MulticastRange};
@@ -196,6 +196,10 @@ impl Server {
         let draining = closing.subscribe();
         status.add("draining", move || (*draining.borrow()).into());
         let listed = Arc::clone(&archives);
+        let administered = access.clone();
+        status.add("ends_sessions", move || {
+            administered.as_ref().is_some_and(|access| access.has_administrators()).into()
+        });
         status.add("archives", move || listed.folders().iter().map(|folder| folder.json()).collect());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
@@ -210,7 +214,8 @@ impl Server {
             bursts,
         };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
-        let site = site.yielding_to(admission).for_users(access);
+        let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());
+        let site = site.yielding_to(admission).for_users(access).with_session_end(session_end);
         let site =
             site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields).with_archives(archives);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));

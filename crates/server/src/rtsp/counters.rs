@@ -40,6 +40,8 @@ label! {
         Unreachable = "unreachable",
         Failed = "failed",
         Shutdown = "shutdown",
+        /// An administrator ended it.
+        Administrator = "administrator",
     }
 }
 

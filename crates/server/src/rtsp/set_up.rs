@@ -199,7 +199,7 @@ impl RequestHandler {
         info.counters.sessions_interleaved.add(info.is_interleaved().into());
         info.counters.tracks.increment();
         info.counters.sessions_started.increment();
-        session.slot.fill(Arc::clone(info));
+        session.slot.fill(Arc::clone(info), Arc::clone(&session.events));
         if self.shared.log_session() {
             let (peer, path, transport) = (self.peer, &info.path, info.transport().name());
             tracing::info!(%peer, path, transport, "session is set up");
