@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
 use wirepath_net::program::ListenAddress;
+use wirepath_relay::RateSpec;
 use wirepath_server::{
     ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, MulticastRange,
     TimeZone,
@@ -98,10 +99,15 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "RULE")]
     pub(crate) admission: Option<AdmissionChoice>,
 
-    /// Share of the engine threads' time, in percent, that sessions leave to downloads and everything else;
+    /// Share of the engine threads' time and of --max-rate, in percent, that sessions leave to downloads and everything else;
     /// sessions beyond are refused with 453 [default: 15%]
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub(crate) reserve: Option<f64>,
+
+    /// Bits per second that may leave, such as 900Mb/s: sessions take it but for --reserve, and those beyond are refused
+    /// with 453 [default: the speed of the network cards that are up; no limit where it is not known]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) max_rate: Option<RateSpec>,
 
     /// Processors to run on, such as 2-5,8; leave out those that handle the network card's interrupts, or name
     /// those of its NUMA node [default: all that the process may use]

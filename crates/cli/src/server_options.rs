@@ -14,6 +14,7 @@ use wirepath_net::auth::{AuthOptions, CallbackOptions};
 use wirepath_net::http::HttpOptions;
 use wirepath_net::program::ListenAddress;
 use wirepath_net::tls::TlsFiles;
+use wirepath_relay::RateSpec;
 use wirepath_server::{
     AdmissionPolicy, ArchiveOptions, Burst, DataPath, Gaps, HotMemorySize, ResponseFields, RtspOptions,
     ServerOptions, TimeZone, TlsAddresses, TlsOptions,
@@ -121,7 +122,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         // Who sets the limit of an address means it.
         bounds_addresses: options.max_sessions_per_address.is_none()
             && options.max_connections_per_address.is_none(),
-        admission: admission(options.admission, options.reserve)?,
+        admission: admission(options.admission, options.reserve, options.max_rate)?,
         burst: burst(options.burst.unwrap_or(BurstOption::Auto), options.burst_max)?,
         response_fields: ResponseFields {
             origins: options.cors,
@@ -244,13 +245,21 @@ fn ensure_not_served(what: &str, file: &Path, paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Rule of admission by `--admission` and `--reserve`.
-fn admission(rule: Option<AdmissionChoice>, reserve: Option<f64>) -> Result<AdmissionPolicy> {
+/// Rule of admission by `--admission`, `--reserve` and `--max-rate`.
+fn admission(
+    rule: Option<AdmissionChoice>,
+    reserve: Option<f64>,
+    max_rate: Option<RateSpec>,
+) -> Result<AdmissionPolicy> {
+    let max_rate = max_rate.map(|rate| rate.rate(None).per_second.saturating_mul(8));
     match (rule.unwrap_or(AdmissionChoice::Measured), reserve) {
         (AdmissionChoice::Measured, reserve) => {
-            Ok(AdmissionPolicy::Measured { reserve: reserve.unwrap_or(RESERVE) })
+            Ok(AdmissionPolicy::Measured { reserve: reserve.unwrap_or(RESERVE), max_rate })
         }
-        (AdmissionChoice::Off, None) => Ok(AdmissionPolicy::Off),
+        (AdmissionChoice::Off, None) if max_rate.is_none() => Ok(AdmissionPolicy::Off),
+        (AdmissionChoice::Off, None) => {
+            bail!("--max-rate belongs to --admission measured: give --max-rate or --admission off")
+        }
         (AdmissionChoice::Off, Some(_)) => {
             bail!("--reserve belongs to --admission measured: give --reserve or --admission off")
         }

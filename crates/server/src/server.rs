@@ -31,6 +31,7 @@ use crate::core::{CoreOptions, MediaCore};
 use crate::http::{CurrentFields, LibrarySite, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
+use crate::link;
 use crate::multicast::{MulticastGroups, MulticastRange};
 use crate::reload::{Reloader, warn_of_idle_options, warn_of_idle_users};
 use crate::rtsp::{self, RtspOptions};
@@ -153,7 +154,8 @@ impl Server {
 
         let rtsp_listener = listen("RTSP", options.rtsp, &mut handed)?;
         let http_listener = listen("HTTP", options.http, &mut handed)?;
-        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
+        let policy = with_link(options.admission, options.rtsp);
+        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), policy));
         tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
         let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
         let fields = CurrentFields::new(options.response_fields);
@@ -333,6 +335,16 @@ impl PopularityKeeper {
         if timeout(KEEP_LIMIT, kept).await.is_err() {
             tracing::warn!("the popularity of assets is not kept: the cache folder does not answer");
         }
+    }
+}
+
+/// The policy with the speed of the links, unless it has a rate or nobody else can be a client.
+fn with_link(policy: AdmissionPolicy, rtsp: SocketAddr) -> AdmissionPolicy {
+    match policy {
+        AdmissionPolicy::Measured { reserve, max_rate: None } if !rtsp.ip().is_loopback() => {
+            AdmissionPolicy::Measured { reserve, max_rate: link::bits_per_second() }
+        }
+        policy => policy,
     }
 }
 

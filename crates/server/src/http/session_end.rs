@@ -1,7 +1,7 @@
 //! `DELETE /api/sessions/ID`: administrators end sessions.
 //!
-//! A browser sends the credentials that it has with requests of any page. So a page of another origin is refused by what
-//! the browser says of it, beside the preflight that DELETE needs, which is answered without leave (CORS).
+//! A browser sends the credentials that it has with requests of any page. So a page of another origin is refused by
+//! what the browser says of it, beside the preflight that DELETE needs, which is answered without leave (CORS).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -163,8 +163,8 @@ impl Site for LibrarySite {
         if is_page(&path) {
             return page::respond().into();
         }
-        if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
-            return busy("sessions are late, and downloads wait");
+        if let Some(why) = self.admission.as_ref().and_then(|admission| admission.refuses_downloads()) {
+            return busy(why);
         }
         if let Some(open) = self.kept_files.find(&self.library, &path, now_s()) {
             let response = respond_with(&request, &open.representation);
