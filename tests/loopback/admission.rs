@@ -1,12 +1,14 @@
 //! Sessions beyond what the processor can send in time.
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
+use rustix::process::Signal;
 use wirepath_tests::playback::{self, Playback};
 use wirepath_tests::rtsp::Client;
-use wirepath_tests::server::{Server, binary};
+use wirepath_tests::server::{Server, binary, calibration};
 use wirepath_tests::{Deadline, clips, trials};
 
 /// A thread's time for 21 sessions, before the cost of any was measured.
@@ -16,7 +18,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         sessions_beyond_the_capacity_are_refused_and_the_others_play_on,
         no_time_for_sessions_is_no_session,
-        without_admission_by_measurement_nobody_is_refused
+        without_admission_by_measurement_nobody_is_refused,
+        sessions_beyond_the_rate_are_refused,
+        the_first_cost_is_that_of_the_calibration,
+        downloads_are_refused_while_sessions_are_late,
     ]
 }
 
@@ -69,6 +74,84 @@ fn without_admission_by_measurement_nobody_is_refused() -> Result<()> {
         "{error}"
     );
     Ok(())
+}
+
+/// Promise: Sessions beyond `--max-rate` less `--reserve` are refused with 453 and counted, and others play on.
+fn sessions_beyond_the_rate_are_refused() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(4)?)])?;
+    // 4.24 Mb/s each with headers.
+    let rate = ["--admission", "measured", "--max-rate", "20Mb/s", "--reserve", "50%"];
+    let server = Server::of(folder.path()).with(rate).start()?;
+    let mut first = Playback::set_up(server.rtsp, "clip.ts")?;
+    let (_second, status) = set_up(&server)?;
+    ensure!(status == 200, "SETUP of session 2 is answered with {status}");
+    let (_, status) = set_up(&server)?;
+    ensure!(status == 453, "SETUP of session 3 is answered with {status}");
+    let status = server.status()?;
+    ensure!(status["capacity"]["max_bits_per_second"] == 10e6, "{}", status["capacity"]);
+    ensure!(status["capacity"]["sessions"] == 2, "{}", status["capacity"]);
+    ensure!(status["counters"]["rtsp"]["sessions_refused"]["rate"] == 1, "{}", status["counters"]["rtsp"]);
+    let log = server.process.log();
+    ensure!(log.contains("the link has no room for another session"), "{log}");
+    first.play(None)?;
+    first.receiver.to_the_end(Deadline::seconds(20.0))?;
+    let arguments =
+        ["--admission", "off", "--max-rate", "1Gb/s", "--rtsp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let refused = Command::new(binary()?).arg("serve").arg(folder.path()).args(arguments).output()?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    ensure!(error.contains("--max-rate belongs to --admission measured"), "{error}");
+    Ok(())
+}
+
+/// Promise: Before any session plays, `/api/status` and admission go by what the calibration says that packets cost.
+fn the_first_cost_is_that_of_the_calibration() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(4)?)])?;
+    let costs = folder.path().join(".calibration.json");
+    // 1 ms a packet: 380 packets a second take 0.38 of a thread.
+    let dear = calibration(&["wire_sendfile"])?
+        .replace("\"cpu_ns_per_packet\":100", "\"cpu_ns_per_packet\":1000000");
+    std::fs::write(&costs, dear)?;
+    let costs = costs.display().to_string();
+    let options = ["--admission", "measured", "--threads", "1", "--reserve", "0%", "--calibration", &costs];
+    let server = Server::of(folder.path()).with(options).start()?;
+    let capacity = &server.status()?["capacity"];
+    ensure!(capacity["is_measured"] == false && capacity["sessions"] == 2, "{capacity}");
+    let (_clients, statuses): (Vec<_>, Vec<_>) =
+        (0..3).map(|_| set_up(&server)).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    ensure!(statuses == [200, 200, 453], "{statuses:?}");
+    Ok(())
+}
+
+/// Promise: While sessions are late, downloads get 503 with Retry-After and SETUP gets 453; afterwards both are served.
+fn downloads_are_refused_while_sessions_are_late() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(60)?), ("small.txt", &clips::constant(2)?)])?;
+    let server =
+        Server::of(folder.path()).with(["--admission", "measured", "--max-sessions", "9"]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    let (mut is_refused, mut is_busy) = (false, false);
+    let deadline = Deadline::seconds(60.0);
+    while !(is_refused && is_busy) {
+        ensure!(!deadline.has_passed(), "SETUP is refused: {is_refused}, a download: {is_busy}");
+        // A server that stands still for so long is late by that.
+        server.process.signal(Signal::STOP)?;
+        std::thread::sleep(Duration::from_millis(300));
+        server.process.signal(Signal::CONT)?;
+        let got = wirepath_tests::http::get(server.http, "/small.txt")?;
+        if got.status == 503 {
+            let words = String::from_utf8_lossy(&got.body);
+            ensure!(got.header("retry-after") == Some("5") && words.contains("late"), "{got:?}");
+            is_busy = true;
+            let status = wirepath_tests::http::get(server.http, "/api/status")?;
+            ensure!(status.status == 200, "the status is for operators: {status:?}");
+        }
+        is_refused |= set_up(&server)?.1 == 453;
+    }
+    ensure!(server.sessions()? >= 1, "the session in progress has ended");
+    deadline.wait_for("a download and a session", || {
+        let got = wirepath_tests::http::get(server.http, "/small.txt")?;
+        Ok((got.status == 200 && set_up(&server)?.1 == 200).then_some(()))
+    })
 }
 
 /// Sets up a session that does not play; returns the status of the response.

@@ -1,5 +1,6 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
+mod administration;
 mod admission;
 mod archives;
 mod assess;
@@ -72,6 +73,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let together = [
+        administration::trials(),
         admission::trials(),
         archives::trials(),
         assess::trials(),

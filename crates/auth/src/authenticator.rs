@@ -149,6 +149,11 @@ impl Authenticator {
         *self.rules().access(area) == Access::Public
     }
 
+    /// Returns whether any user may administer the server.
+    pub fn has_administrators(&self) -> bool {
+        !matches!(self.rules().access(Area::Administration), Access::Users(users) if users.is_empty())
+    }
+
     /// Returns whether a request has the answer to a challenge of these users, or over TLS the name of one.
     pub fn is_of_user(&self, attempt: &Attempt<'_>) -> bool {
         let users = self.users();

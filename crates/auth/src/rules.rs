@@ -30,6 +30,8 @@ pub enum Area<'a> {
     Path(&'a [u8]),
     /// Status page, status and metrics.
     Status,
+    /// Ending of others' sessions.
+    Administration,
 }
 
 /// Rules of a server. What no rule is about is for any user.
@@ -38,6 +40,7 @@ pub struct Rules {
     /// Rules with their paths folded.
     folders: Vec<(Vec<u8>, Access)>,
     status: Access,
+    administration: Access,
 }
 
 /// Rules contradict each other, or one is about no path.
@@ -54,7 +57,8 @@ pub enum RulesError {
 impl Rules {
     /// Rules for folders, and one for status and metrics.
     pub fn new(folders: &[FolderUsers], status: Access) -> Result<Rules, RulesError> {
-        let mut rules = Rules { folders: Vec::new(), status };
+        let administration = Access::Users(Vec::new());
+        let mut rules = Rules { folders: Vec::new(), status, administration };
         for FolderUsers { path, access } in folders {
             // As paths of requests are read, or a rule for `./a` or `a//b` would protect nothing.
             let read = AssetPath::from_decoded(path.as_bytes());
@@ -68,9 +72,18 @@ impl Rules {
         Ok(rules)
     }
 
+    /// The rules with administrators; without, there are none.
+    pub fn administered_by(self, administration: Access) -> Rules {
+        Rules { administration, ..self }
+    }
+
     /// Users that a place is for: by the rule of the innermost folder around it.
     pub(crate) fn access(&self, area: Area<'_>) -> &Access {
-        let Area::Path(path) = area else { return &self.status };
+        let path = match area {
+            Area::Status => return &self.status,
+            Area::Administration => return &self.administration,
+            Area::Path(path) => path,
+        };
         let path = fold(path);
         let is_inside = |folder: &[u8]| {
             let rest = path.strip_prefix(folder);
@@ -82,7 +95,7 @@ impl Rules {
 
     /// Names of users in the rules.
     pub fn users(&self) -> impl Iterator<Item = &str> {
-        let all = self.folders.iter().map(|(_, access)| access).chain([&self.status]);
+        let all = self.folders.iter().map(|(_, access)| access).chain([&self.status, &self.administration]);
         let named =
             all.filter_map(|access| if let Access::Users(users) = access { Some(users) } else { None });
         named.flatten().map(String::as_str)
@@ -105,6 +118,16 @@ mod tests {
 
     fn named(user: &str) -> Access {
         Access::Users(vec![user.to_owned()])
+    }
+
+    /// Promise: Nobody administers a server unless its options name administrators.
+    #[test]
+    fn administrators_are_named() {
+        let rules = Rules::new(&[], Access::Public).expect("no rules");
+        assert_eq!(*rules.access(Area::Administration), Access::Users(Vec::new()));
+        let rules = rules.administered_by(named("anna"));
+        assert_eq!(*rules.access(Area::Administration), named("anna"));
+        assert_eq!(rules.users().collect::<Vec<_>>(), ["anna"]);
     }
 
     /// Promise: The rule of the innermost folder holds, in any case of letters; what has no rule needs a user.

@@ -36,7 +36,7 @@ rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
 SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
 With --config, --users, --url-key, --auth-url or --tls-certificate, SIGHUP reads these files again
 instead, and forgets what --auth-url answered. The SIGHUP of a terminal that is closed drains in any case.
-Of the configuration, the keys folder-users, status-users, cors, folder-cache-control and
+Of the configuration, the keys folder-users, status-users, admin-users, cors, folder-cache-control and
 folder-burst-max change then. The log names others that differ; they wait for the next start.
 
 Handover: a server with --handover SOCKET is replaced without a lost connection by another one that is started with

@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
 use wirepath_net::program::ListenAddress;
+use wirepath_relay::RateSpec;
 use wirepath_server::{
     ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, MulticastRange,
     TimeZone,
@@ -98,10 +99,15 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "RULE")]
     pub(crate) admission: Option<AdmissionChoice>,
 
-    /// Share of the engine threads' time, in percent, that sessions leave to downloads and everything else;
+    /// Share of the engine threads' time and of --max-rate, in percent, that sessions leave to downloads and everything else;
     /// sessions beyond are refused with 453 [default: 15%]
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub(crate) reserve: Option<f64>,
+
+    /// Bits per second that may leave, such as 900Mb/s: sessions take it but for --reserve, and those beyond are refused
+    /// with 453 [default: the speed of the network cards that are up; no limit where it is not known]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) max_rate: Option<RateSpec>,
 
     /// Processors to run on, such as 2-5,8; leave out those that handle the network card's interrupts, or name
     /// those of its NUMA node [default: all that the process may use]
@@ -175,6 +181,11 @@ pub(crate) struct ServeOptions {
     /// Users that /status, /api/* and /metrics are for, as in --folder-users [default: any user of --users]
     #[arg(long, value_name = "USER,USER", value_parser = values::access)]
     pub(crate) status_users: Option<Access>,
+
+    /// Users that may end sessions, on the status page and by DELETE /api/sessions/ID: names, or * for any user of
+    /// --users [default: none]
+    #[arg(long, value_name = "USER,USER", value_parser = values::administrators)]
+    pub(crate) admin_users: Option<Access>,
 
     /// Time after which a client has to answer a new challenge, which players do by themselves [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]

@@ -10,13 +10,13 @@ use wirepath_net::program::ListenAddress;
 use wirepath_server::{AccessRules, ReloadableOptions, Reloader, ResponseFields, ServerOptions};
 
 use crate::serve_options::{FileOptions, ServeOptions};
-use crate::server_options::server_options;
+use crate::server_options::{administrators, server_options};
 
 /// Options that a running server takes over.
 const RELOADABLE: &[&str] = &["cors", "folder-cache-control", "folder-burst-max"];
 
 /// Options that a running server takes over unless its users are to be others: rules are about the users of one file.
-const RULES: &[&str] = &["folder-users", "status-users"];
+const RULES: &[&str] = &["folder-users", "status-users", "admin-users"];
 
 /// Reads a configuration file and flags, which take precedence.
 type Read = fn(&Path, Vec<OsString>) -> Result<FileOptions>;
@@ -86,8 +86,11 @@ impl Configuration {
         });
         ensure_files(&server_options(now.options.clone(), without_names)?)?;
         let options = now.options;
-        let rules =
-            AccessRules { folders: options.folder_users, status: options.status_users.unwrap_or_default() };
+        let rules = AccessRules {
+            folders: options.folder_users,
+            status: options.status_users.unwrap_or_default(),
+            administrators: administrators(options.admin_users),
+        };
         let reloadable = ReloadableOptions {
             rules: same_users.then_some(rules),
             response_fields: ResponseFields {

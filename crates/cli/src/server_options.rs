@@ -14,6 +14,7 @@ use wirepath_net::auth::{AuthOptions, CallbackOptions};
 use wirepath_net::http::HttpOptions;
 use wirepath_net::program::ListenAddress;
 use wirepath_net::tls::TlsFiles;
+use wirepath_relay::RateSpec;
 use wirepath_server::{
     AdmissionPolicy, ArchiveOptions, Burst, DataPath, Gaps, HotMemorySize, ResponseFields, RtspOptions,
     ServerOptions, TimeZone, TlsAddresses, TlsOptions,
@@ -121,7 +122,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         // Who sets the limit of an address means it.
         bounds_addresses: options.max_sessions_per_address.is_none()
             && options.max_connections_per_address.is_none(),
-        admission: admission(options.admission, options.reserve)?,
+        admission: admission(options.admission, options.reserve, options.max_rate)?,
         burst: burst(options.burst.unwrap_or(BurstOption::Auto), options.burst_max)?,
         response_fields: ResponseFields {
             origins: options.cors,
@@ -165,12 +166,13 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
     let (users, url_keys) = (options.users.clone(), options.url_key.clone());
     if users.is_none() {
         let rules = options.folder_users.iter().map(|rule| &rule.access).chain(&options.status_users);
+        let rules = rules.chain(&options.admin_users);
         let has_others = url_keys.is_some() || callback.is_some();
         let is_public = has_others && rules.clone().all(|access| *access == Access::Public);
         let are_alone = options.nonce_lifetime.is_none() && (is_public || rules.count() == 0);
         ensure!(
             are_alone,
-            "--folder-users, --status-users and --nonce-lifetime need users: add --users FILE"
+            "--folder-users, --status-users, --admin-users and --nonce-lifetime need users: add --users FILE"
         );
         if !has_others {
             return Ok(None);
@@ -187,8 +189,14 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
         callback,
         folders: options.folder_users.clone(),
         status: options.status_users.clone().unwrap_or_default(),
+        administrators: administrators(options.admin_users.clone()),
         nonce_lifetime: options.nonce_lifetime.unwrap_or(NONCE_LIFETIME),
     }))
+}
+
+/// Users that may end sessions, by `--admin-users`: none unless it names some.
+pub(crate) fn administrators(users: Option<Access>) -> Access {
+    users.unwrap_or(Access::Users(Vec::new()))
 }
 
 /// The callback by `--auth-url` and the options that belong to it.
@@ -237,13 +245,21 @@ fn ensure_not_served(what: &str, file: &Path, paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Rule of admission by `--admission` and `--reserve`.
-fn admission(rule: Option<AdmissionChoice>, reserve: Option<f64>) -> Result<AdmissionPolicy> {
+/// Rule of admission by `--admission`, `--reserve` and `--max-rate`.
+fn admission(
+    rule: Option<AdmissionChoice>,
+    reserve: Option<f64>,
+    max_rate: Option<RateSpec>,
+) -> Result<AdmissionPolicy> {
+    let max_rate = max_rate.map(|rate| rate.rate(None).per_second.saturating_mul(8));
     match (rule.unwrap_or(AdmissionChoice::Measured), reserve) {
         (AdmissionChoice::Measured, reserve) => {
-            Ok(AdmissionPolicy::Measured { reserve: reserve.unwrap_or(RESERVE) })
+            Ok(AdmissionPolicy::Measured { reserve: reserve.unwrap_or(RESERVE), max_rate })
         }
-        (AdmissionChoice::Off, None) => Ok(AdmissionPolicy::Off),
+        (AdmissionChoice::Off, None) if max_rate.is_none() => Ok(AdmissionPolicy::Off),
+        (AdmissionChoice::Off, None) => {
+            bail!("--max-rate belongs to --admission measured: give --max-rate or --admission off")
+        }
         (AdmissionChoice::Off, Some(_)) => {
             bail!("--reserve belongs to --admission measured: give --reserve or --admission off")
         }

@@ -132,6 +132,14 @@ pub(crate) fn access(text: &str) -> Result<Access, String> {
     }
 }
 
+/// Users that administer: never everyone.
+pub(crate) fn administrators(text: &str) -> Result<Access, String> {
+    match access(text)? {
+        Access::Public => Err("expected names of users, such as anna,bob; or * for any user".to_owned()),
+        users => Ok(users),
+    }
+}
+
 /// Percentage from 0% to 100%, as a share from 0 to 1.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());

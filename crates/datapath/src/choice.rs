@@ -138,6 +138,16 @@ impl Support {
         Some(calibration.cost_ns(own, true)? - calibration.cost_ns(stored, false)?)
     }
 
+    /// Processor time in nanoseconds of a packet on a usual device, in usual trains: of the dearer of stored headers and
+    /// made ones, with the paths that are chosen for them. None if neither was measured.
+    pub fn ns_per_packet(&self) -> Option<f64> {
+        let (stored, own) = (self.host().path, self.host_for_own_headers().path);
+        let calibrations = self.calibrations.lock();
+        let calibration = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU)?;
+        let costs = [calibration.cost_ns(stored, false), calibration.cost_ns(own, true)];
+        costs.into_iter().flatten().reduce(f64::max)
+    }
+
     /// Returns whether a path was measured to be dearer than the choice for a usual device.
     pub fn is_dearer(&self, path: DataPath) -> bool {
         let chosen = self.host().path;
@@ -344,11 +354,13 @@ mod tests {
         let local = "127.0.0.1".parse().unwrap();
         assert!(support.is_unmeasured() && support.measured_costs().is_empty());
         assert_eq!(support.saved_by_stored_headers_ns(), None);
+        assert_eq!(support.ns_per_packet(), None);
         assert!(support.choose(local, 1500).reason.contains("works on this host"));
         let measured = support.calibrate(Duration::from_millis(100)).unwrap();
         assert!(!support.is_unmeasured());
         assert_eq!(support.measured_costs(), [measured]);
         assert!(support.saved_by_stored_headers_ns().is_some_and(f64::is_finite));
+        assert!(support.ns_per_packet().is_some_and(|ns| ns > 0.0));
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());

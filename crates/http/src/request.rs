@@ -11,6 +11,9 @@ const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
 /// Field of the two halves of an RTSP tunnel.
 const SESSION_COOKIE: HeaderName = HeaderName::from_static("x-sessioncookie");
 
+/// Where a request of a page in a browser comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Request to a server of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -40,6 +43,8 @@ pub struct Request {
     pub session_cookie: Option<String>,
     /// Origin of the page in a browser that sends it (`Origin`).
     pub origin: Option<HeaderValue>,
+    /// A page of another origin in a browser sent it, by `Sec-Fetch-Site` or else by `Origin` and the host.
+    pub is_cross_origin: bool,
     /// A body follows that is too long to be read, of unknown length, or perhaps not sent at all.
     pub has_unread_body: bool,
     /// Length in bytes of the body that follows, if it is read or skipped.
@@ -81,6 +86,7 @@ impl Request {
                 .map_or(Listing::Html, |value| Listing::preferred(&value)),
             session_cookie: fields::only(&head.fields, &SESSION_COOKIE).map(str::to_owned),
             origin: head.fields.get(header::ORIGIN).cloned(),
+            is_cross_origin: is_cross_origin(head),
             has_unread_body: skipped.is_none(),
             body_length: skipped.unwrap_or(0),
         })
@@ -92,6 +98,18 @@ fn authorization(head: &RequestHead) -> Option<String> {
     let mut values = head.fields.get_all(header::AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
     std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned)
+}
+
+/// Returns whether a page of another origin sent a request. Browsers say so by `Sec-Fetch-Site` (W3C Fetch Metadata
+/// Request Headers, section 2.2) to hosts that they trust, which is right behind proxies too; else `Origin` must name the
+/// host that was asked. What has neither is no page.
+fn is_cross_origin(head: &RequestHead) -> bool {
+    if let Some(site) = head.fields.get(&FETCH_SITE) {
+        return site != "same-origin" && site != "none";
+    }
+    let Some(origin) = head.fields.get(header::ORIGIN) else { return false };
+    let host = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    !host.is_some_and(|host| head.host().is_ok_and(|asked| host.eq_ignore_ascii_case(asked)))
 }
 
 /// The query of a path (RFC 3986 section 3.4).

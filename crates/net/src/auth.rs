@@ -72,6 +72,7 @@ impl AccessControl {
             None => Users::none(REALM),
         };
         let rules = Rules::new(&options.folders, options.status.clone())?;
+        let rules = rules.administered_by(options.administrators.clone());
         let url_keys = options
             .url_keys
             .as_ref()
@@ -123,11 +124,21 @@ impl AccessControl {
         }
     }
 
-    /// Replaces the rules for folders and for status; contradictions leave them as they are.
-    pub fn replace_rules(&self, folders: &[FolderUsers], status: Access) -> Result<(), RulesError> {
-        self.authenticator.replace_rules(Rules::new(folders, status)?);
+    /// Replaces the rules for folders, for status and for administration; contradictions leave them as they are.
+    pub fn replace_rules(
+        &self,
+        folders: &[FolderUsers],
+        (status, administrators): (Access, Access),
+    ) -> Result<(), RulesError> {
+        let rules = Rules::new(folders, status)?.administered_by(administrators);
+        self.authenticator.replace_rules(rules);
         self.warn_of_unknown_users();
         Ok(())
+    }
+
+    /// Returns whether any user may administer the server.
+    pub fn has_administrators(&self) -> bool {
+        self.users.is_some() && self.authenticator.has_administrators()
     }
 
     /// Adds counters and users to metrics and status. Without authentication nothing is counted.
@@ -156,7 +167,7 @@ impl AccessControl {
         if self.authenticator.is_public(request.area) {
             return Ok(Admission::Everyone);
         }
-        if let Some(path) = request.opens.filter(|_| request.area != Area::Status) {
+        if let Some(path) = request.opens.filter(|_| matches!(request.area, Area::Path(_))) {
             if let Some(checked) = self.check_url(path, &request) {
                 return checked;
             }
@@ -270,6 +281,9 @@ impl AccessControl {
             Area::Path(_) if request.opens.is_none() => return Ok(Admission::Everyone),
             Area::Path(_) => {
                 (Failure::Unsigned, "the URL is not signed, and this server opens signed URLs only")
+            }
+            Area::Administration => {
+                (Failure::Forbidden, "administration needs a user: start with --users FILE")
             }
             Area::Status => (
                 Failure::Forbidden,

@@ -80,7 +80,13 @@ impl Site for RecordSite {
         (method == Method::POST && !self.endpoint.has(path) && !path.names_folder()).then_some(FORMAT_LIMIT)
     }
 
-    async fn act(&self, path: AssetPath, request: Request, body: Vec<u8>, _peer: SocketAddr) -> Answer {
+    async fn act(
+        &self,
+        path: AssetPath,
+        request: Request,
+        body: Vec<u8>,
+        _client: (SocketAddr, Option<&str>),
+    ) -> Answer {
         if !request.query.is_empty() {
             let why = "a format description stands alone; leave out the query";
             return Response::error(StatusCode::BAD_REQUEST, why).into();

@@ -101,8 +101,8 @@ impl Player for AssetPlayer {
         })
     }
 
-    fn admit(&self) -> Result<(), Overload> {
-        self.admission.admit()
+    fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload> {
+        self.admission.admit(bits_per_second)
     }
 
     fn admit_faster(&self, more: f64) -> Result<(), Overload> {
@@ -154,6 +154,10 @@ impl AssetPlayer {
 impl Presentation for AssetPresentation {
     fn describe(&self) -> Description {
         describe(&self.image, &self.name)
+    }
+
+    fn bits_per_second(&self) -> Option<u64> {
+        self.image.summary().bits_per_second()
     }
 
     fn tracks(&self) -> u8 {

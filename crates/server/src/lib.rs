@@ -11,6 +11,7 @@ mod http;
 pub mod images;
 mod joined;
 mod library;
+mod link;
 mod memory_limit;
 mod multicast;
 mod plays;

@@ -19,6 +19,8 @@ pub struct AccessRules {
     pub folders: Vec<FolderUsers>,
     /// Users that status and metrics are for.
     pub status: Access,
+    /// Users that may end sessions.
+    pub administrators: Access,
 }
 
 /// Options that a running server takes over.
@@ -66,7 +68,7 @@ impl Reloader {
     /// Takes options over. Rules that contradict each other leave everything as it was.
     pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
         if let (Some(access), Some(rules)) = (&self.access, options.rules) {
-            access.replace_rules(&rules.folders, rules.status)?;
+            access.replace_rules(&rules.folders, (rules.status, rules.administrators))?;
             warn_of_idle_users(&self.library, &rules.folders);
         }
         warn_of_idle_options(&self.library, &options.response_fields, &options.folder_bursts);

@@ -31,7 +31,7 @@ mod transport;
 mod tunnel_entrance;
 mod tunnels;
 
-pub(crate) use listener::Listener;
+pub(crate) use listener::{Listener, SessionControl};
 pub use ports::port_pairs;
 pub use shared::RtspOptions;
 pub(crate) use tunnel_entrance::TunnelEntrance;

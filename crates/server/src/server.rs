@@ -28,9 +28,10 @@ use crate::archive::{ArchiveFolder, ArchiveOptions, ArchivePlayer, Archives, Gap
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::core::{CoreOptions, MediaCore};
-use crate::http::{CurrentFields, LibrarySite, ResponseFields};
+use crate::http::{AssetRates, CurrentFields, LibrarySite, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
+use crate::link;
 use crate::multicast::{MulticastGroups, MulticastRange};
 use crate::reload::{Reloader, warn_of_idle_options, warn_of_idle_users};
 use crate::rtsp::{self, RtspOptions};
@@ -153,7 +154,8 @@ impl Server {
 
         let rtsp_listener = listen("RTSP", options.rtsp, &mut handed)?;
         let http_listener = listen("HTTP", options.http, &mut handed)?;
-        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), options.admission));
+        let policy = with_link(options.admission, options.rtsp);
+        let admission = Arc::new(Admission::new(Arc::clone(&playbacks), policy));
         tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
         let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
         let fields = CurrentFields::new(options.response_fields);
@@ -196,6 +198,10 @@ impl Server {
         let draining = closing.subscribe();
         status.add("draining", move || (*draining.borrow()).into());
         let listed = Arc::clone(&archives);
+        let administered = access.clone();
+        status.add("ends_sessions", move || {
+            administered.as_ref().is_some_and(|access| access.has_administrators()).into()
+        });
         status.add("archives", move || listed.folders().iter().map(|folder| folder.json()).collect());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
@@ -210,7 +216,9 @@ impl Server {
             bursts,
         };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
-        let site = site.yielding_to(admission).for_users(access);
+        let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());
+        let site = site.yielding_to(admission).for_users(access).with_session_end(session_end);
+        let site = site.with_asset_rates(AssetRates::new(Arc::clone(&store)));
         let site =
             site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields).with_archives(archives);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
@@ -328,6 +336,16 @@ impl PopularityKeeper {
         if timeout(KEEP_LIMIT, kept).await.is_err() {
             tracing::warn!("the popularity of assets is not kept: the cache folder does not answer");
         }
+    }
+}
+
+/// The policy with the speed of the links, unless it has a rate or nobody else can be a client.
+fn with_link(policy: AdmissionPolicy, rtsp: SocketAddr) -> AdmissionPolicy {
+    match policy {
+        AdmissionPolicy::Measured { reserve, max_rate: None } if !rtsp.ip().is_loopback() => {
+            AdmissionPolicy::Measured { reserve, max_rate: link::bits_per_second() }
+        }
+        policy => policy,
     }
 }
 

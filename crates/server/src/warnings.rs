@@ -34,8 +34,8 @@ fn limits(status: &Json) -> Vec<Warning> {
     [
         limit("sessions", "--max-sessions", "/counters/rtsp/sessions", "/rtsp/limits/sessions"),
         limit(
-            "sessions that the processor has time for",
-            "the number of processors, or lower --reserve",
+            "sessions that there is capacity for",
+            "the number of processors or --max-rate, or lower --reserve",
             "/capacity/sessions_playing",
             "/capacity/sessions",
         ),

@@ -1,10 +1,8 @@
 // Tiles, warnings, lateness, data path, capacity and threads.
 
-/** Sessions that may still be set up, and played at what those that play cost. */
+/** Sessions that may still be set up, and played at what those that play cost, or are estimated to. */
 function stillFit({ capacity, rtsp, sessions }) {
-  const byLimit = rtsp.limits.sessions - sessions.length;
-  const byTime = capacity.sessions_playing > 0 ? capacity.sessions - capacity.sessions_playing : Infinity;
-  return Math.max(0, Math.min(byLimit, byTime));
+  return Math.max(0, Math.min(rtsp.limits.sessions, capacity.sessions) - sessions.length);
 }
 
 /** Tiles: what they are called, the number they show, its text, a remark, and a list of last values. */
@@ -24,8 +22,8 @@ const TILES = [
     text: count,
     remark: ({ capacity }) =>
       capacity.sessions_playing > 0
-        ? `processor time for ${count(capacity.sessions)} in all, at what these cost`
-        : 'by the limit of sessions: their cost is known when some play',
+        ? `capacity for ${count(capacity.sessions)} in all, at what these cost`
+        : `capacity for ${count(capacity.sessions)} by an estimate of their cost`,
   },
   {
     id: 'rate',
@@ -190,8 +188,9 @@ function costs(path, calibration) {
 
 /** Limits: name, how much is used, how much there may be, text of an amount. */
 const limits = (status) => [
-  ['Sessions, by processor time', status.capacity.sessions_playing, status.capacity.sessions, count],
+  ['Sessions, by capacity', status.capacity.sessions_playing, status.capacity.sessions, count],
   ['Threads, by what sessions take', status.capacity.threads_used, status.capacity.threads, short],
+  ['Bits per second, by sessions', status.capacity.bits_per_second, status.capacity.max_bits_per_second, bitRate],
   ['Sessions', status.sessions.length, status.rtsp.limits.sessions, count],
   ['RTSP connections', status.rtsp.connections, status.rtsp.limits.connections, count],
   ['HTTP connections', status.http.connections, status.http.limits.connections, count],

@@ -10,7 +10,7 @@ const MORE_ROWS = 100;
 /**
  * A table. Each column has a `label`, `value` of a row to sort by, `text` of a row to show, and may be a
  * `number` or `long` text; a column with `fill` puts elements into its cell when the row is made, one with
- * `draw` each time.
+ * `draw` each time; by one that has an `action` nothing is sorted.
  */
 class Table {
   constructor(place, { name, columns, key, sort, noun }) {
@@ -23,21 +23,24 @@ class Table {
     this.more = element('button', { type: 'button', hidden: '' }, 'Show more');
     this.body = element('tbody');
     this.heads = columns.map((column, place) => this.head(column, place));
-    columns.forEach((column, place) => this.order.append(element('option', { value: place }, column.label)));
+    columns.forEach((column, place) => {
+      if (!column.action) this.order.append(element('option', { value: place }, column.label));
+    });
     const head = element('thead', {}, element('tr', {}, ...this.heads));
     const table = element('table', { class: 'cards' }, head, this.body);
     const order = element('span', { class: 'order' }, 'Sort by ', this.order);
-    const scroll = element(
+    this.scroll = element(
       'div',
       { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': name },
       table,
     );
-    place.append(element('div', { class: 'tools' }, this.filter, order, this.count), scroll, this.more);
+    place.append(element('div', { class: 'tools' }, this.filter, order, this.count), this.scroll, this.more);
     this.listen();
     this.markSort();
   }
 
   head(column, place) {
+    if (column.action) return element('th', { scope: 'col' }, column.label);
     const button = element('button', { type: 'button' }, column.label);
     button.addEventListener('click', () => this.sortBy(place));
     return element('th', { scope: 'col', class: kind(column) }, button);
@@ -65,6 +68,7 @@ class Table {
 
   markSort() {
     this.heads.forEach((head, place) => {
+      if (this.columns[place].action) return;
       const way = this.sort.down ? 'descending' : 'ascending';
       head.setAttribute('aria-sort', place === this.sort.column ? way : 'none');
     });
@@ -104,6 +108,8 @@ class Table {
     const keys = new Set(shown.map(this.key));
     for (const [key, row] of this.elements) {
       if (!keys.has(key)) {
+        // Who uses the keyboard stays in the table.
+        if (row.contains(document.activeElement)) this.scroll.focus();
         row.remove();
         this.elements.delete(key);
       }

@@ -93,6 +93,11 @@ const ASSET_COLUMNS = [
     text: (asset) => bitRate(asset.bits_per_second),
   },
   {
+    label: 'Rate over time',
+    value: (asset) => asset.bits_per_second,
+    draw: (svg, asset) => drawRates(svg, asset),
+  },
+  {
     label: 'Sent now',
     number: true,
     value: (asset) => model.rates.assets.get(asset.name) ?? null,
@@ -105,6 +110,51 @@ const ASSET_COLUMNS = [
   },
 ];
 
+/** A column for administrators. */
+const END_COLUMN = { label: 'End', action: true, value: () => null, text: () => '', fill: fillEnd };
+
+/** A button that ends a session when it is pressed twice. */
+function fillEnd(cell, session) {
+  const button = element('button', { type: 'button' });
+  const name = `${session.client}, ${session.asset}`;
+  const label = (text, spoken) => {
+    setText(button, text);
+    button.setAttribute('aria-label', `${spoken} ${name}`);
+  };
+  const rest = () => {
+    if (!button.hasAttribute('aria-disabled')) label('End', 'End session');
+    delete button.dataset.armed;
+  };
+  button.addEventListener('blur', rest);
+  button.addEventListener('click', async () => {
+    if (button.hasAttribute('aria-disabled')) return;
+    if (!('armed' in button.dataset)) {
+      button.dataset.armed = '';
+      return label('Really?', 'Really end session');
+    }
+    delete button.dataset.armed;
+    button.setAttribute('aria-disabled', 'true');
+    label('Ending', 'Ending session');
+    const failure = await endSession(session.id);
+    setText(byId('ended'), failure ? `${name} goes on: ${failure}` : `Session ended: ${name}`);
+    if (!failure) return; // its row goes
+    button.removeAttribute('aria-disabled');
+    rest();
+  });
+  rest();
+  cell.append(button);
+}
+
+/** Has the server end a session; returns why it does not. */
+async function endSession(id) {
+  try {
+    const answer = await fetch(`api/sessions/${id}`, { method: 'DELETE' });
+    return answer.ok || answer.status === 404 ? null : (await answer.text()).trim();
+  } catch {
+    return 'no connection';
+  }
+}
+
 /** Columns without a text show their value. */
 for (const column of [...SESSION_COLUMNS, ...ASSET_COLUMNS]) {
   if (!column.draw) column.text ??= (row) => column.value(row) ?? UNKNOWN;
@@ -113,17 +163,26 @@ for (const column of [...SESSION_COLUMNS, ...ASSET_COLUMNS]) {
 /** Sessions of each asset in the snapshot that is shown. */
 let sessionsOf = new Map();
 
+const placeOfTable = (id) => byId(id).querySelector('.table');
+
+/** The table of sessions, with a button for each if they can be ended. */
+function makeSessions(canEnd) {
+  const place = placeOfTable('sessions');
+  place.replaceChildren();
+  return new Table(place, {
+    name: 'sessions',
+    noun: ['session', 'sessions'],
+    columns: canEnd ? [...SESSION_COLUMNS, END_COLUMN] : SESSION_COLUMNS,
+    key: (session) => session.id,
+    sort: { by: 'Client', down: false },
+  });
+}
+
 function makeTables() {
-  const place = (id) => byId(id).querySelector('.table');
   return {
-    sessions: new Table(place('sessions'), {
-      name: 'sessions',
-      noun: ['session', 'sessions'],
-      columns: SESSION_COLUMNS,
-      key: (session) => session.id,
-      sort: { by: 'Client', down: false },
-    }),
-    assets: new Table(place('assets'), {
+    canEnd: false,
+    sessions: makeSessions(false),
+    assets: new Table(placeOfTable('assets'), {
       name: 'assets',
       noun: ['asset', 'assets'],
       columns: ASSET_COLUMNS,
@@ -137,6 +196,10 @@ function makeTables() {
 function showTables(tables, status) {
   sessionsOf = new Map();
   for (const { asset } of status.sessions) sessionsOf.set(asset, (sessionsOf.get(asset) ?? 0) + 1);
+  if (tables.canEnd !== Boolean(status.ends_sessions)) {
+    tables.canEnd = Boolean(status.ends_sessions);
+    tables.sessions = makeSessions(tables.canEnd);
+  }
   tables.sessions.show(status.sessions);
   tables.assets.show(status.assets);
 }

@@ -17,6 +17,8 @@ pub struct AuthOptions {
     pub folders: Vec<FolderUsers>,
     /// Users that status and metrics are for.
     pub status: Access,
+    /// Users that may end sessions; never everyone.
+    pub administrators: Access,
     /// Time after which a nonce expires.
     pub nonce_lifetime: Duration,
     /// File of keys for signed URLs.

@@ -44,8 +44,8 @@ pub trait Site: Send + Sync + 'static {
         HeaderMap::new()
     }
 
-    /// Admits a request of this client by GET or HEAD before anything is looked up, or returns the response that denies
-    /// it. Beside its addresses is the user that an earlier request of the connection was admitted as, to be kept up.
+    /// Admits a request of this client by GET, HEAD or an [accepted](Site::accepts) method before anything is looked up
+    /// or done, or returns the response that denies it. Beside its addresses is the user that an earlier request of the connection was admitted as, to be kept up.
     fn admit(
         &self,
         _path: &AssetPath,
@@ -60,13 +60,14 @@ pub trait Site: Send + Sync + 'static {
         None
     }
 
-    /// Does what an [accepted](Site::accepts) request of this peer asks for, and answers it.
+    /// Does what an [accepted](Site::accepts) request of this peer, and of this user if it has one, asks for, and
+    /// answers it.
     fn act(
         &self,
         _path: AssetPath,
         _request: Request,
         _body: Vec<u8>,
-        _peer: SocketAddr,
+        (_peer, _user): (SocketAddr, Option<&str>),
     ) -> impl Future<Output = Answer> + Send {
         async { Response::error(StatusCode::METHOD_NOT_ALLOWED, "read-only server").into() }
     }
@@ -323,8 +324,12 @@ impl<S: Site> Exchanges<S> {
     async fn answer(&mut self, request: Request, body: Body) -> (Answer, Option<DescriptorPermit>) {
         match (body, &request.target) {
             (Body::Read(body), Target::Path(path)) => {
-                let path = path.clone();
-                return (self.shared.site.act(path, request, body, self.addresses.peer).await, None);
+                let (path, site) = (path.clone(), &self.shared.site);
+                if let Err(denied) = site.admit(&path, &request, (self.addresses, &mut self.user)).await {
+                    return (denied.into(), None);
+                }
+                let client = (self.addresses.peer, self.user.as_deref());
+                return (site.act(path, request, body, client).await, None);
             }
             (Body::TooLong(limit), _) => {
                 let words =

@@ -209,7 +209,13 @@ impl Site for ControlSite {
         is_change.then_some(MAX_BODY_BYTES)
     }
 
-    async fn act(&self, path: AssetPath, request: Request, body: Vec<u8>, peer: SocketAddr) -> Answer {
+    async fn act(
+        &self,
+        path: AssetPath,
+        request: Request,
+        body: Vec<u8>,
+        (peer, _user): (SocketAddr, Option<&str>),
+    ) -> Answer {
         if loans::is_path(&path) {
             let checked = self.check_peer(&request, peer);
             let answered = checked.and_then(|()| loans::answer(&self.lending, &request.method, &body));

@@ -56,8 +56,8 @@ impl Player for ArchivePlayer {
         })
     }
 
-    fn admit(&self) -> Result<(), Overload> {
-        self.assets.admit()
+    fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload> {
+        self.assets.admit(bits_per_second)
     }
 
     fn admit_faster(&self, more: f64) -> Result<(), Overload> {

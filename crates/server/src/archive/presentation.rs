@@ -87,6 +87,10 @@ impl Presentation for ArchivePresentation {
         }
     }
 
+    fn bits_per_second(&self) -> Option<u64> {
+        self.first.image.summary().bits_per_second()
+    }
+
     fn tracks(&self) -> u8 {
         self.first.image.plan().streams.len() as u8 // 16 at most
     }

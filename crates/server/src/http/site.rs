@@ -1,13 +1,15 @@
 //! Answers of the library: files, and folders as listings.
 
+use super::asset_rate::{AssetRates, asset_of};
 use super::kept_files::KeptFiles;
 use super::response_fields::{CurrentFields, ResponseFields};
+use super::session_end::{SessionEnd, session_of};
 use super::{listing, page};
 use crate::admission::Admission;
 use crate::archive::{Archives, respond_with_recordings};
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use crate::rtsp::TunnelEntrance;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct LibrarySite {
     admission: Option<Arc<Admission>>,
     access: Option<Arc<AccessControl>>,
     tunnels: Option<TunnelEntrance>,
+    session_end: Option<SessionEnd>,
+    asset_rates: Option<AssetRates>,
     fields: Arc<CurrentFields>,
     archives: Option<Arc<Archives>>,
 }
@@ -51,6 +55,8 @@ impl LibrarySite {
             admission: None,
             access: None,
             tunnels: None,
+            session_end: None,
+            asset_rates: None,
             fields: Arc::default(),
             archives: None,
         }
@@ -76,9 +82,19 @@ impl LibrarySite {
         LibrarySite { tunnels: Some(entrance), ..self }
     }
 
-    /// Returns whether a path is that of the status page, status or metrics.
+    /// The site by which administrators end sessions.
+    pub(crate) fn with_session_end(self, session_end: SessionEnd) -> LibrarySite {
+        LibrarySite { session_end: Some(session_end), ..self }
+    }
+
+    /// The site that tells the bit rates of assets.
+    pub(crate) fn with_asset_rates(self, asset_rates: AssetRates) -> LibrarySite {
+        LibrarySite { asset_rates: Some(asset_rates), ..self }
+    }
+
+    /// Returns whether a path is that of the status page, status, metrics, a session or rates of an asset.
     fn is_status(&self, path: &AssetPath) -> bool {
-        self.endpoint.has(path) || is_page(path)
+        self.endpoint.has(path) || is_page(path) || session_of(path).is_some() || asset_of(path).is_some()
     }
 
     /// The site for users only, or for everyone.
@@ -97,6 +113,12 @@ impl Site for LibrarySite {
         request: &Request,
         client: (Addresses, &mut Option<String>),
     ) -> Result<(), Response> {
+        if request.method == Method::DELETE {
+            return match &self.session_end {
+                Some(session_end) => session_end.admit(path, request, client).await,
+                None => Ok(()),
+            };
+        }
         let Some(access) = &self.access else { return Ok(()) };
         let area = if self.is_status(path) { Area::Status } else { Area::Path(path.as_bytes()) };
         access.check_http(area, path, request, client).await
@@ -108,6 +130,22 @@ impl Site for LibrarySite {
             Target::Path(path) if self.is_status(path) => HeaderMap::new(),
             _ => self.fields.get().of_request(request),
         }
+    }
+
+    fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {
+        let is_end = *method == Method::DELETE && self.session_end.is_some() && session_of(path).is_some();
+        is_end.then_some(0)
+    }
+
+    async fn act(
+        &self,
+        path: AssetPath,
+        _request: Request,
+        _body: Vec<u8>,
+        client: (SocketAddr, Option<&str>),
+    ) -> Answer {
+        let ended = self.session_end.as_ref().zip(session_of(&path));
+        ended.map_or_else(not_a_session, |(session_end, number)| session_end.end(number, client)).into()
     }
 
     fn takes_over(&self, request: &Request) -> bool {
@@ -133,8 +171,11 @@ impl Site for LibrarySite {
         if is_page(&path) {
             return page::respond().into();
         }
-        if self.admission.as_ref().is_some_and(|admission| admission.is_late()) {
-            return busy("sessions are late, and downloads wait");
+        if let Some((rates, name)) = self.asset_rates.as_ref().zip(asset_of(&path)) {
+            return rates.answer(name).await.into();
+        }
+        if let Some(why) = self.admission.as_ref().and_then(|admission| admission.refuses_downloads()) {
+            return busy(why);
         }
         if let Some(open) = self.kept_files.find(&self.library, &path, now_s()) {
             let response = respond_with(&request, &open.representation);
@@ -188,6 +229,10 @@ fn find(
         },
         Err(error) => not_found(error, path),
     }
+}
+
+fn not_a_session() -> Response {
+    Response::error(StatusCode::NOT_FOUND, "no such session")
 }
 
 fn respond_with(request: &Request, file: &Representation) -> Response {

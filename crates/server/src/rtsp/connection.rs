@@ -96,6 +96,8 @@ enum End {
     Slow,
     /// The server shuts down.
     Drained,
+    /// An administrator ended its sessions.
+    Dismissed,
 }
 
 impl Connection {
@@ -132,6 +134,9 @@ impl Connection {
         }
         if *self.shutdown.borrow() {
             return Err(End::Drained);
+        }
+        if self.handler.is_dismissed {
+            return Err(End::Dismissed);
         }
         let begun = self.request_begun.unwrap_or_else(Instant::now);
         self.request_begun = self.reader.is_inside_request().then_some(begun);

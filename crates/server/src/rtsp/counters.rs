@@ -13,6 +13,8 @@ label! {
         Descriptors = "descriptor_limit",
         /// The engine threads have no time for another session.
         Processor = "processor",
+        /// The link has no room for another session.
+        Rate = "rate",
         /// Sessions are late.
         Late = "late",
     }
@@ -40,6 +42,8 @@ label! {
         Unreachable = "unreachable",
         Failed = "failed",
         Shutdown = "shutdown",
+        /// An administrator ended it.
+        Administrator = "administrator",
     }
 }
 
@@ -73,7 +77,7 @@ counters! {
     tracks: Gauge,
     /// RTSP sessions set up since the start.
     sessions_started: Counter,
-    /// RTSP sessions refused, by reason: a limit, the processor, or lateness.
+    /// RTSP sessions refused, by reason: a limit, the processor, the link's rate, or lateness.
     sessions_refused: Family<RefusalReason>,
     /// RTSP sessions ended, by reason.
     sessions_ended: Family<EndReason>,
@@ -103,6 +107,7 @@ impl From<Overload> for RefusalReason {
     fn from(overload: Overload) -> RefusalReason {
         match overload {
             Overload::Processor { .. } => RefusalReason::Processor,
+            Overload::Rate { .. } => RefusalReason::Rate,
             Overload::Late { .. } => RefusalReason::Late,
         }
     }

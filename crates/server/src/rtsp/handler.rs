@@ -43,6 +43,9 @@ pub(super) struct RequestHandler {
     /// Boxed, because a map has room for several.
     pub(super) sessions: HashMap<String, Box<Session>>,
     pub(super) events: Arc<SessionEvents>,
+    /// True when an administrator has ended the last session: the connection is to be closed then, since a player might
+    /// wait for ever.
+    pub(super) is_dismissed: bool,
 }
 
 /// Presentation that was described, and the query of its URL.
@@ -69,6 +72,7 @@ impl RequestHandler {
             is_by_url: false,
             sessions: HashMap::new(),
             events,
+            is_dismissed: false,
         }
     }
 
@@ -143,6 +147,7 @@ impl RequestHandler {
         if let Some(reason) = session.handle(&event.kind) {
             let id = session.id.clone();
             self.end(&id, reason).await;
+            self.is_dismissed = reason == EndReason::Administrator && self.sessions.is_empty();
         }
     }
 

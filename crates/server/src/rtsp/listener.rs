@@ -15,6 +15,17 @@ use wirepath_net::status::Status;
 use wirepath_net::tls::{self, Terminator};
 use wirepath_net::{Addresses, DescriptorBudget, ReservedListener};
 
+/// Handle that ends sessions of a listener.
+pub(crate) struct SessionControl(Arc<Shared>);
+
+impl SessionControl {
+    /// Begins to end the session with this number; returns whether there is one. It ends as by TEARDOWN, and its
+    /// connection is closed if it has no other.
+    pub(crate) fn end(&self, number: u64) -> bool {
+        self.0.registry.end(number)
+    }
+}
+
 /// RTSP listener that does not listen yet.
 pub(crate) struct Listener(pub(super) Arc<Shared>);
 
@@ -53,6 +64,11 @@ impl Listener {
     /// Numbers of connections and sessions that are open.
     pub(crate) fn open(&self) -> (usize, usize) {
         (self.0.limits.open(), self.0.registry.json().len())
+    }
+
+    /// Handle for administrators.
+    pub(crate) fn session_control(&self) -> SessionControl {
+        SessionControl(Arc::clone(&self.0))
     }
 
     /// Way of connections that come through HTTP tunnels.

@@ -51,8 +51,8 @@ pub(crate) trait Player: Send + Sync {
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
 
-    /// Admits a session by the load, or says why not.
-    fn admit(&self) -> Result<(), Overload>;
+    /// Admits a session by the load, or says why not; of its payload's bit rate if that is known.
+    fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload>;
 
     /// Admits that sessions become faster by so many times the bit rate of one, or says why not.
     fn admit_faster(&self, more: f64) -> Result<(), Overload>;
@@ -101,6 +101,11 @@ pub(crate) struct Joined {
 pub(crate) trait Presentation: Send + Sync {
     /// Describes the presentation as it is now.
     fn describe(&self) -> Description;
+
+    /// Mean bit rate of its payload, if it is known.
+    fn bits_per_second(&self) -> Option<u64> {
+        None
+    }
 
     /// Number of its tracks, at least one. They are counted from 0 here and from 1 in URLs.
     fn tracks(&self) -> u8;

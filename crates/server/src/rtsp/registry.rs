@@ -1,5 +1,6 @@
 //! The sessions of a listener, within its limits.
 
+use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
 use parking_lot::Mutex;
 use serde_json::Value as Json;
@@ -14,7 +15,16 @@ pub(super) struct Registry {
     limits: Arc<ClientLimits>,
     descriptors: Arc<DescriptorBudget>,
     last_key: AtomicU64,
-    sessions: Mutex<HashMap<u64, Arc<SessionInfo>>>,
+    sessions: Mutex<HashMap<u64, Entry>>,
+}
+
+/// Session that is visible.
+struct Entry {
+    info: Arc<SessionInfo>,
+    /// Events of its connection, which ends it.
+    events: Arc<SessionEvents>,
+    /// An administrator has asked for its end.
+    is_ending: bool,
 }
 
 /// Reservation of one session within the limits; released when it is dropped.
@@ -48,16 +58,28 @@ impl Registry {
     /// Sessions for `/api/status`, in the order in which they were set up.
     pub(super) fn json(&self) -> Vec<Json> {
         let sessions = self.sessions.lock();
-        let mut sessions: Vec<_> = sessions.iter().map(|(key, info)| (*key, Arc::clone(info))).collect();
+        let mut sessions: Vec<_> =
+            sessions.iter().map(|(key, entry)| (*key, Arc::clone(&entry.info))).collect();
         sessions.sort_unstable_by_key(|(key, _)| *key);
         sessions.iter().filter_map(|(_, session)| session.json()).collect()
+    }
+
+    /// Has the connection of a session end it, if there is a session with this number.
+    pub(super) fn end(&self, key: u64) -> bool {
+        let mut sessions = self.sessions.lock();
+        let Some(entry) = sessions.get_mut(&key) else { return false };
+        if !std::mem::replace(&mut entry.is_ending, true) {
+            entry.events.add(SessionEvent { key, kind: EventKind::Ended });
+        }
+        true
     }
 }
 
 impl SessionSlot {
-    /// Makes the session visible.
-    pub(super) fn fill(&self, session: Arc<SessionInfo>) {
-        self.registry.sessions.lock().insert(self.key, session);
+    /// Makes the session visible, with the events of its connection.
+    pub(super) fn fill(&self, info: Arc<SessionInfo>, events: Arc<SessionEvents>) {
+        let entry = Entry { info, events, is_ending: false };
+        self.registry.sessions.lock().insert(self.key, entry);
     }
 }
 

@@ -101,6 +101,7 @@ impl Session {
             EventKind::Started(.., Err(_)) => self.cancel(),
             EventKind::Paused(..) => self.rest(),
             EventKind::Event(PlaybackEvent::Finished) => self.finish(),
+            EventKind::Ended => return Some(EndReason::Administrator),
             EventKind::Event(PlaybackEvent::Failed(error)) if error.is_unreachable() => {
                 return Some(EndReason::Unreachable);
             }

@@ -22,10 +22,13 @@ pub(super) enum EventKind {
     Paused(u64, Result<u64, PlayError>),
     /// Event without a request.
     Event(PlaybackEvent),
+    /// An administrator ends the session.
+    Ended,
 }
 
 /// Queue of events with one reader. It takes memory when there are events only, unlike a channel of tokio,
-/// which keeps 2 KiB. Without a bound of its own, but bounded by requests: an answer and an end each.
+/// which keeps 2 KiB. Without a bound of its own, but bounded by requests: an answer and an end each, and one
+/// end by an administrator for each session.
 #[derive(Debug, Default)]
 pub(super) struct SessionEvents {
     queue: Mutex<VecDeque<SessionEvent>>,

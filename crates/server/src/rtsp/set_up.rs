@@ -32,6 +32,9 @@ impl RequestHandler {
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
         let index = self.track_index(&presentation_url, number, presentation.tracks())?;
+        if let bits_per_second @ Some(_) = presentation.bits_per_second() {
+            self.admit_rate(bits_per_second)?;
+        }
         let (key, events) = (slot.key, Arc::clone(&self.events));
         let on_event = Box::new(move |event| {
             events.add(SessionEvent { key, kind: EventKind::Event(event) });
@@ -168,15 +171,21 @@ impl RequestHandler {
             self.shared.registry.reserve(self.peer.ip()).map_err(RefusalReason::from)
         };
         let slot = reserved.map_err(|reason| self.refuse_limit(reason))?;
-        let admitted = self.shared.player.admit();
-        admitted
-            .map_err(|overload| self.refuse_session(RefusalReason::from(overload), overload.to_string()))?;
+        self.admit_rate(None)?;
         Ok(slot)
+    }
+
+    /// Admits a session by the load, and by its bit rate if that is known.
+    fn admit_rate(&self, bits_per_second: Option<u64>) -> Result<(), Refusal> {
+        let admitted = self.shared.player.admit(bits_per_second);
+        admitted.map_err(|overload| self.refuse_session(RefusalReason::from(overload), overload.to_string()))
     }
 
     fn refuse_limit(&self, reason: RefusalReason) -> Refusal {
         let who = match reason {
-            RefusalReason::Total | RefusalReason::Processor | RefusalReason::Late => "the server",
+            RefusalReason::Total | RefusalReason::Processor | RefusalReason::Rate | RefusalReason::Late => {
+                "the server"
+            }
             RefusalReason::Address => "your address",
             RefusalReason::Connection => "this connection",
             RefusalReason::Descriptors => "the server's open files",
@@ -199,7 +208,7 @@ impl RequestHandler {
         info.counters.sessions_interleaved.add(info.is_interleaved().into());
         info.counters.tracks.increment();
         info.counters.sessions_started.increment();
-        session.slot.fill(Arc::clone(info));
+        session.slot.fill(Arc::clone(info), Arc::clone(&session.events));
         if self.shared.log_session() {
             let (peer, path, transport) = (self.peer, &info.path, info.transport().name());
             tracing::info!(%peer, path, transport, "session is set up");

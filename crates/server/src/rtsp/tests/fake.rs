@@ -156,7 +156,7 @@ impl Player for FakePlayer {
         Box::pin(async { Err(error) })
     }
 
-    fn admit(&self) -> Result<(), Overload> {
+    fn admit(&self, _bits_per_second: Option<u64>) -> Result<(), Overload> {
         Ok(())
     }
 

@@ -1,0 +1,67 @@
+//! Speed of the links that sessions leave by, as the kernel knows it.
+
+use std::fs;
+use std::path::Path;
+
+/// Speed of this machine's network cards that are up, together, in bits per second; none if that of any is not known,
+/// as of most virtual ones, or if there is none. Loopback, veth, bridges and other devices that are no hardware do
+/// not count: they have no speed, or one that limits nothing. Logs what it found.
+pub(crate) fn bits_per_second() -> Option<u64> {
+    // Of this network namespace; sysfs may be that of another.
+    let here = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let names: Vec<&str> = here.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    let (cards, speed) = speed_of(Path::new("/sys/class/net"), &names);
+    match speed {
+        Some(bits) => tracing::info!(?cards, megabits_per_second = bits / 1_000_000, "speed of the links"),
+        None => tracing::info!(
+            ?cards,
+            "the speed of the links is not known: --max-rate limits the sessions' bits"
+        ),
+    }
+    speed
+}
+
+/// Network cards in a folder like `/sys/class/net` that are up, and their speed if all have one.
+fn speed_of<'a>(folder: &Path, names: &[&'a str]) -> (Vec<&'a str>, Option<u64>) {
+    let read = |name: &str, what: &str| fs::read_to_string(folder.join(name).join(what));
+    let is_card = |name: &&str| folder.join(name).join("device").exists();
+    let is_up = |name: &&str| read(name, "operstate").is_ok_and(|state| state.trim() == "up");
+    let cards: Vec<&str> = names.iter().copied().filter(is_card).filter(is_up).collect();
+    // Megabits; -1 if it is not known.
+    let speeds = cards.iter().map(|name| read(name, "speed").ok()?.trim().parse::<u64>().ok());
+    let speed: Option<u64> = speeds.map(|speed| speed.filter(|speed| *speed > 0)).sum();
+    let speed = speed.filter(|_| !cards.is_empty()).map(|megabits| megabits.saturating_mul(1_000_000));
+    (cards, speed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: The speed of the network cards that are up limits sessions, unless that of any is not known.
+    #[test]
+    fn cards_have_a_speed() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = |name: &str, is_card: bool, state: &str, speed: Option<&str>| {
+            let place = folder.path().join(name);
+            fs::create_dir_all(place.join(if is_card { "device" } else { "power" })).unwrap();
+            fs::write(place.join("operstate"), format!("{state}\n")).unwrap();
+            if let Some(speed) = speed {
+                fs::write(place.join("speed"), format!("{speed}\n")).unwrap();
+            }
+        };
+        device("lo", false, "unknown", None);
+        device("veth0", false, "up", Some("10000"));
+        device("eth0", true, "up", Some("1000"));
+        device("eth1", true, "up", Some("2500"));
+        device("eth2", true, "down", Some("-1"));
+        device("virt0", true, "up", Some("-1"));
+        let speed = |names: &[&str]| speed_of(folder.path(), names).1;
+        assert_eq!(speed(&["lo", "veth0"]), None);
+        assert_eq!(speed(&["lo", "veth0", "eth0", "eth2"]), Some(1_000_000_000));
+        assert_eq!(speed(&["eth0", "eth1"]), Some(3_500_000_000));
+        assert_eq!(speed(&["eth0", "virt0"]), None, "more may leave by the other");
+        assert_eq!(speed(&["none"]), None);
+        assert_eq!(speed_of(folder.path(), &["lo", "eth0", "eth2"]).0, ["eth0"]);
+    }
+}
