@@ -1,7 +1,7 @@
 //! Answers of the library: files, and folders as listings.
 
 use super::kept_files::KeptFiles;
-use super::response_fields::{CurrentFields, ResponseFields};
+use super::response_fields::{CurrentFields, ResponseFields, is_download};
 use super::{listing, page};
 use crate::admission::Admission;
 use crate::archive::{Archives, respond_with_recordings};
@@ -19,7 +19,7 @@ use wirepath_media::container::is_movie;
 use wirepath_media::ts::check_head;
 use wirepath_net::Addresses;
 use wirepath_net::auth::AccessControl;
-use wirepath_net::http::{Answer, Endpoint, Site, TakenOver, boundary, now_s};
+use wirepath_net::http::{Answer, Endpoint, Prepared, Site, TakenOver, boundary, now_s};
 
 /// Most files of a folder whose heads are read for its listing, and bytes of each head.
 const SNIFFED: usize = 256;
@@ -100,6 +100,19 @@ impl Site for LibrarySite {
         let Some(access) = &self.access else { return Ok(()) };
         let area = if self.is_status(path) { Area::Status } else { Area::Path(path.as_bytes()) };
         access.check_http(area, path, request, client).await
+    }
+
+    /// Small files that were requested lately.
+    fn prepared(&self, path: &AssetPath, request: &Request) -> Option<Prepared> {
+        let is_late = || self.admission.as_ref().is_some_and(|admission| admission.is_late());
+        if !request.is_plain_get() || is_download(&request.query) || self.is_status(path) || is_late() {
+            return None;
+        }
+        let mut prepared = self.kept_files.prepared(&self.library, path, now_s())?;
+        if let Some(value) = self.fields.get().cache_control(path.as_bytes()) {
+            prepared.fields.insert(header::CACHE_CONTROL, value.clone());
+        }
+        Some(prepared)
     }
 
     /// Who watches what is nothing for pages of other origins: only files and folders get fields.
