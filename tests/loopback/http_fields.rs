@@ -2,12 +2,15 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use wirepath_tests::http::{self, Response};
 use wirepath_tests::process::{find, open_folder};
 use wirepath_tests::server::Server;
-use wirepath_tests::{require, trials};
+use wirepath_tests::{Deadline, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -17,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         options_for_nothing_are_told,
         an_origin_may_have_its_default_port,
         curl_stores_a_download_under_its_name,
+        prepared_responses_are_like_others,
     ]
 }
 
@@ -109,6 +113,43 @@ fn files_are_cached_as_their_folder_says() -> Result<()> {
         }
     }
     ensure!(http::get(server.http, "/nothing")?.header("cache-control").is_none());
+    Ok(())
+}
+
+/// Promise: Responses that were prepared have the fields of others: CORS, `Cache-Control`, tag, date, connection.
+fn prepared_responses_are_like_others() -> Result<()> {
+    let options = ["--cors", "https://a.example", "--folder-cache-control", "live=no-store"];
+    let (server, folder) = serve(&options)?;
+    Deadline::seconds(10.0).wait_for("timestamps that show the next change", || {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let changed_s = std::fs::metadata(folder.path().join("live/small"))?.ctime();
+        Ok((changed_s + 3 <= now_s as i64).then_some(()))
+    })?;
+    let mut connection = http::connect(server.http)?;
+    let mut buffer = Vec::new();
+    let mut ask = |method: &str, fields: &str| {
+        write!(connection, "{method} /live/small HTTP/1.1\r\nHost: h\r\n{fields}\r\n")?;
+        let mut response = http::read_response(&mut connection, &mut buffer, method == "HEAD")?;
+        response.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("date"));
+        anyhow::Ok(response)
+    };
+    ask("GET", "")?;
+    let others =
+        ["", "Origin: https://a.example\r\n", "Origin: https://b.example\r\n", "Connection: close\r\n"];
+    for fields in others {
+        let others_close = fields.starts_with("Connection");
+        let made = if others_close { ask("HEAD", "")? } else { ask("HEAD", fields)? };
+        let mut prepared = ask("GET", fields)?;
+        ensure!(prepared.status == 200 && prepared.body == b"x", "{prepared:?}");
+        if others_close {
+            ensure!(prepared.header("connection") == Some("close"));
+            prepared.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("connection"));
+        }
+        ensure!(made.headers == prepared.headers, "{made:?} and {prepared:?}");
+    }
+    ensure!(http::get(server.http, "/live/small")?.header("cache-control") == Some("no-store"));
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.process.pid()))?;
+    ensure!(maps.contains("live/small"), "no response was prepared");
     Ok(())
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use http::{HeaderMap, header};
+use http::header;
 
-use crate::fields;
+use crate::fields::{self, Fields};
 
 /// An entity tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl fmt::Display for EntityTag {
 
 impl Conditions {
     /// Reads the conditions among these fields.
-    pub fn of(fields: &HeaderMap) -> Self {
+    pub fn of(fields: &impl Fields) -> Self {
         Self {
             if_match: fields::joined(fields, &header::IF_MATCH),
             if_unmodified_since_s: fields::date_s(fields, &header::IF_UNMODIFIED_SINCE),
@@ -86,6 +86,13 @@ impl Conditions {
             if_modified_since_s: fields::date_s(fields, &header::IF_MODIFIED_SINCE),
             if_range: fields::joined(fields, &header::IF_RANGE),
         }
+    }
+
+    /// Returns whether there is no condition.
+    pub fn is_empty(&self) -> bool {
+        let Self { if_match, if_unmodified_since_s, if_none_match, if_modified_since_s, if_range } = self;
+        let has_date = if_unmodified_since_s.is_some() || if_modified_since_s.is_some();
+        !has_date && if_match.is_none() && if_none_match.is_none() && if_range.is_none()
     }
 
     /// The conditions for a cached response: those that only an origin can evaluate are left out.

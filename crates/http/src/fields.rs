@@ -5,24 +5,57 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::HeadError;
 
-/// The value of a field, if it is there once and is text.
-pub fn only<'a>(fields: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = fields.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.to_str().ok(),
-        _ => None,
+/// Fields of a head, in whatever form they are kept.
+pub trait Fields {
+    /// Values of the lines of a field, in order.
+    fn values(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]>;
+
+    /// Returns whether there is such a field.
+    fn has(&self, name: &HeaderName) -> bool {
+        self.values(name).next().is_some()
     }
 }
 
+impl Fields for HeaderMap {
+    fn values(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
+        self.get_all(name).iter().map(HeaderValue::as_bytes)
+    }
+}
+
+/// Lines as the parser found them. To look for a dozen fields among ten lines costs less than to sort them into a map.
+pub(crate) struct ParsedLines<'a>(pub(crate) &'a [httparse::Header<'a>]);
+
+impl Fields for ParsedLines<'_> {
+    fn values(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
+        let name = name.as_str();
+        let lines = self.0.iter().filter(move |line| line.name.eq_ignore_ascii_case(name));
+        lines.map(|line| line.value.trim_ascii())
+    }
+}
+
+/// The value of a field, if it is there once.
+pub(crate) fn once<'a>(fields: &'a impl Fields, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = fields.values(name);
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// The value of a field, if it is there once and is text.
+pub fn only<'a>(fields: &'a impl Fields, name: &HeaderName) -> Option<&'a str> {
+    let is_text = |byte: &u8| *byte == b'\t' || (b' '..=b'~').contains(byte);
+    let value = once(fields, name).filter(|value| value.iter().all(is_text))?;
+    std::str::from_utf8(value).ok()
+}
+
 /// All lines of a field as one list (RFC 9110 section 5.3).
-pub fn joined(fields: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let text = |line: &HeaderValue| String::from_utf8_lossy(line.as_bytes()).into_owned();
-    let lines: Vec<String> = fields.get_all(name).iter().map(text).collect();
-    (!lines.is_empty()).then(|| lines.join(", "))
+pub fn joined(fields: &impl Fields, name: &HeaderName) -> Option<String> {
+    let mut lines = fields.values(name).map(String::from_utf8_lossy);
+    let mut list = lines.next()?.into_owned();
+    lines.for_each(|line| list.extend([", ", &line]));
+    Some(list)
 }
 
 /// The date of a field, in seconds since 1970, if it is there once and is a date.
-pub fn date_s(fields: &HeaderMap, name: &HeaderName) -> Option<u64> {
+pub fn date_s(fields: &impl Fields, name: &HeaderName) -> Option<u64> {
     only(fields, name).and_then(parse_date_s)
 }
 
@@ -37,11 +70,11 @@ pub(crate) fn parse_date_s(value: &str) -> Option<u64> {
 ///
 /// # Errors
 /// [`HeadError::BodyLength`] if it is there twice or is not a number.
-pub fn content_length(fields: &HeaderMap) -> Result<Option<u64>, HeadError> {
-    let mut values = fields.get_all(header::CONTENT_LENGTH).iter();
+pub fn content_length(fields: &impl Fields) -> Result<Option<u64>, HeadError> {
+    let mut values = fields.values(&header::CONTENT_LENGTH);
     let Some(value) = values.next() else { return Ok(None) };
-    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let length = value.to_str().ok().filter(is_number).and_then(|digits| digits.parse().ok());
+    let digits = Some(value).filter(|value| value.iter().all(u8::is_ascii_digit));
+    let length = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     if values.next().is_some() {
         Err(HeadError::BodyLength)
     } else {

@@ -6,7 +6,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 
 use crate::error::{HEADER_LIMIT, HeadError};
-use crate::fields;
+use crate::fields::{self, Fields, ParsedLines};
 
 /// Bytes for which a head has room at first.
 const USUAL_HEAD_BYTES: usize = 512;
@@ -38,39 +38,25 @@ pub struct ResponseHead {
 impl RequestHead {
     /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it.
     pub fn parse(head: &[u8]) -> Result<RequestHead, HeadError> {
-        let mut lines = [const { MaybeUninit::uninit() }; HEADER_LIMIT];
-        let mut request = httparse::Request::new(&mut []);
-        match request.parse_with_uninit_headers(head, &mut lines) {
-            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-            // The head ends at its first empty line, so a parser that sees another end has seen something
-            // else.
-            Ok(_) => return Err(HeadError::Malformed(httparse::Error::NewLine)),
-            Err(error) => return Err(error.into()),
-        }
-        let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
-        Ok(RequestHead {
-            method: method.map_err(|_| HeadError::Malformed(httparse::Error::Token))?,
-            target: request.path.unwrap_or_default().to_owned(),
-            version: version(request.version),
-            fields: read_fields(request.headers)?,
+        with_parsed(head, |head| {
+            Ok(RequestHead {
+                method: head.method.clone(),
+                target: head.target.to_owned(),
+                version: head.version,
+                fields: read_fields(head.fields.0)?,
+            })
         })
     }
 
     /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires
     /// (RFC 9112 section 3.2). Empty where HTTP/1.0 names none.
     pub fn host(&self) -> Result<&str, HeadError> {
-        let count = self.fields.get_all(header::HOST).iter().count();
-        let field = match (count, self.version) {
-            (0, Version::HTTP_10) => "",
-            _ => fields::only(&self.fields, &header::HOST).ok_or(HeadError::Host)?,
-        };
-        let host = self.split_target().0.unwrap_or(field);
-        if is_host(host) && is_host(field) { Ok(host) } else { Err(HeadError::Host) }
+        self.borrowed().host()
     }
 
     /// Path and query of the target: `http://host/path?query` asks for `/path?query` (RFC 9112 section 3.2.2).
     pub fn path(&self) -> &str {
-        self.split_target().1
+        split_target(&self.target).1
     }
 
     /// Returns whether the connection outlives the response (RFC 9112 section 9.3).
@@ -84,12 +70,7 @@ impl RequestHead {
     /// [`HeadError::BodyLength`] for two statements of the length, with which requests are smuggled (RFC 9112
     /// section 11.2).
     pub fn body_length(&self) -> Result<Option<u64>, HeadError> {
-        let stated = fields::content_length(&self.fields)?;
-        match (stated, self.fields.contains_key(header::TRANSFER_ENCODING)) {
-            (Some(_), true) => Err(HeadError::BodyLength),
-            (None, true) => Ok(None),
-            (stated, false) => Ok(Some(stated.unwrap_or(0))),
-        }
+        self.borrowed().body_length()
     }
 
     /// Returns whether the client waits for `100 Continue` before it sends a body (RFC 9110 section 10.1.1).
@@ -100,15 +81,82 @@ impl RequestHead {
             && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
     }
 
-    fn split_target(&self) -> (Option<&str>, &str) {
-        let rest = ["http://", "https://"].iter().find_map(|scheme| {
-            let start = self.target.get(..scheme.len())?;
-            start.eq_ignore_ascii_case(scheme).then(|| &self.target[scheme.len()..])
-        });
-        let Some(rest) = rest else { return (None, &self.target) };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        (Some(&rest[..end]), &rest[end..])
+    pub(crate) fn borrowed(&self) -> BorrowedHead<'_, HeaderMap> {
+        let RequestHead { method, target, version, fields } = self;
+        BorrowedHead { method, target, version: *version, fields }
     }
+}
+
+/// Head of a request, where it was read.
+pub(crate) struct BorrowedHead<'a, F> {
+    pub(crate) method: &'a Method,
+    pub(crate) target: &'a str,
+    pub(crate) version: Version,
+    pub(crate) fields: &'a F,
+}
+
+impl<'a, F: Fields> BorrowedHead<'a, F> {
+    /// As [`RequestHead::host`].
+    pub(crate) fn host(&self) -> Result<&'a str, HeadError> {
+        let field = match self.version {
+            Version::HTTP_10 if !self.fields.has(&header::HOST) => "",
+            _ => fields::only(self.fields, &header::HOST).ok_or(HeadError::Host)?,
+        };
+        let host = split_target(self.target).0.unwrap_or(field);
+        if is_host(host) && is_host(field) { Ok(host) } else { Err(HeadError::Host) }
+    }
+
+    /// As [`RequestHead::path`].
+    pub(crate) fn path(&self) -> &'a str {
+        split_target(self.target).1
+    }
+
+    /// As [`RequestHead::keeps_alive`].
+    pub(crate) fn keeps_alive(&self) -> bool {
+        keeps_alive(self.version, self.fields)
+    }
+
+    /// As [`RequestHead::body_length`].
+    pub(crate) fn body_length(&self) -> Result<Option<u64>, HeadError> {
+        let stated = fields::content_length(self.fields)?;
+        match (stated, self.fields.has(&header::TRANSFER_ENCODING)) {
+            (Some(_), true) => Err(HeadError::BodyLength),
+            (None, true) => Ok(None),
+            (stated, false) => Ok(Some(stated.unwrap_or(0))),
+        }
+    }
+}
+
+/// Parses one complete head for `use_head`.
+pub(crate) fn with_parsed<T>(
+    head: &[u8],
+    use_head: impl FnOnce(&BorrowedHead<'_, ParsedLines<'_>>) -> Result<T, HeadError>,
+) -> Result<T, HeadError> {
+    let mut lines = [const { MaybeUninit::uninit() }; HEADER_LIMIT];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(head, &mut lines) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+        // The head ends at its first empty line, so a parser that sees another end has seen something else.
+        Ok(_) => return Err(HeadError::Malformed(httparse::Error::NewLine)),
+        Err(error) => return Err(error.into()),
+    }
+    let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
+    use_head(&BorrowedHead {
+        method: &method.map_err(|_| HeadError::Malformed(httparse::Error::Token))?,
+        target: request.path.unwrap_or_default(),
+        version: version(request.version),
+        fields: &ParsedLines(request.headers),
+    })
+}
+
+fn split_target(target: &str) -> (Option<&str>, &str) {
+    let rest = ["http://", "https://"].iter().find_map(|scheme| {
+        let start = target.get(..scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then(|| &target[scheme.len()..])
+    });
+    let Some(rest) = rest else { return (None, target) };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    (Some(&rest[..end]), &rest[end..])
 }
 
 impl ResponseHead {
@@ -137,10 +185,10 @@ fn version(minor: Option<u8>) -> Version {
     if minor == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 }
 }
 
-fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
-    let options = fields::joined(fields, &header::CONNECTION).unwrap_or_default();
-    let has = |name| options.split(',').any(|option| option.trim().eq_ignore_ascii_case(name));
-    !has("close") && (version == Version::HTTP_11 || has("keep-alive"))
+fn keeps_alive(version: Version, fields: &impl Fields) -> bool {
+    let options = || fields.values(&header::CONNECTION).flat_map(|line| line.split(|&byte| byte == b','));
+    let has = |name: &[u8]| options().any(|option| option.trim_ascii().eq_ignore_ascii_case(name));
+    !has(b"close") && (version == Version::HTTP_11 || has(b"keep-alive"))
 }
 
 /// Writes a request or status line and fields as they go on the wire.
@@ -152,7 +200,8 @@ pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
     head.end()
 }
 
-/// Bytes of a head that is being written.
+/// Bytes of a head, or lines of one, that are being written.
+#[derive(Default)]
 pub(crate) struct HeadWriter(Vec<u8>);
 
 impl HeadWriter {
@@ -179,6 +228,16 @@ impl HeadWriter {
         self.0.extend_from_slice(b": ");
         self.0.extend_from_slice(value);
         self.0.extend_from_slice(b"\r\n");
+    }
+
+    /// Writes lines that were written before.
+    pub(crate) fn lines(&mut self, lines: &[u8]) {
+        self.0.extend_from_slice(lines);
+    }
+
+    /// The lines alone.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
     /// The head, with the empty line that ends it.

@@ -14,6 +14,7 @@ mod error;
 pub mod fields;
 mod head;
 mod path;
+mod prepared;
 mod range;
 mod reader;
 mod request;
@@ -27,8 +28,11 @@ pub use content_type::content_type;
 pub use error::{HEAD_LIMIT, HeadError};
 pub use head::{RequestHead, ResponseHead, status_line, write_head};
 pub use path::{AssetPath, PathError, encode_segment};
+pub use prepared::PreparedHead;
 pub use range::{Extent, RangeSet};
 pub use reader::HeadReader;
 pub use request::{Request, Target};
-pub use respond::{ALLOWED, Representation, ResponseContext, content, respond, respond_to_method};
+pub use respond::{
+    ALLOWED, Representation, ResponseContext, content, respond, respond_in_full, respond_to_method,
+};
 pub use response::{BodyPart, Response, http_date};

@@ -1,5 +1,7 @@
 //! Paths in request targets (RFC 3986 section 3.3): percent-decoding and the segments that are refused.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 /// The unreserved characters of RFC 3986 section 2.3 stay as they are, all others are encoded. A colon too: a
@@ -43,7 +45,7 @@ impl AssetPath {
             return Err(PathError::Relative);
         }
         check_escapes(path.as_bytes())?;
-        let decoded: Vec<u8> = percent_decode_str(path).collect();
+        let decoded = Cow::from(percent_decode_str(path));
         if decoded.contains(&0) {
             return Err(PathError::Nul);
         }

@@ -63,8 +63,10 @@ impl HeadReader {
     /// The next request, or `None` until more bytes are fed. Its body is [taken](Self::take) or
     /// [skipped](Self::skip) by the caller.
     pub fn next_with_body(&mut self) -> Result<Option<Request>, HeadError> {
-        let Some(head) = self.next_head()? else { return Ok(None) };
-        Request::read(&head).map(Some)
+        self.skip_empty_lines();
+        self.check_first_byte()?;
+        let Some(head) = self.next_range()? else { return Ok(None) };
+        Request::parse(&self.buffer[head]).map(Some)
     }
 
     /// Skips a body of this length that follows the last head.

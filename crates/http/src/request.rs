@@ -3,7 +3,9 @@
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Version};
 
-use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead, fields};
+use crate::fields::{self, Fields};
+use crate::head::{BorrowedHead, with_parsed};
+use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead};
 
 /// Longest body in bytes that is skipped; after a longer one the connection is closed.
 const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
@@ -65,9 +67,24 @@ pub enum Target {
 impl Request {
     /// Reads a head.
     pub fn read(head: &RequestHead) -> Result<Self, HeadError> {
+        Self::of(&head.borrowed())
+    }
+
+    /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it; faster than to parse it as a
+    /// [`RequestHead`] first.
+    pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
+        with_parsed(head, |head| Self::of(head))
+    }
+
+    /// Returns whether this is GET for all of a file, whatever the client has of it.
+    pub fn is_plain_get(&self) -> bool {
+        self.method == Method::GET && self.range.is_none() && self.conditions.is_empty()
+    }
+
+    fn of<F: Fields>(head: &BorrowedHead<'_, F>) -> Result<Self, HeadError> {
         let target = Target::of(head)?;
         let host = head.host()?.to_owned();
-        let is_expected = head.fields.contains_key(header::EXPECT);
+        let is_expected = head.fields.has(&header::EXPECT);
         // Too long to skip, of unknown length, or perhaps not sent at all: the connection ends instead.
         let is_skippable = |&length: &u64| length == 0 || length <= SKIPPED_BODY_LIMIT && !is_expected;
         let skipped = head.body_length()?.filter(is_skippable);
@@ -78,14 +95,14 @@ impl Request {
             version: head.version,
             keep_alive: head.keeps_alive() && skipped.is_some(),
             host,
-            agent: fields::only(&head.fields, &header::USER_AGENT).map(str::to_owned),
-            authorization: authorization(head),
-            range: fields::only(&head.fields, &header::RANGE).and_then(RangeSet::parse),
-            conditions: Conditions::of(&head.fields),
-            listing: fields::joined(&head.fields, &header::ACCEPT)
+            agent: fields::only(head.fields, &header::USER_AGENT).map(str::to_owned),
+            authorization: authorization(head.fields),
+            range: fields::only(head.fields, &header::RANGE).and_then(RangeSet::parse),
+            conditions: Conditions::of(head.fields),
+            listing: fields::joined(head.fields, &header::ACCEPT)
                 .map_or(Listing::Html, |value| Listing::preferred(&value)),
-            session_cookie: fields::only(&head.fields, &SESSION_COOKIE).map(str::to_owned),
-            origin: head.fields.get(header::ORIGIN).cloned(),
+            session_cookie: fields::only(head.fields, &SESSION_COOKIE).map(str::to_owned),
+            origin: head.fields.values(&header::ORIGIN).next().and_then(origin),
             is_cross_origin: is_cross_origin(head),
             has_unread_body: skipped.is_none(),
             body_length: skipped.unwrap_or(0),
@@ -94,21 +111,25 @@ impl Request {
 }
 
 /// The value of `Authorization`, if it is there once; names of users are UTF-8.
-fn authorization(head: &RequestHead) -> Option<String> {
-    let mut values = head.fields.get_all(header::AUTHORIZATION).iter();
-    let value = values.next().filter(|_| values.next().is_none())?;
-    std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned)
+fn authorization(fields: &impl Fields) -> Option<String> {
+    let value = fields::once(fields, &header::AUTHORIZATION)?;
+    std::str::from_utf8(value).ok().map(str::to_owned)
+}
+
+fn origin(value: &[u8]) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(value).ok()
 }
 
 /// Returns whether a page of another origin sent a request. Browsers say so by `Sec-Fetch-Site` (W3C Fetch Metadata
 /// Request Headers, section 2.2) to hosts that they trust, which is right behind proxies too; else `Origin` must name the
 /// host that was asked. What has neither is no page.
-fn is_cross_origin(head: &RequestHead) -> bool {
-    if let Some(site) = head.fields.get(&FETCH_SITE) {
-        return site != "same-origin" && site != "none";
+fn is_cross_origin<F: Fields>(head: &BorrowedHead<'_, F>) -> bool {
+    if let Some(site) = head.fields.values(&FETCH_SITE).next() {
+        return site != b"same-origin" && site != b"none";
     }
-    let Some(origin) = head.fields.get(header::ORIGIN) else { return false };
-    let host = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    let Some(origin) = head.fields.values(&header::ORIGIN).next() else { return false };
+    let host =
+        std::str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
     !host.is_some_and(|host| head.host().is_ok_and(|asked| host.eq_ignore_ascii_case(asked)))
 }
 
@@ -119,8 +140,8 @@ fn query(path: &str) -> &str {
 }
 
 impl Target {
-    fn of(head: &RequestHead) -> Result<Self, HeadError> {
-        match (&head.method, head.target.as_str()) {
+    fn of<F: Fields>(head: &BorrowedHead<'_, F>) -> Result<Self, HeadError> {
+        match (head.method, head.target) {
             (&Method::CONNECT, _) => Ok(Self::Authority),
             (&Method::OPTIONS, "*") => Ok(Self::Asterisk),
             (_, target) => {

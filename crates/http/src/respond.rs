@@ -22,6 +22,21 @@ pub struct Representation {
     pub content_type: &'static str,
 }
 
+impl Representation {
+    /// Returns whether the file can no longer change without its date showing it, at this time in seconds since 1970.
+    pub fn is_settled(&self, now_s: u64) -> bool {
+        self.modified_s.saturating_add(1) < now_s
+    }
+
+    /// Tag and date of modification to send at this time. A file modified within the last seconds may be modified again
+    /// without its date showing it, so until then its tag is a weak one (RFC 9110 section 8.8.1). A date in the future
+    /// is sent as now (section 8.8.2.1).
+    fn validators(&self, now_s: u64) -> (EntityTag, u64) {
+        let tag = if self.is_settled(now_s) { self.tag.clone() } else { self.tag.weakened() };
+        (tag, self.modified_s.min(now_s))
+    }
+}
+
 /// Time and randomness of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseContext {
@@ -55,12 +70,8 @@ pub fn respond_to_method(method: &Method) -> Option<Response> {
 }
 
 fn get(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
-    // A file modified within the last seconds may be modified again without its date showing it, so until
-    // then its tag is a weak one (RFC 9110 section 8.8.1). A date in the future is sent as now (section
-    // 8.8.2.1).
-    let is_settled = file.modified_s.saturating_add(1) < context.now_s;
-    let tag = if is_settled { file.tag.clone() } else { file.tag.weakened() };
-    let modified_s = file.modified_s.min(context.now_s);
+    let is_settled = file.is_settled(context.now_s);
+    let (tag, modified_s) = file.validators(context.now_s);
     let conditions = &request.conditions;
     let response = match conditions.verdict(Some(&tag), Some(modified_s)) {
         Verdict::Failed => Response::error(
@@ -76,6 +87,16 @@ fn get(request: &Request, file: &Representation, context: &ResponseContext) -> R
             content(range, file.size, file.content_type, context.boundary)
         }
     };
+    with_validators(response, (&tag, modified_s))
+}
+
+/// The response to GET for all of a file, whatever the client has of it, at this time in seconds since 1970.
+pub fn respond_in_full(file: &Representation, now_s: u64) -> Response {
+    let (tag, modified_s) = file.validators(now_s);
+    with_validators(content(None, file.size, file.content_type, || 0), (&tag, modified_s))
+}
+
+fn with_validators(response: Response, (tag, modified_s): (&EntityTag, u64)) -> Response {
     response.header(header::ETAG, &tag.to_string()).header(header::LAST_MODIFIED, &http_date(modified_s))
 }
 

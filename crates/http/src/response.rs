@@ -1,5 +1,6 @@
 //! Responses as values, and their heads as bytes (RFC 9112 section 4).
 
+use std::cell::Cell;
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::header::{self, HeaderName};
@@ -125,21 +126,50 @@ impl Response {
     /// The head, in memory with room for so many bytes behind it.
     fn head_with_room(&self, client: Version, keep_alive: bool, now_s: u64, room: usize) -> Vec<u8> {
         let mut head = HeadWriter::of_response(self.status, room);
-        head.field(&header::DATE, http_date(now_s).as_bytes());
+        head.field(&header::DATE, &date_now(now_s));
         let is_stated = |name| self.content_length.is_some() && name == header::CONTENT_LENGTH;
         for (name, value) in self.headers.iter().filter(|(name, _)| !is_stated(*name)) {
             head.field(name, value.as_bytes());
         }
-        if let Some(length) = self.content_length {
-            head.field(&header::CONTENT_LENGTH, length.to_string().as_bytes());
-        }
-        match (keep_alive, client) {
-            (false, _) => head.field(&header::CONNECTION, b"close"),
-            (true, Version::HTTP_10) => head.field(&header::CONNECTION, b"keep-alive"),
-            (true, _) => {}
-        }
-        head.end()
+        end_head(head, self.content_length, client, keep_alive)
     }
+}
+
+/// Writes the end of a head: the fields that are of each response and not of what it is about, and an empty line. The
+/// client's version decides how to say whether the connection stays (RFC 9112 section 9.3).
+pub(crate) fn end_head(
+    mut head: HeadWriter,
+    length: Option<u64>,
+    client: Version,
+    keep_alive: bool,
+) -> Vec<u8> {
+    if let Some(length) = length {
+        head.field(&header::CONTENT_LENGTH, length.to_string().as_bytes());
+    }
+    match (keep_alive, client) {
+        (false, _) => head.field(&header::CONNECTION, b"close"),
+        (true, Version::HTTP_10) => head.field(&header::CONNECTION, b"keep-alive"),
+        (true, _) => {}
+    }
+    head.end()
+}
+
+thread_local! {
+    /// The second of the thread's last response, and its date: to format it costs more than the rest of a head.
+    static LAST_DATE: Cell<(u64, [u8; DATE_BYTES])> = const { Cell::new((u64::MAX, [0; DATE_BYTES])) };
+}
+
+/// Length of an HTTP date.
+const DATE_BYTES: usize = 29;
+
+/// The value of `Date`.
+pub(crate) fn date_now(now_s: u64) -> [u8; DATE_BYTES] {
+    let (second, mut date) = LAST_DATE.get();
+    if second != now_s {
+        date.copy_from_slice(http_date(now_s).as_bytes());
+        LAST_DATE.set((now_s, date));
+    }
+    date
 }
 
 /// A time in seconds since 1970 as an HTTP date (RFC 9110 section 5.6.7), at the latest in the year 9999.

@@ -2,6 +2,7 @@
 //! whose answers come from a [`Site`].
 
 mod access_log;
+mod answer;
 mod connection;
 mod counters;
 mod endpoint;
@@ -11,16 +12,19 @@ mod lazy_timer;
 mod listener;
 mod options;
 mod parts;
+mod prepared;
 mod unsent_parts;
 
 pub use access_log::{AccessLog, JSON_TARGET};
+pub use answer::Answer;
 pub use connection::{Connection, End, Timeouts, boundary, now_s, reject, wait_for_reset};
 pub use endpoint::Endpoint;
 pub use events::{MOST_LISTENERS, Subscription};
-pub use exchange::{Answer, Site, TakenOver};
+pub use exchange::{Site, TakenOver};
 pub use listener::Listener;
 pub use options::HttpOptions;
 pub use parts::Parts;
+pub use prepared::Prepared;
 
 /// Returns whether a file has no name any more, or that is unknown: then closing it may free it.
 fn is_deleted(file: &std::fs::File) -> bool {

@@ -93,6 +93,21 @@ impl Mapping {
         send::send_all(socket, &mut vectors, flags)
     }
 
+    /// Sends bytes and a copy of the range behind them, by one call; answers how many bytes were taken. Never blocks for
+    /// room.
+    ///
+    /// # Errors
+    /// As [`Mapping::copy`].
+    pub fn copy_behind(
+        &self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        range: Range<usize>,
+    ) -> io::Result<usize> {
+        let front = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        send::send_all(socket, &mut [front, self.vector(range)?], FLAGS)
+    }
+
     /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken.
     /// Never blocks. The loan comes back by [`crate::zerocopy::returned`]; the mapping may go before.
     ///
@@ -287,6 +302,22 @@ mod tests {
         let error = mapping.copy_all(near.as_fd(), too_many, false).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
         assert!(mapping.copy_all(near.as_fd(), std::iter::once(9..11), false).is_err());
+    }
+
+    #[test]
+    fn bytes_and_a_range_behind_them_are_sent_by_one_call() {
+        let file = of_bytes(&[7; 8192]);
+        let mapping = Mapping::new(&file, 8192).unwrap();
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(mapping.copy_behind(near.as_fd(), b"head", 8190..8192).unwrap(), 6);
+        assert_eq!(mapping.copy_behind(near.as_fd(), b"", 0..1).unwrap(), 1);
+        let mut received = [0; 7];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"head\x07\x07\x07");
+        assert!(mapping.copy_behind(near.as_fd(), b"head", 1..8193).is_err());
+        file.set_len(4096).unwrap();
+        let error = mapping.copy_behind(near.as_fd(), b"", 4096..8192).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
     }
 
     /// Promise: A file that is cut under its mapping ends the stream, not the process.

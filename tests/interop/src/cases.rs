@@ -209,6 +209,9 @@ impl Case {
     /// # Errors
     /// [`Cannot`] for what the client has not, `Skip` where it is not installed; else the server's fault.
     pub(crate) fn play(&self, bed: &Bed) -> Result<()> {
+        if (self.transport, self.operation) == (Transport::Multicast, Operation::Seek) {
+            return Err(Cannot("a group is at one place for all").into());
+        }
         match self.client {
             Client::Ffmpeg => ffmpeg::play(self, bed),
             Client::GStreamer => gstreamer::play(self, bed),

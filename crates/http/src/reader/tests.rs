@@ -239,3 +239,59 @@ fn responses_are_read_however_they_are_cut() {
     reader.feed(b"HTTP/1.1 200 OK\r\n");
     assert_eq!(reader.next_response(), Err(HeadError::LineTooLong(16)));
 }
+
+/// Lines of fields that mean something, and of others.
+fn field_line() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "Host",
+        "hOST",
+        "Connection",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Expect",
+        "Range",
+        "If-Range",
+        "ETag",
+        "If-None-Match",
+        "If-Match",
+        "If-Modified-Since",
+        "Authorization",
+        "Accept",
+        "Origin",
+        "User-Agent",
+        "X-A",
+        "x-sessioncookie",
+    ]);
+    let value = prop_oneof![
+        "[ -~\\t\u{e4}]{0,12}",
+        prop::sample::select(vec![
+            "close",
+            "keep-alive, Close",
+            "0",
+            "7",
+            "bytes=0-3",
+            "\"a\"",
+            "Thu, 01 Jan 1970 00:00:00 GMT",
+            "*/*",
+            "chunked",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    (name, value).prop_map(|(name, value)| format!("{name}: {value}\r\n"))
+}
+
+proptest! {
+    /// The fast way to read a request is the same as by way of its head as a value.
+    #[test]
+    fn requests_are_read_alike_with_and_without_a_map(
+        line in prop::sample::select(vec!["GET /a%20b?c", "HEAD http://h/x", "POST /a", "OPTIONS *", "CONNECT h:1"]),
+        version in prop::sample::select(vec!["HTTP/1.1", "HTTP/1.0"]),
+        lines in prop::collection::vec(field_line(), 0..6),
+        has_host: bool,
+    ) {
+        let host = if has_host { "Host: h:80\r\n" } else { "" };
+        let head = format!("{line} {version}\r\n{host}{}\r\n", lines.concat());
+        let by_value = RequestHead::parse(head.as_bytes()).and_then(|head| Request::read(&head));
+        prop_assert_eq!(Request::parse(head.as_bytes()), by_value);
+    }
+}

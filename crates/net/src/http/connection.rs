@@ -1,5 +1,6 @@
 //! Connection of an HTTP client: heads in, answers out. The engine borrows it while it sends or moves a body.
 
+mod drain;
 mod send;
 
 use std::io;
@@ -19,6 +20,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_http::{HeadError, HeadReader};
+
+use drain::Drain;
 
 use super::lazy_timer::{Elapsed, LazyTimer};
 
@@ -88,25 +91,25 @@ pub struct Connection {
     reader: HeadReader,
     timeouts: Timeouts,
     timer: LazyTimer,
-    drain: watch::Receiver<bool>,
+    drain: Drain,
 }
 
 impl Connection {
     /// A connection from which nothing was read. No request begins after `drain` has become true.
     pub fn new(stream: TcpStream, timeouts: Timeouts, drain: watch::Receiver<bool>) -> Connection {
         let timer = LazyTimer::default();
+        let drain = Drain::new(drain);
         Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, timer, drain }
     }
 
     /// Returns whether no further request is read.
     pub fn is_draining(&self) -> bool {
-        *self.drain.borrow()
+        self.drain.is_drained()
     }
 
     /// Waits until no further request is to be read.
     pub async fn draining(&mut self) {
-        // The reference that `wait_for` returns must not be held across an await.
-        drop(self.drain.wait_for(|&drain| drain).await);
+        self.drain.wait().await;
     }
 
     /// Waits for the next head, as `read` returns it.
@@ -135,7 +138,7 @@ impl Connection {
                     Err(Elapsed) => return Err(End::Idle),
                     Ok(fed) => fed?,
                 },
-                _ = self.drain.wait_for(|&drain| drain), if !inside => return Err(End::Closed),
+                () = self.drain.wait(), if !inside => return Err(End::Closed),
             }
         }
     }

@@ -8,8 +8,9 @@ use http::{StatusCode, header};
 use tokio::sync::Semaphore;
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 
+use super::answer::Answer;
 use super::events::Events;
-use super::exchange::{Answer, Site};
+use super::exchange::Site;
 use crate::metrics::{self, Metrics};
 use crate::status::Status;
 
@@ -39,6 +40,9 @@ impl Endpoint {
 
     /// The answer for a path of this endpoint; none for any other.
     pub async fn find(&self, path: &AssetPath) -> Option<Answer> {
+        if !self.has(path) {
+            return None;
+        }
         let Endpoint { metrics, status, events, rendering } = self.clone();
         match path.as_bytes() {
             b"metrics" => Some(render(&rendering, metrics::CONTENT_TYPE, move || metrics.text()).await),

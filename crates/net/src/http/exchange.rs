@@ -1,13 +1,11 @@
 //! The requests of one connection, answered one after the other.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode, Version, header};
-use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wirepath_counters::Gauge;
@@ -16,17 +14,14 @@ use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, 
 use wirepath_streams as streams;
 
 use super::access_log::Access;
+use super::answer::{Answer, Reply, read_behind};
 use super::connection::{Connection, End, now_s};
 use super::counters::Counters;
 use super::events::{self, Subscription};
 use super::options::HttpOptions;
-use super::parts::Parts;
+use super::prepared::Prepared;
 use crate::descriptors::{DescriptorBudget, DescriptorPermit};
 use crate::listener::{Addresses, drained};
-
-/// Most bytes of a body of a file that are read into memory and sent together with the head. Longer ones are sent
-/// from the page cache, by a call more.
-const SMALL_BYTES: u64 = 32 * 1024;
 
 /// Source of the answers to GET and HEAD.
 pub trait Site: Send + Sync + 'static {
@@ -38,6 +33,12 @@ pub trait Site: Send + Sync + 'static {
         request: Request,
         local: SocketAddr,
     ) -> impl Future<Output = Answer> + Send;
+
+    /// Answer to GET that is ready, and takes no descriptor; none if [`answer`](Site::answer) has to make it. Never
+    /// blocks.
+    fn prepared(&self, _path: &AssetPath, _request: &Request) -> Option<Prepared> {
+        None
+    }
 
     /// Further fields of the response to a request, whatever it will be.
     fn fields(&self, _request: &Request) -> HeaderMap {
@@ -100,95 +101,6 @@ pub struct TakenOver {
     pub addresses: Addresses,
     /// True, or its sender dropped, when the connection is to be ended.
     pub drain: watch::Receiver<bool>,
-}
-
-/// A response, and what its body is made of.
-#[derive(Debug)]
-pub struct Answer {
-    /// Head and body.
-    pub response: Response,
-    /// File of the body's extents.
-    pub file: Option<Arc<File>>,
-    /// Parts of files that follow the body's bytes.
-    pub parts: Option<Parts>,
-    /// Events that are the body instead.
-    pub events: Option<Subscription>,
-}
-
-impl Answer {
-    /// A response whose extents lie in this file. Reads small bodies into memory, which costs less than
-    /// sending them without a copy by an engine thread. Waits for storage, and may close the file.
-    pub fn of_file(response: Response, file: File) -> Self {
-        match read_body(&response, &file) {
-            Some(body) => Response { body, ..response }.into(),
-            // A file that cannot be read fails where bodies are sent, and the connection is cut there.
-            None => Self::of_cached_file(response, file),
-        }
-    }
-
-    /// A response whose extents lie in this file, of which nothing is read before it is sent: small bodies then, if
-    /// they are in the page cache. Never blocks.
-    pub fn of_cached_file(response: Response, file: impl Into<Arc<File>>) -> Self {
-        Self { file: Some(file.into()), ..response.into() }
-    }
-
-    /// A response with parts of files behind its body, to whose length theirs is added.
-    pub fn of_parts(response: Response, parts: Parts) -> Self {
-        let content_length = Some(response.content_length.unwrap_or(0) + parts.bytes);
-        Self { parts: Some(parts), ..Response { content_length, ..response }.into() }
-    }
-
-    /// Length in bytes of the body that is sent.
-    fn body_length(&self) -> u64 {
-        self.response.body_length() + self.parts.as_ref().map_or(0, |parts| parts.bytes)
-    }
-
-    /// A response whose body are events, until the client leaves or the listener drains.
-    pub(super) fn of_events(subscription: Subscription) -> Self {
-        Self { events: Some(subscription), ..events::response().into() }
-    }
-}
-
-/// The body with its extents read into memory; none if it is long or cannot be read. May block.
-fn read_body(response: &Response, file: &File) -> Option<Vec<BodyPart>> {
-    let parts = response.body.iter().map(|part| match part {
-        BodyPart::Bytes(bytes) => Ok(BodyPart::Bytes(bytes.clone())),
-        BodyPart::Extent(extent) => {
-            let mut bytes = vec![0; extent.length as usize];
-            file.read_exact_at(&mut bytes, extent.offset).map(|()| BodyPart::Bytes(bytes))
-        }
-    });
-    (response.body_length() <= SMALL_BYTES).then(|| parts.collect::<io::Result<_>>().ok())?
-}
-
-/// Reads a small body behind the head; returns the head alone if the body is long or not all in the page cache.
-fn read_behind(mut head: Vec<u8>, body: &[BodyPart], file: &File) -> Result<Vec<u8>, Vec<u8>> {
-    let (head_length, length) = (head.len(), body.iter().map(BodyPart::length).sum::<u64>());
-    if length > SMALL_BYTES {
-        return Err(head);
-    }
-    head.reserve(length as usize);
-    for part in body {
-        match part {
-            BodyPart::Bytes(bytes) => head.extend_from_slice(bytes),
-            BodyPart::Extent(extent) => {
-                let (start, length) = (head.len(), extent.length as usize);
-                head.resize(start + length, 0);
-                let mut room = [IoSliceMut::new(&mut head[start..])];
-                if preadv2(file, &mut room, extent.offset, ReadWriteFlags::NOWAIT) != Ok(length) {
-                    head.truncate(head_length);
-                    return Err(head);
-                }
-            }
-        }
-    }
-    Ok(head)
-}
-
-impl From<Response> for Answer {
-    fn from(response: Response) -> Self {
-        Self { response, file: None, parts: None, events: None }
-    }
 }
 
 /// Body of a request.
@@ -288,13 +200,16 @@ impl<S: Site> Exchanges<S> {
             self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, &request)));
         let body = self.body(&request).await?;
         let fields = self.shared.site.fields(&request);
-        let (mut answer, descriptors) = self.answer(request, body).await;
-        answer.response.headers.extend(fields);
+        let (mut reply, descriptors) = self.answer(request, body).await;
+        reply.fields().extend(fields);
         // Only the end of the connection ends a stream of events.
         let leaves = self.client.is_draining() || *self.shared.closing.borrow();
-        let keep_alive = keep_alive && answer.events.is_none() && !leaves;
-        let (status, bytes) = (answer.response.status, answer.body_length());
-        let sent = self.send(answer, version, keep_alive).await;
+        let keep_alive = keep_alive && !reply.is_of_events() && !leaves;
+        let (status, bytes) = (reply.status(), reply.body_length());
+        let sent = match reply {
+            Reply::Prepared(prepared) => self.send_prepared(prepared, version, keep_alive).await,
+            Reply::Made(answer) => self.send(*answer, version, keep_alive).await,
+        };
         drop(descriptors);
         if let Some((form, access)) = access {
             let bytes = sent.as_ref().map_or(bytes, |bytes| *bytes);
@@ -321,7 +236,7 @@ impl<S: Site> Exchanges<S> {
     }
 
     /// The answer, and permission for the descriptors that it takes until it is sent.
-    async fn answer(&mut self, request: Request, body: Body) -> (Answer, Option<DescriptorPermit>) {
+    async fn answer(&mut self, request: Request, body: Body) -> (Reply, Option<DescriptorPermit>) {
         match (body, &request.target) {
             (Body::Read(body), Target::Path(path)) => {
                 let (path, site) = (path.clone(), &self.shared.site);
@@ -329,7 +244,7 @@ impl<S: Site> Exchanges<S> {
                     return (denied.into(), None);
                 }
                 let client = (self.addresses.peer, self.user.as_deref());
-                return (site.act(path, request, body, client).await, None);
+                return (site.act(path, request, body, client).await.into(), None);
             }
             (Body::TooLong(limit), _) => {
                 let words =
@@ -344,30 +259,49 @@ impl<S: Site> Exchanges<S> {
         let Target::Path(path) = &request.target else {
             return (Response::error(StatusCode::BAD_REQUEST, "this method needs a path").into(), None);
         };
-        let (path, is_head) = (path.clone(), request.method == Method::HEAD);
+        let is_head = request.method == Method::HEAD;
         let Shared { site, descriptors, .. } = &*self.shared;
-        if let Err(denied) = site.admit(&path, &request, (self.addresses, &mut self.user)).await {
+        if let Err(denied) = site.admit(path, &request, (self.addresses, &mut self.user)).await {
             return (if is_head { denied.without_body() } else { denied }.into(), None);
         }
+        if let Some(prepared) = site.prepared(path, &request) {
+            return (Reply::Prepared(prepared), None);
+        }
+        let path = path.clone();
         let Ok(permit) = descriptors.admit(self.addresses.peer.ip(), site.descriptors(&path)) else {
-            return (too_many_files(), None);
+            return (too_many_files().into(), None);
         };
-        let answer = site.answer(path, request, self.addresses.local).await;
+        // Boxed, so that the task of a connection which sends prepared answers is small.
+        let answer = Box::pin(site.answer(path, request, self.addresses.local)).await;
         let answer = match is_head {
             true => Answer { response: answer.response.without_body(), parts: None, events: None, ..answer },
             false => answer,
         };
-        (answer, Some(permit))
+        (answer.into(), Some(permit))
+    }
+
+    /// Sends a prepared answer; returns the number of bytes of its body.
+    async fn send_prepared(
+        &mut self,
+        prepared: Prepared,
+        client: Version,
+        keep_alive: bool,
+    ) -> io::Result<u64> {
+        let Prepared { head, fields, body } = prepared;
+        self.note_response(head.status(), body.length() as u64);
+        let head = head.head(&fields, client, keep_alive, now_s());
+        let sending = Counted::begin(&self.shared.counters.responses_sending);
+        let sent = self.client.send_mapped(&head, &body).await;
+        drop(sending);
+        self.count_body(sent, body.length() as u64)
     }
 
     /// Sends an answer; returns the number of bytes of its body.
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<u64> {
         let length = answer.body_length();
         let Answer { response, file, parts, events } = answer;
-        let status = response.status;
-        tracing::debug!(peer = %self.addresses.peer, status = status.as_u16(), length, "response");
+        self.note_response(response.status, length);
         let counters = &self.shared.counters;
-        counters.responses.increment(status.into());
         if let Some(events) = events {
             let head = response.head(client, keep_alive, now_s());
             let sent = self.send_events(&head, events).await;
@@ -405,6 +339,18 @@ impl<S: Site> Exchanges<S> {
             }
         };
         drop(sending);
+        self.count_body(sent, length)
+    }
+
+    /// Logs and counts a response that begins.
+    fn note_response(&self, status: StatusCode, length: u64) {
+        tracing::debug!(peer = %self.addresses.peer, status = status.as_u16(), length, "response");
+        self.shared.counters.responses.increment(status.into());
+    }
+
+    /// Counts a body of so many bytes that was sent, or is cut; returns its length.
+    fn count_body(&self, sent: io::Result<()>, length: u64) -> io::Result<u64> {
+        let counters = &self.shared.counters;
         match &sent {
             Ok(()) => counters.body_bytes.add(length),
             Err(error) => {

@@ -99,7 +99,8 @@ impl ResponseFields {
         response
     }
 
-    fn cache_control(&self, path: &[u8]) -> Option<&HeaderValue> {
+    /// `Cache-Control` of a file.
+    pub(super) fn cache_control(&self, path: &[u8]) -> Option<&HeaderValue> {
         let holds = |folder: &&FolderCacheControl| {
             let rest = path.strip_prefix(folder.path.as_bytes());
             folder.path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
@@ -110,7 +111,7 @@ impl ResponseFields {
 }
 
 /// Returns whether a query asks for a file to be stored, not shown: `?download` or `?download=1`.
-fn is_download(query: &str) -> bool {
+pub(super) fn is_download(query: &str) -> bool {
     query.split('&').any(|part| matches!(part, "download" | "download=1"))
 }
 

@@ -2,7 +2,7 @@
 
 use super::asset_rate::{AssetRates, asset_of};
 use super::kept_files::KeptFiles;
-use super::response_fields::{CurrentFields, ResponseFields};
+use super::response_fields::{CurrentFields, ResponseFields, is_download};
 use super::session_end::{SessionEnd, session_of};
 use super::{listing, page};
 use crate::admission::Admission;
@@ -21,7 +21,7 @@ use wirepath_media::container::is_movie;
 use wirepath_media::ts::check_head;
 use wirepath_net::Addresses;
 use wirepath_net::auth::AccessControl;
-use wirepath_net::http::{Answer, Endpoint, Site, TakenOver, boundary, now_s};
+use wirepath_net::http::{Answer, Endpoint, Prepared, Site, TakenOver, boundary, now_s};
 
 /// Most files of a folder whose heads are read for its listing, and bytes of each head.
 const SNIFFED: usize = 256;
@@ -122,6 +122,20 @@ impl Site for LibrarySite {
         let Some(access) = &self.access else { return Ok(()) };
         let area = if self.is_status(path) { Area::Status } else { Area::Path(path.as_bytes()) };
         access.check_http(area, path, request, client).await
+    }
+
+    /// Small files that were requested lately.
+    fn prepared(&self, path: &AssetPath, request: &Request) -> Option<Prepared> {
+        let is_refused =
+            || self.admission.as_ref().is_some_and(|admission| admission.refuses_downloads().is_some());
+        if !request.is_plain_get() || is_download(&request.query) || self.is_status(path) || is_refused() {
+            return None;
+        }
+        let mut prepared = self.kept_files.prepared(&self.library, path, now_s())?;
+        if let Some(value) = self.fields.get().cache_control(path.as_bytes()) {
+            prepared.fields.insert(header::CACHE_CONTROL, value.clone());
+        }
+        Some(prepared)
     }
 
     /// Who watches what is nothing for pages of other origins: only files and folders get fields.

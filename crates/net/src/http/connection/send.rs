@@ -1,9 +1,10 @@
 //! Sending a response: by the thread that read its request, or by the engine.
 
 use std::io;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use wirepath_engine::Engine;
 use wirepath_streams::{
@@ -12,6 +13,7 @@ use wirepath_streams::{
 
 use super::{Connection, cut};
 use crate::http::parts::Parts;
+use crate::http::prepared::Body;
 use crate::http::unsent_parts::UnsentParts;
 
 /// Longest response that the connection's own thread sends. Handing one to the engine costs as much as sending
@@ -55,6 +57,32 @@ impl Connection {
             rest if rest.is_empty() => Ok(sent),
             rest => self.send_by_engine(engine, rest, Vec::new()).await.map(|bytes| sent + bytes),
         }
+    }
+
+    /// Sends a head and a mapped file behind it. A connection on which bytes are missing is reset when it is closed.
+    ///
+    /// # Errors
+    /// An error of `sendmsg`, that the file has become shorter, or `TimedOut`.
+    pub(in crate::http) async fn send_mapped(&mut self, head: &[u8], body: &Body) -> io::Result<()> {
+        let (mut sent, length) = (0, head.len() + body.length());
+        while sent < length {
+            let front = |stream: &mut TcpStream, context: &mut Context<'_>| {
+                loop {
+                    ready!(stream.poll_write_ready(context))?;
+                    match stream.try_io(Interest::WRITABLE, || body.send_behind(&*stream, head, sent)) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        sent => return Poll::Ready(sent),
+                    }
+                }
+            };
+            let taken = self.when_writable(front).await;
+            let taken = taken.and_then(|taken| body.check_length().map(|()| taken));
+            match taken {
+                Ok(taken) => sent += taken,
+                Err(error) => return Err(self.reset_when_closed(true).err().unwrap_or(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Sends a head, and parts as they are or what handlers make of them; returns the number of bytes.

@@ -1,0 +1,150 @@
+//! Answers of a [`Site`](super::Site): made for a request, or prepared.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+use rustix::io::{ReadWriteFlags, preadv2};
+use wirepath_http::{BodyPart, Response};
+
+use super::events::{self, Subscription};
+use super::parts::Parts;
+use super::prepared::{Prepared, SMALL_BYTES};
+
+/// A response, and what its body is made of.
+#[derive(Debug)]
+pub struct Answer {
+    /// Head and body.
+    pub response: Response,
+    /// File of the body's extents.
+    pub file: Option<Arc<File>>,
+    /// Parts of files that follow the body's bytes.
+    pub parts: Option<Parts>,
+    /// Events that are the body instead.
+    pub events: Option<Subscription>,
+}
+
+impl Answer {
+    /// A response whose extents lie in this file. Reads small bodies into memory, which costs less than
+    /// sending them without a copy by an engine thread. Waits for storage, and may close the file.
+    pub fn of_file(response: Response, file: File) -> Self {
+        match read_body(&response, &file) {
+            Some(body) => Response { body, ..response }.into(),
+            // A file that cannot be read fails where bodies are sent, and the connection is cut there.
+            None => Self::of_cached_file(response, file),
+        }
+    }
+
+    /// A response whose extents lie in this file, of which nothing is read before it is sent: small bodies then, if
+    /// they are in the page cache. Never blocks.
+    pub fn of_cached_file(response: Response, file: impl Into<Arc<File>>) -> Self {
+        Self { file: Some(file.into()), ..response.into() }
+    }
+
+    /// A response with parts of files behind its body, to whose length theirs is added.
+    pub fn of_parts(response: Response, parts: Parts) -> Self {
+        let content_length = Some(response.content_length.unwrap_or(0) + parts.bytes);
+        Self { parts: Some(parts), ..Response { content_length, ..response }.into() }
+    }
+
+    /// Length in bytes of the body that is sent.
+    pub(super) fn body_length(&self) -> u64 {
+        self.response.body_length() + self.parts.as_ref().map_or(0, |parts| parts.bytes)
+    }
+
+    /// A response whose body are events, until the client leaves or the listener drains.
+    pub(super) fn of_events(subscription: Subscription) -> Self {
+        Self { events: Some(subscription), ..events::response().into() }
+    }
+}
+
+/// The body with its extents read into memory; none if it is long or cannot be read. May block.
+fn read_body(response: &Response, file: &File) -> Option<Vec<BodyPart>> {
+    let parts = response.body.iter().map(|part| match part {
+        BodyPart::Bytes(bytes) => Ok(BodyPart::Bytes(bytes.clone())),
+        BodyPart::Extent(extent) => {
+            let mut bytes = vec![0; extent.length as usize];
+            file.read_exact_at(&mut bytes, extent.offset).map(|()| BodyPart::Bytes(bytes))
+        }
+    });
+    (response.body_length() <= SMALL_BYTES).then(|| parts.collect::<io::Result<_>>().ok())?
+}
+
+/// Reads a small body behind the head; returns the head alone if the body is long or not all in the page cache.
+pub(super) fn read_behind(mut head: Vec<u8>, body: &[BodyPart], file: &File) -> Result<Vec<u8>, Vec<u8>> {
+    let (head_length, length) = (head.len(), body.iter().map(BodyPart::length).sum::<u64>());
+    if length > SMALL_BYTES {
+        return Err(head);
+    }
+    head.reserve(length as usize);
+    for part in body {
+        match part {
+            BodyPart::Bytes(bytes) => head.extend_from_slice(bytes),
+            BodyPart::Extent(extent) => {
+                let (start, length) = (head.len(), extent.length as usize);
+                head.resize(start + length, 0);
+                let mut room = [IoSliceMut::new(&mut head[start..])];
+                if preadv2(file, &mut room, extent.offset, ReadWriteFlags::NOWAIT) != Ok(length) {
+                    head.truncate(head_length);
+                    return Err(head);
+                }
+            }
+        }
+    }
+    Ok(head)
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self { response, file: None, parts: None, events: None }
+    }
+}
+
+/// Answer to a request.
+pub(super) enum Reply {
+    Prepared(Prepared),
+    /// Boxed, since it is large and the usual answers to many small requests are prepared.
+    Made(Box<Answer>),
+}
+
+impl Reply {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Reply::Prepared(prepared) => prepared.head.status(),
+            Reply::Made(answer) => answer.response.status,
+        }
+    }
+
+    pub(super) fn fields(&mut self) -> &mut HeaderMap {
+        match self {
+            Reply::Prepared(prepared) => &mut prepared.fields,
+            Reply::Made(answer) => &mut answer.response.headers,
+        }
+    }
+
+    /// Length in bytes of the body that is sent.
+    pub(super) fn body_length(&self) -> u64 {
+        match self {
+            Reply::Prepared(prepared) => prepared.body.length() as u64,
+            Reply::Made(answer) => answer.body_length(),
+        }
+    }
+
+    pub(super) fn is_of_events(&self) -> bool {
+        matches!(self, Reply::Made(answer) if answer.events.is_some())
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Reply::Made(Box::new(answer))
+    }
+}
+
+impl From<Response> for Reply {
+    fn from(response: Response) -> Self {
+        Answer::from(response).into()
+    }
+}
