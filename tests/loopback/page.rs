@@ -11,7 +11,7 @@ use wirepath_tests::browser::{Browser, Look};
 use wirepath_tests::playback::{Playback, describe};
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, process, trials};
+use wirepath_tests::{Deadline, clips, http, process, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_page_is_used_by_keyboard,
         a_page_that_is_paused_stays,
         the_page_plays_an_mp4,
+        the_page_draws_the_rate_of_an_asset,
         the_page_fits,
     ]
 }
@@ -173,6 +174,57 @@ fn the_page_plays_an_mp4() -> Result<()> {
         "document.querySelector('video').currentTime > 0.2 && document.querySelector('video').videoWidth > 0";
     browser.wait_for(plays, Deadline::seconds(20.0))
 }
+
+/// Promise: The status page draws the bit rate of an asset over time as `/api/assets/PATH/rate` says.
+fn the_page_draws_the_rate_of_an_asset() -> Result<()> {
+    let bed = TestBed::new()?;
+    std::fs::copy(clips::variable(6)?, bed._folder.path().join("variable.ts"))?;
+    let _session = Playback::set_up(bed.server.rtsp, "variable.ts")?;
+    let mut browser = bed.browser()?;
+    let is_indexed = || {
+        let status = bed.server.status()?;
+        let assets = status["assets"].as_array().cloned().unwrap_or_default();
+        let ready = |asset: &Value| asset["name"] == "variable.ts" && asset["state"] == "ready";
+        Ok(assets.into_iter().find(ready))
+    };
+    let asset = Deadline::seconds(30.0).wait_for("the index", is_indexed)?;
+    let answer = http::get(bed.server.http, "/api/assets/variable.ts/rate")?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let said: Value = serde_json::from_slice(&answer.body)?;
+    let points: Vec<f64> =
+        said["bits_per_second"].as_array().context("rates")?.iter().filter_map(Value::as_f64).collect();
+    ensure!((2..=120).contains(&points.len()) && said["is_complete"] == true, "{said}");
+    let mean = points.iter().sum::<f64>() / points.len() as f64;
+    let told = asset["bits_per_second"].as_f64().context("a rate")?;
+    ensure!((mean / told - 1.0).abs() < 0.01, "{mean} in the mean, and the status says {told}");
+    let (least, most) = points
+        .iter()
+        .fold((f64::MAX, 0.0), |(least, most): (f64, f64), point| (least.min(*point), most.max(*point)));
+    ensure!(least < 0.97 * most, "a clip whose rate goes up and down has {points:?}");
+    let drawn = format!("({HEIGHTS})('variable.ts').length === {}", points.len());
+    browser.wait_for(&drawn, Deadline::seconds(30.0))?;
+    let heights = browser.evaluate(&format!("({HEIGHTS})('variable.ts')"))?;
+    let heights: Vec<f64> = heights.as_array().context("heights")?.iter().filter_map(Value::as_f64).collect();
+    ensure!(heights.len() == points.len(), "{} points are drawn of {}", heights.len(), points.len());
+    for (height, point) in heights.iter().zip(&points) {
+        ensure!(
+            (height - point / most).abs() < 0.01,
+            "{height} of the largest is drawn, {point} of {most} said"
+        );
+    }
+    let missing = http::get(bed.server.http, "/api/assets/none.ts/rate")?;
+    ensure!(missing.status == 404, "{missing:?}");
+    Ok(())
+}
+
+/// Heights of the points of an asset's plot, as shares of the largest.
+const HEIGHTS: &str = "(name) => {
+    const row = [...document.querySelectorAll('#assets tbody tr')]
+        .find((row) => row.querySelector('[data-label=Name]').textContent === name);
+    const line = row?.querySelector('[data-label=\"Rate over time\"] path.line')?.getAttribute('d') ?? '';
+    const points = line.slice(1).split('L').filter((point) => point);
+    return points.map((point) => (29 - Number(point.split(' ')[1])) / 28);
+}";
 
 /// Promise: The status page fits a phone and a desk, in light and in dark.
 ///

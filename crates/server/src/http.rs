@@ -1,5 +1,6 @@
 //! Site of the server: files by range, folders as listings, the status page, `/metrics` and `/api`.
 
+mod asset_rate;
 mod kept_files;
 mod listing;
 mod page;
@@ -7,6 +8,7 @@ mod response_fields;
 mod session_end;
 mod site;
 
+pub(crate) use asset_rate::AssetRates;
 pub(crate) use response_fields::CurrentFields;
 pub use response_fields::{FolderCacheControl, ResponseFields};
 pub(crate) use session_end::SessionEnd;

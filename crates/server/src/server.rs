@@ -28,7 +28,7 @@ use crate::archive::{ArchiveFolder, ArchiveOptions, ArchivePlayer, Archives, Gap
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::core::{CoreOptions, MediaCore};
-use crate::http::{CurrentFields, LibrarySite, ResponseFields, SessionEnd};
+use crate::http::{AssetRates, CurrentFields, LibrarySite, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
 use crate::link;
@@ -218,6 +218,7 @@ impl Server {
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());
         let site = site.yielding_to(admission).for_users(access).with_session_end(session_end);
+        let site = site.with_asset_rates(AssetRates::new(Arc::clone(&store)));
         let site =
             site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields).with_archives(archives);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));

@@ -1,7 +1,7 @@
 // Small plots.
 
-/** Draws a sparkline from 0 to the largest of the last values. */
-function sparkline(svg, values) {
+/** Draws a sparkline from 0 to the largest of the last values, at most so many. */
+function sparkline(svg, values, places = HISTORY) {
   const [width, height] = [120, 30];
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
   svg.setAttribute('preserveAspectRatio', 'none');
@@ -12,7 +12,7 @@ function sparkline(svg, values) {
     return;
   }
   const most = Math.max(...values) || 1;
-  const step = width / (HISTORY - 1);
+  const step = width / (places - 1);
   const begin = width - (values.length - 1) * step;
   const points = values.map((value, place) => {
     const [x, y] = [begin + place * step, height - 1 - (value / most) * (height - 2)];

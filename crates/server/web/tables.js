@@ -93,6 +93,11 @@ const ASSET_COLUMNS = [
     text: (asset) => bitRate(asset.bits_per_second),
   },
   {
+    label: 'Rate over time',
+    value: (asset) => asset.bits_per_second,
+    draw: (svg, asset) => drawRates(svg, asset),
+  },
+  {
     label: 'Sent now',
     number: true,
     value: (asset) => model.rates.assets.get(asset.name) ?? null,

@@ -17,6 +17,7 @@ const SCRIPT: &[&str] = &[
     include_str!("../../web/format.js"),
     include_str!("../../web/model.js"),
     include_str!("../../web/plot.js"),
+    include_str!("../../web/rates.js"),
     include_str!("../../web/table.js"),
     include_str!("../../web/overview.js"),
     include_str!("../../web/tables.js"),

@@ -1,5 +1,6 @@
 //! Answers of the library: files, and folders as listings.
 
+use super::asset_rate::{AssetRates, asset_of};
 use super::kept_files::KeptFiles;
 use super::response_fields::{CurrentFields, ResponseFields};
 use super::session_end::{SessionEnd, session_of};
@@ -37,6 +38,7 @@ pub struct LibrarySite {
     access: Option<Arc<AccessControl>>,
     tunnels: Option<TunnelEntrance>,
     session_end: Option<SessionEnd>,
+    asset_rates: Option<AssetRates>,
     fields: Arc<CurrentFields>,
     archives: Option<Arc<Archives>>,
 }
@@ -54,6 +56,7 @@ impl LibrarySite {
             access: None,
             tunnels: None,
             session_end: None,
+            asset_rates: None,
             fields: Arc::default(),
             archives: None,
         }
@@ -84,9 +87,14 @@ impl LibrarySite {
         LibrarySite { session_end: Some(session_end), ..self }
     }
 
-    /// Returns whether a path is that of the status page, status, metrics or a session.
+    /// The site that tells the bit rates of assets.
+    pub(crate) fn with_asset_rates(self, asset_rates: AssetRates) -> LibrarySite {
+        LibrarySite { asset_rates: Some(asset_rates), ..self }
+    }
+
+    /// Returns whether a path is that of the status page, status, metrics, a session or rates of an asset.
     fn is_status(&self, path: &AssetPath) -> bool {
-        self.endpoint.has(path) || is_page(path) || session_of(path).is_some()
+        self.endpoint.has(path) || is_page(path) || session_of(path).is_some() || asset_of(path).is_some()
     }
 
     /// The site for users only, or for everyone.
@@ -162,6 +170,9 @@ impl Site for LibrarySite {
         }
         if is_page(&path) {
             return page::respond().into();
+        }
+        if let Some((rates, name)) = self.asset_rates.as_ref().zip(asset_of(&path)) {
+            return rates.answer(name).await.into();
         }
         if let Some(why) = self.admission.as_ref().and_then(|admission| admission.refuses_downloads()) {
             return busy(why);
