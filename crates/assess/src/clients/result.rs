@@ -124,6 +124,9 @@ pub struct Step {
 /// Figures of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
+    /// Data path that `wirepath serve` chose; `None` of other servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_path: Option<String>,
     /// Length of the window.
     pub window_s: f64,
     /// Processor time of the server in user space, in the window.
@@ -216,6 +219,13 @@ impl ClientSearch {
     /// The last step with so many clients that were timely.
     pub fn timely(&self, clients: usize) -> Option<&Step> {
         self.steps.iter().rev().find(|step| step.clients == clients && step.limit.is_none())
+    }
+
+    /// Share of the clients of the first processor that each further one of `processors` adds, if `one` is the search
+    /// with one processor and this the one with all.
+    pub fn gain_by_processor(&self, one: &ClientSearch, processors: usize) -> Option<f64> {
+        let (one, all) = (one.largest? as f64, self.largest? as f64);
+        (processors > 1 && one > 0.0).then(|| (all / one - 1.0) / (processors - 1) as f64)
     }
 
     /// Returns whether the server may carry more than was found.
