@@ -16,6 +16,9 @@ mod server;
 mod step;
 mod verdict;
 
+use std::path::Path;
+
+use crate::energy::{self, EnergyMeter};
 use crate::error::Error;
 use crate::host;
 use crate::progress::Progress;
@@ -126,6 +129,8 @@ fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: 
         client_processors: bed.client_processors(),
         descriptors,
         most,
+        energy_packages: EnergyMeter::of_folder(Path::new(energy::FOLDER))
+            .map_or_else(Vec::new, |meter| meter.names()),
         processes: options.processes,
         server_arguments: options.server_arguments.clone(),
         peers: options.peers.iter().map(|peer| (peer.name.clone(), peer.command.clone())).collect(),
@@ -167,7 +172,7 @@ fn compare(
         let peers = peers.cloned().map(Contestant::Peer);
         running.extend(peers.map(|peer| Running::new(peer, &case, options.first, of_peers)));
     }
-    let trial = Trial { bed, media: &media, options };
+    let trial = Trial { bed, media: &media, options, descriptors: result.conditions.descriptors };
     let outcome = take_turns(&trial, &mut running, progress)
         .and_then(|()| try_numbers_of_peers(&trial, &mut running, progress));
     for Running { contestant, mut found, search, .. } in running {
@@ -294,8 +299,8 @@ impl Running {
     /// Takes a step; one that may have failed by chance is repeated once.
     fn record(&mut self, step: Step) {
         let is_repeated = self.again.take().is_some();
-        use Limit::{Client, Lateness, Loss, OtherPrograms, Rate, SetUp};
-        let by_chance = [Lateness, Loss, Rate, SetUp, Client, OtherPrograms];
+        use Limit::{Client, Lateness, Link, Loss, OtherPrograms, Rate, SetUp};
+        let by_chance = [Lateness, Link, Loss, Rate, SetUp, Client, OtherPrograms];
         if !is_repeated && step.limit.is_some_and(|limit| by_chance.contains(&limit)) {
             self.again = Some(step.clients);
         } else {

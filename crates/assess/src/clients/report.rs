@@ -18,6 +18,7 @@ pub fn document(result: &Clients) -> Document {
     summary.table(without_servers(times(result), result));
     summary.table(without_servers(limits(result), result));
     summary.table(without_servers(by_processors(result), result));
+    summary.table(without_servers(energy(result), result));
     summary.table(beside(result));
     Document {
         title: "How many clients this machine carries".to_owned(),
@@ -185,6 +186,31 @@ fn limits(result: &Clients) -> Table {
     table
 }
 
+/// Energy for a client, where the machine counts it.
+fn energy(result: &Clients) -> Table {
+    let heads = ["case", "server", "#clients", "#J per client-hour", "#W of the packages"];
+    let mut table = Table::new("Energy at that number.", &heads);
+    for search in &result.searches {
+        let Some(step) = search.best() else { continue };
+        let Some((joules, figures)) = step.joules_per_client_hour().zip(step.figures.as_ref()) else {
+            continue;
+        };
+        let watts = figures.joules.map(|joules| joules / figures.window_s);
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::plain(number::count(step.clients as u64)),
+            Cell::plain(number::significant(joules)),
+            Cell::figure(watts, number::significant),
+        ]);
+    }
+    table.notes.push(format!(
+        "Energy of the processor packages ({}) by RAPL, that of the load client and of idle processors included.",
+        result.conditions.energy_packages.join(", ")
+    ));
+    table
+}
+
 /// Clients with one processor and with all of them.
 fn by_processors(result: &Clients) -> Table {
     let heads = ["case", "server", "#one", "#all", "#each further", "#client CPU"];
@@ -268,6 +294,12 @@ fn method(conditions: &Conditions) -> Section {
          over TCP and HTTP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
          says otherwise; refused sessions count as a limit. A step that may have failed by chance is repeated once."
     ));
+    if conditions.energy_packages.is_empty() {
+        section.paragraph(
+            "Energy was not measured: this machine shows no counters of processor packages (RAPL) in /sys/class/powercap."
+                .to_owned(),
+        );
+    }
     if conditions.processes > 1 {
         section.paragraph(format!(
             "wirepath is {} processes of `wirepath serve`, which share its processors and have as many clients each, \
@@ -417,6 +449,9 @@ pub fn steps(result: &Clients) -> Table {
         "#others",
         "#least_pace",
         "data_path",
+        "#joules_per_client_hour",
+        "#link_drops",
+        "#descriptors",
         "reason",
     ];
     let mut table = Table::new("Steps.", &heads);
@@ -453,6 +488,9 @@ pub fn steps(result: &Clients) -> Table {
             optional(figures.others),
             optional(figures.least_pace),
             Cell::plain(figures.data_path.as_deref().unwrap_or_default()),
+            optional(step.joules_per_client_hour()),
+            counted(figures.link_drops),
+            Cell::plain(figures.descriptors.map_or_else(String::new, |open| open.to_string())),
             Cell::plain(&step.reason),
         ]);
     }

@@ -62,6 +62,11 @@ impl Server {
         }
         Ok(total)
     }
+
+    /// Open files of the process that has most of them.
+    pub(crate) fn descriptors(&self) -> Option<u64> {
+        self.processes.iter().filter_map(MeasuredProcess::descriptors).max()
+    }
 }
 
 impl Contestant {

@@ -1,6 +1,7 @@
 //! A step: a number of clients, tried once.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use wirepath_load::{Mix, Observer, Options, Outcome, SessionRecord, Snapshot, Target};
@@ -11,6 +12,7 @@ use super::options::ClientOptions;
 use super::result::{Figures, Limit, Step};
 use super::server::{Contestant, Server};
 use super::verdict::{Terms, judge};
+use crate::energy::{self, EnergyMeter};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::relay::ProcessorTime;
@@ -32,6 +34,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) bed: &'a ClientBed,
     pub(crate) media: &'a Media,
     pub(crate) options: &'a ClientOptions,
+    /// Open files that a process may have.
+    pub(crate) descriptors: u64,
 }
 
 /// Readings at the beginning and at the end of the window.
@@ -45,12 +49,15 @@ struct Mark {
     /// Busy time of the server's processor, without interrupts.
     busy: Option<Duration>,
     storage_waits: Option<Duration>,
+    joules: Option<f64>,
+    descriptors: Option<u64>,
 }
 
 /// Observer of a run, which takes the marks.
 struct Watch<'a> {
     bed: &'a ClientBed,
     server: &'a Server,
+    energy: Option<EnergyMeter>,
     progress: &'a mut dyn Progress,
     begin: Instant,
     window_after: Duration,
@@ -102,6 +109,7 @@ impl Trial<'_> {
             client_processors: self.bed.client_processors(),
             storage: case.storage,
             transport: case.transport,
+            descriptors: self.descriptors,
         }
     }
 
@@ -117,6 +125,7 @@ impl Trial<'_> {
         let mut watch = Watch {
             bed: self.bed,
             server,
+            energy: EnergyMeter::of_folder(Path::new(energy::FOLDER)),
             progress,
             begin: Instant::now(),
             window_after: ramp + self.options.settle,
@@ -178,7 +187,7 @@ impl Trial<'_> {
 }
 
 impl Watch<'_> {
-    fn mark(&self) -> Result<Mark, Error> {
+    fn mark(&mut self) -> Result<Mark, Error> {
         Ok(Mark {
             at: Instant::now(),
             used: self.server.spent()?,
@@ -186,6 +195,8 @@ impl Watch<'_> {
             received: self.received,
             busy: busy(self.bed.processor()),
             storage_waits: storage_waits(),
+            joules: self.energy.as_mut().and_then(EnergyMeter::joules),
+            descriptors: self.server.descriptors(),
         })
     }
 
@@ -264,6 +275,9 @@ impl Figures {
         self.bits_per_second = (sent.dropped.bytes + sent.carried.bytes) as f64 * 8.0 / self.window_s;
         let share =
             |(begin, end): (Duration, Duration)| end.saturating_sub(begin).as_secs_f64() / self.window_s;
+        self.link_drops = sent.unsent;
+        self.joules = begin.joules.zip(end.joules).map(|(begin, end)| end - begin);
+        self.descriptors = begin.descriptors.max(end.descriptors);
         self.storage_waits = begin.storage_waits.zip(end.storage_waits).map(share);
         let busy = begin.busy.zip(end.busy).map(share).filter(|_| processors == Processors::One);
         self.others = busy.map(|busy| (busy - self.processors()).max(0.0));

@@ -65,7 +65,8 @@ fn a_result_is_shown_and_kept() {
         let text = Terminal { width: 80, utf8: true }.document(&document(&result));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("10,000"), "{text}");
-        assert!(text.contains("the server chose: wire_sendfile."), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains("the server chose: wire_sendfile."), "{text}");
         assert!(
             text.contains("20,000") && text.contains("a burst late"),
             "why the next number failed: {text}"
@@ -125,4 +126,23 @@ fn a_second_processor_is_compared_with_the_first() {
     assert!(text.contains("0.95 of the first"), "{text}");
     let words: Vec<&str> = text.split_whitespace().collect();
     assert!(words.join(" ").contains("the server shares them with the load client"), "{text}");
+}
+
+/// Promise: `assess clients` tells joules for a client-hour, and once that a machine does not count them.
+#[test]
+fn energy_is_told_or_said_to_be_unknown() {
+    let mut result = result(&[]);
+    let text = |result: &Clients| {
+        let text = Terminal { width: 80, utf8: true }.document(&document(result));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(text(&result).matches("Energy was not measured").count(), 1);
+    assert!(!text(&result).contains("per client-hour"));
+    result.conditions.energy_packages = vec!["package-0".to_owned()];
+    // 80 W for 10,000 clients.
+    result.searches[0].steps[0].figures.as_mut().unwrap().joules = Some(640.0);
+    assert_eq!(result.searches[0].best().unwrap().joules_per_client_hour(), Some(28.8));
+    let text = text(&result);
+    assert!(text.contains("28.8") && text.contains("package-0"), "{text}");
+    assert!(!text.contains("Energy was not measured"), "{text}");
 }
