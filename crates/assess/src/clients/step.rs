@@ -177,6 +177,7 @@ impl Trial<'_> {
             seek_every: None,
             churn: None,
             vanish: 0.0,
+            storm: None,
             buffer: self.options.buffer,
             from,
             sample_from,
