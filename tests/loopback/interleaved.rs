@@ -9,15 +9,18 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use wirepath_tests::interleaved::{Came, Interleaved};
 use wirepath_tests::playback::{announced, ensure_bytes};
+use wirepath_tests::process::Process;
 use wirepath_tests::seek::{ensure_from, random_access_point_before};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clients, clips, process, trials};
+use wirepath_tests::{Deadline, clients, clips, process, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         ffmpeg_plays_over_tcp,
         ffmpeg_seeks_over_tcp,
         gstreamer_plays_over_tcp,
+        gstreamer_seeks_over_tcp,
+        vlc_plays_over_tcp,
         every_byte_comes_over_tcp_among_responses,
         a_seek_over_tcp_begins_at_the_right_byte,
         a_slow_reader_skips_to_a_random_access_point,
@@ -73,6 +76,48 @@ fn gstreamer_plays_over_tcp() -> Result<()> {
     clients::gstreamer_over("tcp", &server.rtsp_url("clip.ts"), &output, 25.0)?;
     let came = std::fs::read(&output)?;
     clients::ensure_gstreamer_has(&came, &stored)?;
+    Ok(())
+}
+
+/// Promise: GStreamer seeks over TCP while it plays, and plays to the end.
+fn gstreamer_seeks_over_tcp() -> Result<()> {
+    const SEEK_S: f64 = 9.5;
+    let (_folder, server, stored) = serving(12, &[])?;
+    let pictures = clips::pictures(&clips::constant(12)?)?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::gstreamer_seeking("tcp", &server.rtsp_url("clip.ts"), SEEK_S, &output, 50.0)?;
+    let seeks = playback_counter(&server.status()?, "seeks");
+    let came = std::fs::read(&output)?;
+    // The end of what came: a run of the clip from where the seek went.
+    let last = &came[came.len().saturating_sub(20 * 188)..];
+    let end = stored.windows(last.len()).rposition(|window| window == last);
+    let end = end.context("the end of what came is no part of the clip")? + last.len();
+    clients::ensure_gstreamer_has(&stored[..end], &stored)?;
+    let mut starts = random_access_point_before(&pictures, SEEK_S)?;
+    let is_start = |start: u64| {
+        end.checked_sub(start as usize).is_some_and(|_| came.ends_with(&stored[start as usize..end]))
+    };
+    let start = starts.find(|start| is_start(*start));
+    ensure!(start.is_some(), "{} bytes do not end with the clip from {SEEK_S} s: {seeks:?}", came.len());
+    ensure!(came.len() < stored.len(), "{} of {} bytes came: nothing was skipped", came.len(), stored.len());
+    Ok(())
+}
+
+/// VLC built with live555 plays a clip over TCP. VLC of Debian and Ubuntu is built without it, and has UDP alone: no
+/// promise.
+fn vlc_plays_over_tcp() -> Result<()> {
+    require!(process::find("cvlc").is_some(), "cvlc is not installed");
+    let home = process::open_folder()?;
+    let mut list = process::as_ordinary_user("cvlc", home.path());
+    list.arg("--list");
+    let plugins = Process::start(&list, true)?.succeed(Deadline::seconds(30.0))?;
+    require!(plugins.contains("live555"), "VLC is built without live555 here: it plays over UDP only");
+    let (_folder, server, stored) = serving(6, &[])?;
+    let output = home.path().join("out.ts");
+    clients::vlc_with(&["--rtsp-tcp"], &server.rtsp_url("clip.ts"), home.path(), &output, 40.0)?;
+    let came = std::fs::metadata(&output)?.len();
+    ensure!(came > stored.len() as u64 / 4, "VLC stored {came} bytes of {}", stored.len());
     Ok(())
 }
 

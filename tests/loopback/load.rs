@@ -9,7 +9,9 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use scripted::Scripted;
 use serde_json::Value;
-use wirepath_tests::process::Process;
+use wirepath_report::number::{count, significant};
+use wirepath_tests::browser::Browser;
+use wirepath_tests::process::{self, Process};
 use wirepath_tests::server::{self, Server};
 use wirepath_tests::{Deadline, clips, trials};
 
@@ -41,6 +43,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         sessions_beyond_a_limit_are_told_as_refused,
         sessions_that_never_play_are_not_timely,
         arguments_that_make_no_sense_are_refused,
+        the_page_of_a_run_says_what_the_json_says,
+        a_storm_of_set_ups_is_made_and_lateness_told_apart,
     ]
 }
 
@@ -284,6 +288,97 @@ fn sessions_that_never_play_are_not_timely() -> Result<()> {
     ensure!(unjudged["never_played"] == 2, "{unjudged}");
     ensure!(run.text.contains("0 of 3 sessions"), "{}", run.text);
     Ok(())
+}
+
+/// Promise: `wirepath load --storm` makes set-ups beside sessions that play, and tells lateness before, during and after.
+fn a_storm_of_set_ups_is_made_and_lateness_told_apart() -> Result<()> {
+    let (_folder, server) = serving(20)?;
+    let url = server.rtsp_url("clip.ts");
+    let run = Run::of(&[
+        &url,
+        "--sessions=4",
+        "--for=6s",
+        "--settle=1s",
+        BUFFER,
+        "--storm=200",
+        "--storm-for=2s",
+        "--require=lossless",
+    ])?;
+    run.ensure_code(0)?;
+    let storm = &run.json["storm"];
+    let (requested, set_up) = (number(storm, "requested")?, number(storm, "set_up")?);
+    // A busy machine makes fewer, and ends the storm later.
+    let most = 200.0 * number(storm, "seconds")? * 1.5 + 200.0;
+    ensure!(set_up > 0.0 && set_up <= requested && requested <= most, "{storm}");
+    ensure!(storm["failed_connections"] == 0 && storm["refused"] == 0, "{storm}");
+    ensure!(storm["setup_ms"]["p99"].is_number(), "{storm}");
+    for phase in ["before", "during", "after"] {
+        ensure!(number(&storm[phase], "bursts")? > 0.0 && storm[phase]["lost"] == 0, "{phase}: {storm}");
+        ensure!(storm[phase]["lateness_ms"]["max"].is_number(), "{phase}: {storm}");
+    }
+    ensure!(
+        run.json["sessions"]["started"] == 4,
+        "set-ups of a storm are no sessions: {}",
+        run.json["sessions"]
+    );
+    ensure!(run.text.contains("meanwhile"), "{}", run.text);
+    Deadline::seconds(10.0).wait_for("no session", || Ok((server.sessions()? == 0).then_some(())))?;
+    let refused = Command::new(server::binary()?).args(["load", &url, "--for=3s", "--storm=10"]).output()?;
+    ensure!(refused.status.code() == Some(2), "no time for a storm of 5 s: {refused:?}");
+    Ok(())
+}
+
+/// Promise: The page of `wirepath load --report` says what the JSON says, without a script, a request or a complaint of
+/// the browser.
+fn the_page_of_a_run_says_what_the_json_says() -> Result<()> {
+    let (_folder, server) = serving(20)?;
+    let folder = process::open_folder()?;
+    let file = folder.path().join("page.html");
+    let report = format!("--report={}", file.display());
+    let run =
+        Run::of(&[&server.rtsp_url("clip.ts"), "--sessions=8", "--ramp=40", "--for=2s", BUFFER, &report])?;
+    run.ensure_code(0)?;
+    let page = std::fs::read_to_string(&file)?;
+    ensure!(page.starts_with("<!doctype html>") && !page.contains("<script"), "{page}");
+    let is_foreign = |attribute: &&str| page.contains(&format!("{attribute}=\"http"));
+    ensure!(["src", "href"].iter().all(|attribute| !is_foreign(attribute)), "{page}");
+    let words = rows(&page);
+    let (sessions, media) = (&run.json["sessions"], &run.json["media"]);
+    let grouped = |value: &Value| value.as_u64().map(|number| count(number)).context("no number");
+    let lost = media["lost"].as_u64().unwrap_or(0) + media["missing_at_start"].as_u64().unwrap_or(0);
+    for row in [
+        format!("sessions {} ", grouped(&sessions["started"])?),
+        format!("failed {} ", grouped(&sessions["failed"])?),
+        format!("judged {} {} timely", grouped(&sessions["judged"])?, grouped(&sessions["timely"])?),
+        format!("packets {} ", grouped(&media["packets"])?),
+        format!("lost {} ", count(lost)),
+        format!("reordered {} {} duplicates", grouped(&media["reordered"])?, grouped(&media["duplicates"])?),
+        format!("underruns {} ", grouped(&media["underruns"])?),
+        format!("{} of {} judged sessions were timely", sessions["timely"], sessions["judged"]),
+        format!(
+            "{} sessions, {} a second",
+            run.json["asked"]["sessions"],
+            number(&run.json["asked"], "ramp")?
+        ),
+    ] {
+        ensure!(words.contains(&row), "no {row:?} in {words}");
+    }
+    for name in ["setup_ms", "first_packet_ms"] {
+        ensure!(words.contains(&significant(number(&run.json[name], "max")?)), "no {name} in {words}");
+    }
+    let mut browser = Browser::start(folder.path())?;
+    browser.open(&format!("file://{}", file.display()))?;
+    browser.wait_for("document.readyState === 'complete'", Deadline::seconds(60.0))?;
+    let shown = browser.evaluate("document.body.innerText")?;
+    let timely = format!("{} of {} judged sessions were timely", sessions["timely"], sessions["judged"]);
+    ensure!(shown.as_str().is_some_and(|text| text.contains(&timely)), "{shown}");
+    Ok(())
+}
+
+/// Text of a page, with a blank where a tag was, and blanks once.
+fn rows(page: &str) -> String {
+    let texts = page.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text);
+    texts.flat_map(str::split_whitespace).map(|word| format!("{word} ")).collect()
 }
 
 fn arguments_that_make_no_sense_are_refused() -> Result<()> {

@@ -7,6 +7,7 @@
 //! ```
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_few_clients_are_found_timely,
         a_peer_is_measured_in_turns,
+        data_paths_and_processors_are_measured_in_turns,
         nginx_is_measured_over_http,
         a_peer_that_does_not_start_is_named
     ]
@@ -117,6 +119,30 @@ fn a_peer_is_measured_in_turns() -> Result<()> {
     };
     let order: Vec<&str> = told.lines().filter_map(name).take(4).collect();
     ensure!(order == ["wirepath", "other", "wirepath", "other"], "{order:?}: {told}");
+    Ok(())
+}
+
+/// Promise: `assess clients` measures data paths and processors of one server in turns, and says which path was used.
+fn data_paths_and_processors_are_measured_in_turns() -> Result<()> {
+    let (result, _, told) = assessed(&["--path", "sendmmsg,gso_writev", "--processors=all"])?;
+    let searches = result["searches"].as_array().context("no searches")?;
+    let names = ["2 Mb/s UDP, sendmmsg", "2 Mb/s UDP, gso_writev", "2 Mb/s UDP, all cores, sendmmsg"];
+    ensure!(searches.len() == names.len(), "{} searches: {told}", searches.len());
+    for search in searches {
+        for step in search["steps"].as_array().context("no steps")? {
+            let figures = &step["figures"];
+            ensure!(figures["data_path"] == search["case"]["path"], "{step:#}");
+            ensure!(figures["link_drops"].is_u64() && figures["descriptors"].as_u64() > Some(3), "{step:#}");
+        }
+    }
+    // Every search takes two steps at least.
+    let name =
+        |line: &str| names.into_iter().find(|name| line.contains(&format!("{name} wirepath: clients ")));
+    let order: Vec<&str> = told.lines().filter_map(name).take(2 * names.len()).collect();
+    ensure!(order == [names, names].concat(), "{order:?}: {told}");
+    let counters = Path::new("/sys/class/powercap/intel-rapl:0/energy_uj").exists();
+    let packages = result["conditions"]["energy_packages"].as_array().context("no packages")?.len();
+    ensure!(counters || packages == 0, "{packages} packages without counters");
     Ok(())
 }
 

@@ -65,6 +65,26 @@ pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f6
     gstreamer_to_the_end(&mut command, seconds)
 }
 
+/// Plays with GStreamer over `udp` or `tcp`, seeks to a time once media have come, and plays to the end; stores what
+/// comes before and after the seek in one file.
+pub fn gstreamer_seeking(protocol: &str, url: &str, to_s: f64, output: &Path, seconds: f64) -> Result<()> {
+    const MISSING: i32 = 77;
+    require!(find("python3").is_some(), "python3 is not installed");
+    let file = output.to_str().context("a file name")?;
+    let description = format!(
+        "rtspsrc location={url} protocols={protocol} {} ! rtpmp2tdepay ! filesink sync=false buffer-mode=unbuffered \
+         location={file}",
+        latency()
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", include_str!("gstreamer_seek.py"), &description, file, &to_s.to_string()]);
+    let mut process = Process::start(&command, true)?;
+    let status = process.wait(Deadline::seconds(seconds))?;
+    require!(status.code() != Some(MISSING), "libgstreamer-1.0 is not installed");
+    ensure!(status.success(), "GStreamer ended with {status}; it printed:\n{}", process.log());
+    Ok(())
+}
+
 fn latency() -> String {
     format!("latency={}", (GSTREAMER_LATENCY_S * 1000.0) as u32)
 }
@@ -108,9 +128,22 @@ pub fn gstreamer_chains(properties: &[&str], url: &str, chains: &[String], secon
 ///
 /// Debian builds VLC without live555: its SAT>IP module speaks RTSP then, and wants transport streams.
 pub fn vlc(url: &str, home: &Path, output: &Path, seconds: f64) -> Result<()> {
+    vlc_with(&[], url, home, output, seconds)
+}
+
+/// The same with these options.
+pub fn vlc_with(options: &[&str], url: &str, home: &Path, output: &Path, seconds: f64) -> Result<()> {
     require!(find("cvlc").is_some(), "cvlc is not installed");
     let chain = format!("#std{{access=file,mux=ts,dst={}}}", output.display());
     let mut command = as_ordinary_user("cvlc", home);
-    command.args(["-v", "--no-plugins-cache", "--sout", &chain, "--sout-all", url, "vlc://quit"]);
+    command.args(options).args([
+        "-v",
+        "--no-plugins-cache",
+        "--sout",
+        &chain,
+        "--sout-all",
+        url,
+        "vlc://quit",
+    ]);
     Process::start(&command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
 }

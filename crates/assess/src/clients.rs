@@ -16,6 +16,9 @@ mod server;
 mod step;
 mod verdict;
 
+use std::path::Path;
+
+use crate::energy::{self, EnergyMeter};
 use crate::error::Error;
 use crate::host;
 use crate::progress::Progress;
@@ -90,10 +93,10 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
         let most = most(options, descriptors);
         result.conditions = conditions(options, bed, descriptors, most);
         let cases = options.dimensions.cases();
-        for (index, case) in cases.iter().enumerate() {
-            let mut part = Part { progress, cases: cases.len(), index };
-            let own = index > 0 && case.is_own_variation_of(&cases[0]);
-            compare(options, bed, case, own, result, &mut part)?;
+        let groups = case::groups(&cases);
+        for (index, group) in groups.iter().enumerate() {
+            let mut part = Part { progress, groups: groups.len(), index };
+            compare(options, bed, group, &cases[0], result, &mut part)?;
         }
         Ok(())
     })
@@ -126,47 +129,50 @@ fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: 
         client_processors: bed.client_processors(),
         descriptors,
         most,
+        energy_packages: EnergyMeter::of_folder(Path::new(energy::FOLDER))
+            .map_or_else(Vec::new, |meter| meter.names()),
         processes: options.processes,
         server_arguments: options.server_arguments.clone(),
         peers: options.peers.iter().map(|peer| (peer.name.clone(), peer.command.clone())).collect(),
     }
 }
 
-/// Searches for the limits of all servers in one case, step by step in turns.
+/// Searches for the limits of all servers in cases that play the same media, step by step in turns. Other servers
+/// are left out of cases that differ from `base` in options of ours alone.
 fn compare(
     options: &ClientOptions,
     bed: &ClientBed,
-    case: &ClientCase,
-    own: bool,
+    cases: &[ClientCase],
+    base: &ClientCase,
     result: &mut Clients,
     progress: &mut Part<'_>,
 ) -> Result<(), Error> {
-    progress.at(0.0, &format!("{case}: making what is played"));
-    let mut case = case.clone();
+    let Some(first) = cases.first() else { return Ok(()) };
+    progress.at(0.0, &format!("{first}: making what is played"));
     let mut media = match &options.file {
         Some(file) => Media::of_file(&options.scratch, file)?,
-        None => Media::prepare(&options.scratch, case.bits_per_second, case.assets)?,
+        None => Media::prepare(&options.scratch, first.bits_per_second, first.assets)?,
     };
     server::pack(&mut media)?;
-    if options.file.is_some() {
-        (case.file, case.bits_per_second) = (media.names.first().cloned(), media.bits_per_second()?);
-    }
-    let case = &case;
-    server::calibrate(bed, case, &media, options)?;
+    let of_file = match &options.file {
+        Some(_) => Some((media.names.first().cloned(), media.bits_per_second()?)),
+        None => None,
+    };
+    server::calibrate(bed, first, &media, options)?;
     let (most, bound) = bound(options, result.conditions.most, media.seconds)?;
-    let peers = options.peers.iter().filter(|_| !own).cloned().map(Contestant::Peer);
-    let contestants = std::iter::once(Contestant::Wirepath).chain(peers);
     let of_peers = most.min(of_process(result.conditions.descriptors));
-    let most_of = |contestant: &Contestant| match contestant {
-        Contestant::Wirepath => most,
-        Contestant::Peer(_) => of_peers,
-    };
-    let begin = |contestant: Contestant| {
-        let most = most_of(&contestant);
-        Running::new(contestant, case, options.first, most)
-    };
-    let mut running: Vec<Running> = contestants.map(begin).collect();
-    let trial = Trial { bed, case, media: &media, options };
+    let mut running = Vec::new();
+    for case in cases {
+        let peers = options.peers.iter().filter(|_| case == base || !case.is_own_variation_of(base));
+        let mut case = case.clone();
+        if let Some((file, rate)) = &of_file {
+            (case.file, case.bits_per_second) = (file.clone(), *rate);
+        }
+        running.push(Running::new(Contestant::Wirepath, &case, options.first, most));
+        let peers = peers.cloned().map(Contestant::Peer);
+        running.extend(peers.map(|peer| Running::new(peer, &case, options.first, of_peers)));
+    }
+    let trial = Trial { bed, media: &media, options, descriptors: result.conditions.descriptors };
     let outcome = take_turns(&trial, &mut running, progress)
         .and_then(|()| try_numbers_of_peers(&trial, &mut running, progress));
     for Running { contestant, mut found, search, .. } in running {
@@ -176,7 +182,7 @@ fn compare(
         // A search that a signal ended before its first step has nothing to show.
         let Some(last) = found.steps.last() else { continue };
         if only_failures {
-            result.leave_out(&format!("{} with {case}", contestant.name()), &last.reason);
+            result.leave_out(&format!("{} with {}", contestant.name(), found.case), &last.reason);
         }
         result.searches.push(found);
     }
@@ -217,14 +223,25 @@ fn take_turns(trial: &Trial<'_>, running: &mut [Running], progress: &mut Part<'_
     }
 }
 
-/// Tries our server with as many clients as each other one carries: costs are compared at the same number.
+/// Tries our server with as many clients as each other one carries in the same case: costs are compared at the same
+/// number.
 fn try_numbers_of_peers(
     trial: &Trial<'_>,
     running: &mut [Running],
     progress: &mut Part<'_>,
 ) -> Result<(), Error> {
-    let Some((own, peers)) = running.split_first_mut() else { return Ok(()) };
-    for clients in peers.iter().filter_map(|peer| peer.search.largest()) {
+    let mut numbers = Vec::new();
+    for (index, own) in running.iter().enumerate() {
+        let is_peer = |one: &&Running| {
+            matches!(one.contestant, Contestant::Peer(_)) && one.found.case == own.found.case
+        };
+        if matches!(own.contestant, Contestant::Wirepath) {
+            let peers = running.iter().filter(is_peer);
+            numbers.extend(peers.filter_map(|peer| Some((index, peer.search.largest()?))));
+        }
+    }
+    for (index, clients) in numbers {
+        let own = &mut running[index];
         // The second time, where the first was late by chance.
         for _ in 0..2 {
             if own.search.largest().is_some() && own.found.timely(clients).is_none() {
@@ -246,12 +263,12 @@ impl Running {
         progress: &mut Part<'_>,
     ) -> Result<Step, Error> {
         let name = self.contestant.name();
-        progress.at(share, &format!("{}: {name} with {clients} clients", trial.case));
+        progress.at(share, &format!("{}: {name} with {clients} clients", self.found.case));
         if progress.stopped() {
             return Err(Error::Stopped);
         }
-        let step = trial.step(&self.contestant, clients, progress)?;
-        progress.note(&format!("{} {name}: {}", trial.case, report::line(&step)));
+        let step = trial.step(&self.contestant, &self.found.case, clients, progress)?;
+        progress.note(&format!("{} {name}: {}", self.found.case, report::line(&step)));
         Ok(step)
     }
 
@@ -282,8 +299,8 @@ impl Running {
     /// Takes a step; one that may have failed by chance is repeated once.
     fn record(&mut self, step: Step) {
         let is_repeated = self.again.take().is_some();
-        use Limit::{Client, Lateness, Loss, OtherPrograms, Rate, SetUp};
-        let by_chance = [Lateness, Loss, Rate, SetUp, Client, OtherPrograms];
+        use Limit::{Client, Lateness, Link, Loss, OtherPrograms, Rate, SetUp};
+        let by_chance = [Lateness, Link, Loss, Rate, SetUp, Client, OtherPrograms];
         if !is_repeated && step.limit.is_some_and(|limit| by_chance.contains(&limit)) {
             self.again = Some(step.clients);
         } else {
@@ -306,16 +323,16 @@ fn limit(found: &ClientSearch, bound: Limit) -> Limit {
     }
 }
 
-/// One case of the experiment, for those who watch.
+/// Cases that are measured in turns, for those who watch.
 struct Part<'a> {
     progress: &'a mut dyn Progress,
-    cases: usize,
+    groups: usize,
     index: usize,
 }
 
 impl Progress for Part<'_> {
     fn at(&mut self, share: f64, doing: &str) {
-        self.progress.at((self.index as f64 + share) / self.cases as f64, doing);
+        self.progress.at((self.index as f64 + share) / self.groups as f64, doing);
     }
 
     fn note(&mut self, text: &str) {

@@ -8,6 +8,7 @@ pub mod clients;
 pub mod compare;
 pub mod count;
 mod device_kind;
+mod energy;
 mod error;
 mod findings;
 mod header_sizes;

@@ -5,6 +5,7 @@ use wirepath_report::{Cell, Document, Kind, Section, Table};
 
 use crate::outcome::{Asked, Asset, Outcome};
 use crate::record::{HttpRecord, MediaRecord, SessionRecord, Times};
+use crate::storm::StormOutcome;
 
 /// Sessions that are shown one by one: those with most underruns.
 const WORST: usize = 5;
@@ -24,6 +25,9 @@ pub fn document(outcome: &Outcome) -> Document {
     summary.table(times(outcome));
     summary.table(counts(outcome));
     summary.paragraph(verdict(outcome));
+    if let Some(storm) = &outcome.storm {
+        summary.table(storm_table(storm));
+    }
     let mut details = Section::new("sessions", "Sessions");
     details.table(failures(outcome));
     details.table(worst(outcome));
@@ -170,6 +174,44 @@ fn counts(outcome: &Outcome) -> Table {
     let threads = if client.threads == 1 { "1 thread" } else { &format!("{} threads", client.threads) };
     let used = format!("of a processor by this client, {threads}");
     row("client", significant(client.processors), used);
+    table
+}
+
+/// Lateness of sessions before, during and after a storm, and what came of its set-ups.
+fn storm_table(storm: &StormOutcome) -> Table {
+    let heads = ["storm", "#bursts", "#late p50", "#p99", "#max", "#lost", "#underruns"];
+    let mut table = Table::new("Sessions beside a storm of set-ups, in milliseconds", &heads);
+    let phases = [("before", &storm.before), ("meanwhile", &storm.during), ("afterwards", &storm.after)];
+    for (name, phase) in phases {
+        let late = |time: fn(&Times) -> f64| {
+            Cell::plain(
+                phase.lateness_ms.map_or_else(|| NOTHING.to_owned(), |times| significant(time(&times))),
+            )
+        };
+        table.row([
+            Cell::plain(name),
+            Cell::plain(count(phase.bursts)),
+            late(|times| times.p50),
+            late(|times| times.p99),
+            late(|times| times.max),
+            Cell::plain(phase.lost.to_string()),
+            Cell::plain(count(phase.underruns)),
+        ]);
+    }
+    let answered = storm.setup_ms.map_or_else(String::new, |times| {
+        format!(", answered in {} ms (p50), {} ms (p99)", significant(times.p50), significant(times.p99))
+    });
+    let refused = storm.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+    table.notes.push(format!(
+        "{} of {} set-ups in {:.1} s made sessions, {} a second of {} asked for{answered}; {} refused{refused}. Each was \
+         torn down at once.",
+        count(storm.set_up),
+        count(storm.requested),
+        storm.seconds,
+        significant(storm.set_up_per_second),
+        significant(storm.rate),
+        count(storm.refused),
+    ));
     table
 }
 

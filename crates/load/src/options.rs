@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::mix::Mix;
+use crate::storm::Storm;
 use crate::target::{Scheme, Target};
 
 /// Most sessions that vanished by silence whose sockets are kept at a time.
@@ -56,6 +57,8 @@ pub struct Options {
     pub from: Vec<IpAddr>,
     /// Local addresses of judged sessions; those of `from` without any.
     pub sample_from: Vec<IpAddr>,
+    /// Set-ups beside the sessions.
+    pub storm: Option<Storm>,
     /// Threads.
     pub threads: usize,
     /// Time for each answer, and for the first packet.
@@ -133,6 +136,7 @@ impl Options {
             buffer: Duration::from_millis(200),
             from: Vec::new(),
             sample_from: Vec::new(),
+            storm: None,
             threads: 1,
             timeout: Duration::from_secs(1),
         }

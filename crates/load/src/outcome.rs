@@ -8,6 +8,7 @@ use wirepath_sys::usage::Usage;
 use crate::distribution::Distribution;
 use crate::options::{Options, Transport};
 use crate::record::{Ending, HttpRecord, MediaRecord, SessionRecord, Times};
+use crate::storm::StormOutcome;
 use crate::target::Scheme;
 use crate::totals::{ClientLateness, Snapshot};
 
@@ -68,6 +69,9 @@ pub struct Outcome {
     pub unjudged: Unjudged,
     /// Cost and lateness of the client itself.
     pub client: ClientCost,
+    /// Storm of set-ups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storm: Option<StormOutcome>,
     /// Sessions by asset.
     pub assets: Vec<Asset>,
     /// State each second.
@@ -327,6 +331,7 @@ impl Outcome {
             sender_reports: (!is_http).then_some(collected.reports.1),
             unjudged: collected.unjudged,
             client: ClientCost { dropped_buffers: collected.client_drops, ..client },
+            storm: None,
             assets,
             timeline,
             records: collected.records,

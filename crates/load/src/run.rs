@@ -13,6 +13,8 @@ use crate::options::Options;
 use crate::outcome::{ClientCost, Collected, Outcome};
 use crate::record::SessionRecord;
 use crate::session::Shared;
+use crate::storm::{StormOutcome, StormPhase};
+use crate::storm_thread::StormThread;
 use crate::totals::Snapshot;
 use crate::worker::{Starter, Worker};
 
@@ -65,6 +67,9 @@ struct Running {
     records: mpsc::Receiver<SessionRecord>,
     collected: Collected,
     timeline: Vec<Snapshot>,
+    storm: Option<StormThread>,
+    /// Times of the storm's begin and end.
+    stormed: Option<(Instant, Instant)>,
 }
 
 /// Runs sessions as the options say.
@@ -85,9 +90,12 @@ pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, Run
     let used = Usage::of_process().map_err(RunError::Usage)?.since(usage);
     running.end();
     running.collected.add_shared_drops(running.starter.shared.pairs.drops());
+    let storm = running.storm_outcome();
     let shared = &running.starter.shared;
     let client = ClientCost::new(used, seconds, shared.options.threads, &shared.totals.client.lock());
-    Ok(Outcome::new(&shared.options, running.collected, client, seconds, was_stopped, running.timeline))
+    let outcome =
+        Outcome::new(&shared.options, running.collected, client, seconds, was_stopped, running.timeline);
+    Ok(Outcome { storm, ..outcome })
 }
 
 impl Running {
@@ -100,7 +108,16 @@ impl Running {
         let (sender, records) = mpsc::channel();
         let workers = (0..threads).map(|_| Worker::spawn(&starter, &stopped, &sender));
         let workers = workers.collect::<io::Result<_>>().map_err(RunError::Thread)?;
-        Ok(Running { starter, workers, stop, records, collected: Collected::default(), timeline: Vec::new() })
+        Ok(Running {
+            starter,
+            workers,
+            stop,
+            records,
+            collected: Collected::default(),
+            timeline: Vec::new(),
+            storm: None,
+            stormed: None,
+        })
     }
 
     /// Starts sessions as the ramp says, and watches until the time is over. Answers whether it was stopped
@@ -119,6 +136,7 @@ impl Running {
                 _ = self.workers[started % self.workers.len()].start.send(());
                 started += 1;
             }
+            self.storm(elapsed);
             if elapsed >= SNAPSHOT * snapshots {
                 snapshots += 1;
                 self.take_snapshot(observer);
@@ -132,6 +150,39 @@ impl Running {
             }
             self.collect(TURN);
         }
+    }
+
+    /// Begins and ends the storm when it is time.
+    fn storm(&mut self, elapsed: Duration) {
+        let shared = &self.starter.shared;
+        let Some(storm) = shared.options.storm else { return };
+        let options = &shared.options;
+        let judged = options.duration.saturating_sub(options.settle);
+        let phase = storm.phase_at(elapsed, options.ramp_time() + options.settle, judged);
+        shared.totals.storm.enter(phase);
+        match (phase, self.stormed) {
+            (Some(StormPhase::During), None) => {
+                // Without a thread there is no storm: its result says that nothing was requested.
+                self.storm = StormThread::start(shared, storm).ok();
+                self.stormed = Some((Instant::now(), Instant::now()));
+            }
+            (Some(StormPhase::After), _) => self.end_storm(),
+            _ => {}
+        }
+    }
+
+    fn end_storm(&mut self) {
+        if let (Some(thread), Some((_, end))) = (self.storm.take(), &mut self.stormed) {
+            *end = Instant::now();
+            thread.end();
+        }
+    }
+
+    /// Result of the storm, if there was one.
+    fn storm_outcome(&self) -> Option<StormOutcome> {
+        let shared = &self.starter.shared;
+        let seconds = self.stormed.map_or(0.0, |(begin, end)| (end - begin).as_secs_f64());
+        shared.options.storm.map(|storm| shared.totals.storm.outcome(storm, seconds))
     }
 
     /// Returns whether all sessions have started and failed.
@@ -172,7 +223,9 @@ impl Running {
 
     /// Ends all sessions.
     fn end(&mut self) {
+        self.end_storm();
         let shared = &self.starter.shared;
+        shared.totals.storm.enter(None);
         shared.stopped_us.store(shared.clock.now_us(), Relaxed);
         // Fails only if all threads have ended already.
         _ = self.stop.send(true);

@@ -129,6 +129,11 @@ pub(crate) async fn play(shared: Arc<Shared>, plan: Plan, stop: watch::Receiver<
     }
 }
 
+/// Sets sessions up on one connection, at this rate, until something fails.
+pub(crate) async fn storm(shared: &Shared, number: u64, rate: f64) -> Failure {
+    rtsp::storm(shared, number, rate).await
+}
+
 impl SessionRecord {
     pub(super) fn new(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
         SessionRecord {

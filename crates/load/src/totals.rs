@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::distribution::Distribution;
 use crate::judge::Change;
+use crate::storm::StormTotals;
 use crate::target::Scheme;
 
 /// Counts that every thread adds to.
@@ -28,6 +29,7 @@ pub(crate) struct Totals {
     /// Greatest time to the first byte of a judged response since the last sample.
     pub(crate) first_byte_us: AtomicI64,
     pub(crate) client: Mutex<ClientLateness>,
+    pub(crate) storm: StormTotals,
 }
 
 /// Lateness of the client itself.
@@ -89,6 +91,7 @@ impl Default for ProtocolSnapshot {
 
 impl Totals {
     pub(crate) fn change(&self, change: &Change) {
+        self.storm.change(change);
         if change.lost != 0 {
             self.lost.fetch_add(change.lost, Relaxed);
         }

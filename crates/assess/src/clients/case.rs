@@ -160,10 +160,28 @@ impl Dimensions {
     }
 }
 
+/// Cases that differ in how the server is run alone (path, burst, processors), together.
+pub(crate) fn groups(cases: &[ClientCase]) -> Vec<Vec<ClientCase>> {
+    let mut groups: Vec<Vec<ClientCase>> = Vec::new();
+    for case in cases {
+        match groups.iter_mut().find(|group| group[0].plays_as(case)) {
+            Some(group) => group.push(case.clone()),
+            None => groups.push(vec![case.clone()]),
+        }
+    }
+    groups
+}
+
 impl ClientCase {
     /// Returns whether it differs from another in options that only `wirepath serve` has.
     pub fn is_own_variation_of(&self, other: &ClientCase) -> bool {
         self.path != other.path || self.burst_ms != other.burst_ms
+    }
+
+    /// Returns whether both play the same media over the same transport, so that they can be measured in turns.
+    fn plays_as(&self, other: &ClientCase) -> bool {
+        let of = |case: &ClientCase| (case.bits_per_second, case.storage, case.assets, case.transport);
+        of(self) == of(other)
     }
 
     /// `--burst` of `wirepath serve`.
@@ -266,6 +284,19 @@ mod tests {
         let names: Vec<String> = on_disk.cases().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["4 Mb/s UDP, 32 assets, cold", "4 Mb/s UDP, 64 assets, cold"]);
         assert!(Dimensions { rates: Vec::new(), ..usual }.cases().is_empty());
+    }
+
+    /// Promise: `assess clients` measures data paths, bursts and processors of one server in turns.
+    #[test]
+    fn cases_of_the_same_media_are_measured_in_turns() {
+        let groups = groups(&Dimensions::usual(false).cases());
+        let names: Vec<String> = groups[0].iter().map(ToString::to_string).collect();
+        let paths = ["wire_sendfile", "gso_writev", "sendmmsg"].map(|path| format!("4 Mb/s UDP, {path}"));
+        assert_eq!(names[..2], ["4 Mb/s UDP", "4 Mb/s UDP, burst 10 ms"]);
+        assert_eq!((&names[2..5], names[5].as_str()), (&paths[..], "4 Mb/s UDP, all cores"));
+        assert!(groups[1..].iter().all(|group| group.len() == 1), "{groups:?}");
+        let all: usize = groups.iter().map(Vec::len).sum();
+        assert_eq!(all, Dimensions::usual(false).cases().len());
     }
 
     #[test]

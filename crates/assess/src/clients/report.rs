@@ -4,7 +4,7 @@ use wirepath_load::LEAST_PACE;
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, number};
 
-use super::case::MediaTransport;
+use super::case::{ClientCase, MediaTransport, Processors};
 use super::result::{ClientSearch, Clients, Conditions, Figures, Limit, Step};
 
 /// Name of our own server.
@@ -17,6 +17,8 @@ pub fn document(result: &Clients) -> Document {
     summary.table(without_servers(largest(result), result));
     summary.table(without_servers(times(result), result));
     summary.table(without_servers(limits(result), result));
+    summary.table(without_servers(by_processors(result), result));
+    summary.table(without_servers(energy(result), result));
     summary.table(beside(result));
     Document {
         title: "How many clients this machine carries".to_owned(),
@@ -111,20 +113,18 @@ fn largest(result: &Clients) -> Table {
     for search in &result.searches {
         let best = search.best();
         let figures = best.and_then(|step| step.figures.as_ref());
-        let clients = search.largest.map_or_else(|| "0".to_owned(), |number| number::count(number as u64));
-        let at_least = if search.is_lower_bound() && search.largest.is_some() { "≥ " } else { "" };
         table.row([
             Cell::plain(search.case.to_string()),
             Cell::plain(&search.server),
-            Cell::new(
-                format!("{at_least}{clients}"),
-                if search.largest.is_some() { Kind::Plain } else { Kind::Bad },
-            ),
+            Cell::new(bounded(search), if search.largest.is_some() { Kind::Plain } else { Kind::Bad }),
             Cell::figure(best.and_then(Step::seconds_per_client_minute), number::significant),
             Cell::figure(figures, |figures| number::bit_rate(figures.bits_per_second / 8.0)),
             Cell::figure(figures.and_then(|figures| figures.lateness_p99_ms), milliseconds),
             Cell::plain(search.limit.name()),
         ]);
+    }
+    if let Some(chosen) = chosen(result) {
+        table.notes.push(chosen);
     }
     table.notes.push(
         "CPU s/min: processor seconds of the server for one minute of one client, at that number. Limit: what \
@@ -132,6 +132,17 @@ fn largest(result: &Clients) -> Table {
             .to_owned(),
     );
     table
+}
+
+/// Data paths that `auto` stood for.
+fn chosen(result: &Clients) -> Option<String> {
+    let of_auto = result.searches.iter().filter(|search| search.case.path == "auto");
+    let used = of_auto.flat_map(|search| &search.steps).filter_map(|step| step.figures.as_ref());
+    let mut paths: Vec<&str> = used.filter_map(|figures| figures.data_path.as_deref()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    (!paths.is_empty())
+        .then(|| format!("Where no data path is named, the server chose: {}.", paths.join(", ")))
 }
 
 fn times(result: &Clients) -> Table {
@@ -173,6 +184,67 @@ fn limits(result: &Clients) -> Table {
         ]);
     }
     table
+}
+
+/// Energy for a client, where the machine counts it.
+fn energy(result: &Clients) -> Table {
+    let heads = ["case", "server", "#clients", "#J per client-hour", "#W of the packages"];
+    let mut table = Table::new("Energy at that number.", &heads);
+    for search in &result.searches {
+        let Some(step) = search.best() else { continue };
+        let Some((joules, figures)) = step.joules_per_client_hour().zip(step.figures.as_ref()) else {
+            continue;
+        };
+        let watts = figures.joules.map(|joules| joules / figures.window_s);
+        table.row([
+            Cell::plain(search.case.to_string()),
+            Cell::plain(&search.server),
+            Cell::plain(number::count(step.clients as u64)),
+            Cell::plain(number::significant(joules)),
+            Cell::figure(watts, number::significant),
+        ]);
+    }
+    table.notes.push(format!(
+        "Energy of the processor packages ({}) by RAPL, that of the load client and of idle processors included.",
+        result.conditions.energy_packages.join(", ")
+    ));
+    table
+}
+
+/// Clients with one processor and with all of them.
+fn by_processors(result: &Clients) -> Table {
+    let heads = ["case", "server", "#one", "#all", "#each further", "#client CPU"];
+    let mut table = Table::new("Clients with one processor and with all of them.", &heads);
+    let processors = (result.conditions.client_processors + 1).min(result.host.processors as usize);
+    for all in result.searches.iter().filter(|search| search.case.processors == Processors::All) {
+        let case = ClientCase { processors: Processors::One, ..all.case.clone() };
+        let is_one = |one: &&ClientSearch| one.server == all.server && one.case == case;
+        let Some(one) = result.searches.iter().find(is_one) else { continue };
+        let client =
+            all.best().and_then(|step| step.figures.as_ref()).map(|figures| figures.client_processors);
+        table.row([
+            Cell::plain(case.to_string()),
+            Cell::plain(&all.server),
+            Cell::plain(bounded(one)),
+            Cell::plain(bounded(all)),
+            Cell::figure(all.gain_by_processor(one, processors), |gain| format!("{gain:.2} of the first")),
+            Cell::figure(client, number::significant),
+        ]);
+    }
+    table.notes.push(format!(
+        "Each further: what each of the other {} processors adds, by what the first one carries. With all of them \
+         the server shares them with the load client, whose use at that number is shown: alone, or with clients on \
+         another host, it may carry more.",
+        processors.saturating_sub(1)
+    ));
+    table
+}
+
+/// The number of timely clients, marked where the server may carry more.
+fn bounded(search: &ClientSearch) -> String {
+    let clients = search.largest.map_or_else(|| "0".to_owned(), |number| number::count(number as u64));
+    let at_least = if search.is_lower_bound() && search.largest.is_some() { "≥ " } else { "" };
+    format!("{at_least}{clients}")
 }
 
 /// Wirepath beside other servers, in the cases that both were measured in.
@@ -222,6 +294,12 @@ fn method(conditions: &Conditions) -> Section {
          over TCP and HTTP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
          says otherwise; refused sessions count as a limit. A step that may have failed by chance is repeated once."
     ));
+    if conditions.energy_packages.is_empty() {
+        section.paragraph(
+            "Energy was not measured: this machine shows no counters of processor packages (RAPL) in /sys/class/powercap."
+                .to_owned(),
+        );
+    }
     if conditions.processes > 1 {
         section.paragraph(format!(
             "wirepath is {} processes of `wirepath serve`, which share its processors and have as many clients each, \
@@ -370,6 +448,10 @@ pub fn steps(result: &Clients) -> Table {
         "#client_late_p99_ms",
         "#others",
         "#least_pace",
+        "data_path",
+        "#joules_per_client_hour",
+        "#link_drops",
+        "#descriptors",
         "reason",
     ];
     let mut table = Table::new("Steps.", &heads);
@@ -405,6 +487,10 @@ pub fn steps(result: &Clients) -> Table {
             optional(figures.client_late_p99_ms),
             optional(figures.others),
             optional(figures.least_pace),
+            Cell::plain(figures.data_path.as_deref().unwrap_or_default()),
+            optional(step.joules_per_client_hour()),
+            counted(figures.link_drops),
+            Cell::plain(figures.descriptors.map_or_else(String::new, |open| open.to_string())),
             Cell::plain(&step.reason),
         ]);
     }

@@ -50,6 +50,9 @@ pub struct Conditions {
     pub descriptors: u64,
     /// Most clients that are tried.
     pub most: usize,
+    /// Processor packages whose energy is counted (RAPL); none in results from before it was.
+    #[serde(default)]
+    pub energy_packages: Vec<String>,
     /// Processes of `wirepath serve`; 0 in results from before there could be several.
     #[serde(default)]
     pub processes: usize,
@@ -92,6 +95,8 @@ pub enum Limit {
     Disk,
     /// Admission of the server: it refused sessions.
     Admission,
+    /// Devices, their queues or socket buffers of the server ran full.
+    Link,
     /// Open files.
     Descriptors,
     /// Sessions were not set up in time.
@@ -124,6 +129,9 @@ pub struct Step {
 /// Figures of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
+    /// Data path that `wirepath serve` chose; `None` of other servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_path: Option<String>,
     /// Length of the window.
     pub window_s: f64,
     /// Processor time of the server in user space, in the window.
@@ -170,6 +178,15 @@ pub struct Figures {
     pub setup_p99_ms: Option<f64>,
     /// Milliseconds from PLAY to the first packet, over HTTP from a request to the first byte: 99th percentile.
     pub first_packet_p99_ms: Option<f64>,
+    /// Joules of all processor packages in the window: idle ones, the load client and other programs included.
+    #[serde(default)]
+    pub joules: Option<f64>,
+    /// Sends that devices, their queues or socket buffers of the server had no room for, in the window.
+    #[serde(default)]
+    pub link_drops: u64,
+    /// Open files of the server's process that has most of them.
+    #[serde(default)]
+    pub descriptors: Option<u64>,
     /// Share of the window in which some task waited for storage.
     pub storage_waits: Option<f64>,
     /// Processors that the load client used.
@@ -205,6 +222,16 @@ impl Step {
         let figures = self.figures.as_ref()?;
         (self.clients > 0).then(|| figures.processors() * 60.0 / self.clients as f64)
     }
+
+    /// Joules of all processor packages for one hour of one client.
+    pub fn joules_per_client_hour(&self) -> Option<f64> {
+        let figures = self.figures.as_ref()?;
+        let is_told = self.clients > 0 && figures.window_s > 0.0;
+        figures
+            .joules
+            .filter(|_| is_told)
+            .map(|joules| joules / figures.window_s * 3600.0 / self.clients as f64)
+    }
 }
 
 impl ClientSearch {
@@ -216,6 +243,13 @@ impl ClientSearch {
     /// The last step with so many clients that were timely.
     pub fn timely(&self, clients: usize) -> Option<&Step> {
         self.steps.iter().rev().find(|step| step.clients == clients && step.limit.is_none())
+    }
+
+    /// Share of the clients of the first processor that each further one of `processors` adds, if `one` is the search
+    /// with one processor and this the one with all.
+    pub fn gain_by_processor(&self, one: &ClientSearch, processors: usize) -> Option<f64> {
+        let (one, all) = (one.largest? as f64, self.largest? as f64);
+        (processors > 1 && one > 0.0).then(|| (all - one) / one / (processors - 1) as f64)
     }
 
     /// Returns whether the server may carry more than was found.
@@ -235,6 +269,7 @@ impl Limit {
             Limit::Rate => "rate",
             Limit::Disk => "disk",
             Limit::Admission => "admission",
+            Limit::Link => "link",
             Limit::Descriptors => "open files",
             Limit::SetUp => "set-up",
             Limit::Client => "load client",

@@ -49,6 +49,8 @@ pub(crate) struct Server {
     processes: Vec<MeasuredProcess>,
     /// URLs of its assets: each of them at every process.
     pub(crate) urls: Vec<String>,
+    /// Data path that ours has chosen.
+    pub(crate) data_path: Option<String>,
 }
 
 impl Server {
@@ -59,6 +61,11 @@ impl Server {
             total = total.plus(process.spent()?);
         }
         Ok(total)
+    }
+
+    /// Open files of the process that has most of them.
+    pub(crate) fn descriptors(&self) -> Option<u64> {
+        self.processes.iter().filter_map(MeasuredProcess::descriptors).max()
     }
 }
 
@@ -85,7 +92,7 @@ impl Contestant {
     ) -> Result<Server, Error> {
         let address = bed.server_address();
         let ports = (PORT..).take(if matches!(self, Contestant::Wirepath) { options.processes } else { 1 });
-        let mut server = Server { processes: Vec::new(), urls: Vec::new() };
+        let mut server = Server { processes: Vec::new(), urls: Vec::new(), data_path: None };
         for port in ports {
             let log = options.scratch.join(format!("clients-{}-{port}.log", self.name()));
             let command = self.command(SocketAddr::new(address, port), case, media, clients, options)?;
@@ -93,6 +100,10 @@ impl Contestant {
                 Ok((process, urls)) => {
                     server.processes.push(process);
                     server.urls.extend(urls);
+                    if matches!(self, Contestant::Wirepath) && case.transport == MediaTransport::Udp {
+                        let said = std::fs::read_to_string(&log).unwrap_or_default();
+                        server.data_path = chosen_path(&case.path, &said)?;
+                    }
                 }
                 Err(Error::Unable(why)) => return Err(Error::Unable(format!("{why}{}", end_of(&log)))),
                 Err(error) => return Err(error),
@@ -260,6 +271,23 @@ fn logged(command: &Command, log: &Path) -> Command {
     wrapped
 }
 
+/// Data path that `wirepath serve` has chosen, by its log.
+///
+/// # Errors
+/// [`Error::Unable`] if another one was asked for: its cost is not that of the one chosen.
+fn chosen_path(asked: &str, log: &str) -> Result<Option<String>, Error> {
+    let Some((_, line)) = log.split_once("data path chosen ") else { return Ok(None) };
+    let line = line.lines().next().unwrap_or_default();
+    let chosen = line.split_once("path=").and_then(|(_, rest)| rest.split_whitespace().next());
+    match chosen {
+        Some(chosen) if asked != "auto" && asked != chosen => {
+            let reason = line.split_once("reason=").map_or("", |(_, reason)| reason).trim_matches('"');
+            Err(Error::Unable(format!("{asked} does not work here, wirepath serve uses {chosen}: {reason}")))
+        }
+        chosen => Ok(chosen.map(str::to_owned)),
+    }
+}
+
 /// The last lines of a log, as the end of a sentence.
 fn end_of(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -366,6 +394,17 @@ mod tests {
         let named = |argument: &str| names_admission(&[argument.to_owned()]);
         assert!(named("--admission=measured") && named("--admission") && named("--reserve=5%"));
         assert!(!named("--images=all") && !names_admission(&[]));
+    }
+
+    /// Promise: `assess clients` leaves a data path out that the server cannot use, with the reason.
+    #[test]
+    fn a_path_that_does_not_work_is_not_measured() {
+        let log = "INFO listening\nINFO data path chosen path=gso_writev reason=\"no io_uring\"\nINFO next\n";
+        assert_eq!(chosen_path("auto", log).unwrap().as_deref(), Some("gso_writev"));
+        assert_eq!(chosen_path("gso_writev", log).unwrap().as_deref(), Some("gso_writev"));
+        let other = chosen_path("wire_uring", log).unwrap_err().to_string();
+        assert!(other.contains("wire_uring does not work here") && other.ends_with("no io_uring"), "{other}");
+        assert_eq!(chosen_path("wire_uring", "INFO listening").unwrap(), None);
     }
 
     #[test]

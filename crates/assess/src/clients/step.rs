@@ -1,6 +1,7 @@
 //! A step: a number of clients, tried once.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use wirepath_load::{Mix, Observer, Options, Outcome, SessionRecord, Snapshot, Target};
@@ -11,6 +12,7 @@ use super::options::ClientOptions;
 use super::result::{Figures, Limit, Step};
 use super::server::{Contestant, Server};
 use super::verdict::{Terms, judge};
+use crate::energy::{self, EnergyMeter};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::relay::ProcessorTime;
@@ -30,9 +32,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Parts of a step.
 pub(crate) struct Trial<'a> {
     pub(crate) bed: &'a ClientBed,
-    pub(crate) case: &'a ClientCase,
     pub(crate) media: &'a Media,
     pub(crate) options: &'a ClientOptions,
+    /// Open files that a process may have.
+    pub(crate) descriptors: u64,
 }
 
 /// Readings at the beginning and at the end of the window.
@@ -46,12 +49,15 @@ struct Mark {
     /// Busy time of the server's processor, without interrupts.
     busy: Option<Duration>,
     storage_waits: Option<Duration>,
+    joules: Option<f64>,
+    descriptors: Option<u64>,
 }
 
 /// Observer of a run, which takes the marks.
 struct Watch<'a> {
     bed: &'a ClientBed,
     server: &'a Server,
+    energy: Option<EnergyMeter>,
     progress: &'a mut dyn Progress,
     begin: Instant,
     window_after: Duration,
@@ -70,17 +76,18 @@ impl Trial<'_> {
     pub(crate) fn step(
         &self,
         contestant: &Contestant,
+        case: &ClientCase,
         clients: usize,
         progress: &mut dyn Progress,
     ) -> Result<Step, Error> {
         self.media.remove_leftovers()?;
-        self.media.set_cached(self.case.storage == Storage::Memory)?;
+        self.media.set_cached(case.storage == Storage::Memory)?;
         let tried = contestant
-            .start(self.bed, self.case, self.media, clients, self.options)
-            .and_then(|server| self.figures(&server, clients, progress));
+            .start(self.bed, case, self.media, clients, self.options)
+            .and_then(|server| self.figures(case, &server, clients, progress));
         match tried {
             Ok(figures) => {
-                let verdict = judge(&figures, &self.terms(clients));
+                let verdict = judge(&figures, &self.terms(case, clients));
                 let limit = verdict.as_ref().map(|(limit, _)| *limit);
                 let reason = verdict.map_or_else(String::new, |(_, reason)| reason);
                 Ok(Step { clients, limit, reason, figures: Some(figures) })
@@ -92,30 +99,33 @@ impl Trial<'_> {
         }
     }
 
-    fn terms(&self, clients: usize) -> Terms {
-        let all = self.case.processors == Processors::All;
+    fn terms(&self, case: &ClientCase, clients: usize) -> Terms {
+        let all = case.processors == Processors::All;
         Terms {
             clients,
-            burst: self.case.longest_burst(),
+            burst: case.longest_burst(),
             processors: if all { self.bed.all_processors() } else { 1 },
-            kind: self.case.processors,
+            kind: case.processors,
             client_processors: self.bed.client_processors(),
-            storage: self.case.storage,
-            transport: self.case.transport,
+            storage: case.storage,
+            transport: case.transport,
+            descriptors: self.descriptors,
         }
     }
 
     fn figures(
         &self,
+        case: &ClientCase,
         server: &Server,
         clients: usize,
         progress: &mut dyn Progress,
     ) -> Result<Figures, Error> {
-        let load = self.load(server, clients)?;
+        let load = self.load(case, server, clients)?;
         let ramp = Duration::from_secs_f64(clients.saturating_sub(1) as f64 / load.ramp);
         let mut watch = Watch {
             bed: self.bed,
             server,
+            energy: EnergyMeter::of_folder(Path::new(energy::FOLDER)),
             progress,
             begin: Instant::now(),
             window_after: ramp + self.options.settle,
@@ -134,6 +144,7 @@ impl Trial<'_> {
             return Err(Error::Stopped);
         }
         let mut figures = of_outcome(&outcome);
+        figures.data_path.clone_from(&server.data_path);
         figures.playing = watch.playing.unwrap_or(0);
         let (begin, end) = match watch.marks {
             Some(marks) => marks,
@@ -141,12 +152,12 @@ impl Trial<'_> {
             None if figures.failed > 0 => return Ok(figures),
             None => return Err(Error::Faulty("the run ended before its window".to_owned())),
         };
-        figures.add_marks(&begin, &end, self.case.processors);
-        figures.sent_share = sent_share(self.case.transport, &outcome, clients, &begin, &end);
+        figures.add_marks(&begin, &end, case.processors);
+        figures.sent_share = sent_share(case.transport, &outcome, clients, &begin, &end);
         Ok(figures)
     }
 
-    fn load(&self, server: &Server, clients: usize) -> Result<Options, Error> {
+    fn load(&self, case: &ClientCase, server: &Server, clients: usize) -> Result<Options, Error> {
         let (from, sample_from) = client_addresses(clients);
         let targets = server.urls.iter().map(|url| Target::parse(url)).collect::<Result<Vec<_>, _>>();
         let judged = (clients as f64 * JUDGED).clamp(LEAST_JUDGED, MOST_JUDGED);
@@ -157,15 +168,16 @@ impl Trial<'_> {
             ramp: self.options.ramp,
             duration: self.options.settle + self.options.window,
             settle: self.options.settle,
-            transport: match self.case.transport {
+            transport: match case.transport {
                 MediaTransport::Udp => wirepath_load::Transport::Udp,
                 MediaTransport::Tcp | MediaTransport::Http => wirepath_load::Transport::Tcp,
             },
-            rate: (self.case.transport == MediaTransport::Http).then_some(self.case.bits_per_second as u64),
+            rate: (case.transport == MediaTransport::Http).then_some(case.bits_per_second as u64),
             sample: (judged / clients as f64).min(1.0),
             seek_every: None,
             churn: None,
             vanish: 0.0,
+            storm: None,
             buffer: self.options.buffer,
             from,
             sample_from,
@@ -176,7 +188,7 @@ impl Trial<'_> {
 }
 
 impl Watch<'_> {
-    fn mark(&self) -> Result<Mark, Error> {
+    fn mark(&mut self) -> Result<Mark, Error> {
         Ok(Mark {
             at: Instant::now(),
             used: self.server.spent()?,
@@ -184,6 +196,8 @@ impl Watch<'_> {
             received: self.received,
             busy: busy(self.bed.processor()),
             storage_waits: storage_waits(),
+            joules: self.energy.as_mut().and_then(EnergyMeter::joules),
+            descriptors: self.server.descriptors(),
         })
     }
 
@@ -262,6 +276,9 @@ impl Figures {
         self.bits_per_second = (sent.dropped.bytes + sent.carried.bytes) as f64 * 8.0 / self.window_s;
         let share =
             |(begin, end): (Duration, Duration)| end.saturating_sub(begin).as_secs_f64() / self.window_s;
+        self.link_drops = sent.unsent;
+        self.joules = begin.joules.zip(end.joules).map(|(begin, end)| end - begin);
+        self.descriptors = begin.descriptors.max(end.descriptors);
         self.storage_waits = begin.storage_waits.zip(end.storage_waits).map(share);
         let busy = begin.busy.zip(end.busy).map(share).filter(|_| processors == Processors::One);
         self.others = busy.map(|busy| (busy - self.processors()).max(0.0));

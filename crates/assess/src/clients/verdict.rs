@@ -23,6 +23,10 @@ const STORAGE_WAITS: f64 = 0.2;
 /// Share of what sessions outside the sample should be sent below which packets lack.
 const SENT: f64 = 0.9;
 
+/// Open files that are left when a server has no more for sessions: what ours keeps in reserve, or this share.
+const RESERVE: u64 = 512;
+const LEFT: u64 = 20;
+
 /// Lateness of the load client's event loops, and share of its processors, from which it is the limit.
 const CLIENT_LATE_MS: f64 = 20.0;
 const CLIENT_BUSY: f64 = 0.9;
@@ -39,6 +43,8 @@ pub(crate) struct Terms {
     pub(crate) client_processors: usize,
     pub(crate) storage: Storage,
     pub(crate) transport: MediaTransport,
+    /// Open files that a process may have.
+    pub(crate) descriptors: u64,
 }
 
 /// Says what failed, and where the limit was; `None` if all clients were timely.
@@ -97,6 +103,14 @@ fn percent_below(share: f64) -> String {
 /// The limit behind a symptom, and what tells.
 fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     let available = terms.processors as f64;
+    if matches!(symptom, Limit::Admission | Limit::SetUp)
+        && let Some(open) = figures.descriptors.filter(|open| has_no_descriptors(*open, terms.descriptors))
+    {
+        return (
+            Limit::Descriptors,
+            format!("a process of the server has {open} of {} open files", terms.descriptors),
+        );
+    }
     if figures.failure.as_deref().is_some_and(|reason| reason.contains("Too many open files")) {
         return (Limit::Descriptors, "the load client has no more open files".to_owned());
     }
@@ -126,6 +140,9 @@ fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     {
         return (Limit::Client, format!("the client used {:.2} processors", figures.client_processors));
     }
+    if figures.link_drops > 0 && symptom != Limit::SetUp {
+        return (Limit::Link, format!("{} sends found devices or socket buffers full", figures.link_drops));
+    }
     if let Some(others) = figures.others.filter(|others| *others > OTHERS) {
         return (Limit::OtherPrograms, format!("others used {others:.2} of the server's processor"));
     }
@@ -135,6 +152,12 @@ fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
         return (Limit::Disk, format!("waits for storage in {:.0} % of the time", waits * 100.0));
     }
     (symptom, String::new())
+}
+
+/// Returns whether a process that has so many files open has none left for sessions.
+fn has_no_descriptors(open: u64, limit: u64) -> bool {
+    let reserve = if limit > LEFT * RESERVE { RESERVE } else { 0 };
+    limit.saturating_sub(open) <= reserve.max(limit / LEFT)
 }
 
 /// Lateness of the load client's own that exceeds what bursts may have. Over TCP they arrive when they are read.
@@ -158,6 +181,7 @@ mod tests {
         client_processors: 1,
         storage: Storage::Memory,
         transport: MediaTransport::Udp,
+        descriptors: 20_000,
     };
 
     fn timely() -> Figures {
@@ -232,6 +256,25 @@ mod tests {
         }
         let other = Figures { client_late_max_ms: Some(29.0), client_late_p99_ms: Some(4.0), ..burst };
         assert_eq!(limit(&other, MediaTransport::Tcp), Limit::Lateness);
+    }
+
+    /// Promise: `assess clients` tells a full link, and a server's lack of open files, from lateness.
+    #[test]
+    fn full_links_and_lacking_descriptors_are_limits() {
+        let full = Figures { link_drops: 3, ..timely() };
+        assert_eq!(limit(full.clone()), None, "a send that was tried again harmed nobody");
+        assert_eq!(limit(Figures { lost: 2, ..full.clone() }), Some(Limit::Link));
+        assert_eq!(limit(Figures { lateness_p99_ms: Some(150.0), ..full.clone() }), Some(Limit::Link));
+        let saturated = Figures { lost: 2, user_s: 3.0, system_s: 5.0, ..full };
+        assert_eq!(limit(saturated), Some(Limit::Processor));
+        let refused = Figures {
+            refused: 3,
+            failed: 3,
+            failure: Some("SETUP was refused: 453 Not Enough Bandwidth".to_owned()),
+            ..timely()
+        };
+        assert_eq!(limit(Figures { descriptors: Some(19_100), ..refused.clone() }), Some(Limit::Descriptors));
+        assert_eq!(limit(Figures { descriptors: Some(12_000), ..refused }), Some(Limit::Admission));
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl MeasuredProcess {
         Ok(of_others.fold(own, ProcessorTime::plus))
     }
 
+    /// Open files of itself and of each of its children: the most that one process has.
+    pub(crate) fn descriptors(&self) -> Option<u64> {
+        let processes = self.children().unwrap_or_default().into_iter().chain([self.id()]);
+        processes.filter_map(descriptors).max()
+    }
+
     /// Waits until its children have ended: what a program that starts a process for each connection has used
     /// is known then.
     pub(crate) fn wait_for_children(&self) -> Result<(), Error> {
@@ -238,6 +244,16 @@ fn started(command: &mut Command) -> Result<Child, Error> {
     child.doing(&format!("starting {}", command.get_program().display()))
 }
 
+/// Number of open files of a process.
+fn descriptors(process: u32) -> Option<u64> {
+    let folder = format!("/proc/{process}/fd");
+    // Linux 6.2 has the number as the folder's size; before, there is none.
+    match fs::metadata(&folder).ok()?.len() {
+        0 => Some(fs::read_dir(&folder).ok()?.count() as u64),
+        number => Some(number),
+    }
+}
+
 /// Processes of a group.
 fn members(group: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -305,6 +321,14 @@ mod tests {
         BufReader::new(side.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(members(side.id()).len(), 3, "the shell, its child, and the child's");
         assert!(side.spent().unwrap().total > Duration::ZERO);
+    }
+
+    #[test]
+    fn open_files_are_counted() {
+        let before = descriptors(std::process::id()).unwrap();
+        let _files: Vec<fs::File> = (0..100).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        assert!(descriptors(std::process::id()).unwrap() >= 100, "{before} before");
+        assert_eq!(descriptors(u32::MAX), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::device::{Counted, Device};
+use super::device::{Counted, Device, udp_sends_without_room};
 use super::namespace::{Namespace, ip};
 use super::pair::Pair;
 use super::processors::Processors;
@@ -52,6 +52,8 @@ pub(crate) struct Traffic {
     pub(crate) dropped: Counted,
     /// To the clients' namespace.
     pub(crate) carried: Counted,
+    /// Sends that found no room: in socket buffers, in queues, or that devices dropped.
+    pub(crate) unsent: u64,
 }
 
 /// Sets a test bed on a thread of its own, which stays on other processors than the server's, and calls `act`
@@ -139,7 +141,13 @@ impl ClientBed {
 
     /// Bytes and packets sent until now. May be called anywhere.
     pub(crate) fn traffic(&self) -> Result<Traffic, Error> {
-        self.pair.at_near(|device| Ok(Traffic { dropped: self.sink.counted()?, carried: device.sent()? }))
+        self.pair.at_near(|device| {
+            Ok(Traffic {
+                dropped: self.sink.counted()?,
+                carried: device.sent()?,
+                unsent: device.unsent()? + self.sink.unsent()? + udp_sends_without_room()?,
+            })
+        })
     }
 }
 
@@ -155,7 +163,11 @@ pub(crate) fn client_addresses(sessions: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
 impl Traffic {
     /// Difference to `earlier`.
     pub(crate) fn since(self, earlier: Traffic) -> Traffic {
-        Traffic { dropped: self.dropped.since(earlier.dropped), carried: self.carried.since(earlier.carried) }
+        Traffic {
+            dropped: self.dropped.since(earlier.dropped),
+            carried: self.carried.since(earlier.carried),
+            unsent: self.unsent.saturating_sub(earlier.unsent),
+        }
     }
 }
 

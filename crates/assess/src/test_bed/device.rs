@@ -63,19 +63,53 @@ impl Device {
         self.counters().map(|[_, sent]| sent)
     }
 
+    /// Packets that it was to send until now and dropped.
+    pub(crate) fn unsent(&self) -> Result<u64, Error> {
+        let table = device_table()?;
+        unsent(&table, &self.0.to_string())
+            .ok_or_else(|| Error::Unable(format!("no counters of {} in /proc/net/dev", self.0)))
+    }
+
     fn counters(&self) -> Result<[Counted; 2], Error> {
-        let table =
-            std::fs::read_to_string("/proc/thread-self/net/dev").doing("reading a device's counters")?;
+        let table = device_table()?;
         counters(&table, &self.0.to_string())
             .ok_or_else(|| Error::Unable(format!("no counters of {} in /proc/net/dev", self.0)))
     }
 }
 
-/// Reads a row of `/proc/net/dev`: eight figures received, then eight sent, each beginning with bytes and
-/// packets.
-fn counters(table: &str, device: &str) -> Option<[Counted; 2]> {
+/// Sends of UDP that found no room until now, in the namespace of the calling thread: in a socket's buffer, or in the
+/// queue of a device, which drops then (`SndbufErrors`).
+pub(crate) fn udp_sends_without_room() -> Result<u64, Error> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/snmp").doing("reading the counters of UDP")?;
+    udp_counter(&table, "SndbufErrors")
+        .ok_or_else(|| Error::Unable("no SndbufErrors in /proc/net/snmp".to_owned()))
+}
+
+/// A counter of UDP: a row of names, then one of figures.
+fn udp_counter(table: &str, name: &str) -> Option<u64> {
+    let mut rows = table.lines().filter_map(|line| line.strip_prefix("Udp:"));
+    let place = rows.next()?.split_whitespace().position(|known| known == name)?;
+    rows.next()?.split_whitespace().nth(place)?.parse().ok()
+}
+
+fn device_table() -> Result<String, Error> {
+    std::fs::read_to_string("/proc/thread-self/net/dev").doing("reading a device's counters")
+}
+
+/// Figures of a row of `/proc/net/dev`: eight received, then eight sent.
+fn figures(table: &str, device: &str) -> Option<Vec<u64>> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
-    let figures: Vec<u64> = row.split_whitespace().map_while(|figure| figure.parse().ok()).collect();
+    Some(row.split_whitespace().map_while(|figure| figure.parse().ok()).collect())
+}
+
+/// Packets dropped of those to be sent: the fourth figure of those sent.
+fn unsent(table: &str, device: &str) -> Option<u64> {
+    figures(table, device)?.get(8 + 3).copied()
+}
+
+/// Bytes and packets, which each half of a row begins with.
+fn counters(table: &str, device: &str) -> Option<[Counted; 2]> {
+    let figures = figures(table, device)?;
     let at = |place: usize| Some(Counted { bytes: *figures.get(place)?, packets: *figures.get(place + 1)? });
     Some([at(0)?, at(8)?])
 }
@@ -92,12 +126,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_counter_of_udp_is_found_by_its_name() {
+        let table =
+            "Tcp: A B\nTcp: 1 2\nUdp: InDatagrams NoPorts SndbufErrors\nUdp: 5 6 7\nUdpLite: A\nUdpLite: 9\n";
+        assert_eq!(udp_counter(table, "SndbufErrors"), Some(7));
+        assert_eq!(udp_counter(table, "MemErrors"), None);
+        assert!(udp_sends_without_room().is_ok());
+    }
+
+    #[test]
     fn a_row_is_found_by_its_name() {
         let table = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs drop\n  \
                      sink2: 7 7 0 0 0 0 0 0 7 7 0 0 0 0 0 0\n  sink: 1000 10 0 10 0 0 0 0 200 2 0 0 0 0 0 0\n";
         let expected = [Counted { bytes: 1000, packets: 10 }, Counted { bytes: 200, packets: 2 }];
         assert_eq!(counters(table, "sink"), Some(expected));
         assert_eq!(counters(table, "near"), None);
+        assert_eq!(unsent("near: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", "near"), Some(12));
         assert_eq!(counters("sink: 1 2", "sink"), None);
     }
 }

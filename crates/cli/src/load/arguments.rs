@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use wirepath_load::{Mix, Options, Outcome, Scheme, Target, Transport};
+use wirepath_load::{Mix, Options, Outcome, Scheme, Storm, Target, Transport};
 use wirepath_relay::RateSpec;
 
 use crate::values::{positive_count, positive_time, threads, time};
@@ -18,6 +18,9 @@ const MOST_ADDRESSES: u32 = 1 << 16;
 
 /// Media that a player holds back by default.
 const BUFFER: Duration = Duration::from_millis(200);
+
+/// Duration of a storm by default.
+const STORM: Duration = Duration::from_secs(5);
 
 /// Sessions a second.
 const RAMP: std::ops::RangeInclusive<f64> = 0.001..=1e6;
@@ -29,6 +32,7 @@ Examples:
   wirepath load rtsp://server:8554/clip.ts --sessions 1000 --ramp 100 --for 1m --sample 5%
   wirepath load http://server:8080/clip.mp4 --sessions 200 --rate 5Mb/s
   wirepath load http://server:8080/hls/index.m3u8 --sessions 200
+  wirepath load rtsp://server:8554/clip.ts --sessions 500 --storm 1000 --json storm.json
 
 A session is timely if a player with --buffer of media never ran dry. Over HTTP, the segments of a playlist (.m3u8) are \
 played as it says, another asset at --rate; without --rate it is downloaded again and again, and a session is timely if \
@@ -101,6 +105,15 @@ pub(crate) struct Load {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     sample_from: Vec<Addresses>,
 
+    /// Set-ups a second (SETUP and TEARDOWN) beside the sessions that play, for --storm-for: the result tells lateness
+    /// before, meanwhile and afterwards; RTSP only
+    #[arg(long, value_name = "RATE", value_parser = ramp)]
+    storm: Option<f64>,
+
+    /// Duration of the storm, in the middle of the time after --settle [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = positive_time, requires = "storm")]
+    storm_for: Option<Duration>,
+
     /// Threads that play sessions
     #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
     threads: NonZeroUsize,
@@ -149,6 +162,12 @@ struct Addresses(Vec<IpAddr>);
 impl Load {
     /// Says which option is not supported for the URLs.
     pub(super) fn conflict(&self) -> Option<String> {
+        if let Some(storm) = self.storm().filter(|storm| !storm.fits(self.duration, self.settle)) {
+            return Some(format!(
+                "--for leaves no time around a storm of {} s: expected a second before and after it, behind --settle",
+                storm.duration.as_secs_f64()
+            ));
+        }
         let http = self.targets.iter().filter(|target| target.scheme == Scheme::Http).count();
         let downloads = self.targets.iter().filter(|target| target.is_download()).count();
         if http == 0 {
@@ -161,6 +180,7 @@ impl Load {
         }
         let plays = self.rate.is_some() || downloads < http;
         let refused = [
+            (self.storm.is_some(), "--storm is not supported for http:// URLs"),
             (self.transport.is_some(), "--transport is not supported for http:// URLs"),
             (
                 self.require.contains(&Require::Lossless),
@@ -175,6 +195,10 @@ impl Load {
             (!self.settle.is_zero() && !plays, "--settle is not supported for downloads: add --rate"),
         ];
         refused.iter().find(|(is_refused, _)| *is_refused).map(|(_, why)| (*why).to_owned())
+    }
+
+    fn storm(&self) -> Option<Storm> {
+        self.storm.map(|rate| Storm { rate, duration: self.storm_for.unwrap_or(STORM) })
     }
 
     pub(super) fn options(&self) -> Result<Options> {
@@ -197,6 +221,7 @@ impl Load {
             buffer: self.buffer.unwrap_or(BUFFER),
             from: all(&self.from),
             sample_from: all(&self.sample_from),
+            storm: self.storm(),
             threads: self.threads.get(),
             timeout: self.timeout,
         })

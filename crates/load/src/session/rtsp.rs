@@ -5,6 +5,7 @@ mod connection;
 mod description;
 mod dialogue;
 mod ending;
+mod storm;
 mod track;
 mod transport;
 
@@ -26,6 +27,7 @@ use crate::judge::Judge;
 use crate::record::{Ending, SessionRecord};
 use connection::Connection;
 use description::Description;
+pub(super) use storm::storm;
 use track::{Sink, Track};
 
 /// A session.

@@ -8,6 +8,7 @@ use crate::clients::{ClientCase, Conditions, Dimensions, SCHEMA};
 
 fn step(clients: usize, p99_ms: f64, limit: Option<Limit>) -> Step {
     let figures = Figures {
+        data_path: Some("wire_sendfile".to_owned()),
         window_s: 8.0,
         user_s: 1.0,
         system_s: 3.0,
@@ -64,6 +65,8 @@ fn a_result_is_shown_and_kept() {
         let text = Terminal { width: 80, utf8: true }.document(&document(&result));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("10,000"), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains("the server chose: wire_sendfile."), "{text}");
         assert!(
             text.contains("20,000") && text.contains("a burst late"),
             "why the next number failed: {text}"
@@ -105,4 +108,41 @@ fn steps_without_a_judged_rate_are_named() {
     let steps = result.searches.iter_mut().flat_map(|search| &mut search.steps);
     steps.filter_map(|step| step.figures.as_mut()).for_each(|figures| figures.least_pace = Some(1.0));
     assert!(!said(&result));
+}
+
+/// Promise: `assess clients` says what a further processor adds, and that the load client shares it.
+#[test]
+fn a_second_processor_is_compared_with_the_first() {
+    let mut result = result(&[]);
+    (result.conditions.client_processors, result.host.processors) = (1, 2);
+    let all = result.searches.iter_mut().find(|search| search.case.processors == Processors::All).unwrap();
+    all.largest = Some(19_500);
+    all.steps.push(step(19_500, 12.0, None));
+    let one = &result.searches[0];
+    let all = result.searches.iter().find(|search| search.case.processors == Processors::All).unwrap();
+    assert_eq!(all.gain_by_processor(one, 2), Some(0.95));
+    assert_eq!(all.gain_by_processor(one, 1), None);
+    let text = Terminal { width: 80, utf8: true }.document(&document(&result));
+    assert!(text.contains("0.95 of the first"), "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains("the server shares them with the load client"), "{text}");
+}
+
+/// Promise: `assess clients` tells joules for a client-hour, and once that a machine does not count them.
+#[test]
+fn energy_is_told_or_said_to_be_unknown() {
+    let mut result = result(&[]);
+    let text = |result: &Clients| {
+        let text = Terminal { width: 80, utf8: true }.document(&document(result));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(text(&result).matches("Energy was not measured").count(), 1);
+    assert!(!text(&result).contains("per client-hour"));
+    result.conditions.energy_packages = vec!["package-0".to_owned()];
+    // 80 W for 10,000 clients.
+    result.searches[0].steps[0].figures.as_mut().unwrap().joules = Some(640.0);
+    assert_eq!(result.searches[0].best().unwrap().joules_per_client_hour(), Some(28.8));
+    let text = text(&result);
+    assert!(text.contains("28.8") && text.contains("package-0"), "{text}");
+    assert!(!text.contains("Energy was not measured"), "{text}");
 }

@@ -7,10 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use wirepath_assess::clients::{ClientOptions, Dimensions, MediaTransport, Peer, Processors, Storage};
+use wirepath_server::DataPath;
 
 use crate::image_options::{CALIBRATION, default_cache_folder};
 use crate::serve_options::PathChoice;
 use crate::values::{BurstOption, burst, positive_count, positive_time, time};
+
+/// Device of the kernel module.
+const MODULE: &str = "/dev/wirepath";
 
 /// Sessions started each second.
 const RAMP: f64 = 500.0;
@@ -30,6 +34,7 @@ Each further value is a case that differs from it in this alone. With --quick, a
 Examples, as root:
   wirepath assess clients --quick
   wirepath assess clients --rates 4,8,25 --transport udp,tcp --report clients.html
+  wirepath assess clients --quick --path all --csv steps.csv
   wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
 
 A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve \
@@ -78,8 +83,9 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = burst)]
     burst: Vec<BurstOption>,
 
-    /// Data paths, as in `wirepath serve --path` [default: auto,wire_sendfile,gso_writev,sendmmsg; with
-    /// --quick auto]
+    /// Data paths, as in `wirepath serve --path`, measured in turns; `all` for auto and each that this machine
+    /// may have, those of the kernel module if it is loaded [default: auto,wire_sendfile,gso_writev,sendmmsg;
+    /// with --quick auto]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = path)]
     path: Vec<String>,
 
@@ -221,7 +227,7 @@ impl Clients {
                 self.transport.iter().copied().map(MediaTransport::from).collect(),
                 usual.transports,
             ),
-            paths: or(self.path.clone(), usual.paths),
+            paths: or(expanded(&self.path), usual.paths),
             bursts: or(self.burst.iter().copied().map(time_of).collect(), usual.bursts),
         }
     }
@@ -254,8 +260,34 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("expected megabits a second, from {} to {}", RATES.start(), RATES.end()))
 }
 
-/// A data path that `wirepath serve` knows.
+/// Word for all data paths.
+const ALL_PATHS: &str = "all";
+
+/// Names of data paths, each once; `all` stands for those that this machine may have.
+fn expanded(names: &[String]) -> Vec<String> {
+    let has_module = std::path::Path::new(MODULE).exists();
+    let may_work = |path: &DataPath| has_module || !path.needs_module();
+    let mut paths: Vec<String> = Vec::new();
+    for name in names {
+        let meant = match name.as_str() {
+            ALL_PATHS => {
+                let named = DataPath::ALL.into_iter().filter(may_work).map(|path| path.name().to_owned());
+                std::iter::once("auto".to_owned()).chain(named).collect()
+            }
+            _ => vec![name.clone()],
+        };
+        paths.extend(meant);
+    }
+    let mut once = std::collections::HashSet::new();
+    paths.retain(|path| once.insert(path.clone()));
+    paths
+}
+
+/// A data path that `wirepath serve` knows, or all of them.
 fn path(text: &str) -> Result<String, String> {
+    if text == ALL_PATHS {
+        return Ok(text.to_owned());
+    }
     text.parse::<PathChoice>().map(|_| text.to_owned())
 }
 
@@ -285,6 +317,18 @@ mod tests {
             cases(&["--quick", "--transport", "tcp,udp", "--path", "auto,sendmmsg", "--assets", "1,9"]);
         assert_eq!(several, ["4 Mb/s TCP", "4 Mb/s UDP", "4 Mb/s TCP, 9 assets", "4 Mb/s TCP, sendmmsg"]);
         assert!(cases(&[]).len() > 10);
+    }
+
+    /// Promise: `assess clients --path all` measures every data path that the machine may have, and `auto`.
+    #[test]
+    fn all_stands_for_each_data_path() {
+        let paths = parsed(&["--quick", "--path", "sendmmsg,all"]).unwrap().dimensions().paths;
+        assert_eq!(paths[..2], ["sendmmsg", "auto"]);
+        assert_eq!(paths.iter().filter(|path| *path == "sendmmsg").count(), 1, "{paths:?}");
+        let has = |path: &DataPath| paths.iter().any(|name| name == path.name());
+        assert!(DataPath::SERVING.iter().all(has), "{paths:?}");
+        let has_module = std::path::Path::new(MODULE).exists();
+        assert_eq!(has(&DataPath::Krtpsendfile), has_module, "{paths:?}");
     }
 
     #[test]
