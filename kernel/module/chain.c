@@ -20,12 +20,15 @@
 /* Begin to fill a buffer, which becomes the chain's. */
 static int wp_chain_open_buffer(struct wp_chain *chain, struct sk_buff *skb)
 {
-	if (!wp_header_block(&chain->headers, chain->header_bytes, chain->packets_max)) {
+	struct bio_vec block;
+
+	if (!wp_header_block(&block, chain->header_bytes, chain->packets_max)) {
 		kfree_skb(skb);
 		return -ENOMEM;
 	}
-	chain->header = page_address(chain->headers.bv_page) + chain->headers.bv_offset;
-	chain->headers.bv_len = 0;
+	chain->headers = block.bv_page;
+	chain->header_offset = block.bv_offset;
+	chain->header = page_address(block.bv_page) + block.bv_offset;
 	chain->buffer = skb;
 	chain->shared = skb_shinfo(skb);
 	chain->fragments = 0;
@@ -45,29 +48,32 @@ void wp_chain_refer(struct wp_chain *chain)
 /* The buffer has all its fragments: one without any is no member. */
 static void wp_chain_close_buffer(struct wp_chain *chain)
 {
-	unsigned int unused = chain->packets_max - chain->packets;
-	unsigned int bytes = chain->headers.bv_len + chain->bytes;
+	unsigned int packets = chain->packets, unused = chain->packets_max - packets;
+	unsigned int header_bytes = packets * chain->header_bytes;
+	struct wp_train *train = chain->train;
 	struct sk_buff *skb = chain->buffer;
 
 	wp_chain_refer(chain);
 	while (unused--)
-		put_page(chain->headers.bv_page);
+		put_page(chain->headers);
 	chain->shared->nr_frags = chain->fragments;
 	/* Nobody writes into pages of files. */
 	chain->shared->flags |= SKBFL_SHARED_FRAG;
-	skb->len += bytes;
-	skb->data_len += bytes;
+	skb->data_len = header_bytes + chain->bytes;
+	skb->len += skb->data_len;
 	chain->loans += chain->fragments;
 	chain->buffer = NULL;
-	if (!chain->packets) {
-		if (skb != chain->skb)
-			kfree_skb(skb);
-		return;
-	}
-	chain->train->piece[chain->train->pieces++] = chain->headers;
+	chain->packets = chain->packets_max;
+	if (packets)
+		bvec_set_page(&train->piece[train->pieces++], chain->headers, header_bytes,
+			      chain->header_offset - header_bytes);
 	if (skb == chain->skb)
 		return;
-	skb->truesize += bytes;
+	if (!packets) {
+		kfree_skb(skb);
+		return;
+	}
+	skb->truesize += skb->data_len;
 	*chain->next = skb;
 	chain->next = &skb->next;
 }

@@ -17,11 +17,12 @@ struct wp_chain {
 	struct skb_shared_info *shared;	/* of @buffer */
 	unsigned int fragments;		/* of @buffer */
 	unsigned int bytes;		/* of payload */
-	unsigned int packets;		/* of @buffer */
+	unsigned int packets;		/* of @buffer; all of them where there is none */
 	unsigned int packets_max;	/* of each buffer */
 	unsigned int header_bytes;	/* of each packet */
-	struct bio_vec headers;		/* those that @buffer's packets have */
-	u8 *header;			/* where the next one is */
+	struct page *headers;		/* that those of @buffer's packets are in */
+	unsigned int header_offset;	/* in it, of the next one */
+	u8 *header;			/* its address */
 	struct page *lent;		/* not yet referred to by so many fragments: */
 	unsigned int lent_count;
 	unsigned int loans;		/* fragments of the buffers that are closed */
@@ -47,7 +48,7 @@ int wp_chain_send(struct wp_chain *chain, const struct wp_source *source,
  */
 static __always_inline u8 *wp_chain_header(struct wp_chain *chain)
 {
-	if (!chain->buffer || chain->packets == chain->packets_max) {
+	if (chain->packets == chain->packets_max) {
 		int err = wp_chain_next_buffer(chain);
 
 		if (err)
@@ -79,10 +80,9 @@ static __always_inline bool wp_chain_add(struct wp_chain *chain, const struct wp
 
 	if (fragment == MAX_SKB_FRAGS)
 		return false;
-	__skb_fill_page_desc_noacc(shared, fragment++, chain->headers.bv_page,
-				   chain->headers.bv_offset + chain->headers.bv_len,
+	__skb_fill_page_desc_noacc(shared, fragment++, chain->headers, chain->header_offset,
 				   chain->header_bytes);
-	chain->headers.bv_len += chain->header_bytes;
+	chain->header_offset += chain->header_bytes;
 	chain->header += chain->header_bytes;
 	chain->packets++;
 	chain->bytes += bytes;
