@@ -46,6 +46,12 @@
 #endif
 
 /*
+ * Is filemap_get_folios_contig() worth calling? Without references what it finds
+ * is copied all the same, and that of 6.1 finds large folios twice.
+ */
+#define WP_CONTIGUOUS_FOLIOS (!!WP_REFERENCES)
+
+/*
  * The bytes of the submission entry that are the command's own. What reads
  * them was a function before it became a macro that asks for their type.
  */

@@ -47,6 +47,27 @@ void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
 	return page_address(frag->page) + offset;
 }
 
+/**
+ * wp_header_block() - Take room for the headers of a buffer's packets.
+ * @block: becomes the room, of pages that belong together, with a reference for
+ *         each header: copying into it may fault, as in wp_header_write()
+ * @bytes: of each header
+ * @count: headers; a page at most in all
+ *
+ * Return: false without memory.
+ */
+bool wp_header_block(struct bio_vec *block, unsigned int bytes, unsigned int count)
+{
+	struct page_frag *frag = &current->task_frag;
+
+	if (!skb_page_frag_refill(bytes * count, frag, GFP_KERNEL))
+		return false;
+	bvec_set_page(block, frag->page, bytes * count, frag->offset);
+	frag->offset += bytes * count;
+	page_ref_add(frag->page, count);
+	return true;
+}
+
 /* What is not copied. A copy of a size that the compiler knows is not checked again. */
 static unsigned long wp_header_copy(u8 *to, const void __user *from, u32 bytes)
 {
@@ -55,20 +76,9 @@ static unsigned long wp_header_copy(u8 *to, const void __user *from, u32 bytes)
 	return copy_from_user(to, from, bytes);
 }
 
-/**
- * wp_header_make() - Make the next packet's header.
- * @header: where from; goes on to the next
- * @to: where it is written, @header->bytes of them
- * @payload_bytes: what follows it
- *
- * Return: 0, -EFAULT.
- */
-int wp_header_make(struct wp_header *header, u8 *to, u32 payload_bytes)
+/* As wp_header_make(), of headers that are the caller's. */
+int wp_header_take(struct wp_header *header, u8 *to)
 {
-	if (header->kind == WIREPATH_HEADER_RTP) {
-		wp_rtp_write(&header->rtp, to, payload_bytes);
-		return 0;
-	}
 	if (header->kept) {
 		memcpy(to, header->kept, header->bytes);
 		header->kept += header->bytes;

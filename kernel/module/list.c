@@ -11,7 +11,7 @@
  * that is connected over IPv4, with a route and without anything that needs
  * more. Whatever else there is, is left to udp_sendmsg(), and so are the
  * errors: the train is to be sent by it, in parts that fit.
- * Kernels that cut lists wrongly get none: member.c.
+ * Kernels that cut lists wrongly get none: member.c. chain.c gathers lists.
  *
  * What fits one buffer, a packet by itself above all, leaves so as well: to
  * have udp_sendmsg() take its fragments costs more than the rest of making it.
@@ -115,84 +115,32 @@ bool wp_list_members_possible(const struct wp_sending *sending, unsigned int pac
 	return possible;
 }
 
-/* Give a buffer the next pieces, of @bytes in all. */
-static int wp_list_fill(struct sk_buff *skb, const struct bio_vec **next,
-			unsigned int bytes)
-{
-	const struct bio_vec *piece = *next;
-	unsigned int filled = 0;
-	int i;
-
-	for (i = 0; filled < bytes && i < MAX_SKB_FRAGS; i++, piece++) {
-		get_page(piece->bv_page);
-		skb_fill_page_desc_noacc(skb, i, piece->bv_page,
-					 piece->bv_offset, piece->bv_len);
-		filled += piece->bv_len;
-	}
-	*next = piece;
-	/* Nobody writes into pages of files. */
-	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
-	skb_len_add(skb, filled);
-	return filled == bytes ? 0 : -EMSGSIZE;
-}
-
-/* Fill a buffer and its members with the whole train. */
-static int wp_list_chain(struct sk_buff *skb, const struct wp_train *train,
-			 unsigned int member_bytes)
-{
-	struct sk_buff **tail = &skb_shinfo(skb)->frag_list;
-	const struct bio_vec *next = train->piece + !!train->head_bytes;
-	unsigned int left = train->bytes - member_bytes;
-	int err = wp_list_fill(skb, &next, member_bytes - train->head_bytes);
-
-	while (!err && left) {
-		struct sk_buff *member = alloc_skb(0, skb->sk->sk_allocation);
-
-		if (!member)
-			return -ENOBUFS;
-		err = wp_list_fill(member, &next, min(left, member_bytes));
-		*tail = member;
-		tail = &member->next;
-		skb->len += member->len;
-		skb->data_len += member->len;
-		skb->truesize += member->truesize;
-		left -= member->len;
-	}
-	return err;
-}
-
-/* From where to where. */
-struct wp_list_ends {
-	__be32 saddr, daddr;
-	__be16 sport, dport;
-};
-
 /*
  * As udp_sendmsg() does, once, before the route is looked at: other threads may
  * connect the socket elsewhere meanwhile, to nothing or to a group. False if to
  * one of these two.
  */
-static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_ends *ends)
+static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_way *way)
 {
-	ends->saddr = READ_ONCE(inet->inet_saddr);
-	ends->daddr = READ_ONCE(inet->inet_daddr);
-	ends->sport = READ_ONCE(inet->inet_sport);
-	ends->dport = READ_ONCE(inet->inet_dport);
-	return ends->saddr && ends->daddr && ends->sport && ends->dport &&
-	       !ipv4_is_multicast(ends->daddr);
+	way->saddr = READ_ONCE(inet->inet_saddr);
+	way->daddr = READ_ONCE(inet->inet_daddr);
+	way->sport = READ_ONCE(inet->inet_sport);
+	way->dport = READ_ONCE(inet->inet_dport);
+	return way->saddr && way->daddr && way->sport && way->dport &&
+	       !ipv4_is_multicast(way->daddr);
 }
 
 /* As in udp_send_skb(): what differs between packets is set when it is cut. */
 static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train,
-			      const struct wp_list_ends *ends)
+			      const struct wp_list_way *way)
 {
 	unsigned int bytes = sizeof(struct udphdr) + train->bytes;
 	struct udphdr *udp = udp_hdr(skb);
 
-	udp->source = ends->sport;
-	udp->dest = ends->dport;
+	udp->source = way->sport;
+	udp->dest = way->dport;
 	udp->len = htons(bytes);
-	udp->check = ~csum_tcpudp_magic(ends->saddr, ends->daddr, bytes, IPPROTO_UDP, 0);
+	udp->check = ~csum_tcpudp_magic(way->saddr, way->daddr, bytes, IPPROTO_UDP, 0);
 	skb->ip_summed = CHECKSUM_PARTIAL;
 	skb->csum_start = skb_transport_header(skb) - skb->head;
 	skb->csum_offset = offsetof(struct udphdr, check);
@@ -204,9 +152,9 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train,
 }
 
 /* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
-static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst,
-			     const struct wp_list_ends *ends, bool fits)
+static void wp_list_write_ip(struct sk_buff *skb, const struct wp_list_way *way, bool fits)
 {
+	struct dst_entry *dst = way->dst;
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
 	bool whole = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
@@ -221,58 +169,12 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst,
 	ip->frag_off = whole ? htons(IP_DF) : 0;
 	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
 	ip->protocol = IPPROTO_UDP;
-	ip->saddr = ends->saddr;
-	ip->daddr = ends->daddr;
+	ip->saddr = way->saddr;
+	ip->daddr = way->daddr;
 	ip_select_ident(sock_net(skb->sk), skb, skb->sk);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);
 	skb_dst_set(skb, dst);
-}
-
-/* How much each buffer but the last has, or 0 if the train does not leave so. */
-static unsigned int wp_list_member_bytes(const struct wp_train *train,
-					 const struct wp_sending *sending)
-{
-	unsigned int bytes;
-
-	if (train->pieces <= MAX_SKB_FRAGS)
-		return train->bytes;
-	bytes = train->packet_bytes * sending->member_packets;
-	/* A single member that is shorter would keep a device from cutting. */
-	return train->bytes < 2 * bytes ? 0 : bytes;
-}
-
-/*
- * A buffer with the whole train, charged to the socket; waits as any send. NULL
- * if its members take more fragments than they have.
- */
-static struct sk_buff *wp_list_make(const struct wp_train *train,
-				    const struct wp_sending *sending, int room,
-				    unsigned int member_bytes)
-{
-	struct sock *sk = sending->sock->sk;
-	unsigned int charged;
-	struct sk_buff *skb;
-	int err;
-
-	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS + train->head_bytes,
-				  !wp_sending_waits(sending), &err);
-	if (!skb)
-		return ERR_PTR(err);
-	skb_reserve(skb, room);
-	skb_put(skb, WP_LIST_HEADERS);
-	skb_reset_network_header(skb);
-	skb_set_transport_header(skb, sizeof(struct iphdr));
-	if (train->head_bytes)
-		skb_put_data(skb, train->head, train->head_bytes);
-	charged = skb->truesize;
-	err = wp_list_chain(skb, train, member_bytes);
-	refcount_add(skb->truesize - charged, &sk->sk_wmem_alloc);
-	if (err) {
-		kfree_skb(skb);
-		return err == -EMSGSIZE ? NULL : ERR_PTR(err);
-	}
-	return skb;
 }
 
 /* As in ip_send_skb() and udp_send_skb(). */
@@ -302,16 +204,19 @@ static int wp_list_fail(struct sock *sk, int err)
 	return err;
 }
 
-/*
- * Ask security modules whether the caller's socket may send this, as modules of
- * the kernel cannot but by sock_sendmsg(): with MSG_OOB, which UDP refuses
+/**
+ * wp_list_ask() - Ask security modules whether the socket may send this.
+ * @train: what, by its pieces
+ * @sock: the caller's socket
+ *
+ * Modules of the kernel cannot but by sock_sendmsg(): with MSG_OOB, which UDP refuses
  * before it looks at anything else. On its way the socket's flow is recorded for
  * receive flow steering, as by any send. A denial by EOPNOTSUPP, as a program of
  * BPF LSM could answer, cannot be told apart from UDP's refusal and is ignored.
  *
  * Return: 0, or the answer that denies.
  */
-static int wp_list_ask(const struct wp_train *train, struct socket *sock)
+int wp_list_ask(const struct wp_train *train, struct socket *sock)
 {
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL | MSG_OOB };
 	int answer;
@@ -322,51 +227,130 @@ static int wp_list_ask(const struct wp_train *train, struct socket *sock)
 	return answer == -EOPNOTSUPP ? 0 : answer < 0 ? answer : -EIO;
 }
 
-/* Make the buffer and have it leave; @dst is its route, with a reference. */
-static int wp_list_pass(const struct wp_train *train, const struct wp_sending *sending,
-			const struct wp_list_ends *ends, struct dst_entry *dst,
-			unsigned int member_bytes, int room)
+/**
+ * wp_list_open() - Look up the way of the next buffer.
+ * @way: to be set; wp_list_close() or wp_list_pass() ends it
+ * @sending: how it is to leave; wp_list_possible() said yes
+ * @packet_bytes: of its longest packet
+ *
+ * Return: 0, or -EMSGSIZE: it does not leave so.
+ */
+int wp_list_open(struct wp_list_way *way, const struct wp_sending *sending,
+		 unsigned int packet_bytes)
 {
-	struct sk_buff *skb = wp_list_make(train, sending, room, member_bytes);
 	struct sock *sk = sending->sock->sk;
+
+	if (!wp_list_read_ends(inet_sk(sk), way))
+		return -EMSGSIZE;
+	way->dst = sk_dst_check(sk, 0);
+	if (!way->dst)
+		return -EMSGSIZE;
+	way->room = wp_list_room(way->dst, packet_bytes);
+	if (way->room >= 0)
+		return 0;
+	wp_list_close(way);
+	return -EMSGSIZE;
+}
+
+void wp_list_close(struct wp_list_way *way)
+{
+	dst_release(way->dst);
+	way->dst = NULL;
+}
+
+/**
+ * wp_list_buffer() - Make a buffer, charged to the socket.
+ * @way: its way
+ * @sending: how it is to leave; waits as any send
+ * @head_bytes: room for more behind its headers, which are not written yet
+ *
+ * Return: the buffer, or errors as of sending.
+ */
+struct sk_buff *wp_list_buffer(const struct wp_list_way *way, const struct wp_sending *sending,
+			       unsigned int head_bytes)
+{
+	struct sock *sk = sending->sock->sk;
+	struct sk_buff *skb;
 	int err;
 
-	if (IS_ERR_OR_NULL(skb)) {
-		dst_release(dst);
-		return skb ? wp_list_fail(sk, PTR_ERR(skb)) : 0;
-	}
-	wp_list_write_udp(skb, train, ends);
-	/* A packet by itself does, see wp_list_room(). The buffer has the route. */
-	wp_list_write_ip(skb, dst, ends, train->packets == 1 || skb->len <= dst_mtu(dst));
+	skb = sock_alloc_send_skb(sk, way->room + WP_LIST_HEADERS + head_bytes,
+				  !wp_sending_waits(sending), &err);
+	if (!skb)
+		return ERR_PTR(wp_list_fail(sk, err));
+	skb_reserve(skb, way->room);
+	skb_put(skb, WP_LIST_HEADERS);
+	skb_reset_network_header(skb);
+	skb_set_transport_header(skb, sizeof(struct iphdr));
+	return skb;
+}
+
+/**
+ * wp_list_pass() - Have a buffer leave.
+ * @skb: the buffer, with its payload; it is the network's then
+ * @train: what is in it
+ * @way: its way; ends
+ *
+ * Return: bytes sent, or errors as of sending.
+ */
+int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_list_way *way)
+{
+	struct sock *sk = skb->sk;
+	int err;
+
+	wp_list_write_udp(skb, train, way);
+	/* A packet by itself fits, see wp_list_room(). The buffer has the route. */
+	wp_list_write_ip(skb, way, train->packets == 1 || skb->len <= dst_mtu(way->dst));
+	way->dst = NULL;
 	err = wp_list_leave(skb, sk);
 	return err ? wp_list_fail(sk, err) : train->bytes;
 }
 
+/* Give a buffer all pieces of a train, which it has fragments for. */
+static void wp_list_fill(struct sk_buff *skb, const struct wp_train *train)
+{
+	unsigned int bytes = train->bytes - train->head_bytes, i;
+	const struct bio_vec *piece = train->piece;
+
+	if (train->head_bytes) {
+		skb_put_data(skb, train->head, train->head_bytes);
+		piece++;
+	}
+	for (i = 0; piece < train->piece + train->pieces; i++, piece++) {
+		get_page(piece->bv_page);
+		skb_fill_page_desc_noacc(skb, i, piece->bv_page,
+					 piece->bv_offset, piece->bv_len);
+	}
+	/* Nobody writes into pages of files. */
+	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
+	skb_len_add(skb, bytes);
+	refcount_add(bytes, &skb->sk->sk_wmem_alloc);
+}
+
 /**
- * wp_list_send() - Hand a train to the network in buffers made here.
- * @train: the train, by reference
+ * wp_list_send() - Hand a train to the network in a buffer made here.
+ * @train: the train, by reference, of no more pieces than a buffer has fragments
  * @sending: how; wp_list_possible() said yes
  *
  * Return: bytes sent; 0: none, it does not leave so; else as wp_train_send().
  */
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 {
-	unsigned int member_bytes = wp_list_member_bytes(train, sending);
-	struct socket *sock = sending->sock;
-	struct wp_list_ends ends;
-	struct dst_entry *dst;
-	int room, err;
+	struct wp_list_way way;
+	struct sk_buff *skb;
+	int err;
 
-	if (!member_bytes || !wp_list_read_ends(inet_sk(sock->sk), &ends))
+	if (wp_list_open(&way, sending, train->packet_bytes))
 		return 0;
-	dst = sk_dst_check(sock->sk, 0);
-	if (!dst)
-		return 0;
-	room = wp_list_room(dst, train->packet_bytes);
-	err = room < 0 ? 0 : wp_list_ask(train, sock);
-	if (room < 0 || err) {
-		dst_release(dst);
+	err = wp_list_ask(train, sending->sock);
+	if (err) {
+		wp_list_close(&way);
 		return err;
 	}
-	return wp_list_pass(train, sending, &ends, dst, member_bytes, room);
+	skb = wp_list_buffer(&way, sending, train->head_bytes);
+	if (IS_ERR(skb)) {
+		wp_list_close(&way);
+		return PTR_ERR(skb);
+	}
+	wp_list_fill(skb, train);
+	return wp_list_pass(skb, train, &way);
 }

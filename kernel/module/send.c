@@ -210,6 +210,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->passed_bytes = 0;
 	wp_send_set_header(send, request, rtp);
 	send->train.owned = 0;
+	send->chain.skb = NULL;
 	wp_train_empty(&send->train);
 	return send;
 
@@ -263,8 +264,8 @@ static __always_inline int wp_send_payload(struct wp_send *send, struct wp_heade
 static bool wp_send_fits(const struct wp_send *send, const struct wp_header *header,
 			 const struct wp_cursor *cursor, unsigned int payload)
 {
-	bool one_buffer = send->sending.references && !send->sending.member_packets;
-	unsigned int pieces_max = one_buffer ? wp_fragments_max() : WP_TRAIN_PIECES;
+	unsigned int pieces_max = send->sending.references ? wp_fragments_max() :
+							     WP_TRAIN_PIECES;
 	const struct wp_train *train = &send->train;
 	unsigned int bytes = header->bytes + payload;
 	unsigned int pieces;
@@ -402,6 +403,131 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 	return payload < 0 ? payload : err;
 }
 
+/* How many packets, of @most, have that payload, as far as is known without asking? */
+static u32 wp_send_alike(const struct wp_send *send, const struct wp_header *header,
+			 const struct wp_cursor *cursor, u64 left, u32 payload, u32 most)
+{
+	u32 stride = send->skip_bytes + payload;
+
+	if (header->handling.handler || payload < send->packet_bytes ||
+	    (header->kind == WIREPATH_HEADER_RTP && header->rtp.state.table))
+		return 1;
+	return min(most, (u32)min_t(u64, left, cursor->available) / stride);
+}
+
+/* Add so many packets to a list. */
+static __always_inline int wp_send_chain_packets(struct wp_send *send, struct wp_header *header,
+						 struct wp_cursor *cursor, u32 payload, u32 count)
+{
+	struct wp_train *train = &send->train;
+	struct wp_chain *chain = &send->chain;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		u8 *bytes = wp_chain_header(chain);
+
+		err = IS_ERR(bytes) ? PTR_ERR(bytes) : wp_header_make(header, bytes, payload);
+		if (err)
+			break;
+		if (send->skip_bytes)
+			wp_source_pass(&send->source, cursor, send->skip_bytes);
+		if (!wp_chain_add(chain, &send->source, cursor, payload)) {
+			err = -EMSGSIZE;
+			break;
+		}
+	}
+	train->packets += i;
+	train->bytes += i * (header->bytes + payload);
+	train->payload += i * payload;
+	return err;
+}
+
+/* Add one packet to a list, or drop it, as the handler says. */
+static int wp_send_chain_handled(struct wp_send *send, struct wp_header *header,
+				 struct wp_cursor *cursor, u32 payload)
+{
+	struct wp_train *train = &send->train;
+	u8 *bytes = wp_chain_header(&send->chain);
+	struct wp_cursor at = *cursor;
+	int err, verdict;
+
+	err = IS_ERR(bytes) ? PTR_ERR(bytes) : wp_header_make(header, bytes, payload);
+	if (err)
+		return err;
+	wp_source_pass(&send->source, &at, send->skip_bytes);
+	verdict = wp_send_handle(send, header, bytes, &at, payload);
+	if (verdict < 0)
+		return verdict;
+	if (verdict == WIREPATH_HANDLER_DROP) {
+		wp_send_drop(send, header, &at, payload);
+		*cursor = at;
+		return 0;
+	}
+	if (!wp_chain_add(&send->chain, &send->source, &at, payload))
+		return -EMSGSIZE;
+	*cursor = at;
+	train->packets++;
+	train->bytes += header->bytes + payload;
+	train->payload += payload;
+	return 0;
+}
+
+/*
+ * Gather up to @packets_max packets as a list, dropped ones too. 1: it would have
+ * less than two members, or pieces that they have no place for; else as
+ * wp_send_gather(), or with send->refused_packets what the network answers.
+ */
+static int wp_send_gather_list(struct wp_send *send, struct wp_header *header,
+			       u32 packets_max)
+{
+	struct wp_cursor cursor = wp_source_cursor(&send->source);
+	struct wp_train *train = &send->train;
+	int payload = 0, err = 0;
+	u64 left = send->left;
+	u32 seen, some;
+
+	wp_train_empty(train);
+	for (seen = 0; seen < packets_max; seen += some) {
+		payload = wp_send_payload(send, header, &cursor, left);
+		if (payload <= 0)
+			break;
+		if (!send->chain.skb) {
+			err = wp_chain_begin(&send->chain, train, &send->sending,
+					     header->bytes + send->packet_bytes, header->bytes);
+			send->refused_packets = err < 0 ? packets_max : 0;
+			if (err)
+				return err;
+			train->packet_bytes = header->bytes + payload;
+		}
+		/* As in wp_send_fits(). */
+		if (header->bytes + payload > train->packet_bytes)
+			break;
+		some = wp_send_alike(send, header, &cursor, left, payload, packets_max - seen);
+		if (header->handling.handler)
+			err = wp_send_chain_handled(send, header, &cursor, payload);
+		else
+			err = wp_send_chain_packets(send, header, &cursor, payload, some);
+		if (err)
+			break;
+		if (left != WIREPATH_TO_END)
+			left -= (u64)some * (send->skip_bytes + payload);
+		/* A shorter packet is a train's last. */
+		if (header->bytes + payload < train->packet_bytes)
+			break;
+	}
+	send->gathered = send->source.available - cursor.available;
+	/* What is gathered goes first; an error comes again with the next. */
+	if (err != -EMSGSIZE && train->packets >= 2 * send->sending.member_packets)
+		return 0;
+	wp_chain_drop(&send->chain);
+	if (train->packets || err == -EMSGSIZE)
+		return 1;
+	if (send->gathered)
+		return 0;
+	return payload < 0 ? payload : err;
+}
+
 /* Gather a packet by itself, which fits whatever it is. */
 static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
 {
@@ -431,6 +557,7 @@ static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
 /*
  * Gather, and fill the window if it has not even one packet. A window that
  * has some but not a whole train's is filled as well, unless the file ends.
+ * Answers as wp_send_gather(), for lists as wp_send_gather_list().
  */
 static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 			   u32 packets_max)
@@ -444,12 +571,14 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 
 	while (!filling && !send->source.ended && send->source.available < want)
 		filling = wp_source_fill(&send->source, target, send->wait);
-	if (packets_max == 1 && !header->handling.handler)
+	if (send->sending.member_packets)
+		err = wp_send_gather_list(send, header, packets_max);
+	else if (packets_max == 1 && !header->handling.handler)
 		err = wp_send_gather_one(send, header);
 	else
 		err = wp_send_gather(send, header, packets_max);
-	/* -EAGAIN: the window had too little, and this is why. */
-	return err == -EAGAIN && filling ? filling : err;
+	/* -EAGAIN, but of the network: the window had too little, and this is why. */
+	return err == -EAGAIN && filling && !send->refused_packets ? filling : err;
 }
 
 /* The train is over: source and header go on behind it. */
@@ -519,6 +648,22 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
 	return rounddown(packets, member);
 }
 
+/* Hand what was gathered to the network: as wp_train_send(). */
+static int wp_send_gathered(struct wp_send *send)
+{
+	int sent;
+
+	/* Storage may have taken long, and the run's owner be gone. */
+	if (send->halting && READ_ONCE(*send->halting)) {
+		wp_chain_drop(&send->chain);
+		return -EINTR;
+	}
+	sent = send->chain.skb ? wp_chain_send(&send->chain, &send->source, &send->sending) :
+				 wp_train_send(&send->train, &send->sending);
+	send->refused_packets = sent < 0 ? send->train.packets : 0;
+	return sent;
+}
+
 /**
  * wp_send_train() - Send one train.
  * @send: what is under way
@@ -544,31 +689,26 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	for (;;) {
 		wp_header_set(&header, &send->header);
 		err = wp_send_prepare(send, &header, packets_max);
-		if (err)
-			return err;
-		dropped = wp_send_dropped(&send->header, &header);
-		if (!send->train.packets && dropped) {
-			wp_send_pass(send, &header);
-			return dropped;
-		}
-		if (!send->train.packets)
-			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
-		/* Storage may have taken long, and the run's owner be gone. */
-		if (send->halting && READ_ONCE(*send->halting))
-			return -EINTR;
-		sent = wp_train_send(&send->train, &send->sending);
-		if (sent || !send->sending.member_packets)
+		if (err <= 0)
 			break;
 		/* Not as a list: as much of it as one buffer takes. */
 		send->sending.member_packets = 0;
 	}
+	if (err && !send->refused_packets)
+		return err;
+	dropped = wp_send_dropped(&send->header, &header);
+	if (!err && !send->train.packets && dropped) {
+		wp_send_pass(send, &header);
+		return dropped;
+	}
+	if (!err && !send->train.packets)
+		return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
+	sent = err ?: wp_send_gathered(send);
 	if (sent > 0) {
 		sent = send->train.packets + dropped;
 		wp_send_commit(send, &header);
-	} else {
-		send->refused_packets = send->train.packets;
-		if (sent == -EAGAIN)
-			wp_count(WP_FULL, 1);
+	} else if (sent == -EAGAIN) {
+		wp_count(WP_FULL, 1);
 	}
 	wp_train_empty(&send->train);
 	return sent;
@@ -590,6 +730,8 @@ int wp_send_lose(struct wp_send *send)
 	int passed, err;
 
 	wp_header_set(&header, &send->header);
+	send->sending.member_packets = 0;
+	send->refused_packets = 0;
 	err = wp_send_prepare(send, &header, 1);
 	passed = send->train.packets + wp_send_dropped(&send->header, &header);
 	if (!err && passed) {

@@ -5,6 +5,7 @@
 #include <linux/errno.h>
 #include <linux/types.h>
 
+#include "chain.h"
 #include "header.h"
 #include "source.h"
 #include "train.h"
@@ -32,6 +33,7 @@ struct wp_send {
 	struct wp_sending sending;
 	struct wp_source source;
 	struct wp_train train;
+	struct wp_chain chain;		/* the train, where it is a list */
 };
 
 /*

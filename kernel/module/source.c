@@ -7,9 +7,11 @@
  * Files are read by splice_direct_to_actor(), that is by the file system's
  * own splice_read, the way of sendfile(). That is the only way which is right
  * for all file systems (tmpfs, overlayfs, DAX, network file systems that ask
- * whether the cache is still valid). It checks i_size after a page is up to
- * date, so that a page that is truncated at the same moment gives the file's
- * bytes or nothing. Security modules and fsnotify are asked before each read,
+ * whether the cache is still valid). Pages that are in the page cache already
+ * are taken from there on file systems of which it is known that splice_read
+ * would do just that (wp_source_is_cached()). Either way i_size is checked after
+ * a page is up to date, so that a page that is truncated at the same moment gives
+ * the file's bytes or nothing. Security modules and fsnotify are asked before each read,
  * by rw_verify_area().
  *
  * Lifetime: a piece holds one reference of its page from when it enters the
@@ -32,16 +34,19 @@
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/pagevec.h>
 #include <linux/pipe_fs_i.h>
 #include <linux/sched/user.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/xacct.h>
 #include <linux/slab.h>
 #include <linux/splice.h>
+#include <linux/swap.h>
 #include <linux/uio.h>
 
 #include "compat.h"
 #include "source.h"
+#include "switches.h"
 
 /* How often to read again what others took out of the file meanwhile. */
 #define WP_SOURCE_RETRIES 16
@@ -254,6 +259,92 @@ static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 wan
 	return false;
 }
 
+/*
+ * May pages be taken straight from the page cache? On file systems of the list,
+ * whose splice_read is filemap_splice_read() but for a lock, a check or a trace
+ * point of no use here: docs/module.md says for each why. All others are read by
+ * their own splice_read.
+ */
+static bool wp_source_is_cached(const struct wp_source *source)
+{
+	const struct inode *inode = file_inode(source->file);
+
+	if (!WP_CONTIGUOUS_FOLIOS || !READ_ONCE(wp_allow_folios) ||
+	    (source->file->f_flags & O_DIRECT) || IS_DAX(inode))
+		return false;
+	switch (inode->i_sb->s_magic) {
+	case EXT4_SUPER_MAGIC:	/* and ext2, ext3 */
+	case BTRFS_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * The bytes of a folio from @position on that are the file's, as pieces of the
+ * window, of which the first gets the folio's reference: how many; 0 if there are
+ * none, or it is for splice_read to look at: not up to date, or to be read ahead
+ * from. A piece lies in one page, as a fragment that udp_sendmsg() makes of it.
+ */
+static size_t wp_source_add_folio(struct wp_source *source, struct folio *folio,
+				  loff_t position, u64 want)
+{
+	size_t offset = offset_in_folio(folio, position), added = 0, bytes;
+	loff_t size;
+
+	if (!folio_contains(folio, position >> PAGE_SHIFT) || !folio_test_uptodate(folio) ||
+	    folio_test_readahead(folio))
+		return 0;
+	/* Only then, as in filemap_read(): what was cut off first is zeros or old. */
+	size = i_size_read(source->file->f_mapping->host);
+	if (position >= size)
+		return 0;
+	bytes = min3((u64)(folio_size(folio) - offset), (u64)(size - position), want);
+	while (added < bytes && source->end < WP_SOURCE_PIECES) {
+		unsigned int some = min_t(size_t, bytes - added,
+					  PAGE_SIZE - offset_in_page(offset));
+
+		if (added)
+			folio_get(folio);
+		bvec_set_page(&source->pieces[source->end++],
+			      folio_page(folio, offset >> PAGE_SHIFT), some,
+			      offset_in_page(offset));
+		added += some;
+		offset += some;
+	}
+	source->available += added;
+	folio_mark_accessed(folio);
+	return added;
+}
+
+/* Take what is in the page cache and up to date: how many bytes, from @position on. */
+static size_t wp_source_fill_cached(struct wp_source *source, loff_t position, u64 want)
+{
+	pgoff_t index = position >> PAGE_SHIFT;
+	unsigned int count, taken = 0;
+	struct folio_batch folios;
+	size_t filled = 0, some;
+
+	folio_batch_init(&folios);
+	count = filemap_get_folios_contig(source->file->f_mapping, &index,
+					  (position + want - 1) >> PAGE_SHIFT, &folios);
+	while (taken < count && source->end < WP_SOURCE_PIECES && filled < want) {
+		some = wp_source_add_folio(source, folios.folios[taken], position + filled,
+					   want - filled);
+		if (!some)
+			break;
+		filled += some;
+		taken++;
+	}
+	while (taken < count)
+		folio_put(folios.folios[taken++]);
+	if (filled)
+		file_accessed(source->file);
+	return filled;
+}
+
 /* Tell who watches the file, and count, as sendfile() does. */
 static void wp_source_account(const struct wp_source *source, ssize_t filled)
 {
@@ -281,6 +372,15 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 	filled = rw_verify_area(READ, source->file, &desc.pos, want);
 	if (filled < 0)
 		return filled;
+	/* Nothing of a range that would block, as below: the worker's trains are whole. */
+	if (wp_source_is_cached(source) &&
+	    (wait || !wp_source_would_block(source, desc.pos, want))) {
+		filled = wp_source_fill_cached(source, desc.pos, want);
+		if (filled) {
+			wp_source_account(source, filled);
+			return 0;
+		}
+	}
 	do {
 		if (!wait && wp_source_would_block(source, desc.pos, want))
 			return -EAGAIN;

@@ -33,6 +33,10 @@ bool wp_allow_lists = true;
 module_param_named(lists, wp_allow_lists, bool, 0644);
 MODULE_PARM_DESC(lists, "buffers and lists of them made here; off: by UDP, a train of one each (Linux 6.5)");
 
+bool wp_allow_folios = true;
+module_param_named(folios, wp_allow_folios, bool, 0644);
+MODULE_PARM_DESC(folios, "cached pages without splice_read, on file systems known for it (Linux 6.5)");
+
 bool wp_allow_sendfilew = true;
 module_param_named(sendfilew, wp_allow_sendfilew, bool, 0644);
 MODULE_PARM_DESC(sendfilew, "vectors of parts");

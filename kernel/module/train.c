@@ -253,8 +253,7 @@ static bool wp_train_by_reference(const struct wp_train *train,
 /* May it leave in buffers that are made by list.c, which only does so by reference? */
 static bool wp_train_by_list(const struct wp_train *train, const struct wp_sending *sending)
 {
-	return (train->pieces <= MAX_SKB_FRAGS || sending->member_packets) &&
-	       wp_list_possible(sending);
+	return train->pieces <= MAX_SKB_FRAGS && wp_list_possible(sending);
 }
 
 /* By sock_sendmsg(); @references: whether by reference. */
@@ -294,33 +293,18 @@ static int wp_train_send_message(const struct wp_train *train, struct wp_sending
 }
 
 /**
- * wp_train_send() - Hand a train to the network.
- * @train: the train; stays as it is
+ * wp_train_note() - Count what was handed to the network.
+ * @train: the train
  * @sending: how
+ * @references: whether by reference
+ * @lent: whether the network took the pages so, as far as is known
+ * @sent: what it answered
  *
- * Return: bytes sent, headers included (UDP: all); 0: none, it does not leave
- * as the list that it was gathered for; -EAGAIN: the socket's
- * buffer is full and @sending does not wait; else what the network says.
+ * Return: bytes sent, or the error.
  */
-int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+int wp_train_note(const struct wp_train *train, struct wp_sending *sending, bool references,
+		  bool lent, int sent)
 {
-	bool references = true, lent = true;
-	int sent = 0;
-
-	if (wp_train_by_list(train, sending))
-		sent = wp_list_send(train, sending);
-	if (!sent) {
-		struct wp_route route = wp_route_of(sending->sock->sk,
-						    sending->address_bytes);
-
-		if (sending->member_packets)
-			return 0;
-		references = wp_train_by_reference(train, sending, &route);
-		if (references && wp_train_move_head(train))
-			return -ENOMEM;
-		lent = references && (!route.known || route.gathers);
-		sent = wp_train_send_message(train, sending, references);
-	}
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;
@@ -335,4 +319,32 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	wp_count(WP_TRAINS, 1);
 	wp_count(WP_BYTES, sent);
 	return sent;
+}
+
+/**
+ * wp_train_send() - Hand a train to the network.
+ * @train: the train; stays as it is
+ * @sending: how
+ *
+ * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
+ * buffer is full and @sending does not wait; else what the network says.
+ */
+int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+{
+	bool references = true, lent = true;
+	int sent = 0;
+
+	if (wp_train_by_list(train, sending))
+		sent = wp_list_send(train, sending);
+	if (!sent) {
+		struct wp_route route = wp_route_of(sending->sock->sk,
+						    sending->address_bytes);
+
+		references = wp_train_by_reference(train, sending, &route);
+		if (references && wp_train_move_head(train))
+			return -ENOMEM;
+		lent = references && (!route.known || route.gathers);
+		sent = wp_train_send_message(train, sending, references);
+	}
+	return wp_train_note(train, sending, references, lent, sent);
 }

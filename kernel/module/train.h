@@ -66,6 +66,8 @@ unsigned int wp_train_pieces(const struct wp_train *train,
 			     const struct wp_source *source,
 			     const struct wp_cursor *cursor, size_t bytes,
 			     bool header);
+int wp_train_note(const struct wp_train *train, struct wp_sending *sending, bool references,
+		  bool lent, int sent);
 int wp_train_send(struct wp_train *train, struct wp_sending *sending);
 
 #endif /* _WP_TRAIN_H */

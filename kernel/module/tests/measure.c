@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the module's calls cost beside what programs can do without it: user
- * and system time for payload of a file, in packets of 1,316 bytes with RTP
- * headers (where there is one), to an address behind a device that drops.
+ * and system time for payload of a file, in packets of 1,316 bytes (PAYLOAD)
+ * with RTP headers (where there is one), to an address behind a device that
+ * drops.
  *
  *   measure ADDRESS FILE MIB [WAY]
  *
@@ -29,7 +30,9 @@
 
 #include "../uapi/wirepath_calls.h"
 
+#ifndef PAYLOAD
 #define PAYLOAD 1316
+#endif
 #define PACKET (12 + PAYLOAD)
 #define TRAIN 44
 

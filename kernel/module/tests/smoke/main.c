@@ -7,8 +7,9 @@
  *                   system; they are only read
  *
  * Prints a line for each check that fails and a count at the end; the exit
- * code is 0 if all passed. Needs no other program, so that it can be linked
- * statically and run as a machine's only one.
+ * code is 0 if all passed. Needs no other program but /bin/ip, without which it
+ * skips a check, so that it can be linked statically and run as a machine's only
+ * one.
  */
 #include "smoke.h"
 
@@ -58,6 +59,7 @@ int main(int count, char **names)
 			headers(&data, pair);
 			skips_of_packets(&data, pair);
 			ends(pair);
+			changes(&data, pair);
 			misuse(&data, pair);
 			vectors(&data, pair);
 			commands(&data, pair);

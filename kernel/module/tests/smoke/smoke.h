@@ -106,6 +106,7 @@ void packets(const struct data *data, struct pair pair);
 void runs_of_packets(const struct data *data, struct pair pair);
 void headers(const struct data *data, struct pair pair);
 void skips_of_packets(const struct data *data, struct pair pair);
+void changes(const struct data *data, struct pair pair);
 void misuse(const struct data *data, struct pair pair);
 void vectors(const struct data *data, struct pair pair);
 void commands(const struct data *data, struct pair pair);
