@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak interop test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak overload interop test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,11 @@ interop: ## play every format with every client over every transport, and write 
 	@scripts/install.sh test
 	cargo build --locked -p wirepath -p wirepath-interop
 	cargo run --quiet --locked -p wirepath-interop -- $(or $(ARGS),--write docs/interop.md)
+
+overload: ## twice the clients that fit on one processor, by the thousand; writes SUMMARY (target/overload.json); needs root
+	@scripts/install.sh clients
+	cargo build --release --locked -p wirepath
+	scripts/measure-overload.sh $(or $(SUMMARY),target/overload.json)
 
 test-vm: ## only what runs in guests, on every kernel; ARGS="--kernel 6.1 …"
 	@scripts/install.sh vm

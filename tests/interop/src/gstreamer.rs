@@ -12,12 +12,12 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     if case.operation == Operation::Seek {
         return Err(Cannot("not tried: gst-launch-1.0 does not seek").into());
     }
-    let (scheme, property) = match case.transport {
-        Transport::Udp => ("rtsp:", "protocols=udp"),
-        Transport::Tcp => ("rtsp:", "protocols=tcp"),
-        Transport::Tunnel => ("rtsph:", "protocols=http"),
-        Transport::Multicast => ("rtsp:", "protocols=udp-mcast"),
-        Transport::Tls => ("rtsps:", "tls-validation-flags=0"),
+    let (scheme, properties): (_, &[&str]) = match case.transport {
+        Transport::Udp => ("rtsp:", &["protocols=udp"]),
+        Transport::Tcp => ("rtsp:", &["protocols=tcp"]),
+        Transport::Tunnel => ("rtsph:", &[]),
+        Transport::Multicast => ("rtsp:", &["protocols=udp-mcast"]),
+        Transport::Tls => ("rtsps:", &["tls-validation-flags=0"]),
     };
     let url = bed.url(case)?;
     let (_, place) = url.split_once(':').context("a URL without a scheme")?;
@@ -27,7 +27,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     if let Some(codec) = case.format.audio {
         chains.push(chain("audio", codec, &sound)?);
     }
-    clients::gstreamer_chains(&[property], &format!("{scheme}{place}"), &chains, LIMIT_S)?;
+    clients::gstreamer_chains(properties, &format!("{scheme}{place}"), &chains, LIMIT_S)?;
     let stored = bed.stored(&case.format)?;
     let held_back = |track: usize| 3 + frames::within_last(&stored[track], clients::GSTREAMER_LATENCY_S);
     let came = decode(&pictures)?;

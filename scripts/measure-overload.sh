@@ -1,0 +1,119 @@
+#!/bin/sh
+# Twice the clients that fit on one processor: those admitted must stay timely, the others get 453, and afterwards all must
+# be as before. Takes root:
+#
+#   scripts/measure-overload.sh [RESULT.json]         (PROGRAM=target/release/wirepath RATE=25000000 RESERVE=15)
+#
+#   clients' namespace                              server's namespace, on the last processor
+#   10.77.0.2/24 veth ------------------------ veth 10.77.0.1/24
+#   10.78.0.0/16 local: not judged                  10.78.0.0/16 for UDP: dev sink, dropped
+#   10.79.0.0/16 local: judged                      10.79.0.0/16 via 10.77.0.2
+set -eu
+program=$(realpath "${PROGRAM:-target/release/wirepath}") rate=${RATE:-25000000} reserve=${RESERVE:-15}
+result=${1:-target/overload.json} ramp=500 first=500 most=20000
+folder=$(mktemp -d) server= load=
+clients=wirepath-$$-0 servers=wirepath-$$-1
+trap 'kill $load $server 2>/dev/null || :; wait; ip netns del "$clients"; ip netns del "$servers"; rm -rf "$folder"' EXIT
+ip netns add "$clients"
+ip netns add "$servers"
+at() { ip netns exec "$@"; }
+for one in "$clients" "$servers"; do ip -n "$one" link set lo up; done
+ip -n "$clients" link add veth type veth peer name veth netns "$servers"
+ip -n "$clients" address add 10.77.0.2/24 dev veth
+ip -n "$servers" address add 10.77.0.1/24 dev veth
+for one in "$clients" "$servers"; do ip -n "$one" link set veth up; done
+# Reports come from addresses whose UDP is routed to the sink.
+at "$servers" sh -c 'for all in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >"$all"; done'
+ip -n "$servers" link add sink mtu 1500 type ifb 2>"$folder/ifb" || ip -n "$servers" link add sink mtu 1500 type dummy
+ip -n "$servers" address add 10.80.0.1/16 dev sink
+ip -n "$servers" link set sink up
+for network in 10.78.0.0/16 10.79.0.0/16; do
+  ip -n "$clients" route add local $network dev lo
+  ip -n "$servers" route add $network via 10.77.0.2
+done
+ip -n "$servers" route add 10.78.0.0/16 via 10.80.0.2 dev sink onlink table 100
+ip -n "$servers" rule add ipproto udp lookup 100
+
+mkdir "$folder/media"
+ffmpeg -nostdin -v error -f lavfi -i testsrc2=size=640x360:rate=25:duration=120 -c:v libx264 -preset ultrafast \
+  -pix_fmt yuv420p -g 25 -b:v 1500k -maxrate 1500k -bufsize 750k -muxrate "$rate" -f mpegts "$folder/media/clip.ts"
+"$program" pack --cache "$folder/cache" "$folder/media" >"$folder/pack.log" 2>&1
+: >"$folder/ready"
+ip netns exec "$servers" "$program" serve "$folder/media" --cache "$folder/cache" --rtsp 10.77.0.1:0 --http 10.77.0.1:0 \
+  --cpus $(($(nproc) - 1)) --threads 1 --reserve "$reserve%" --session-timeout 10s >"$folder/ready" 2>"$folder/log" &
+server=$!
+until grep -q ^ready "$folder/ready"; do
+  kill -0 "$server" || { cat "$folder/log" >&2; exit 1; }
+  sleep 0.1
+done
+rtsp=$(sed -n 's|.* rtsp=\(rtsp://[^/]*\)/.*|\1|p' "$folder/ready")
+http=$(sed -n 's|.* http=\(http://[^/]*\)/.*|\1|p' "$folder/ready")
+
+sessions() { at "$clients" curl -s "$http/metrics" | awk '$1 == "wirepath_rtsp_sessions" { print n = $2 } END { if (n == "") print -1 }'; }
+count() {
+  echo "{\"sessions\": $(sessions), \"descriptors\": $(ls "/proc/$server/fd" | wc -l), \
+\"threads\": $(awk '$1 == "Threads:" { print $2 }' "/proc/$server/status"), \
+\"anonymous_kib\": $(awk '$1 == "RssAnon:" { print $2 }' "/proc/$server/status")}"
+}
+# Idle assets are closed and idle threads end within a minute.
+settle() { until [ "$(sessions)" = 0 ]; do sleep 1; done; sleep 75; count >"$folder/$1.count"; }
+play() { # name, sessions
+  ip netns exec "$clients" "$program" load "$rtsp/clip.ts" --sessions "$2" --ramp $ramp --for 15s --buffer 1s --require none \
+    --sample "$(awk "BEGIN { print ($2 > 100 ? 10000 / $2 : 100) }")%" --from 10.78.0.0/18 --sample-from 10.79.0.0/24 \
+    --json "$folder/$1.json" >"$folder/$1.text" &
+  load=$!
+  while kill -0 "$load" 2>/dev/null; do count >>"$folder/$1.counts"; sleep 2; done
+  wait "$load"
+  load=
+}
+refused() { grep -o '"SETUP was refused: 453[^,}]*' "$folder/$1.json" | awk -F: '{ n += $NF } END { print n + 0 }'; }
+
+play warm 1
+settle before
+play first $first
+capacity=$(at "$clients" curl -s "$http/api/status" | python3 -c 'import json, sys; print(json.load(sys.stdin)["capacity"]["sessions"])')
+asked=$((2 * capacity))
+while :; do
+  [ "$asked" -le "$most" ] || { echo "$asked sessions are more than $most: raise RATE or RESERVE" >&2; exit 1; }
+  until [ "$(sessions)" = 0 ]; do sleep 1; done
+  play overload "$asked"
+  [ "$(refused overload)" = 0 ] || break
+  # The more sessions, the longer the bursts, and the less each costs.
+  asked=$((2 * asked))
+done
+settle after
+play then $first
+
+python3 - "$folder" "$result" "$rate" "$reserve" "$capacity" "$asked" <<'END'
+import json, sys
+folder, result = sys.argv[1:3]
+rate, reserve, capacity, asked = map(int, sys.argv[3:7])
+runs = {name: json.load(open(f"{folder}/{name}.json")) for name in ["first", "overload", "then"]}
+before, after = (json.load(open(f"{folder}/{name}.count")) for name in ["before", "after"])
+refused = lambda run: sum(number for reason, number in run["failures"].items() if reason.startswith("SETUP was refused: 453"))
+over = runs["overload"]["sessions"]
+wrong = []
+for name, run in runs.items():
+    sessions = run["sessions"]
+    if sessions["failed"] != refused(run): wrong.append(f"{name}: other failures: {run['failures']}")
+    # Sessions that are refused count as judged, and are not timely.
+    admitted = sessions["judged"] - (sessions["failed"] - run["unjudged"]["failed"])
+    if sessions["timely"] != admitted: wrong.append(f"{name}: {sessions['timely']} of {admitted} timely")
+    if run["media"]["lost"]: wrong.append(f"{name}: {run['media']['lost']} packets lost")
+if refused(runs["then"]): wrong.append("afterwards sessions were refused that had fitted before")
+wrong += [f"{key}: {before[key]} before, {after[key]} after" for key in ["descriptors", "threads"] if after[key] > before[key]]
+keys = ["sessions", "failures", "setup_ms", "first_packet_ms", "media", "unjudged", "client"]
+summary = {
+    "bits_per_second": rate, "reserve_percent": reserve, "capacity_after_first": capacity, "asked": asked,
+    "admitted": over["started"] - over["failed"], "refused": refused(runs["overload"]), "wrong": wrong,
+    **{name: {key: run[key] for key in keys} for name, run in runs.items()},
+    "before": before, "after": after, "counts": [json.loads(line) for line in open(f"{folder}/overload.counts")],
+}
+with open(result, "w") as file:
+    file.write(json.dumps(summary, indent=2) + "\n")
+late = runs["overload"]["media"]["lateness_ms"]
+print(f"of {asked} sessions {summary['admitted']} were admitted, {summary['refused']} refused; {over['timely']} judged ones "
+      f"timely, lateness p99 {late['p99']:.1f}, max {late['max']:.1f} ms; before {before}, after {after}")
+print("\n".join(wrong) or "all as it shall be")
+sys.exit(bool(wrong))
+END
