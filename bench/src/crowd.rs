@@ -69,6 +69,7 @@ pub(crate) fn play(server: SocketAddr, asset: &str, sessions: usize) -> Result<C
         buffer: Duration::from_millis(200),
         from: (0..sessions.max(2)).map(|number| address(78, number)).collect::<Result<_>>()?,
         sample_from: vec![address(79, 0)?],
+        storm: None,
         threads: 1,
         timeout: Duration::from_secs(20),
     };

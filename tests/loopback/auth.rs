@@ -1,6 +1,7 @@
 //! Passwords: players that have them, players that do not, and guessers.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -67,13 +68,8 @@ impl TestBed {
         Ok(line.parse()?)
     }
 
-    /// The answer to GET of a user, who answers the challenge that comes last.
     fn get(&self, path: &str, user: (&str, &str)) -> Result<Response> {
-        let first = http::get(self.server.http, path)?;
-        ensure!(first.status == 401, "{path}: {first:?}");
-        let challenge = challenges(&first).pop().context("no challenge")?;
-        let answer = challenge.answer(user, ("GET", path), (1, "c")).header();
-        http::request(self.server.http, "GET", path, &[("Authorization", &answer)])
+        get_as(self.server.http, path, user)
     }
 }
 
@@ -82,6 +78,15 @@ impl Drop for TestBed {
         // What is left behind of a temporary folder is no reason for a test to fail.
         _ = self.users.parent().map(std::fs::remove_dir_all);
     }
+}
+
+/// The answer to GET of a user, who answers the challenge that comes last.
+pub(crate) fn get_as(address: SocketAddr, path: &str, user: (&str, &str)) -> Result<Response> {
+    let first = http::get(address, path)?;
+    ensure!(first.status == 401, "{path}: {first:?}");
+    let challenge = challenges(&first).pop().context("no challenge")?;
+    let answer = challenge.answer(user, ("GET", path), (1, "c")).header();
+    http::request(address, "GET", path, &[("Authorization", &answer)])
 }
 
 fn challenges(response: &Response) -> Vec<Challenge> {

@@ -8,6 +8,7 @@
 
 mod crowd;
 mod disturbance;
+mod reload;
 mod sample;
 
 use std::fs::File;
@@ -66,12 +67,15 @@ struct Done {
     half_open: AtomicU64,
     replaced: AtomicU64,
     signals: AtomicU64,
+    reloads: AtomicU64,
+    refused_reloads: AtomicU64,
     wrong_requests: AtomicU64,
 }
 
 /// Promise: Everything that goes wrong at once disturbs no other session and leaks nothing (`make soak`).
 ///
-/// Clients that vanish, stall and send garbage, files that are replaced and removed, signals, little memory.
+/// Clients that vanish, stall and send garbage, files that are replaced and removed, configurations and users that
+/// are read again, little memory.
 fn a_soak_leaks_nothing_and_disturbs_nobody() -> Result<()> {
     let seconds = setting("WIREPATH_SOAK_SECONDS", 12)?;
     let bed = Bed::new(seconds, setting("WIREPATH_SOAK_SESSIONS", 60)?)?;
@@ -98,6 +102,7 @@ fn summary_file() -> Result<Option<File>> {
 struct Bed {
     server: Server,
     folder: tempfile::TempDir,
+    files: reload::Files,
     seconds: u64,
     sessions: u64,
     seed: u64,
@@ -121,14 +126,14 @@ impl Bed {
             println!("soak: without memory pressure: {reason}");
         }
         let memory = memory.ok();
-        let mut command: Vec<String> = memory.iter().flat_map(MemoryGroup::command).collect();
-        // So that SIGHUP is ignored.
-        command.push("nohup".to_owned());
+        let command: Vec<String> = memory.iter().flat_map(MemoryGroup::command).collect();
+        let files = reload::Files::new(folder.path())?;
         let limits = ["--session-timeout=5s", "--max-sessions-per-address=4000", "--max-lag=1s"];
-        let server = Server::of(folder.path()).with(limits).under(command).packed().start()?;
+        let server = Server::of(folder.path()).with([files.option()]).with(limits);
+        let server = server.under(command).packed().start()?;
         let seed = setting("WIREPATH_HOSTILE_SEED", 1)?;
         let done = Done::default();
-        Ok(Bed { server, folder, seconds, sessions, seed, done, unlimited, _memory: memory })
+        Ok(Bed { server, folder, files, seconds, sessions, seed, done, unlimited, _memory: memory })
     }
 
     /// Counts of a server that nobody asks for anything, after it was used for the first time.
@@ -148,6 +153,10 @@ impl Bed {
         hostile::tail(&self.server.process.log()).to_owned()
     }
 
+    fn count_in_log(&self, words: &str) -> u64 {
+        self.server.process.log().matches(words).count() as u64
+    }
+
     /// Does everything at once; returns what the witnesses say, what was sampled, and failures of disturbances,
     /// which are not to lose what the witnesses saw in an hour.
     fn soak(&self) -> Result<(Value, Vec<Sample>, Vec<String>)> {
@@ -161,7 +170,7 @@ impl Bed {
                 scope.spawn(|| disturbance::read_slowly(self, dice(2), until)),
                 scope.spawn(|| disturbance::stay_half_open(self, dice(3), until)),
                 scope.spawn(|| disturbance::change_assets(self, dice(4), until)),
-                scope.spawn(|| disturbance::signal(self, until)),
+                scope.spawn(|| reload::change_configuration(self, until)),
             ];
             let attackers: Vec<_> = (0..hostile::ATTACKERS)
                 .map(|number| scope.spawn(move || hostile::attack(&self.server, self.seed, number, until)))
@@ -212,7 +221,8 @@ impl Bed {
     }
 
     fn summary(&self, witness: &Value, samples: &[Sample], before: &Sample, after: &Sample) -> Value {
-        let Done { plays, slow_readers, half_open, replaced, signals, wrong_requests } = &self.done;
+        let Done { plays, slow_readers, half_open, replaced, wrong_requests, .. } = &self.done;
+        let Done { signals, reloads, refused_reloads, .. } = &self.done;
         let of = |choose: fn(&Sample) -> u64| samples.iter().map(choose).max();
         json!({
             "seconds": self.seconds,
@@ -227,7 +237,9 @@ impl Bed {
             "done": {
                 "plays_pauses_seeks": plays.load(Relaxed), "slow_readers": slow_readers.load(Relaxed),
                 "half_open": half_open.load(Relaxed), "assets_replaced": replaced.load(Relaxed),
-                "signals": signals.load(Relaxed), "connections_of_attackers": wrong_requests.load(Relaxed),
+                "signals": signals.load(Relaxed), "configurations_taken_over": reloads.load(Relaxed),
+                "configurations_refused": refused_reloads.load(Relaxed),
+                "connections_of_attackers": wrong_requests.load(Relaxed),
             },
             "most": {
                 "sessions": of(|sample| sample.sessions), "descriptors": of(|sample| sample.descriptors as u64),
@@ -250,6 +262,8 @@ impl Bed {
         ensure!(!log.contains("panicked"), "the server panicked: {}", self.log_end());
         let sessions = &witness["sessions"];
         ensure!(sessions["failed"] == 0 && sessions["timely"] == sessions["judged"], "witnesses: {sessions}");
+        ensure!(witness["media"]["lost"] == 0, "witnesses: {}", witness["media"]);
+        self.ensure_reloaded()?;
         ensure!(after.is_idle(), "not idle at the end: {}", after.json());
         let leak = self.leak(before, after);
         ensure!(
@@ -264,6 +278,21 @@ impl Bed {
         ensure!(grown < GROWTH_KIB, "{grown} KiB of memory more than after a quarter of the time");
         let done = [&self.done.plays, &self.done.slow_readers, &self.done.half_open, &self.done.replaced];
         ensure!(done.iter().all(|count| count.load(Relaxed) > 0), "hardly a soak");
+        Ok(())
+    }
+
+    /// Every SIGHUP had the server read its configuration again, by what it served and by its log.
+    fn ensure_reloaded(&self) -> Result<()> {
+        let of = |count: &AtomicU64| count.load(Relaxed);
+        let (taken_over, refused) = (of(&self.done.reloads), of(&self.done.refused_reloads));
+        ensure!(
+            taken_over > 0 && of(&self.done.signals) == taken_over + refused,
+            "{} signals, {taken_over} configurations taken over, {refused} refused",
+            of(&self.done.signals)
+        );
+        for (words, count) in [(reload::TAKEN_OVER, taken_over), (reload::REFUSED, refused)] {
+            ensure!(self.count_in_log(words) == count, "`{words}` is not {count} times in the log");
+        }
         Ok(())
     }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::Signal;
 use wirepath_tests::Deadline;
 use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::mutation::Dice;
@@ -94,16 +93,6 @@ pub(super) fn change_assets(bed: &Bed, mut dice: Dice, until: Deadline) -> Resul
         rest(500, until);
     }
     ensure!(bed.path_of(0).exists(), "{} is missing", film_name(0));
-    Ok(())
-}
-
-/// Sends signals that are ignored.
-pub(super) fn signal(bed: &Bed, until: Deadline) -> Result<()> {
-    while !until.has_passed() {
-        bed.server.process.signal(Signal::HUP)?;
-        bed.done.signals.fetch_add(1, Relaxed);
-        rest(1000, until);
-    }
     Ok(())
 }
 
