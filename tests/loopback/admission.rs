@@ -94,7 +94,7 @@ fn sessions_beyond_the_rate_are_refused() -> Result<()> {
     let log = server.process.log();
     ensure!(log.contains("the link has no room for another session"), "{log}");
     first.play(None)?;
-    first.receiver.to_the_end(Deadline::seconds(20.0))?;
+    first.receiver.to_the_end(Deadline::seconds(60.0))?;
     let arguments =
         ["--admission", "off", "--max-rate", "1Gb/s", "--rtsp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let refused = Command::new(binary()?).arg("serve").arg(folder.path()).args(arguments).output()?;
@@ -148,7 +148,9 @@ fn downloads_are_refused_while_sessions_are_late() -> Result<()> {
         is_refused |= set_up(&server)?.1 == 453;
     }
     ensure!(server.sessions()? >= 1, "the session in progress has ended");
-    deadline.wait_for("a download and a session", || {
+    // On a machine that is busy, sessions stay late.
+    drop(playback);
+    Deadline::seconds(60.0).wait_for("a download and a session", || {
         let got = wirepath_tests::http::get(server.http, "/small.txt")?;
         Ok((got.status == 200 && set_up(&server)?.1 == 200).then_some(()))
     })
