@@ -35,7 +35,7 @@ MODULE_PARM_DESC(lists, "buffers and lists of them made here; off: by UDP, a tra
 
 bool wp_allow_folios = true;
 module_param_named(folios, wp_allow_folios, bool, 0644);
-MODULE_PARM_DESC(folios, "cached pages without splice_read, on file systems known for it (Linux 6.5)");
+MODULE_PARM_DESC(folios, "cached pages without splice_read, where known to be right (Linux 6.5)");
 
 bool wp_allow_sendfilew = true;
 module_param_named(sendfilew, wp_allow_sendfilew, bool, 0644);
