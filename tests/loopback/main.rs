@@ -8,6 +8,7 @@ mod assess_report;
 mod auth;
 mod auth_callback;
 mod bursts;
+mod channels;
 mod choice;
 mod command;
 mod confinement;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     let together = [
         admission::trials(),
         archives::trials(),
+        channels::trials(),
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),
