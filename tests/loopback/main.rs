@@ -9,6 +9,7 @@ mod assess_report;
 mod auth;
 mod auth_callback;
 mod bursts;
+mod channels;
 mod choice;
 mod command;
 mod confinement;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         administration::trials(),
         admission::trials(),
         archives::trials(),
+        channels::trials(),
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use http::Uri;
 use http::uri::Scheme;
 use wirepath_net::confinement::{Extent, Reach, confine};
-use wirepath_server::{ServerOptions, TimeZone};
+use wirepath_server::{LiveChannelOptions, ServerOptions, TimeZone};
 
 /// Places of the system that a server reads: its own and the machine's state.
 const OF_SYSTEM: &[&str] = &["/proc", "/sys"];
@@ -82,12 +82,20 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
         .paths
         .iter()
         .flat_map(|path| if path.is_dir() { vec![path.clone()] } else { folders(path).collect() });
+    let listed = options.channels.iter().flat_map(LiveChannelOptions::files);
+    let listed: Vec<PathBuf> = listed.flat_map(|file| folders(&file).collect::<Vec<_>>()).collect();
     let system = OF_SYSTEM.iter().map(PathBuf::from);
     let callback = options.auth.iter().filter_map(|auth| auth.callback.as_ref());
     let asked = callback.flat_map(|callback| of_callback(&callback.url));
     let is_local = options.archives.iter().any(|archive| archive.pattern.zone() == TimeZone::Local);
     let zone = OF_ZONE.iter().filter(|_| is_local).map(PathBuf::from);
-    let readable = served.chain(replaced.flat_map(folders)).chain(system).chain(asked).chain(zone).collect();
+    let readable = served
+        .chain(listed)
+        .chain(replaced.flat_map(folders))
+        .chain(system)
+        .chain(asked)
+        .chain(zone)
+        .collect();
     // The server measures for itself if nothing was measured.
     let kept = [options.cache.clone(), folder(&options.calibration)];
     Reach {

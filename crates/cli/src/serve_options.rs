@@ -17,8 +17,8 @@ use wirepath_net::http::AccessLog;
 use wirepath_net::program::ListenAddress;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
-    ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, MulticastRange,
-    TimeZone,
+    ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, LiveChannelOptions,
+    MulticastRange, TimeZone,
 };
 
 use crate::confine::ConfineChoice;
@@ -234,6 +234,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "HOW")]
     pub(crate) archive_gaps: Option<GapsChoice>,
 
+    /// Channel: a playlist (.m3u, or .toml with start times) that plays as one endless stream, in which every viewer of
+    /// rtsp://HOST/NAME is at the same place; for several, give it several times; SIGHUP reads lists again
+    /// [default: none]
+    #[arg(long, value_name = "NAME=PLAYLIST", value_parser = values::channel)]
+    pub(crate) channel: Vec<LiveChannelOptions>,
+
     /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it opens no other file and
     /// starts no program [default: auto]
     #[arg(long, value_name = "HOW")]
@@ -397,7 +403,7 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
                 continue;
             }
             DeValue::Array(list) if is_list(key) => {
-                let texts = list.iter().map(|text| text.get_ref().as_str().map(OsString::from));
+                let texts = list.iter().map(|text| Some(located(key, text.get_ref().as_str()?, folder)));
                 let texts: Option<Vec<OsString>> = texts.collect();
                 texts.with_context(|| format!("line {line}: {key}: expected a list of strings"))?
             }
@@ -407,7 +413,7 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
             DeValue::String(path) if PATH_KEYS.contains(&key) => {
                 vec![folder.join(&**path).into()]
             }
-            DeValue::String(text) => vec![OsString::from(&**text)],
+            DeValue::String(text) => vec![located(key, text, folder)],
             _ if key == "paths" => bail!("line {line}: paths: expected a list of strings"),
             DeValue::Integer(number) => {
                 let number = i128::from_str_radix(number.as_str(), number.radix());
@@ -428,6 +434,14 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
         }
     }
     Ok((arguments, paths))
+}
+
+/// The value of a key, with the path of a channel's list relative to the folder of the configuration file.
+fn located(key: &str, text: &str, folder: &Path) -> OsString {
+    match text.split_once('=').filter(|(_, list)| key == "channel" && !list.is_empty()) {
+        Some((name, list)) => format!("{name}={}", folder.join(list).display()).into(),
+        None => text.into(),
+    }
 }
 
 /// Refuses an argument that the command refuses; `line` is where it stands in the configuration file.
@@ -543,12 +557,13 @@ mod tests {
 
     #[test]
     fn paths_in_the_file_are_relative_to_it() {
-        let text = "paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"\ntls-key = \"key.pem\"";
+        let text = "paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"\ntls-key = \"key.pem\"\nchannel = [\"a=b.m3u\"]";
         let options = from_text(text, &[]).unwrap();
         assert!(options.paths[0].is_absolute() && options.paths[0].ends_with("films"));
         assert_eq!(options.paths[1], Path::new("/srv"));
         assert_eq!(options.calibration, Some(options.paths[0].with_file_name("costs")));
         assert_eq!(options.tls_key, Some(options.paths[0].with_file_name("key.pem")));
+        assert_eq!(options.channel[0].playlist, options.paths[0].with_file_name("b.m3u"));
     }
 
     /// Promise: Flags override the configuration file; an unknown key is an error with its position.

@@ -123,7 +123,8 @@ fn ensure_files(options: &ServerOptions) -> Result<()> {
     });
     let tls = options.tls.iter().map(|tls| &tls.files);
     let tls = tls.flat_map(|tls| [("tls-certificate", &tls.certificate), ("tls-key", &tls.key)]);
-    for (option, file) in paths.chain(access).chain(tls) {
+    let lists = options.channels.iter().map(|channel| ("channel", &channel.playlist));
+    for (option, file) in paths.chain(access).chain(tls).chain(lists) {
         file.metadata().with_context(|| format!("{option}: cannot find {}", file.display()))?;
     }
     Ok(())

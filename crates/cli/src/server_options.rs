@@ -132,6 +132,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         multicast: options.multicast,
         archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into)),
         gaps: options.archive_gaps.map_or(Gaps::Skip, Into::into),
+        channels: options.channel,
         drain: options.drain.unwrap_or(DRAIN),
         max_lag,
         auth,

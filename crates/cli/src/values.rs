@@ -9,7 +9,7 @@ use http::{HeaderValue, Uri};
 use wirepath_auth::{Access, FolderUsers};
 pub(crate) use wirepath_net::program::{listen_address, threads};
 use wirepath_server::{
-    ArchiveOptions, FolderBurst, FolderCacheControl, HotMemorySize, NamePattern, TimeZone,
+    ArchiveOptions, FolderBurst, FolderCacheControl, HotMemorySize, LiveChannelOptions, NamePattern, TimeZone,
 };
 
 /// Minimum size of a cache: a smaller one is a forgotten unit.
@@ -75,6 +75,18 @@ pub(crate) fn archive(text: &str) -> Result<ArchiveOptions, String> {
         return Err("expected PATH[=PATTERN], the path of a folder in URLs, such as cams/door".to_owned());
     }
     Ok(ArchiveOptions { path: path.to_owned(), pattern })
+}
+
+/// `NAME=PLAYLIST`: a channel. A name with `=` cannot be given.
+pub(crate) fn channel(text: &str) -> Result<LiveChannelOptions, String> {
+    let expected = || "expected NAME=PLAYLIST, such as news=/srv/news.m3u".to_owned();
+    let (name, playlist) = text.split_once('=').ok_or_else(expected)?;
+    let name = name.trim_matches('/');
+    let is_invalid = |part: &str| part.is_empty() || part.starts_with('.') || part.contains(char::is_control);
+    if playlist.is_empty() || name.split('/').any(is_invalid) {
+        return Err(expected());
+    }
+    Ok(LiveChannelOptions { name: name.to_owned(), playlist: playlist.into() })
 }
 
 /// `PATH=VALUE`: `Cache-Control` of a folder. The value may have `=`, a path with one cannot be named.
@@ -230,6 +242,15 @@ mod tests {
         assert_eq!(rule("cams"), Err("expected PATH=USERS, such as cameras=anna,bob".to_owned()));
         for text in ["cams=", "cams=anna,", "cams=*,anna", "cams=-,anna"] {
             assert!(rule(text).is_err_and(|error| error.contains("expected names of users")), "{text}");
+        }
+    }
+
+    #[test]
+    fn channels_have_a_name_and_a_list() {
+        let parsed = |text| channel(text).map(|channel| (channel.name, channel.playlist));
+        assert_eq!(parsed("/tv/news/=a=b.m3u"), Ok(("tv/news".to_owned(), "a=b.m3u".into())));
+        for text in ["", "news", "news=", "=a.m3u", "/=a.m3u", "../x=a.m3u", "a//b=a.m3u", "a\nb=a.m3u"] {
+            assert!(parsed(text).unwrap_err().contains("NAME=PLAYLIST"), "{text}");
         }
     }
 

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 ///     version: 1,
 ///     duration_us: Some(10_000_000),
 ///     clock: None,
+///     is_live: false,
 ///     tracks: vec![Track::transport_stream(None)],
 /// };
 /// let text = String::from_utf8(description.to_bytes([192, 0, 2, 1].into())).unwrap();
@@ -34,6 +35,8 @@ pub struct Description {
     pub duration_us: Option<u64>,
     /// Absolute times of a presentation that has them.
     pub clock: Option<ClockRange>,
+    /// True if it has no beginning and end, and so no range.
+    pub is_live: bool,
     /// Its tracks. Track N, counted from 1, has the control URL [`track_name`].
     pub tracks: Vec<Track>,
 }
@@ -107,7 +110,9 @@ impl Description {
         session.add_time(Time::new(0, 0));
         session.add_attribute_with_value("tool", concat!("Wirepath ", env!("CARGO_PKG_VERSION")));
         session.add_attribute_with_value("control", "*");
-        session.add_attribute_with_value("range", self.range());
+        if !self.is_live {
+            session.add_attribute_with_value("range", self.range());
+        }
         if let Some(clock) = self.clock {
             session.add_attribute_with_value("range", clock);
         }
@@ -169,6 +174,7 @@ mod tests {
             version: 1,
             duration_us: Some(60_040_000),
             clock: None,
+            is_live: false,
             tracks: vec![Track::transport_stream(Some(4_000_001))],
         }
     }

@@ -350,7 +350,7 @@ fn streams(image: &Image) -> u8 {
 }
 
 /// Plan of the stream of a track; of the first for a track that the image does not have.
-fn stream_plan(image: &Image, track: u8) -> StreamPlan {
+pub(crate) fn stream_plan(image: &Image, track: u8) -> StreamPlan {
     let streams = &image.plan().streams;
     streams.get(usize::from(track)).copied().unwrap_or(streams[0])
 }

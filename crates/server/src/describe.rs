@@ -33,6 +33,7 @@ pub(crate) fn describe(image: &Image, name: &str) -> Description {
         version: identity.mtime_ns.unsigned_abs(),
         duration_us: summary.duration_us,
         clock: None,
+        is_live: false,
         tracks,
     }
 }

@@ -9,6 +9,7 @@ use wirepath_net::auth::AccessControl;
 use wirepath_net::tls::Terminator;
 
 use crate::burst_limits::{BurstLimits, FolderBurst};
+use crate::channels::Channels;
 use crate::http::{CurrentFields, ResponseFields};
 use crate::library::Library;
 
@@ -42,12 +43,13 @@ pub struct Reloader {
     pub(crate) terminator: Option<Arc<Terminator>>,
     pub(crate) fields: Arc<CurrentFields>,
     pub(crate) bursts: Arc<BurstLimits>,
+    pub(crate) channels: Arc<Channels>,
 }
 
 impl Reloader {
-    /// Returns whether there are users or a certificate to read again.
+    /// Returns whether there are users, a certificate or channels to read again.
     pub fn has_files(&self) -> bool {
-        self.access.is_some() || self.terminator.is_some()
+        self.access.is_some() || self.terminator.is_some() || !self.channels.is_empty()
     }
 
     /// Returns whether it has users: without, everyone is served.
@@ -55,7 +57,7 @@ impl Reloader {
         self.access.is_some()
     }
 
-    /// Reads users and certificate again, and logs what comes of it. Waits for storage.
+    /// Reads users, certificate and lists of channels again, and logs what comes of it. Waits for storage.
     pub fn read_files(&self) {
         if let Some(access) = &self.access {
             access.reload();
@@ -63,6 +65,7 @@ impl Reloader {
         if let Some(terminator) = &self.terminator {
             terminator.reload();
         }
+        self.channels.reload();
     }
 
     /// Takes options over. Rules that contradict each other leave everything as it was.

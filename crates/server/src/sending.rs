@@ -20,15 +20,16 @@ use wirepath_net::raise_descriptor_limit;
 use wirepath_playback::Burst;
 
 use self::announcement::Announcer;
-use self::channel::wait_until;
 use self::running_channel::RunningChannel;
 use crate::core::{CoreOptions, MediaCore};
 use crate::images::{HotMemorySize, ImagePolicy};
 use crate::start_error::StartError;
 
+pub(crate) use channel::{Channel, RETRY, formats, wait_until};
 pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
 pub(crate) use output::{End, Output};
+pub(crate) use playlist::Playlist;
 pub use playlist::PlaylistError;
 pub use running_channel::{ChannelStatus, OutputStatus};
 

@@ -27,6 +27,7 @@ use crate::admission::{Admission, AdmissionPolicy};
 use crate::archive::{ArchiveFolder, ArchiveOptions, ArchivePlayer, Archives, Gaps};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
+use crate::channels::{ChannelPlayer, Channels, LiveChannelOptions};
 use crate::core::{CoreOptions, MediaCore};
 use crate::http::{AssetRates, CurrentFields, LibrarySite, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
@@ -109,6 +110,8 @@ pub struct ServerOptions {
     pub archives: Vec<ArchiveOptions>,
     /// Playing of gaps between recordings.
     pub gaps: Gaps,
+    /// Playlists that play as one endless stream each.
+    pub channels: Vec<LiveChannelOptions>,
     /// Time for which sessions go on after a handover.
     pub drain: Duration,
 }
@@ -175,7 +178,11 @@ impl Server {
             searches: Arc::new(Semaphore::new(SEARCHES)),
             groups,
         };
+        let is_archive = |path: &[u8]| archives.find_in_other_case(path).or(archives.find(path)).is_some();
+        let channels = Channels::open(options.channels, &library, is_archive, &store, engine.pool())?;
+        let channels = Arc::new(channels);
         let player = ArchivePlayer { assets: player, archives: Arc::clone(&archives), gaps: options.gaps };
+        let player = ChannelPlayer { archives: player, channels: Arc::clone(&channels) };
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
         let tls = tls.transpose()?;
@@ -203,6 +210,8 @@ impl Server {
             administered.as_ref().is_some_and(|access| access.has_administrators()).into()
         });
         status.add("archives", move || listed.folders().iter().map(|folder| folder.json()).collect());
+        let listed = Arc::clone(&channels);
+        status.add("channels", move || listed.json());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
@@ -214,6 +223,7 @@ impl Server {
             terminator,
             fields: Arc::clone(&fields),
             bursts,
+            channels,
         };
         let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());

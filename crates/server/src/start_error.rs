@@ -9,6 +9,7 @@ use wirepath_net::bind;
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::tls::TlsError;
 
+use crate::channels::ChannelError;
 use crate::images::FolderError;
 use crate::library::LibraryError;
 use crate::session_limit::TooManySessions;
@@ -31,6 +32,9 @@ pub enum StartError {
     /// Listening failed for a protocol.
     #[error("cannot listen for {0} on {1}: {2}")]
     Listen(&'static str, SocketAddr, io::Error),
+    /// A channel cannot be served.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
     /// Open files do not allow as many sessions.
     #[error(transparent)]
     Sessions(#[from] TooManySessions),

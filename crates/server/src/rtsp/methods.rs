@@ -49,6 +49,7 @@ impl RequestHandler {
         let session = self.named_session(request)?;
         // Nobody moves a sender that others watch: the answer says where it is and how fast.
         let is_shared = session.playback.is_shared();
+        let is_live = session.playback.is_live();
         let speed = speed(request)?.map(|speed| if is_shared { Speed::NORMAL } else { speed });
         let scale = request.scale()?.map(|scale| session.nearest_scale(scale));
         let origin_us = session.playback.clock_origin_us();
@@ -74,7 +75,7 @@ impl RequestHandler {
                 let position = self.start(&id, stretch).await?;
                 let infos = self.session(&id)?.rtp_info(&position);
                 let range = NptRange {
-                    start: Some(Npt::At(position.at_us)),
+                    start: Some(if is_live { Npt::Now } else { Npt::At(position.at_us) }),
                     end: until(stretch.until_us, stretch.scale),
                 };
                 response = with_range(response, range, shown_from_us).rtp_info(&infos);
@@ -89,7 +90,8 @@ impl RequestHandler {
             }
             PlayStep::Unchanged => {
                 let end = until(None, active.1);
-                response = response.range(NptRange { start: Some(Npt::At(position_us)), end });
+                let start = Some(if is_live { Npt::Now } else { Npt::At(position_us) });
+                response = response.range(NptRange { start, end });
                 active
             }
         };
@@ -124,6 +126,7 @@ impl RequestHandler {
             let why = "Range: a pause point to come is not supported; PAUSE without Range pauses at once";
             return Err(refuse(StatusCode::NotImplemented, why));
         }
+        let is_live = session.playback.is_live();
         let (key, ticket) = (session.key(), session.pause()?);
         let paused = |kind: &EventKind| match kind {
             EventKind::Paused(number, result) if *number == ticket => Some(result.clone()),
@@ -131,7 +134,8 @@ impl RequestHandler {
         };
         let at_us = self.wait(key, paused).await?;
         self.shared.counters.pauses.increment();
-        Ok(self.ok(request).range(NptRange { start: Some(Npt::At(at_us)), end: None }))
+        let start = Some(if is_live { Npt::Now } else { Npt::At(at_us) });
+        Ok(self.ok(request).range(NptRange { start, end: None }))
     }
 
     /// RFC 2326 section 10.7.

@@ -137,6 +137,11 @@ pub(crate) trait SessionPlayback: Send + Sync {
         false
     }
 
+    /// Returns whether the presentation has no beginning and end, and PLAY goes on at what is on now.
+    fn is_live(&self) -> bool {
+        false
+    }
+
     /// Track whose random access points can be played alone, for scales other than 1, if there is one.
     fn scanned_track(&self) -> Option<u8>;
 

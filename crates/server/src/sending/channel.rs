@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -17,13 +18,14 @@ use super::{ChannelOptions, SendFailure};
 use crate::images::{Image, Store};
 
 /// Time until the next attempt after nothing of a whole list could be opened, or sent.
-const RETRY: Duration = Duration::from_secs(5);
+pub(crate) const RETRY: Duration = Duration::from_secs(5);
 
 /// Channel.
 pub(crate) struct Channel {
     options: ChannelOptions,
     store: Arc<Store>,
     limits: PathLimits,
+    name_of: NameOf,
     playlist: Mutex<Playlist>,
     /// True from a request to read the list again until that is done.
     is_changed: AtomicBool,
@@ -34,12 +36,15 @@ pub(crate) struct Channel {
 /// Interval at which the wall clock is read while a time is waited for: it may be set meanwhile.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Name of the image of a file.
+type NameOf = fn(&Path) -> String;
+
 /// Formats of the tracks of an asset, with their parameters, which receivers know from the first asset.
-type Formats = Vec<(String, Option<String>)>;
+pub(crate) type Formats = Vec<(String, Option<String>)>;
 
 /// Place in a playlist.
 #[derive(Clone)]
-struct ListPlace {
+pub(crate) struct ListPlace {
     index: usize,
     entry: Entry,
 }
@@ -51,14 +56,28 @@ impl Channel {
         playlist: Playlist,
         store: Arc<Store>,
         limits: PathLimits,
-    ) -> Result<(Arc<Channel>, Arc<Item>), SendFailure> {
+        name_of: NameOf,
+    ) -> Result<(Arc<Channel>, Arc<Image>), SendFailure> {
         playlist.check()?;
         let Some(entry) = playlist.entries.first() else { return Err(SendFailure::Nothing) };
-        let image = open(&store, entry, limits)?;
+        let image = open(&store, entry, limits, name_of)?;
         let playlist = Mutex::new(playlist);
         let is_changed = AtomicBool::new(false);
-        let channel = Channel { options, store, limits, playlist, is_changed, changed: Notify::new() };
-        Ok((Arc::new(channel), Item::new(image)))
+        let changed = Notify::new();
+        let channel = Channel { options, store, limits, name_of, playlist, is_changed, changed };
+        Ok((Arc::new(channel), image))
+    }
+
+    /// The place of the first asset, and its earliest time in seconds since 1970.
+    pub(crate) fn first_place(&self) -> Option<(ListPlace, Option<u64>)> {
+        let entry = self.playlist.lock().entries.first().cloned()?;
+        let not_before_s = entry.not_before_s;
+        Some((ListPlace { index: 0, entry }, not_before_s))
+    }
+
+    /// Name of the channel.
+    pub(crate) fn name(&self) -> &str {
+        &self.options.name
     }
 
     /// Has the list read again before the next asset is opened, also if it is waited for.
@@ -69,9 +88,9 @@ impl Channel {
 
     /// Opens each item when the one before it begins, until the list is over.
     pub(crate) async fn feed(self: Arc<Self>, first: Arc<Item>) {
-        let Some(entry) = self.playlist.lock().entries.first().cloned() else { return };
+        let Some((mut place, _)) = self.first_place() else { return };
         let like: Arc<Formats> = formats(&first.image).into();
-        let (mut item, mut place) = (first, ListPlace { index: 0, entry });
+        let mut item = first;
         let mut before: Option<Arc<Item>> = None;
         let mut failures = 0;
         loop {
@@ -93,7 +112,7 @@ impl Channel {
     }
 
     /// The next image and its place; none at the end of the list.
-    async fn next(
+    pub(crate) async fn next(
         self: &Arc<Self>,
         like: &Arc<Formats>,
         mut place: ListPlace,
@@ -119,7 +138,7 @@ impl Channel {
     }
 
     /// Number of entries of the list.
-    fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.playlist.lock().entries.len()
     }
 
@@ -150,7 +169,7 @@ impl Channel {
             let index = playlist.after(place.index, &place.entry)?;
             (index, playlist.entries[index].clone())
         };
-        let image = open(&self.store, &entry, self.limits).and_then(|image| {
+        let image = open(&self.store, &entry, self.limits, self.name_of).and_then(|image| {
             let differs = difference(like, &image);
             differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
         });
@@ -186,7 +205,12 @@ fn time_until(unix_s: u64) -> Option<Duration> {
 }
 
 /// The image of an entry. Waits for storage.
-fn open(store: &Store, entry: &Entry, limits: PathLimits) -> Result<Arc<Image>, PlaylistError> {
+fn open(
+    store: &Store,
+    entry: &Entry,
+    limits: PathLimits,
+    name_of: NameOf,
+) -> Result<Arc<Image>, PlaylistError> {
     // A pipe of this name must not be waited for.
     let nonblocking = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&entry.path);
@@ -194,7 +218,7 @@ fn open(store: &Store, entry: &Entry, limits: PathLimits) -> Result<Arc<Image>, 
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(entry.error("not a regular file"));
     }
-    let name = entry.path.to_string_lossy();
+    let name = name_of(&entry.path);
     store.image(Arc::new(file), &name, limits).map_err(|error| entry.error(&error.to_string()))
 }
 
@@ -216,7 +240,8 @@ fn difference(expected: &Formats, other: &Image) -> Option<String> {
     ))
 }
 
-fn formats(image: &Image) -> Formats {
+/// Formats of the tracks of an image.
+pub(crate) fn formats(image: &Image) -> Formats {
     match &image.summary().description {
         Description::TransportStream(_) => vec![("MP2T".to_owned(), None)],
         Description::Movie(movie) => {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -69,7 +69,9 @@ impl RunningChannel {
         let limits = common_limits(&options, &core.store)?;
         let not_before_s = playlist.entries.first().and_then(|entry| entry.not_before_s);
         let ChannelOptions { destinations, descriptions, is_announced, .. } = options.clone();
-        let (channel, first) = Channel::open(options, playlist, Arc::clone(&core.store), limits)?;
+        let name_of = |path: &Path| path.to_string_lossy().into_owned();
+        let (channel, image) = Channel::open(options, playlist, Arc::clone(&core.store), limits, name_of)?;
+        let first = Item::new(image);
         let is_movie = !first.image.plan().recipe.is_transport_stream();
         let mut outputs = Vec::new();
         for destination in &destinations {

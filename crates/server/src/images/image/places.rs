@@ -67,4 +67,34 @@ impl Image {
         let segment = after.saturating_sub(1) as u32;
         SeekResult::At(Cursor { segment, at: At::Time(at_us) })
     }
+
+    /// The first place at or after a time where a decoder can begin, and its departure, both in microseconds from the
+    /// start. None if there is none, or none yet.
+    pub(crate) fn start_after(&self, at_us: u64) -> Option<(Cursor, u64)> {
+        let state = self.state.lock();
+        if state.starts.is_empty() {
+            drop(state);
+            return self.any_place(at_us);
+        }
+        let before = state.starts.partition_point(|start| start.departure_us < at_us);
+        let start = state.starts.get(before)?;
+        let at = At::Packet { train: start.train, packet: 0, skip: start.skip as u16 };
+        Some((Cursor { segment: start.segment, at }, start.departure_us))
+    }
+
+    /// The packet that leaves last at or before a time, whether or not a decoder can begin there. None if the image
+    /// has ended then, or has not grown so far.
+    pub(crate) fn any_place(&self, at_us: u64) -> Option<(Cursor, u64)> {
+        let state = self.state.lock();
+        let end_us = match *self.progress.borrow() {
+            Progress::Growing { until_us } => {
+                self.notify_urgency();
+                until_us
+            }
+            Progress::Complete | Progress::Failed(_) => state.summary.duration_us?,
+        };
+        let after = state.slots.partition_point(|slot| slot.entry.first_departure_us <= at_us);
+        let segment = after.checked_sub(1).filter(|_| at_us < end_us)? as u32;
+        Some((Cursor { segment, at: At::Time(at_us) }, at_us))
+    }
 }

@@ -212,6 +212,7 @@ impl Presentation for FakePresentation {
             version: 1,
             duration_us,
             clock: None,
+            is_live: false,
             tracks: vec![Track::transport_stream(Some(4_000_000)); self.tracks.into()],
         }
     }

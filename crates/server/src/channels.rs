@@ -1,0 +1,161 @@
+//! Channels: playlists that play as one endless stream each, in which every session is at the same place: now.
+//!
+//! A channel has a timeline of its own on the monotonic clock, whether somebody watches or not. Each session joins
+//! that at a random access point and has numbers of its own (decision 41).
+
+mod playback;
+mod player;
+mod presentation;
+mod source;
+mod timeline;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+use tokio::task::JoinSet;
+use wirepath_engine::BlockingPool;
+use wirepath_http::AssetPath;
+use wirepath_media::image::{PathLimits, USUAL_BURST_US};
+
+use self::timeline::Timeline;
+use crate::images::{Image, Store};
+use crate::library::Library;
+use crate::sending::{Channel, ChannelOptions, Playlist, SendFailure};
+
+pub(crate) use self::player::ChannelPlayer;
+
+/// Least MTU of paths to clients over UDP that packets of channels fit: that of usual tunnels.
+const PATH_MTU: u16 = 1420;
+const IPV6_HEADER: u16 = 40;
+
+/// Channel of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveChannelOptions {
+    /// Its path in URLs, not encoded, without slashes at its ends.
+    pub name: String,
+    /// File of its list, or an asset.
+    pub playlist: PathBuf,
+}
+
+impl LiveChannelOptions {
+    /// Its list, and the assets in it as far as the list can be read. Waits for storage.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let playlist = Playlist::load(std::slice::from_ref(&self.playlist), true).unwrap_or_default();
+        let assets = playlist.entries.into_iter().map(|entry| entry.path);
+        std::iter::once(self.playlist.clone()).chain(assets).collect()
+    }
+}
+
+/// A channel cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// Its name is in use.
+    #[error(
+        "--channel {0}: a folder, file, archive or channel of this name is served already; choose another name"
+    )]
+    Taken(String),
+    /// Its list or first asset cannot be played.
+    #[error("--channel {0}: {1}")]
+    List(String, Box<SendFailure>),
+}
+
+/// Channels of a server.
+#[derive(Default)]
+pub(crate) struct Channels {
+    channels: Vec<Arc<LiveChannel>>,
+    /// Aborted when dropped.
+    clocks: JoinSet<()>,
+}
+
+/// Channel that runs.
+pub(crate) struct LiveChannel {
+    list: Arc<Channel>,
+    /// The first asset, whose tracks all have, and whose numbers those of sessions are.
+    first: Arc<Image>,
+    timeline: Timeline,
+}
+
+impl Channels {
+    /// Opens channels, which begin now. Must be called on a tokio runtime; waits for storage.
+    pub(crate) fn open(
+        options: Vec<LiveChannelOptions>,
+        library: &Library,
+        is_archive: impl Fn(&[u8]) -> bool,
+        store: &Arc<Store>,
+        pool: &BlockingPool,
+    ) -> Result<Channels, ChannelError> {
+        let mut all = Channels::default();
+        for options in options {
+            let name = options.name.as_bytes();
+            let is_served = AssetPath::from_decoded(name).is_ok_and(|path| library.has(&path));
+            if is_served || is_archive(name) || all.find(name).is_some() {
+                return Err(ChannelError::Taken(options.name));
+            }
+            let name = options.name.clone();
+            let channel = LiveChannel::open(options, store, pool);
+            let channel = channel.map_err(|error| ChannelError::List(name, Box::new(error)))?;
+            all.clocks.spawn(timeline::run(Arc::clone(&channel)));
+            all.channels.push(channel);
+        }
+        Ok(all)
+    }
+
+    /// The channel of this path in URLs, decoded, in whatever letter case.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<&Arc<LiveChannel>> {
+        self.channels.iter().find(|channel| channel.name().as_bytes().eq_ignore_ascii_case(path))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    /// Has all lists read again, each before its next asset is opened.
+    pub(crate) fn reload(&self) {
+        self.channels.iter().for_each(|channel| channel.list.reload());
+    }
+
+    /// The channels for `/api/status`.
+    pub(crate) fn json(&self) -> Json {
+        self.channels.iter().map(|channel| channel.json()).collect()
+    }
+}
+
+impl LiveChannel {
+    fn open(
+        options: LiveChannelOptions,
+        store: &Arc<Store>,
+        pool: &BlockingPool,
+    ) -> Result<Arc<LiveChannel>, SendFailure> {
+        let assets = vec![options.playlist];
+        let playlist = Playlist::load(&assets, true)?;
+        let options = ChannelOptions {
+            name: options.name,
+            assets,
+            repeats: true,
+            destinations: Vec::new(),
+            is_announced: false,
+            descriptions: Vec::new(),
+        };
+        let limits = PathLimits::for_mtu(PATH_MTU, IPV6_HEADER, USUAL_BURST_US);
+        let limits = limits.unwrap_or(store.usual_limits());
+        // Clients see names of assets, which must not tell folders of this machine.
+        let name_of =
+            |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (list, first) = Channel::open(options, playlist, Arc::clone(store), limits, name_of)?;
+        Ok(Arc::new(LiveChannel { list, first, timeline: Timeline::new(pool) }))
+    }
+
+    fn name(&self) -> &str {
+        self.list.name()
+    }
+
+    fn json(&self) -> Json {
+        json!({
+            "name": self.name(),
+            "asset": self.timeline.asset(),
+            "entries": self.list.length(),
+            "position_s": self.timeline.now_us() as f64 / 1e6,
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! The player of a server: channels by their names, then archives and assets.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use wirepath_playback::ConnectionWriter;
+
+use super::Channels;
+use super::presentation::ChannelPresentation;
+use crate::admission::Overload;
+use crate::archive::ArchivePlayer;
+use crate::rtsp::player::{BoxFuture, OpenError, Player, Presentation};
+
+/// Player of channels, archives and assets.
+pub(crate) struct ChannelPlayer {
+    pub(crate) archives: ArchivePlayer,
+    pub(crate) channels: Arc<Channels>,
+}
+
+impl Player for ChannelPlayer {
+    fn open<'a>(
+        &'a self,
+        path: &'a [u8],
+        client: IpAddr,
+    ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
+        match self.channels.find(path) {
+            Some(channel) => {
+                let (player, channel) = (self.archives.assets.clone(), Arc::clone(channel));
+                let channel: Arc<dyn Presentation> = Arc::new(ChannelPresentation { player, channel });
+                Box::pin(async move { Ok(channel) })
+            }
+            None => self.archives.open(path, client),
+        }
+    }
+
+    fn admit(&self) -> Result<(), Overload> {
+        self.archives.admit()
+    }
+
+    fn admit_faster(&self, more: f64) -> Result<(), Overload> {
+        self.archives.admit_faster(more)
+    }
+
+    fn has_groups(&self) -> bool {
+        self.archives.has_groups()
+    }
+
+    fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
+        self.archives.open_writer(socket)
+    }
+}

@@ -1,0 +1,146 @@
+//! A channel as the source of one session's playback.
+//!
+//! Each PLAY begins at another place of the timeline, and segments from there on have numbers of their own.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wirepath_engine::Waker;
+use wirepath_media::image::StreamPlan;
+use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
+
+use super::LiveChannel;
+use super::timeline::{Following, Piece, Place};
+use crate::joined::Joined;
+
+/// Bits of a segment's number since the last PLAY; those above count PLAYs. A stream of 20 Mb/s has three segments in a
+/// second, so that they last for two years.
+const SEGMENT_BITS: u32 = 28;
+const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
+
+/// Source of one session.
+pub(super) struct ChannelSource {
+    channel: Arc<LiveChannel>,
+    /// Numbers of the streams of all assets.
+    streams: Vec<StreamPlan>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Number of the last PLAY.
+    epoch: u32,
+    /// None before the first PLAY.
+    at: Option<Played>,
+}
+
+/// Asset that is played.
+struct Played {
+    piece: Arc<Piece>,
+    /// Number of the asset's first segment since the last PLAY.
+    first_segment: u32,
+    joined: Joined,
+    /// True once all of the asset was given away.
+    has_ended: bool,
+}
+
+impl ChannelSource {
+    pub(super) fn new(channel: Arc<LiveChannel>) -> ChannelSource {
+        let streams = channel.first.plan().streams.to_vec();
+        ChannelSource { channel, streams, state: Mutex::default() }
+    }
+
+    /// Goes on at a place of the timeline. Returns the place in this source.
+    pub(super) fn begin(&self, place: Place) -> Cursor {
+        let Place { piece, cursor, .. } = place;
+        let begin_us = piece.begin_us;
+        let mut state = self.state.lock();
+        state.epoch = (state.epoch + 1) & (u32::MAX >> SEGMENT_BITS);
+        let joined = Joined::first(&self.streams, begin_us);
+        state.at = Some(Played { piece, first_segment: 0, joined, has_ended: false });
+        let at = match cursor.at {
+            At::Time(at_us) => At::Time(at_us + begin_us),
+            at @ At::Packet { .. } => at,
+        };
+        Cursor { segment: state.epoch << SEGMENT_BITS | cursor.segment & SEGMENTS, at }
+    }
+}
+
+impl TrainSource for ChannelSource {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        let (epoch, number) = (number >> SEGMENT_BITS, number & SEGMENTS);
+        let mut state = self.state.lock();
+        if state.epoch != epoch {
+            return Load::Pending; // the playback is about to be told of another place
+        }
+        let Some(played) = &mut state.at else { return Load::Pending };
+        loop {
+            let Some(local) = number.checked_sub(played.first_segment) else {
+                return Load::Failed("a channel does not go back".into());
+            };
+            if !played.has_ended {
+                match played.piece.image.segment(local, waker) {
+                    Load::Ready(segment) => return Load::Ready(played.give(&segment, local, &self.streams)),
+                    load @ (Load::Pending | Load::Busy) => return load,
+                    Load::End => {}
+                    Load::Failed(reason) => {
+                        let asset = played.piece.image.name();
+                        tracing::debug!(asset, %reason, "an asset of a channel ends early for a session");
+                    }
+                }
+                played.has_ended = true;
+            }
+            match self.channel.timeline.following(&played.piece, waker) {
+                Following::Piece(next) => played.enter(next, number),
+                Following::NotYet => return Load::Pending,
+                Following::Gone => return Load::Failed("the client is too far behind the channel".into()),
+            }
+        }
+    }
+
+    fn read_ahead_us(&self) -> u64 {
+        let piece = self.state.lock().at.as_ref().map(|played| Arc::clone(&played.piece));
+        piece.map_or(0, |piece| piece.image.read_ahead_us())
+    }
+
+    /// In the asset that is played: numbers of later ones are not known yet.
+    fn next_start(&self, at_us: u64) -> Option<Cursor> {
+        let state = self.state.lock();
+        let played = state.at.as_ref()?;
+        let cursor = played.piece.image.next_start(at_us.checked_sub(played.piece.begin_us)?)?;
+        let at = match cursor.at {
+            At::Time(at_us) => At::Time(at_us + played.piece.begin_us),
+            at @ At::Packet { .. } => at,
+        };
+        let segment = (played.first_segment + cursor.segment) & SEGMENTS;
+        Some(Cursor { segment: state.epoch << SEGMENT_BITS | segment, at })
+    }
+
+    fn has_own_numbers(&self) -> bool {
+        true
+    }
+
+    fn is_growing(&self) -> bool {
+        false
+    }
+
+    fn forget(&self, waker: &Waker) {
+        self.channel.timeline.forget(waker);
+        if let Some(played) = &self.state.lock().at {
+            played.piece.image.forget(waker);
+        }
+    }
+}
+
+impl Played {
+    /// The next asset begins with segment `number`.
+    fn enter(&mut self, piece: Arc<Piece>, number: u32) {
+        self.joined = self.joined.next(piece.begin_us);
+        (self.piece, self.first_segment, self.has_ended) = (piece, number, false);
+    }
+
+    /// A segment of the asset, in its place.
+    fn give(&mut self, segment: &Segment, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
+        self.joined.give(&self.piece.image, segment, local, streams)
+    }
+}

@@ -1,0 +1,305 @@
+//! Channels: playlists that play as one endless stream over RTSP, in which all viewers are at the same place.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use tempfile::TempDir;
+use wirepath_tests::interleaved::{Came, Interleaved};
+use wirepath_tests::loss::unless_overloaded;
+use wirepath_tests::movie::Movie;
+use wirepath_tests::playback::Playback;
+use wirepath_tests::process::{Process, find};
+use wirepath_tests::rtp::Received;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_channel_is_one_stream_over_joints_and_loops,
+        a_channel_plays_over_tcp,
+        a_movie_channel_goes_on_over_its_joint,
+        viewers_are_at_the_same_place => || unless_overloaded(viewers_are_at_the_same_place),
+        a_pause_goes_on_at_what_is_on_now,
+        a_list_is_read_again_at_the_next_joint,
+        ffmpeg_joins_a_channel => || unless_overloaded(ffmpeg_joins_a_channel),
+        gstreamer_joins_a_channel => || unless_overloaded(gstreamer_joins_a_channel),
+        what_cannot_be_a_channel_is_refused,
+        what_a_channel_cannot_do_is_refused,
+    ]
+}
+
+/// A server of the channel `tv/news`, which has two assets.
+struct TestBed {
+    server: Server,
+    list: PathBuf,
+    assets: [Vec<u8>; 2],
+    _folder: TempDir,
+}
+
+impl TestBed {
+    fn new(list: &str, text: &str) -> Result<TestBed> {
+        let clips = [clips::constant(2)?, clips::variable(2)?];
+        let assets = [fs::read(&clips[0])?, fs::read(&clips[1])?];
+        let folder = clips::folder(&[("one.ts", &clips[0]), ("two.ts", &clips[1])])?;
+        let list = folder.path().join(list);
+        fs::write(&list, text)?;
+        let channel = format!("tv/news={}", list.display());
+        let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
+        Ok(TestBed { server, list, assets, _folder: folder })
+    }
+
+    /// What the channel plays, again and again.
+    fn loops(&self) -> Vec<u8> {
+        self.assets.concat().repeat(5)
+    }
+}
+
+const M3U: &str = "#EXTM3U\none.ts\ntwo.ts\n";
+
+/// Bytes of more than one loop.
+const ENOUGH: usize = 3_000_000;
+
+/// Ensures that a stream is unbroken: numbers go on, with one source, and timestamps never go by half a second or more.
+fn ensure_unbroken(received: &Received) -> Result<()> {
+    ensure!(received.errors.is_empty(), "{:?}", received.errors);
+    ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+    for pair in received.packets.windows(2) {
+        let step = pair[1].timestamp.wrapping_sub(pair[0].timestamp);
+        ensure!(step < 45_000, "{step} ticks from {} to {}", pair[0].sequence, pair[1].sequence);
+        ensure!(pair[0].ssrc == pair[1].ssrc, "another source");
+    }
+    Ok(())
+}
+
+/// Place of bytes in others.
+fn place(of: &[u8], among: &[u8]) -> Result<usize> {
+    let place = among.windows(of.len()).position(|bytes| bytes == of);
+    place.with_context(|| format!("{} bytes are not part of what is played", of.len()))
+}
+
+/// Promise: A channel plays its list again and again as one stream: every byte, with numbers that go on over joints.
+fn a_channel_is_one_stream_over_joints_and_loops() -> Result<()> {
+    let bed = TestBed::new("news.m3u", M3U)?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "tv/news")?;
+    ensure!(!playback.description.contains("a=range"), "{}", playback.description);
+    let answer = playback.play(Some("npt=0.000-"))?;
+    ensure!(answer.header("range") == Some("npt=now-"), "{answer:?}");
+    let received = playback.receiver.wait_for("loops", Deadline::seconds(60.0), |received| {
+        received.payload.len() > ENOUGH && !received.reports.is_empty()
+    })?;
+    ensure_unbroken(&received)?;
+    place(&received.payload, &bed.loops())?;
+    let status = bed.server.status()?["channels"][0].clone();
+    ensure!(status["name"] == "tv/news" && status["entries"] == 2, "{status}");
+    ensure!(["one.ts", "two.ts"].contains(&status["asset"].as_str().unwrap_or_default()), "{status}");
+    Ok(())
+}
+
+/// Promise: A channel plays over the RTSP connection as over UDP.
+fn a_channel_plays_over_tcp() -> Result<()> {
+    let bed = TestBed::new("news.m3u", M3U)?;
+    let mut playback = Interleaved::set_up(bed.server.rtsp, "TV/news", None)?;
+    playback.play(None)?;
+    while playback.received.payload.len() < ENOUGH {
+        ensure!(!matches!(playback.read()?, Came::End), "the connection ended");
+    }
+    ensure_unbroken(&playback.received)?;
+    place(&playback.received.payload, &bed.loops())?;
+    Ok(())
+}
+
+/// Promise: Tracks of movies in a channel stay in step over joints.
+fn a_movie_channel_goes_on_over_its_joint() -> Result<()> {
+    let movie = clips::film(3, "libx264", "aac", "mp4")?;
+    let folder = clips::folder(&[("film.mp4", &movie)])?;
+    let channel = format!("film={}", folder.path().join("film.mp4").display());
+    let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
+    let mut playback = Movie::set_up(server.rtsp, "film")?;
+    let session = playback.session.clone();
+    playback.client.succeed("PLAY", &playback.url.clone(), &[("Session", &session)])?;
+    for (track, clock) in playback.tracks.iter().zip(&playback.clocks) {
+        // Two joints at least: seven seconds of a movie of three.
+        let received = track.wait_for("joints", Deadline::seconds(60.0), |received| {
+            let ends = received.packets.first().zip(received.packets.last());
+            let ticks = ends.map_or(0, |(first, last)| last.timestamp.wrapping_sub(first.timestamp));
+            (7.0 * clock..1e9).contains(&f64::from(ticks))
+        })?;
+        ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+        let steps = received.packets.windows(2).map(|pair| pair[1].timestamp.wrapping_sub(pair[0].timestamp));
+        let longest = steps.map(|step| (step as i32).unsigned_abs()).max().context("no packets")?;
+        ensure!(f64::from(longest) < 0.3 * clock, "a step of {longest} ticks");
+    }
+    Ok(())
+}
+
+/// Promise: Viewers of a channel who come at other times get the same packets' payload at the same time.
+fn viewers_are_at_the_same_place() -> Result<()> {
+    let bed = TestBed::new("news.m3u", M3U)?;
+    let mut first = Playback::set_up(bed.server.rtsp, "tv/news")?;
+    first.play(None)?;
+    let came = first
+        .receiver
+        .wait_for("a third", Deadline::seconds(30.0), |received| received.payload.len() > 700_000)?;
+    let joined_behind = came.payload.len();
+    let mut second = Playback::set_up(bed.server.rtsp, "tv/news")?;
+    second.play(None)?;
+    let other = second
+        .receiver
+        .wait_for("packets", Deadline::seconds(30.0), |received| received.payload.len() > 300_000)?;
+    let came = first.receiver.wait_for("as much", Deadline::seconds(30.0), |received| {
+        received.payload.len() > joined_behind + 1_200_000
+    })?;
+    ensure_unbroken(&came)?;
+    ensure_unbroken(&other)?;
+    // What came since is less than a loop.
+    let at = joined_behind.saturating_sub(300_000);
+    let place = at + place(&other.payload[..300_000], &came.payload[at..])?;
+    let same = came.packets.iter().find(|packet| packet.payload.contains(&place)).context("no packet")?;
+    let (one, two) = (same.arrival, other.packets[0].arrival);
+    let apart = one.max(two) - one.min(two);
+    ensure!(apart < Duration::from_millis(300), "{apart:?} apart");
+    Ok(())
+}
+
+/// Promise: PLAY after PAUSE goes on at what is on now, with sequence numbers that go on.
+fn a_pause_goes_on_at_what_is_on_now() -> Result<()> {
+    let bed = TestBed::new("news.m3u", M3U)?;
+    let (mut paused, mut other) =
+        (Playback::set_up(bed.server.rtsp, "tv/news")?, Playback::set_up(bed.server.rtsp, "tv/news")?);
+    paused.play(None)?;
+    other.play(None)?;
+    paused
+        .receiver
+        .wait_for("packets", Deadline::seconds(30.0), |received| received.payload.len() > 100_000)?;
+    let answer = paused.ask("PAUSE")?;
+    ensure!(answer.status == 200 && answer.header("range") == Some("npt=now-"), "{answer:?}");
+    ensure!(paused.receiver.falls_silent_within(10.0), "it is not paused");
+    let before = paused.receiver.received().payload.len();
+    let meanwhile = other.receiver.received().payload.len() + 600_000;
+    other
+        .receiver
+        .wait_for("a second", Deadline::seconds(30.0), |received| received.payload.len() > meanwhile)?;
+    paused.play(Some("npt=now-"))?;
+    let received = paused.receiver.wait_for("the rest", Deadline::seconds(30.0), |received| {
+        received.payload.len() > before + 500_000
+    })?;
+    ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+    let loops = bed.loops();
+    let left = place(&received.payload[..before], &loops)? + before;
+    let gone_on = left + place(&received.payload[before..], &loops[left..])?;
+    ensure!(gone_on > left + 500_000, "it went on {} bytes further", gone_on - left);
+    Ok(())
+}
+
+/// Promise: SIGHUP has lists of channels read again; a broken one changes nothing.
+fn a_list_is_read_again_at_the_next_joint() -> Result<()> {
+    let bed = TestBed::new("news.toml", "assets = [\"one.ts\"]\n")?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "tv/news")?;
+    playback.play(None)?;
+    let log = |words: &str| {
+        Deadline::seconds(30.0).wait_for(words, || Ok(bed.server.process.log().contains(words).then_some(())))
+    };
+    fs::write(&bed.list, "assets = 3\n")?;
+    bed.server.process.signal(Signal::HUP)?;
+    log("the playlist is kept as it was")?;
+    fs::write(&bed.list, "assets = [\"one.ts\", \"two.ts\"]\n")?;
+    bed.server.process.signal(Signal::HUP)?;
+    log("playlist read again")?;
+    let before = playback.receiver.received().payload.len();
+    let received = playback.receiver.wait_for("the new asset", Deadline::seconds(60.0), |received| {
+        received.payload.len() > before + 2 * bed.assets[0].len() + bed.assets[1].len()
+    })?;
+    place(&bed.assets.concat(), &received.payload)?;
+    ensure_unbroken(&received)
+}
+
+/// Promise: ffmpeg joins a channel that runs, and decodes it over a joint.
+fn ffmpeg_joins_a_channel() -> Result<()> {
+    require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
+    let bed = TestBed::new("news.m3u", M3U)?;
+    for transport in ["udp", "tcp"] {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-nostdin", "-v", "error", "-rtsp_transport", transport]);
+        command.args(["-i", &bed.server.rtsp_url("tv/news"), "-map", "0:v:0", "-frames:v", "150"]);
+        command.args(["-c", "copy", "-f", "framecrc", "-"]);
+        let text = Process::start(&command, true)?.succeed(Deadline::seconds(60.0))?;
+        let frames = text.lines().filter(|line| !line.starts_with('#')).count();
+        ensure!(frames == 150, "{frames} frames over {transport}");
+    }
+    Ok(())
+}
+
+/// Promise: GStreamer joins a channel that runs.
+fn gstreamer_joins_a_channel() -> Result<()> {
+    require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
+    let bed = TestBed::new("news.m3u", M3U)?;
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("came.ts");
+    let mut command = Command::new("gst-launch-1.0");
+    command.args(["-q", "rtspsrc", &format!("location={}", bed.server.rtsp_url("tv/news"))]);
+    command.args(["protocols=tcp", "!", "rtpmp2tdepay", "!", "filesink", "buffer-mode=unbuffered"]);
+    command.arg(format!("location={}", output.display()));
+    let client = Process::start(&command, true)?;
+    Deadline::seconds(60.0).wait_for("more than a loop", || {
+        let length = output.metadata().map_or(0, |file| file.len());
+        Ok((length > ENOUGH as u64).then_some(()))
+    })?;
+    drop(client);
+    let came = fs::read(&output)?;
+    place(&came, &bed.assets.concat().repeat(8)).map(drop)
+}
+
+/// Promise: Channels that cannot be played are refused at the start, with the reason.
+fn what_cannot_be_a_channel_is_refused() -> Result<()> {
+    let folder = clips::folder(&[("one.ts", &clips::constant(2)?)])?;
+    fs::create_dir(folder.path().join("tv"))?;
+    let list = |name: &str, text: &[u8]| -> Result<String> {
+        let list = folder.path().join(name);
+        fs::write(&list, text)?;
+        Ok(list.display().to_string())
+    };
+    let good = list("good.m3u", b"one.ts\n")?;
+    let missing = folder.path().join("missing.m3u").display().to_string();
+    list("junk.ts", b"no transport stream")?;
+    for (arguments, words) in [
+        (vec![format!("tv={good}")], "--channel tv: a folder, file, archive or channel of this name"),
+        (vec![format!("One.ts={good}")], "--channel One.ts: a folder, file, archive or channel of this name"),
+        (vec![format!("a={good}"), format!("A={good}")], "--channel A: a folder, file, archive or channel"),
+        (vec![format!("a={missing}")], "--channel a: cannot read the playlist"),
+        (vec![format!("a={}", list("empty.m3u", b"#EXTM3U\n")?)], "has no asset"),
+        (vec![format!("a={}", list("gone.m3u", b"one.ts\ngone.ts\n")?)], "gone.m3u:2: cannot send"),
+        (vec![format!("a={}", list("bad.m3u", b"junk.ts\n")?)], "bad.m3u:1: cannot send"),
+        (
+            vec![format!("a={}", list("url.m3u", b"http://host/a.ts\n")?)],
+            "url.m3u:1: http://host/a.ts is a URL",
+        ),
+        (vec![format!("a={}", list("bytes.m3u", b"one.ts\n\xff\n")?)], "bytes.m3u:2: not UTF-8"),
+        (vec![format!("a={}", list("bad.toml", b"assets = [3]")?)], "bad.toml:1: expected a path"),
+        (vec![good.clone()], "expected NAME=PLAYLIST"),
+    ] {
+        let arguments = arguments.iter().flat_map(|channel| ["--channel", channel]);
+        let error = Server::of(folder.path()).with(arguments).start().err().context(words)?;
+        ensure!(format!("{error:#}").contains(words), "not {words:?}: {error:#}");
+    }
+    Ok(())
+}
+
+/// Promise: A channel has no absolute times, and is not played faster or in scales.
+fn what_a_channel_cannot_do_is_refused() -> Result<()> {
+    let bed = TestBed::new("news.m3u", M3U)?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "tv/news")?;
+    let headers = [("Session", playback.session.as_str()), ("Range", "clock=20261123T100003Z-")];
+    let answer = playback.client.request("PLAY", &playback.url, &headers)?;
+    ensure!(answer.status == 501, "{answer:?}");
+    let headers = [("Session", playback.session.as_str()), ("Scale", "4"), ("Speed", "2")];
+    let answer = playback.client.succeed("PLAY", &playback.url, &headers)?;
+    ensure!(answer.header("scale") == Some("1.0"), "{answer:?}");
+    let tv = playback.client.request("DESCRIBE", &bed.server.rtsp_url("tv"), &[])?;
+    ensure!(tv.status == 404, "{tv:?}");
+    Ok(())
+}
