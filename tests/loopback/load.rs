@@ -344,7 +344,7 @@ fn the_page_of_a_run_says_what_the_json_says() -> Result<()> {
     ensure!(["src", "href"].iter().all(|attribute| !is_foreign(attribute)), "{page}");
     let words = rows(&page);
     let (sessions, media) = (&run.json["sessions"], &run.json["media"]);
-    let grouped = |value: &Value| value.as_u64().map(|number| count(number)).context("no number");
+    let grouped = |value: &Value| value.as_u64().map(count).context("no number");
     let lost = media["lost"].as_u64().unwrap_or(0) + media["missing_at_start"].as_u64().unwrap_or(0);
     for row in [
         format!("sessions {} ", grouped(&sessions["started"])?),

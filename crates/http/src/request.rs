@@ -72,6 +72,10 @@ impl Request {
 
     /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it; faster than to parse it as a
     /// [`RequestHead`] first.
+    #[expect(
+        clippy::redundant_closure,
+        reason = "the function itself is not general over the lifetime of its lines"
+    )]
     pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
         with_parsed(head, |head| Self::of(head))
     }

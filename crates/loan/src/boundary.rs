@@ -91,16 +91,14 @@ pub unsafe extern "C" fn write(descriptor: c_int, start: *const c_void, length: 
 /// That of `writev`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(descriptor: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
-    let message = usize::try_from(count).ok().filter(|&count| count <= sending::MOST_VECTORS).map(|count| {
+    let few = usize::try_from(count).ok().filter(|_| !vectors.is_null()).unwrap_or(0);
+    let message = (1..=sending::MOST_VECTORS).contains(&few).then(|| {
         // SAFETY: the program has made sure that there are so many vectors.
-        Message::of(unsafe { std::slice::from_raw_parts(vectors, count) })
+        Message::of(unsafe { std::slice::from_raw_parts(vectors, few) })
     });
-    // SAFETY: the message is a value of this function.
-    let may_lend =
-        |message: &Message| rule::may_lend(descriptor, unsafe { sending::length(message.header()) }, 0);
-    match message.filter(may_lend) {
+    match message.filter(|message| rule::may_lend(descriptor, message.length(), 0)) {
         // SAFETY: the program has made sure of what the vectors point to.
-        Some(message) => unsafe {
+        Some(mut message) => unsafe {
             sending::send_message(descriptor, message.header(), 0, |rest| {
                 next::writev(descriptor, (*rest).msg_iov, (*rest).msg_iovlen as c_int)
             })

@@ -33,7 +33,7 @@ pub(crate) fn least() -> usize {
 /// Returns whether a send may lend, by what costs nothing to know.
 pub(crate) fn may_lend(descriptor: RawFd, length: usize, flags: c_int) -> bool {
     const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
-    length >= least() && flags & !FLAGS == 0 && !is_to_copy(descriptor)
+    descriptor >= 0 && length >= least() && flags & !FLAGS == 0 && !is_to_copy(descriptor)
 }
 
 fn is_to_copy(descriptor: RawFd) -> bool {

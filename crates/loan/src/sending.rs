@@ -144,24 +144,27 @@ pub(crate) unsafe fn send(
     let mut sent = 0;
     while sent < length {
         let rest = &bytes[sent..];
+        let copy_first = |length: usize| {
+            let copied = copy(rest.as_ptr().cast(), length);
+            // Where less is taken a signal or a timeout has ended the call, as it has to end this one.
+            (copied, usize::try_from(copied).is_ok_and(|copied| copied == length))
+        };
         let wanted = if kind == Kind::Stream { rest.len().min(MOST_LENT) } else { rest.len() };
-        let more = match lend_from(descriptor, &rest[..wanted], flags) {
-            Outcome::Lent(taken) => taken as ssize_t,
+        let (more, goes_on) = match lend_from(descriptor, &rest[..wanted], flags) {
+            Outcome::Lent(taken) => (taken as ssize_t, waits || taken == wanted),
             // The C library's call waits, with its timeout, and can be interrupted.
-            Outcome::Failed(Errno::AGAIN) if waits && kind == Kind::Stream => {
-                copy(rest.as_ptr().cast(), wanted.min(PIECE))
-            }
-            Outcome::Failed(Errno::AGAIN) if waits => copy(rest.as_ptr().cast(), rest.len()),
+            Outcome::Failed(Errno::AGAIN) if waits && kind == Kind::Stream => copy_first(wanted.min(PIECE)),
+            Outcome::Failed(Errno::AGAIN) if waits => copy_first(rest.len()),
             // Its call raises the signal.
-            Outcome::Failed(Errno::PIPE) if sent == 0 => copy(rest.as_ptr().cast(), rest.len()),
-            Outcome::Failed(errno) => fail(errno),
-            Outcome::Copy => copy(rest.as_ptr().cast(), rest.len()),
+            Outcome::Failed(Errno::PIPE) if sent == 0 => copy_first(rest.len()),
+            Outcome::Failed(errno) => (fail(errno), false),
+            Outcome::Copy => copy_first(rest.len()),
         };
         if more < 0 {
             return if sent > 0 { sent as ssize_t } else { more };
         }
         sent += more as usize;
-        if !waits && (more as usize) < wanted {
+        if !goes_on {
             break;
         }
     }
@@ -236,35 +239,38 @@ fn fail(errno: Errno) -> ssize_t {
     -1
 }
 
-/// Bytes of a message.
+/// Bytes of a message; 0 if it has more vectors than are lent.
 ///
 /// # Safety
 /// The message and its vectors can be read.
 pub(crate) unsafe fn length(message: *const msghdr) -> usize {
     // SAFETY: the caller has made sure of it.
     let Some(header) = (unsafe { message.as_ref() }) else { return 0 };
-    if header.msg_iov.is_null() || header.msg_iovlen == 0 {
+    if header.msg_iov.is_null() || !(1..=MOST_VECTORS).contains(&header.msg_iovlen) {
         return 0;
     }
     // SAFETY: as above.
     let vectors = unsafe { std::slice::from_raw_parts(header.msg_iov, header.msg_iovlen) };
+    sum(vectors)
+}
+
+fn sum(vectors: &[iovec]) -> usize {
     vectors.iter().fold(0, |sum, vector| sum.saturating_add(vector.iov_len))
 }
 
-/// A message with vectors of its own.
+/// A message with vectors of its own. Not in the heap: signal handlers write, too.
 pub(crate) struct Message {
     header: msghdr,
-    vectors: Box<[iovec; MOST_VECTORS]>,
+    vectors: [iovec; MOST_VECTORS],
 }
 
 impl Message {
     /// Of at most [`MOST_VECTORS`].
     pub(crate) fn of(vectors: &[iovec]) -> Message {
-        let mut own = Box::new([iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_VECTORS]);
+        let mut own = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_VECTORS];
         own[..vectors.len()].copy_from_slice(vectors);
         // SAFETY: all zeros are a message without anything.
         let mut header: msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = own.as_mut_ptr();
         header.msg_iovlen = vectors.len();
         Message { header, vectors: own }
     }
@@ -274,8 +280,15 @@ impl Message {
         self.header.msg_namelen = length;
     }
 
-    pub(crate) fn header(&self) -> *const msghdr {
+    /// The header; good until the message is moved or changed.
+    pub(crate) fn header(&mut self) -> *const msghdr {
+        self.header.msg_iov = self.vectors.as_mut_ptr();
         &raw const self.header
+    }
+
+    /// Bytes of it.
+    pub(crate) fn length(&self) -> usize {
+        sum(&self.vectors)
     }
 
     /// Leaves out the first bytes; false if nothing is left.

@@ -32,6 +32,9 @@ fn main() -> std::process::ExitCode {
         iperf_sends_every_byte,
         nginx_sends_every_byte,
         a_closed_connection_raises_the_signal,
+        a_program_may_close_descriptors_that_it_did_not_open,
+        a_signal_ends_a_send_that_waits,
+        arguments_that_are_wrong_have_the_errors_of_the_c_library,
     ];
     trial::run_needing(missing, tests)
 }
@@ -357,4 +360,90 @@ fn a_closed_connection_raises_the_signal() -> Result<()> {
     let status = program.0.wait()?;
     ensure!(status.signal() == Some(libc::SIGPIPE), "{status}");
     Ok(())
+}
+
+/// Python that lends, closes all descriptors but its connection's, and opens others at the same numbers.
+const CLOSES: &str = r#"
+import os, socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+data = bytearray(b'a' * 1000000)
+def guards():
+    names = [open(f'/proc/self/task/{task}/comm').read() for task in os.listdir('/proc/self/task')]
+    return names.count('write-guard\n')
+s.sendall(data)
+assert guards() == 1
+os.closerange(3, s.fileno())
+os.closerange(s.fileno() + 1, 1024)
+pipes = [os.pipe() for _ in range(20)]
+for _, end in pipes:
+    os.write(end, b'x' * 64)
+# A write to lent memory wakes the guard.
+while guards():
+    data[:] = b'b' * len(data)
+for start, _ in pipes:
+    os.set_blocking(start, False)
+    assert os.read(start, 100) == b'x' * 64
+s.sendall(data)
+"#;
+
+fn a_program_may_close_descriptors_that_it_did_not_open() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    fs::write(bench.path("closes.py"), CLOSES)?;
+    let mut command = bench.command("python3")?;
+    command.arg(bench.path("closes.py")).arg(listener.local_addr()?.port().to_string());
+    let program = Running(command.spawn()?);
+    let mut stream = listener.accept()?.0;
+    let reader = thread::spawn(move || {
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).map(|_| received)
+    });
+    ensure_success(program, "python3")?;
+    let received = reader.join().expect("it only reads")?;
+    ensure!(received.len() == 2_000_000, "{} bytes", received.len());
+    ensure_equal(&received[1_000_000..], &[b'b'; 1_000_000])
+}
+
+/// Promise: Under `libwirepath-loan.so` a signal ends a send that waits, which answers what it has sent.
+fn a_signal_ends_a_send_that_waits() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    fs::write(
+        bench.path("waits.py"),
+        "import signal, socket, sys\nsignal.signal(signal.SIGUSR1, lambda *_: None)\n\
+         s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+         assert 0 < s.send(bytes(30000000)) < 30000000\n",
+    )?;
+    let mut command = bench.command("python3")?;
+    command.env("WIREPATH_LOAN_MIN_BYTES", "20000000"); // more than a loan, so all is copied
+    command.arg(bench.path("waits.py")).arg(listener.local_addr()?.port().to_string());
+    let program = Running(command.spawn()?);
+    let _unread = listener.accept()?.0;
+    let (id, deadline) = (program.0.id(), Instant::now() + Duration::from_secs(60));
+    // Where a process waits for room in a socket.
+    while !["wait_woken", "sk_stream_wait_memory"]
+        .contains(&fs::read_to_string(format!("/proc/{id}/wchan"))?.as_str())
+    {
+        ensure!(Instant::now() < deadline, "it does not wait");
+        thread::sleep(Duration::from_millis(5)); // between two looks
+    }
+    let sent = Command::new("kill").args(["-USR1", &id.to_string()]).status()?;
+    ensure!(sent.success(), "kill: {sent}");
+    ensure_success(program, "python3")
+}
+
+fn arguments_that_are_wrong_have_the_errors_of_the_c_library() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    fs::write(
+        bench.path("wrong.py"),
+        "import ctypes, errno, os\nc = ctypes.CDLL(None, use_errno=True)\n\
+         assert c.writev(1, None, 0) == 0\n\
+         assert c.send(-1, bytes(300000), ctypes.c_size_t(300000), 0) == -1\n\
+         assert ctypes.get_errno() == errno.EBADF\n",
+    )?;
+    let mut command = bench.command("python3")?;
+    let input = TcpStream::connect(listener.local_addr()?)?;
+    command.arg(bench.path("wrong.py")).stdin(Stdio::from(std::os::fd::OwnedFd::from(input)));
+    ensure_success(Running(command.spawn()?), "python3")
 }

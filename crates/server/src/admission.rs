@@ -346,9 +346,9 @@ mod tests {
         assert_eq!(load.capacity(threads(0.75), UNMEASURED), 1536);
         assert_eq!(admit(load, 1.0, 1024, threads(0.75)), Ok(()));
         assert_eq!(admit(load, 1.0, 1535, threads(0.75)), Ok(()), "sessions that rest will play, too");
-        let refused = Err(Overload::Processor { used: 0.5, limit: 0.75 });
-        assert_eq!(admit(load, 1.0, 1536, threads(0.75)), refused);
-        let error = refused.unwrap_err().to_string();
+        let refused = Overload::Processor { used: 0.5, limit: 0.75 };
+        assert_eq!(admit(load, 1.0, 1536, threads(0.75)), Err(refused));
+        let error = refused.to_string();
         assert!(error.contains("0.50 of 0.75 threads"), "{error}");
     }
 

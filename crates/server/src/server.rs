@@ -179,8 +179,8 @@ impl Server {
             groups,
         };
         let is_archive = |path: &[u8]| archives.find_in_other_case(path).or(archives.find(path)).is_some();
-        let channels = Channels::open(options.channels, &library, is_archive, &store, engine.pool())?;
-        let channels = Arc::new(channels);
+        let channels = Channels::open(options.channels, &library, is_archive, &store, engine.pool());
+        let channels = Arc::new(channels.map_err(|error| StartError::Channel(Box::new(error)))?);
         let player = ArchivePlayer { assets: player, archives: Arc::clone(&archives), gaps: options.gaps };
         let player = ChannelPlayer { archives: player, channels: Arc::clone(&channels) };
         let silence_limit = options.rtsp_options.session_timeout;

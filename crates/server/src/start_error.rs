@@ -9,7 +9,6 @@ use wirepath_net::bind;
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::tls::TlsError;
 
-use crate::channels::ChannelError;
 use crate::images::FolderError;
 use crate::library::LibraryError;
 use crate::session_limit::TooManySessions;
@@ -32,9 +31,9 @@ pub enum StartError {
     /// Listening failed for a protocol.
     #[error("cannot listen for {0} on {1}: {2}")]
     Listen(&'static str, SocketAddr, io::Error),
-    /// A channel cannot be served.
-    #[error(transparent)]
-    Channel(#[from] ChannelError),
+    /// A channel cannot be served: a [`ChannelError`](crate::ChannelError), whose module uses this one.
+    #[error("{0}")]
+    Channel(Box<dyn std::error::Error + Send + Sync>),
     /// Open files do not allow as many sessions.
     #[error(transparent)]
     Sessions(#[from] TooManySessions),

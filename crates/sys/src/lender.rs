@@ -6,7 +6,7 @@
 //! sends of the same lender.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -68,6 +68,8 @@ pub struct Lender {
     loans: Box<[Option<Ranges>]>,
     free: Vec<u16>,
     copied_in_a_row: u64,
+    /// True after a failed submission, whose entry may still be in the ring: the next one would send it.
+    is_broken: bool,
 }
 
 impl Lender {
@@ -88,6 +90,7 @@ impl Lender {
             loans: (0..MOST_LOANS).map(|_| None).collect(),
             free: (0..MOST_LOANS as u16).rev().collect(),
             copied_in_a_row: 0,
+            is_broken: false,
         })
     }
 
@@ -173,17 +176,21 @@ impl Lender {
     ) -> Result<Option<usize>, Errno> {
         let Some(place) = self.room() else { return Ok(refuse()) };
         let before = self.guard.replacements();
-        let Some(guarded) = self.enter(ranges) else { return Ok(refuse()) };
+        let Some(guarded) = self.enter(ranges) else {
+            self.free.push(place);
+            return Ok(refuse());
+        };
         // SAFETY: the caller has made sure of it.
         let answer = unsafe { self.submit(entry.user_data(place.into())) };
         for range in guarded.iter().flatten() {
             self.guard.confirm(range, before);
         }
+        self.is_broken = answer.is_err();
         let (result, is_out) = answer.unwrap_or((-Errno::IO.raw_os_error(), true));
         if is_out {
             self.loans[usize::from(place)] = Some(guarded);
-            self.free.pop();
         } else {
+            self.free.push(place);
             self.end(guarded);
         }
         // A loan that was over at once has answered twice.
@@ -199,11 +206,15 @@ impl Lender {
         }
     }
 
+    /// Takes a free place. None if the ring is broken: it would send what it failed to, which may be freed by now.
     fn room(&mut self) -> Option<u16> {
+        if self.is_broken {
+            return None;
+        }
         if self.free.is_empty() {
             self.collect().ok()?;
         }
-        self.free.last().copied()
+        self.free.pop()
     }
 
     /// Guards all ranges, or none.
@@ -273,6 +284,14 @@ impl Lender {
         } else {
             self.copied_in_a_row = 0;
         }
+    }
+}
+
+/// The descriptor of its ring.
+impl AsFd for Lender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring has it open.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 

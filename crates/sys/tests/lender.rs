@@ -39,6 +39,7 @@ fn main() -> std::process::ExitCode {
         a_dropped_lender_leaves_writable_memory,
         memory_that_cannot_be_guarded_is_not_lent,
         loans_that_are_over_protect_nothing,
+        a_send_that_failed_is_not_made_later,
     ];
     trial::run_needing(missing, tests)
 }
@@ -375,5 +376,28 @@ fn loans_that_are_over_protect_nothing() -> Result<()> {
     let after = lender::counts();
     ensure!(after.lent > before.lent && after.back > before.back, "{before:?}, {after:?}");
     ensure!(after.lent_bytes - before.lent_bytes >= 200_000, "{before:?}, {after:?}");
+    connection.ensure_equal()
+}
+
+/// Promise: A send that the ring of a lender failed to make is never made by a later one.
+fn a_send_that_failed_is_not_made_later() -> Result<()> {
+    let mut connection = Connection::new()?;
+    let mut lender = Lender::new()?;
+    let ring = lender.as_fd().as_raw_fd();
+    let kept = lender.as_fd().try_clone_to_owned()?;
+    let other = File::open("/dev/null")?;
+    let [first, second] = [1_u8, 2].map(|value| vec![value; 100_000]);
+    let put_at_ring = |file: i32| {
+        // SAFETY: the lender does not use its descriptor now.
+        ensure!(unsafe { libc::dup2(file, ring) } == ring, "dup2: {}", std::io::Error::last_os_error());
+        Ok(())
+    };
+    put_at_ring(other.as_raw_fd())?;
+    let failed = lender.send(connection.sender.as_fd(), &first, 0);
+    put_at_ring(kept.as_raw_fd())?;
+    ensure!(failed == Ok(None), "lent by no ring: {failed:?}");
+    let taken = lender.send(connection.sender.as_fd(), &second, 0)?.unwrap_or(0);
+    connection.sender.write_all(&second[taken..])?;
+    connection.expected = second;
     connection.ensure_equal()
 }

@@ -35,8 +35,8 @@ impl Player for ChannelPlayer {
         }
     }
 
-    fn admit(&self) -> Result<(), Overload> {
-        self.archives.admit()
+    fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload> {
+        self.archives.admit(bits_per_second)
     }
 
     fn admit_faster(&self, more: f64) -> Result<(), Overload> {

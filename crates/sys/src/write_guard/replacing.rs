@@ -43,9 +43,9 @@ impl WriteGuard {
         self.userfault.register_missing(start, length)?;
         // SAFETY: the pages are registered, so who touches them waits until they are filled below.
         let taken = unsafe { memory_map::take_away(start, length) };
-        if taken.is_ok() {
-            self.fill(start, bytes);
-        }
+        // Also after an error: if a page among them was unmapped meanwhile, the others are gone all the same. Pages
+        // that are still there stay as they are.
+        self.fill(start, bytes);
         // In any case, so that nobody waits for ever. New pages are not protected.
         self.userfault.unregister(start, length)?;
         self.userfault.register(start, length)?;

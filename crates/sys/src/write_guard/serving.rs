@@ -23,11 +23,16 @@ pub(super) fn start(guard: &'static WriteGuard) -> io::Result<()> {
     started.map(drop)
 }
 
+/// Serves until the program closes the descriptor.
 fn serve(guard: &WriteGuard) {
     loop {
         let timeout = (!guard.moves.is_empty()).then_some(&PAUSE);
         // An error, such as an interruption, is as if there were no event.
         let _ready = poll(&mut [PollFd::new(&guard.userfault, PollFlags::IN)], timeout);
+        // A program that closed all descriptors has ended the protection, and may have another file at this number.
+        if !guard.userfault.is_open() {
+            return;
+        }
         while let Some(event) = guard.userfault.next_event() {
             match event {
                 Event::Fault { address, thread } => guard.serve_fault(address, thread),

@@ -79,7 +79,11 @@ pub(super) enum Event {
 
 /// A userfaultfd of this process. Ranges are whole pages.
 #[derive(Debug)]
-pub(super) struct Userfault(OwnedFd);
+pub(super) struct Userfault {
+    descriptor: OwnedFd,
+    /// Device and number of its inode, which no other file has.
+    inode: (u64, u64),
+}
 
 impl Userfault {
     /// Opens it, for faults of the kernel, too: `read` into a protected page must work.
@@ -92,12 +96,18 @@ impl Userfault {
         // SAFETY: the call takes flags and answers a descriptor, which is nobody else's.
         let descriptor = checked(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as isize)?;
         // SAFETY: as above.
-        let userfault = Userfault(unsafe { OwnedFd::from_raw_fd(descriptor as i32) });
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor as i32) };
+        let inode = inode(descriptor.as_fd())?;
         let features = FEATURE_WRITE_PROTECT | FEATURE_EVENT_REMAP | FEATURE_THREAD_ID;
         let mut api = Api { api: API, features, ioctls: 0 };
         // SAFETY: the request reads and writes this structure.
-        unsafe { ioctl(&userfault.0, REQUEST_API, &raw mut api) }?;
-        Ok(userfault)
+        unsafe { ioctl(&descriptor, REQUEST_API, &raw mut api) }?;
+        Ok(Userfault { descriptor, inode })
+    }
+
+    /// Returns whether its descriptor is still its own: programs close numbers that they did not open.
+    pub(super) fn is_open(&self) -> bool {
+        inode(self.descriptor.as_fd()).is_ok_and(|inode| inode == self.inode)
     }
 
     /// Makes pages of private anonymous memory ready to be protected.
@@ -114,14 +124,14 @@ impl Userfault {
         let mut register = Register { pages: pages(start, length), mode, ioctls: 0 };
         // SAFETY: the request reads and writes this structure. Until it is protected or taken away, registered
         // memory behaves as before.
-        unsafe { ioctl(&self.0, REQUEST_REGISTER, &raw mut register) }.map(drop)
+        unsafe { ioctl(&self.descriptor, REQUEST_REGISTER, &raw mut register) }.map(drop)
     }
 
     /// Ends both, and wakes those who wait.
     pub(super) fn unregister(&self, start: usize, length: usize) -> io::Result<()> {
         let mut pages = pages(start, length);
         // SAFETY: the request reads this structure.
-        unsafe { ioctl(&self.0, REQUEST_UNREGISTER, &raw mut pages) }.map(drop)
+        unsafe { ioctl(&self.descriptor, REQUEST_UNREGISTER, &raw mut pages) }.map(drop)
     }
 
     /// Makes writers of these pages wait.
@@ -141,14 +151,14 @@ impl Userfault {
         // The kernel refuses the second flag beside the first.
         let mut change = WriteProtect { pages: pages(start, length), mode };
         // SAFETY: the request reads this structure; no byte of the memory changes.
-        unsafe { ioctl(&self.0, REQUEST_WRITE_PROTECT, &raw mut change) }.map(drop)
+        unsafe { ioctl(&self.descriptor, REQUEST_WRITE_PROTECT, &raw mut change) }.map(drop)
     }
 
     /// Wakes threads that wait for these pages: they try again.
     pub(super) fn wake(&self, start: usize, length: usize) -> io::Result<()> {
         let mut pages = pages(start, length);
         // SAFETY: the request reads this structure.
-        unsafe { ioctl(&self.0, REQUEST_WAKE, &raw mut pages) }.map(drop)
+        unsafe { ioctl(&self.descriptor, REQUEST_WAKE, &raw mut pages) }.map(drop)
     }
 
     /// Fills pages that are not there with these bytes, and wakes those who wait for them. Answers how many
@@ -158,7 +168,7 @@ impl Userfault {
         let mut copy = Copy { to, from, length, mode: 0, copied: 0 };
         // SAFETY: the request reads and writes this structure, and reads `bytes`. It fills only pages that are
         // not there, so no byte that anybody could see changes.
-        let result = unsafe { ioctl(&self.0, REQUEST_COPY, &raw mut copy) };
+        let result = unsafe { ioctl(&self.descriptor, REQUEST_COPY, &raw mut copy) };
         match usize::try_from(copy.copied) {
             Ok(copied) if copied > 0 => Ok(copied),
             _ => result.map(|_| 0),
@@ -171,7 +181,7 @@ impl Userfault {
         loop {
             // SAFETY: the message is as long as it says, and any bytes are a value of it.
             let read = checked(unsafe {
-                libc::read(self.0.as_raw_fd(), (&raw mut message).cast(), size_of::<Message>())
+                libc::read(self.descriptor.as_raw_fd(), (&raw mut message).cast(), size_of::<Message>())
             });
             if !read.is_ok_and(|length| length == size_of::<Message>()) {
                 return None;
@@ -190,8 +200,13 @@ impl Userfault {
 
 impl AsFd for Userfault {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
+}
+
+fn inode(descriptor: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(descriptor)?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 fn pages(start: usize, length: usize) -> Pages {
