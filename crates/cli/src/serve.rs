@@ -98,10 +98,11 @@ async fn serve(
     reload_on_hang_up(&mut signals, configuration, server.reloader());
     let offer = successors.map(|listener| anyhow::Ok(Offer::new(listener, server.sockets()?))).transpose()?;
     let handed_over = hand_over(offer, server.popularity());
+    // The server before goes on if this one cannot say that it is ready.
+    announce(&server)?;
     if let Some(server) = takeover {
         complete(server);
     }
-    announce(&server)?;
     tokio::spawn(log.losses().report());
     let run = |stopped| server.run(async { drop(stopped.await) }, handed_over);
     let in_time = signals.run_until_drained(run, || notify(&[NotifyState::Stopping])).await == Some(true);

@@ -87,7 +87,10 @@ fn split_origin(url: &str) -> Result<(&str, &str)> {
     }
     let length = scheme.len() + 3 + rest.find('/').unwrap_or(rest.len());
     let (origin, path) = url.split_at(length);
-    Ok((origin, if path.is_empty() { "/" } else { path }))
+    if path.is_empty() {
+        bail!("{url:?} has no path: end it in / to sign all that is served");
+    }
+    Ok((origin, path))
 }
 
 #[cfg(test)]
@@ -105,7 +108,7 @@ mod tests {
             ("rtsp://h:8554/a/b.ts", "rtsp://h:8554/a/b.ts?expires=7&signature="),
             ("HTTPS://h/a b/ü.ts", "HTTPS://h/a%20b/%C3%BC.ts?expires=7&signature="),
             ("http://h/cams/", "http://h/cams/?expires=7&signature="),
-            ("http://h", "http://h/?expires=7&signature="),
+            ("http://h/", "http://h/?expires=7&signature="),
             ("/a.ts?demux=1#x", "/a.ts?demux=1&expires=7&signature="),
         ] {
             let signed = signed_url(url).unwrap();

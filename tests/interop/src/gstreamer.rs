@@ -51,7 +51,7 @@ fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
         Codec::TransportStream => "rtpmp2tdepay",
         Codec::H264 => "rtph264depay ! h264parse ! video/x-h264,stream-format=byte-stream",
         Codec::H265 => "rtph265depay ! h265parse ! video/x-h265,stream-format=byte-stream",
-        Codec::Vp9 => "rtpvp9depay ! matroskamux",
+        Codec::Vp9 => "rtpvp9depay ! vp9parse ! matroskamux",
         Codec::Aac => "rtpmp4gdepay ! aacparse ! audio/mpeg,stream-format=adts",
         Codec::Opus => "rtpopusdepay ! opusparse ! oggmux",
         Codec::Ac3 => "rtpac3depay ! ac3parse",

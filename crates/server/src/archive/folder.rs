@@ -3,12 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use wirepath_http::AssetPath;
 use wirepath_media::image::Identity;
+use wirepath_net::LogLimit;
 
 use super::ArchiveOptions;
 use super::name_pattern::NamePattern;
@@ -25,6 +27,12 @@ const COMPLETE_AFTER_S: i64 = 10;
 /// Age of a folder's version, in seconds, from which another change is another version.
 const DISTINCT_AFTER_S: i64 = 2;
 
+/// Most pages of recordings that are made at a time: each examines up to a thousand files.
+const LISTINGS: usize = 4;
+
+/// Most log lines a second about recordings that cannot be examined: clients cause them.
+const LINES_PER_SECOND: u32 = 1;
+
 /// Most recordings that are listed as left out.
 const MOST_LEFT_OUT: usize = 100;
 
@@ -40,6 +48,9 @@ pub(crate) struct ArchiveFolder {
     durations: Mutex<HashMap<Box<[u8]>, Duration>>,
     /// Recordings that could not be played with the others, and why.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
+    /// Permits of pages that are being made.
+    listings: Semaphore,
+    log: LogLimit,
 }
 
 /// Duration of a version of a recording, in microseconds; none if it cannot be played.
@@ -72,6 +83,8 @@ impl ArchiveFolder {
             known: Mutex::default(),
             durations: Mutex::default(),
             left_out: Mutex::default(),
+            listings: Semaphore::new(LISTINGS),
+            log: LogLimit::new(LINES_PER_SECOND),
         }))
     }
 
@@ -143,12 +156,20 @@ impl ArchiveFolder {
                 None
             }
             Err(error) => {
-                tracing::warn!(recording = %self.name_of(recording), %error, "a recording cannot be examined");
+                if let Some(suppressed) = self.log.pass(Instant::now()) {
+                    let recording = self.name_of(recording);
+                    tracing::warn!(%recording, %error, suppressed, "a recording cannot be examined");
+                }
                 return Ok(None);
             }
         };
         self.durations.lock().insert(recording.name.clone(), (identity, duration_us));
         Ok(duration_us)
+    }
+
+    /// Permits one page of recordings to be made; none if too many are.
+    pub(crate) fn permit_listing(&self) -> Option<SemaphorePermit<'_>> {
+        self.listings.try_acquire().ok()
     }
 
     /// Notes, and logs once, that a recording is not played.

@@ -59,6 +59,11 @@ pub(crate) fn respond(folder: &ArchiveFolder, query: &str) -> Option<Response> {
         Ok(query) => query,
         Err(why) => return Some(Response::error(StatusCode::BAD_REQUEST, &why)),
     };
+    let Some(_permit) = folder.permit_listing() else {
+        let response =
+            Response::error(StatusCode::SERVICE_UNAVAILABLE, "too many listings of this archive at a time");
+        return Some(response.header(header::RETRY_AFTER, "1"));
+    };
     let recordings = match folder.recordings() {
         Ok(recordings) => recordings,
         Err(error) => return Some(Response::error(error.http_status(), &error.to_string())),
