@@ -266,6 +266,8 @@ fn recordings_are_listed_in_pages() -> Result<()> {
     ensure!(rest["recordings"].as_array().is_some_and(|rest| rest.len() == 1), "{rest}");
     ensure!(rest["next"].is_null() && rest["recordings"][0]["gap_s"].is_null(), "{rest}");
     ensure!(http::get(server.http, "/cam/?recordings&from=noon")?.status == 400, "no time");
+    let moved = http::get(server.http, "/cam?recordings")?;
+    ensure!(moved.status == 301 && moved.header("location") == Some("cam/?recordings"), "{moved:?}");
     ensure!(
         json(&server, "/cam/?recordings&to=1999-01-01T00:00:00Z")?["recordings"] == Json::Array(Vec::new()),
         ""

@@ -68,14 +68,26 @@ pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f6
 /// Plays with GStreamer over `udp` or `tcp`, seeks to a time once media have come, and plays to the end; stores what
 /// comes before and after the seek in one file.
 pub fn gstreamer_seeking(protocol: &str, url: &str, to_s: f64, output: &Path, seconds: f64) -> Result<()> {
+    let file = output.to_str().context("a file name")?;
+    let sink = "filesink sync=false buffer-mode=unbuffered";
+    let chains = [format!("source. ! rtpmp2tdepay ! {sink} location={file}")];
+    gstreamer_chains_seeking(&[&format!("protocols={protocol}")], url, (&chains, output), to_s, seconds)
+}
+
+/// The same with these properties of `rtspsrc` and these chains of elements, one of which stores the file that tells
+/// when media have come.
+pub fn gstreamer_chains_seeking(
+    properties: &[&str],
+    url: &str,
+    (chains, file): (&[String], &Path),
+    to_s: f64,
+    seconds: f64,
+) -> Result<()> {
     const MISSING: i32 = 77;
     require!(find("python3").is_some(), "python3 is not installed");
-    let file = output.to_str().context("a file name")?;
-    let description = format!(
-        "rtspsrc location={url} protocols={protocol} {} ! rtpmp2tdepay ! filesink sync=false buffer-mode=unbuffered \
-         location={file}",
-        latency()
-    );
+    let file = file.to_str().context("a file name")?;
+    let source = format!("rtspsrc name=source location={url} {} {}", properties.join(" "), latency());
+    let description = format!("{source} {}", chains.join(" "));
     let mut command = Command::new("python3");
     command.args(["-c", include_str!("gstreamer_seek.py"), &description, file, &to_s.to_string()]);
     let mut process = Process::start(&command, true)?;

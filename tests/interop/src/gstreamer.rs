@@ -1,17 +1,15 @@
-//! GStreamer: `rtspsrc` and the depayloaders of each format, by `gst-launch-1.0`.
+//! GStreamer: `rtspsrc` and the depayloaders of each format, by `gst-launch-1.0`, which does not seek, and by its library.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use wirepath_tests::{clients, frames, process, require};
+use wirepath_tests::frames::{self, Frame};
+use wirepath_tests::{clients, process, require};
 
-use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, Transport, decode, home};
+use crate::cases::{Bed, Case, Codec, LIMIT_S, Operation, SEEK_S, Transport, decode, home};
 
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     require!(process::find("gst-launch-1.0").is_some(), "not installed");
-    if case.operation == Operation::Seek {
-        return Err(Cannot("not tried: gst-launch-1.0 does not seek").into());
-    }
     let (scheme, properties): (_, &[&str]) = match case.transport {
         Transport::Udp => ("rtsp:", &["protocols=udp"]),
         Transport::Tcp => ("rtsp:", &["protocols=tcp"]),
@@ -27,7 +25,12 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     if let Some(codec) = case.format.audio {
         chains.push(chain("audio", codec, &sound)?);
     }
-    clients::gstreamer_chains(properties, &format!("{scheme}{place}"), &chains, LIMIT_S)?;
+    let url = format!("{scheme}{place}");
+    if case.operation == Operation::Seek {
+        clients::gstreamer_chains_seeking(properties, &url, (&chains, &pictures), SEEK_S.into(), LIMIT_S)?;
+        return ensure_sought(case, bed, &decode(&pictures)?[0]);
+    }
+    clients::gstreamer_chains(properties, &url, &chains, LIMIT_S)?;
     let stored = bed.stored(&case.format)?;
     let held_back = |track: usize| 3 + frames::within_last(&stored[track], clients::GSTREAMER_LATENCY_S);
     let came = decode(&pictures)?;
@@ -43,6 +46,16 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Ensures that pictures are those of the file's beginning, then those from the time of the seek on.
+fn ensure_sought(case: &Case, bed: &Bed, came: &[Frame]) -> Result<()> {
+    let stored = &bed.stored(&case.format)?[0];
+    let before = came.iter().zip(stored).take_while(|(came, stored)| came.hash == stored.hash).count();
+    ensure!(before > 0, "the first picture is not that of the file");
+    let (_, whole) = came[before..].split_last().context("nothing came after the seek")?;
+    let held_back = 3 + frames::within_last(stored, clients::GSTREAMER_LATENCY_S);
+    case.ensure_pictures(whole, bed, held_back)
 }
 
 /// Elements that store a track in a file that ffmpeg reads.

@@ -199,7 +199,9 @@ impl Site for LibrarySite {
         let fields = self.fields.get();
         let archives = self.archives.clone();
         let looked_up = tokio::task::spawn_blocking(move || {
-            let archive = archives.as_ref().and_then(|archives| archives.find(path.as_bytes()));
+            // Links of a folder's answers are relative to its URL, which ends in a slash.
+            let archive = archives.as_ref().filter(|_| path.names_folder());
+            let archive = archive.and_then(|archives| archives.find(path.as_bytes()));
             if let Some(response) = archive.and_then(|folder| respond_with_recordings(folder, &request.query))
             {
                 return response.into();
