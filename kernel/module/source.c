@@ -372,19 +372,15 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 	filled = rw_verify_area(READ, source->file, &desc.pos, want);
 	if (filled < 0)
 		return filled;
-	/* Nothing of a range that would block, as below: the worker's trains are whole. */
-	if (wp_source_is_cached(source) &&
-	    (wait || !wp_source_would_block(source, desc.pos, want))) {
-		filled = wp_source_fill_cached(source, desc.pos, want);
-		if (filled) {
-			wp_source_account(source, filled);
-			return 0;
-		}
-	}
 	do {
+		/* Asked once for both ways: asking has the pages read. */
 		if (!wait && wp_source_would_block(source, desc.pos, want))
 			return -EAGAIN;
-		filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
+		filled = 0;
+		if (wp_source_is_cached(source))
+			filled = wp_source_fill_cached(source, desc.pos, want);
+		if (!filled)
+			filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
 	} while (filled == -AOP_TRUNCATED_PAGE && retries--);
 	wp_source_account(source, filled);
 	source->ended = !filled;
