@@ -20,6 +20,7 @@ mod formats;
 mod handover;
 mod hang_up;
 mod hostile;
+mod hostile_movies;
 mod hot_memory;
 mod http;
 mod http_fields;
@@ -144,6 +145,7 @@ fn main() -> ExitCode {
         faults::alone(),
         floods::alone(),
         hostile::alone(),
+        hostile_movies::alone(),
         overload::alone(),
         packing::alone(),
         relay_config::alone(),

@@ -1,6 +1,6 @@
 """Plays with GStreamer's library, seeks once media have come, and plays to the end: DESCRIPTION FILE SECONDS.
 
-gst-launch-1.0 cannot seek. Exits with 77 where the library is missing.
+gst-launch-1.0 cannot seek. The seek is sent to the element named "video", or to all sinks if there is none. Exits with 77 where the library is missing.
 """
 
 import ctypes
@@ -38,7 +38,9 @@ while not (os.path.exists(file) and os.path.getsize(file) > 100_000):
         sys.exit("it ended before media came")
     time.sleep(0.01)
 position = ctypes.c_int64(int(seconds * SECOND))
-if not call("gst_element_seek_simple", ctypes.c_int, pipeline, TIME, FLUSH | ACCURATE, position):
+sought = call("gst_bin_get_by_name", ctypes.c_void_p, pipeline, b"video")
+sought = ctypes.c_void_p(sought) if sought else pipeline
+if not call("gst_element_seek_simple", ctypes.c_int, sought, TIME, FLUSH | ACCURATE, position):
     sys.exit("the seek was refused")
 if pop(bus, ERROR, 0):
     sys.exit("the seek failed")

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use wirepath_tests::frames::{self, Frame};
+use wirepath_tests::frames;
 use wirepath_tests::{clients, process, require};
 
-use crate::cases::{Bed, Case, Codec, LIMIT_S, Operation, SEEK_S, Transport, decode, home};
+use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, SEEK_S, Transport, decode, home};
 
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     require!(process::find("gst-launch-1.0").is_some(), "not installed");
@@ -27,8 +27,15 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     }
     let url = format!("{scheme}{place}");
     if case.operation == Operation::Seek {
+        if case.format.video == Codec::Vp9 {
+            return Err(Cannot("not tried: what it stores VP9 with cannot seek").into());
+        }
         clients::gstreamer_chains_seeking(properties, &url, (&chains, &pictures), SEEK_S.into(), LIMIT_S)?;
-        return ensure_sought(case, bed, &decode(&pictures)?[0]);
+        // A `filesink` keeps only what came behind the last flush, so behind the seek.
+        let came = decode(&pictures)?;
+        let (_, whole) = came[0].split_last().context("nothing came after the seek")?;
+        let held_back = 3 + frames::within_last(&bed.stored(&case.format)?[0], clients::GSTREAMER_LATENCY_S);
+        return case.ensure_pictures(whole, bed, held_back);
     }
     clients::gstreamer_chains(properties, &url, &chains, LIMIT_S)?;
     let stored = bed.stored(&case.format)?;
@@ -48,16 +55,6 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// Ensures that pictures are those of the file's beginning, then those from the time of the seek on.
-fn ensure_sought(case: &Case, bed: &Bed, came: &[Frame]) -> Result<()> {
-    let stored = &bed.stored(&case.format)?[0];
-    let before = came.iter().zip(stored).take_while(|(came, stored)| came.hash == stored.hash).count();
-    ensure!(before > 0, "the first picture is not that of the file");
-    let (_, whole) = came[before..].split_last().context("nothing came after the seek")?;
-    let held_back = 3 + frames::within_last(stored, clients::GSTREAMER_LATENCY_S);
-    case.ensure_pictures(whole, bed, held_back)
-}
-
 /// Elements that store a track in a file that ffmpeg reads.
 fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
     let elements = match codec {
@@ -73,5 +70,8 @@ fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
         Codec::MuLaw => "rtppcmudepay",
     };
     let file = file.to_str().context("a file's name")?;
+    // A seek is sent to the depayloader, since what writes a container (oggmux) takes none.
+    let (depayloader, others) = elements.split_at(elements.find(' ').unwrap_or(elements.len()));
+    let elements = format!("{depayloader} name={media}{others}");
     Ok(format!("source. ! application/x-rtp,media={media} ! {elements} ! queue ! filesink location={file}"))
 }
