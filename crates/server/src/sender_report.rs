@@ -30,3 +30,30 @@ pub(crate) fn state(
 pub(crate) fn ntp(time: SystemTime) -> NtpTime {
     NtpTime::from_unix(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use wirepath_playback::Speed;
+
+    use super::*;
+
+    /// Promise: Sender reports relate wall clock and RTP timestamps to each other after 27 hours as at the beginning.
+    #[test]
+    fn reports_are_right_after_a_day() {
+        const BEGIN_US: u64 = u64::MAX / 1000;
+        let clock = RtpClock { at_us: BEGIN_US, timestamp: u32::MAX - 5, speed: Speed::NORMAL };
+        for clock_hz in [8000, 48_000, 90_000] {
+            for second in (0..27 * 3600_u64).step_by(977) {
+                let now = ntp(SystemTime::UNIX_EPOCH);
+                let progress = StreamProgress::default();
+                let report = state(7, clock_hz, clock, &progress, now, BEGIN_US + second * 1_000_000);
+                let ticks = (second * u64::from(clock_hz)) as u32;
+                assert_eq!(
+                    report.timestamp,
+                    clock.timestamp.wrapping_add(ticks),
+                    "{second} s at {clock_hz} Hz"
+                );
+            }
+        }
+    }
+}
