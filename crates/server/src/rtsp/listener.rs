@@ -86,6 +86,7 @@ impl Listener {
         closing: watch::Receiver<bool>,
         shutdown: watch::Receiver<bool>,
     ) {
+        self.0.reports.start();
         wirepath_net::serve("RTSP", ReservedListener::new(listener), closing, None, |(stream, peer)| {
             let Some(permits) = self.0.admit(peer.ip(), 1) else {
                 connection::reject(&stream);
@@ -107,6 +108,7 @@ impl Listener {
         closing: watch::Receiver<bool>,
         shutdown: watch::Receiver<bool>,
     ) {
+        self.0.reports.start();
         wirepath_net::serve("RTSPS", ReservedListener::new(listener), closing, None, |(stream, peer)| {
             let permits = self.0.admit(peer.ip(), tls::DESCRIPTORS)?;
             let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());

@@ -30,7 +30,6 @@ const SESSIONS_PER_TURN: usize = 64;
 pub(super) struct Reports {
     interval: Duration,
     queue: Arc<Queue>,
-    /// Begins with the first session.
     task: OnceLock<JoinHandle<()>>,
 }
 
@@ -48,6 +47,12 @@ impl Reports {
         Reports { interval, queue: Arc::default(), task: OnceLock::new() }
     }
 
+    /// Begins to send, on this runtime; called by each socket that the listener has. Not by a session: one that came through
+    /// an HTTP tunnel is on a runtime that ends with the HTTP listener.
+    pub(super) fn start(&self) {
+        self.task.get_or_init(|| tokio::spawn(run(Arc::clone(&self.queue), self.interval)));
+    }
+
     /// Notes the phase of a session: its first report is due when it begins to play. To a group its sender reports.
     pub(super) fn note_phase(&self, session: &Arc<SessionInfo>, phase: Phase) {
         let mut state = session.rtcp.lock();
@@ -59,7 +64,6 @@ impl Reports {
             Phase::Ended { .. } => Some(Instant::now() + BYE_DELAY),
         };
         self.queue.reschedule(session, &mut state, due);
-        self.task.get_or_init(|| tokio::spawn(run(Arc::clone(&self.queue), self.interval)));
     }
 
     /// Ends the reports of a session: when this returns, none is sent any more.
