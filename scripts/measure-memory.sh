@@ -16,6 +16,8 @@ server= few= many=
 trap '[ -z "$server" ] || kill $few $many $server 2>/dev/null || :; wait; rm -rf "$folder"' EXIT
 mkdir "$folder/media"
 cp "$clip" "$folder/media/clip.ts"
+# Ahead of time: a server keeps some of the memory in which it has made an image, however many sessions come.
+"$program" pack --cache "$folder/cache" "$folder/media" >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
 ulimit -n "$(ulimit -Hn)"
 
 fetch() { wget -qO- "http://$http/metrics"; }

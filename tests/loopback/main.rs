@@ -64,6 +64,7 @@ mod scale;
 mod scripts;
 mod seeking;
 mod sending;
+mod session_memory;
 mod signed_urls;
 mod soak;
 mod speed;
@@ -149,6 +150,7 @@ fn main() -> ExitCode {
         overload::alone(),
         packing::alone(),
         relay_config::alone(),
+        session_memory::alone(),
         soak::alone(),
     ];
     wirepath_tests::trial::run(

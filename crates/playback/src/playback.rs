@@ -178,7 +178,7 @@ pub struct Playback {
     /// Number of streams of the source.
     pub(crate) streams: u8,
     pub(crate) progress: Arc<SharedProgress>,
-    pub(crate) reason: String,
+    pub(crate) reason: Arc<str>,
     /// Writer of the connection, which ends after the playback.
     pub(crate) writer: Option<Arc<ConnectionWriter>>,
 }

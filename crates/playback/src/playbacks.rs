@@ -55,6 +55,8 @@ pub struct Playbacks {
     support: Arc<Support>,
     ring: RingUse,
     next_id: AtomicU64,
+    /// Reason for the data path of the playback opened last.
+    last_reason: Mutex<Arc<str>>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     measured: Mutex<Measured>,
 }
@@ -103,7 +105,8 @@ impl Playbacks {
             (vec![Duration::ZERO; threads.len()], vec![ThreadLoad::default(); threads.len()]);
         let measured = Mutex::new(Measured { at_us: now_us(), awake, loads });
         let next_id = AtomicU64::new(1);
-        Playbacks { engine, threads, support, ring, next_id, registration_failures, measured }
+        let last_reason = Mutex::new(Arc::from(OVER_TCP));
+        Playbacks { engine, threads, support, ring, next_id, last_reason, registration_failures, measured }
     }
 
     /// Opens a playback, which rests at the start of its source until it is told to play.
@@ -144,7 +147,17 @@ impl Playbacks {
             Some(writer_id) => pacer.add_interleaved(writer_id, id, paced),
             None => _ = pacer.add(id, paced),
         });
+        let reason = self.shared_reason(&reason);
         Ok(Playback { id, pacer: pacer.clone(), streams, progress, reason, writer })
+    }
+
+    /// The reason, as the playback before has it if that is the same: it is long, and most have the same.
+    fn shared_reason(&self, reason: &str) -> Arc<str> {
+        let mut last = self.last_reason.lock();
+        if **last != *reason {
+            *last = Arc::from(reason);
+        }
+        Arc::clone(&last)
     }
 
     /// Sends another stream of a playback, too: over UDP if the first is, else in another channel of the same

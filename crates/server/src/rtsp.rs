@@ -17,6 +17,7 @@ mod port_socket;
 mod ports;
 mod receive;
 mod registry;
+mod reports;
 mod rtcp;
 mod rtcp_path;
 mod session;

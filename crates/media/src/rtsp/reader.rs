@@ -153,7 +153,11 @@ impl Reader {
     fn skip_line_ends(&mut self) -> bool {
         let blank = self.unread().iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         self.taken += blank;
-        !self.unread().is_empty()
+        if self.unread().is_empty() {
+            // Most connections are idle for long, each with a buffer as long as its longest request.
+            (self.buffer, self.taken) = (Vec::new(), 0);
+        }
+        !self.buffer.is_empty()
     }
 
     fn find_head_end(&mut self, mut scanned: usize, mut line_start: usize) -> Step {

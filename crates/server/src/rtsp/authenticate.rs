@@ -58,7 +58,7 @@ impl RequestHandler {
     /// session goes on when its URL has expired; SETUP adds a track to it.
     fn is_of_admitted_session(&self, request: &Request) -> bool {
         let session = request.session().filter(|_| request.method != Method::Describe);
-        session.and_then(|id| self.sessions.get(id)).is_some_and(|session| session.is_by_url)
+        session.and_then(|id| self.find(id)).is_some_and(|session| session.is_by_url)
     }
 
     /// Query of SETUP: its own, or that of the URL by which the presentation was described. ffmpeg, GStreamer and
@@ -84,7 +84,7 @@ impl RequestHandler {
     fn session_path(&self, request: &Request) -> Option<&[u8]> {
         let opens = matches!(request.method, Method::Describe | Method::Setup);
         let id = request.session().filter(|_| !opens)?;
-        self.sessions.get(id).map(|session| &session.path[..])
+        self.find(id).map(|session| &session.path[..])
     }
 }
 

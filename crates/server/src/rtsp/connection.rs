@@ -6,8 +6,10 @@ use self::inbox::{Filled, Inbox, Input};
 use super::counters::{EndReason, TimeoutReason};
 use super::handler::RequestHandler;
 use super::output::Output;
+use super::session_events::SessionEvent;
 use super::shared::{SERVER_NAME, Shared};
 use super::tunnels::TunnelInput;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
@@ -28,20 +30,24 @@ const NO_DEADLINE: Duration = Duration::from_secs(86_400);
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end, and ends its sessions with it. Returns it unanswered if it is half of a tunnel.
-pub(super) async fn serve(
+///
+/// No `async fn`: that would keep the arguments beside the connection that is made of them.
+pub(super) fn serve(
     stream: TcpStream,
     addresses: Addresses,
     shared: Arc<Shared>,
     shutdown: watch::Receiver<bool>,
-) -> Option<TakenOver> {
+) -> impl Future<Output = Option<TakenOver>> {
     let (read, write) = stream.into_split();
     let mut connection =
         Connection::new(Input::Connection(read), Output::new(write), addresses, shared, shutdown);
-    match connection.run().await {
-        End::Tunnel => connection.into_half(addresses),
-        end => {
-            Box::pin(connection.close(end)).await;
-            None
+    async move {
+        match connection.run().await {
+            End::Tunnel => connection.into_half(),
+            end => {
+                Box::pin(connection.close(end)).await;
+                None
+            }
         }
     }
 }
@@ -125,7 +131,8 @@ impl Connection {
     async fn step(&mut self) -> Result<(), End> {
         let mut served = 0;
         while let Some(item) = self.reader.next_item() {
-            self.serve_item(item).await?;
+            // Boxed, so that a connection that waits for a request is small.
+            Box::pin(self.serve_item(item)).await?;
             served += 1;
         }
         if served > 1 {
@@ -141,21 +148,33 @@ impl Connection {
         let begun = self.request_begun.unwrap_or_else(Instant::now);
         self.request_begun = self.reader.is_inside_request().then_some(begun);
         let deadline = self.deadline();
-        tokio::select! {
-            more = self.inbox.fill(&mut self.reader) => match more {
-                Ok(Filled::More) => self.heard = Instant::now(),
-                Ok(Filled::Tunnel) => return Err(End::Tunnel),
-                Ok(Filled::End) | Err(_) => return Err(End::Gone),
-            },
-            event = self.handler.next_event() => {
-                Box::pin(self.handler.handle(&event)).await;
-                self.handler.release(); // no response is under way
-                // If that ended the last session, idling begins now.
-                self.heard = Instant::now();
-            }
-            () = sleep_until(deadline) => return self.time_out().await,
+        let event = tokio::select! {
+            more = self.inbox.fill(&mut self.reader) => return self.note_filled(more),
+            event = self.handler.next_event() => Some(event),
+            () = sleep_until(deadline) => None,
             changed = self.shutdown.changed() => return changed.map_err(|_| End::Drained),
+        };
+        Box::pin(self.react(event)).await
+    }
+
+    fn note_filled(&mut self, filled: io::Result<Filled>) -> Result<(), End> {
+        match filled {
+            Ok(Filled::More) => {
+                self.heard = Instant::now();
+                Ok(())
+            }
+            Ok(Filled::Tunnel) => Err(End::Tunnel),
+            Ok(Filled::End) | Err(_) => Err(End::Gone),
         }
+    }
+
+    /// Handles an event of a session, or the end of the time limit.
+    async fn react(&mut self, event: Option<SessionEvent>) -> Result<(), End> {
+        let Some(event) = event else { return self.time_out().await };
+        self.handler.handle(&event).await;
+        self.handler.release(); // no response is under way
+        // If that ended the last session, idling begins now.
+        self.heard = Instant::now();
         Ok(())
     }
 
@@ -176,7 +195,7 @@ impl Connection {
             return Err(End::Slow);
         }
         let had_sessions = !self.handler.sessions.is_empty();
-        Box::pin(self.handler.expire(now)).await;
+        self.handler.expire(now).await;
         if had_sessions {
             // Without sessions, idling begins now.
             self.heard = now;
@@ -211,8 +230,7 @@ impl Connection {
     async fn answer(&mut self, request: &Request) -> Result<Response, End> {
         tokio::select! {
             biased;
-            // Boxed, so that a connection that waits for a request is small.
-            response = Box::pin(self.handler.answer(request)) => Ok(response),
+            response = self.handler.answer(request) => Ok(response),
             () = self.inbox.gone() => Err(End::Gone),
         }
     }
@@ -244,7 +262,8 @@ impl Connection {
     }
 
     /// The connection, from which only the beginning of a request was read.
-    fn into_half(self, addresses: Addresses) -> Option<TakenOver> {
+    fn into_half(self) -> Option<TakenOver> {
+        let addresses = self.handler.addresses();
         let (half, read) = self.inbox.into_half()?;
         let stream = half.reunite(self.handler.output.into_half()).ok()?;
         Some(TakenOver { stream, read, addresses, drain: self.shutdown })

@@ -7,7 +7,6 @@ use super::ports::canonical;
 use super::session::Session;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::shared::Shared;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -40,8 +39,8 @@ pub(super) struct RequestHandler {
     pub(super) described: Option<Box<Described>>,
     /// True if the present request was admitted without a user, by its URL or by the callback.
     pub(super) is_by_url: bool,
-    /// Boxed, because a map has room for several.
-    pub(super) sessions: HashMap<String, Box<Session>>,
+    /// In no order: a connection has few.
+    pub(super) sessions: Vec<Session>,
     pub(super) events: Arc<SessionEvents>,
     /// True when an administrator has ended the last session: the connection is to be closed then, since a player might
     /// wait for ever.
@@ -70,10 +69,15 @@ impl RequestHandler {
             user: None,
             described: None,
             is_by_url: false,
-            sessions: HashMap::new(),
+            sessions: Vec::new(),
             events,
             is_dismissed: false,
         }
+    }
+
+    /// Addresses of the connection.
+    pub(super) fn addresses(&self) -> Addresses {
+        Addresses { local: self.local, peer: self.peer, is_secure: self.is_secure }
     }
 
     /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
@@ -87,7 +91,7 @@ impl RequestHandler {
             Err(_) => Err(self.give_up(request)),
         };
         // Not before: while it waits for the answer, for storage perhaps, the client can say nothing.
-        if let Some(session) = request.session().and_then(|id| self.sessions.get(id)) {
+        if let Some(session) = request.session().and_then(|id| self.find(id)) {
             session.info.note_heard();
         }
         answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
@@ -96,7 +100,7 @@ impl RequestHandler {
     /// Calls off a PLAY that timed out: after the refusal no packets may follow.
     fn give_up(&mut self, request: &Request) -> Refusal {
         let id = request.session().filter(|_| request.method == Method::Play);
-        let why = match id.and_then(|id| self.sessions.get_mut(id)) {
+        let why = match id.and_then(|id| self.find_mut(id)) {
             Some(session) => {
                 session.cancel();
                 "storage timed out; the session is paused, try again later"
@@ -141,7 +145,7 @@ impl RequestHandler {
 
     /// Handles an event of a playback, unless its session has ended.
     pub(super) async fn handle(&mut self, event: &SessionEvent) {
-        let Some(session) = self.sessions.values_mut().find(|session| session.key() == event.key) else {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.key() == event.key) else {
             return;
         };
         if let Some(reason) = session.handle(&event.kind) {
@@ -153,12 +157,12 @@ impl RequestHandler {
 
     /// Lets packets leave that wait for the response to PLAY, which has been written.
     pub(super) fn release(&mut self) {
-        self.sessions.values_mut().for_each(|session| session.release());
+        self.sessions.iter_mut().for_each(|session| session.release());
     }
 
     /// Handles an interleaved frame of the client: RTCP, or something that nobody asked for.
     pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
-        let mut infos = self.sessions.values().map(|session| &session.info);
+        let mut infos = self.sessions.iter().map(|session| &session.info);
         match infos.find(|info| info.has_rtcp_channel(channel)) {
             Some(info) => info.read_packet(frame, SystemTime::now()),
             None => self.shared.counters.frames_dropped.increment(),
@@ -168,7 +172,7 @@ impl RequestHandler {
     /// Time at which the first session will have been silent for too long. Interleaved sessions never are:
     /// their connection lives, or ends with them.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let over_udp = self.sessions.values().filter(|session| !session.info.is_interleaved());
+        let over_udp = self.sessions.iter().filter(|session| !session.info.is_interleaved());
         let silent = over_udp.map(|session| session.info.heard()).min()?;
         Some(silent + self.shared.options.session_timeout)
     }
@@ -176,19 +180,18 @@ impl RequestHandler {
     /// Ends the sessions that have been silent for too long.
     pub(super) async fn expire(&mut self, now: Instant) {
         let limit = self.shared.options.session_timeout;
-        let silent = self
-            .sessions
-            .extract_if(|_, session| !session.info.is_interleaved() && session.info.heard() + limit <= now);
-        let silent = silent.map(|(_, session)| *session).collect();
+        let is_silent =
+            |session: &mut Session| !session.info.is_interleaved() && session.info.heard() + limit <= now;
+        let silent = self.sessions.extract_if(.., is_silent).collect();
         end(silent, EndReason::Timeout).await;
     }
 
     pub(super) async fn end_all(&mut self, reason: EndReason) {
-        end(self.sessions.drain().map(|(_, session)| *session).collect(), reason).await;
+        end(std::mem::take(&mut self.sessions), reason).await;
     }
 
     pub(super) async fn end(&mut self, id: &str, reason: EndReason) {
-        end(self.sessions.remove(id).into_iter().map(|session| *session).collect(), reason).await;
+        end(self.sessions.extract_if(.., |session| session.id == id).collect(), reason).await;
     }
 
     /// A session of this connection. Those of others are as unknown as if there were none: an identifier that
@@ -196,7 +199,15 @@ impl RequestHandler {
     pub(super) fn session(&mut self, id: &str) -> Result<&mut Session, Refusal> {
         let unknown =
             || refuse(StatusCode::SessionNotFound, "no such session on this connection; send SETUP");
-        self.sessions.get_mut(id).map(|session| &mut **session).ok_or_else(unknown)
+        self.find_mut(id).ok_or_else(unknown)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.id == id)
+    }
+
+    fn find_mut(&mut self, id: &str) -> Option<&mut Session> {
+        self.sessions.iter_mut().find(|session| session.id == id)
     }
 
     /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326
@@ -235,7 +246,7 @@ impl RequestHandler {
         key: u64,
         is_awaited: impl Fn(&EventKind) -> Option<Result<T, PlayError>>,
     ) -> Result<T, Refusal> {
-        while self.sessions.values().any(|session| session.key() == key) {
+        while self.sessions.iter().any(|session| session.key() == key) {
             let event = self.events.next().await;
             let found = if event.key == key { is_awaited(&event.kind) } else { None };
             self.handle(&event).await;
@@ -247,7 +258,7 @@ impl RequestHandler {
     }
 
     fn play_refusal(&self, key: u64, error: &PlayError) -> Refusal {
-        let session = || self.sessions.values().find(|session| session.key() == key);
+        let session = || self.sessions.iter().find(|session| session.key() == key);
         match error {
             PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
             PlayError::Source(_) => match session().and_then(|session| session.playback.failure()) {
@@ -300,7 +311,7 @@ impl RequestHandler {
     /// Response 200, with the session that the request named.
     pub(super) fn ok(&self, request: &Request) -> Response {
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
-        match request.session().filter(|id| self.sessions.contains_key(*id)) {
+        match request.session().filter(|id| self.find(id).is_some()) {
             Some(id) => response.session(id, self.timeout_s()),
             None => response,
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use wirepath_net::auth::AccessControl;
+use wirepath_net::http::TakenOver;
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_net::tls::{self, Terminator};
@@ -85,18 +86,15 @@ impl Listener {
         closing: watch::Receiver<bool>,
         shutdown: watch::Receiver<bool>,
     ) {
+        self.0.reports.start();
         wirepath_net::serve("RTSP", ReservedListener::new(listener), closing, None, |(stream, peer)| {
             let Some(permits) = self.0.admit(peer.ip(), 1) else {
                 connection::reject(&stream);
                 return None;
             };
             let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
-            Some(async move {
-                if let Ok(addresses) = Addresses::of(&stream, peer, false) {
-                    serve_one(stream, addresses, shared, shutdown).await;
-                }
-                drop(permits);
-            })
+            let addresses = Addresses::of(&stream, peer, false).ok()?;
+            Some(serve_one(stream, addresses, shared, shutdown, permits))
         })
         .await;
     }
@@ -110,13 +108,14 @@ impl Listener {
         closing: watch::Receiver<bool>,
         shutdown: watch::Receiver<bool>,
     ) {
+        self.0.reports.start();
         wirepath_net::serve("RTSPS", ReservedListener::new(listener), closing, None, |(stream, peer)| {
             let permits = self.0.admit(peer.ip(), tls::DESCRIPTORS)?;
             let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
             let terminator = Arc::clone(&terminator);
             Some(async move {
                 if let Ok(addresses) = Addresses::of(&stream, peer, true) {
-                    let serve = |stream| serve_one(stream, addresses, shared, shutdown.clone());
+                    let serve = |stream| serve_one(stream, addresses, shared, shutdown.clone(), ());
                     terminator.serve(stream, peer, shutdown.clone(), serve).await;
                 }
                 drop(permits);
@@ -126,15 +125,27 @@ impl Listener {
     }
 }
 
-/// Serves a connection, which may be half of a tunnel.
-async fn serve_one(
+/// Serves a connection, which may be half of a tunnel, with its permits. Rare parts are boxed, so that other
+/// connections are not larger.
+///
+/// No `async fn`: that would keep the arguments beside what is made of them.
+fn serve_one(
     stream: TcpStream,
     addresses: Addresses,
     shared: Arc<Shared>,
     shutdown: watch::Receiver<bool>,
-) {
-    if let Some(half) = connection::serve(stream, addresses, Arc::clone(&shared), shutdown).await {
-        // Boxed, so that other connections are not larger.
-        Box::pin(TunnelEntrance(shared).serve_unread(half)).await;
+    permits: impl Send,
+) -> impl Future<Output = ()> + Send {
+    let connection = Box::pin(connection::serve(stream, addresses, Arc::clone(&shared), shutdown));
+    async move {
+        let half = connection.await.map(|half| Box::pin(serve_half(shared, half)));
+        if let Some(half) = half {
+            half.await;
+        }
+        drop(permits);
     }
+}
+
+async fn serve_half(shared: Arc<Shared>, half: TakenOver) {
+    TunnelEntrance(shared).serve_unread(half).await;
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Bytes read at a time.
@@ -19,13 +19,20 @@ pub(super) async fn read(
 ) -> io::Result<usize> {
     let mut take = Some(take);
     poll_fn(|context| {
-        let mut bytes = [MaybeUninit::uninit(); READ_SIZE];
-        let mut buffer = ReadBuf::uninit(&mut bytes);
-        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
-        if let Some(take) = take.take() {
-            take(buffer.filled());
-        }
-        Poll::Ready(Ok(buffer.filled().len()))
+        poll_read(stream, context, |bytes| take.take().into_iter().for_each(|take| take(bytes)))
     })
     .await
+}
+
+/// The same as a poll, for a future that has no room for what takes the bytes.
+pub(super) fn poll_read(
+    stream: &mut (impl AsyncRead + Unpin),
+    context: &mut Context<'_>,
+    take: impl FnOnce(&[u8]),
+) -> Poll<io::Result<usize>> {
+    let mut bytes = [MaybeUninit::uninit(); READ_SIZE];
+    let mut buffer = ReadBuf::uninit(&mut bytes);
+    ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
+    take(buffer.filled());
+    Poll::Ready(Ok(buffer.filled().len()))
 }

@@ -1,66 +1,16 @@
-//! A session's RTCP (RFC 3550 section 6): reports at intervals, the client's reports, BYE at the end.
+//! A session's RTCP (RFC 3550 section 6): sender reports, the client's reports, BYE at the end.
 
 use super::port_socket::RtcpReceiver;
 use super::rtcp_path::LowerTransport;
 use super::session_info::SessionInfo;
-use super::session_state::Phase;
-use super::ticks;
 use super::track::{Track, TrackReport};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime};
-use tokio::time::{Instant, sleep_until};
+use std::time::SystemTime;
 use wirepath_media::rtcp::{self, NtpTime, SenderState};
 use wirepath_playback::StreamProgress;
 
 use super::player::TrackSource;
 use crate::sender_report::{self, ntp};
-
-/// Between the last packet and BYE: players take BYE for the end at once, and drop packets not yet read.
-const BYE_DELAY: Duration = Duration::from_millis(100);
-
-/// Time until the next attempt at a report when no packet has left yet.
-const FIRST_REPORT_RETRY: Duration = Duration::from_millis(100);
-
-/// Reports of many sessions are sent in one wake-up, up to a fiftieth of the interval late.
-const TICKS_PER_INTERVAL: u32 = 50;
-
-/// Sends a session's RTCP until the task is aborted. To a group its sender does.
-pub(super) async fn serve(session: Arc<SessionInfo>, interval: Duration) {
-    if session.transport() == LowerTransport::Multicast {
-        return;
-    }
-    let mut phases = session.phase.subscribe();
-    let mut wake = None;
-    loop {
-        tokio::select! {
-            changed = phases.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                let phase = *phases.borrow_and_update();
-                wake = match phase {
-                    Phase::Ready => None,
-                    Phase::Playing { .. } => Some(Instant::now()),
-                    Phase::Ended { .. } => Some(Instant::now() + BYE_DELAY),
-                };
-            }
-            () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
-                let phase = *session.phase.borrow();
-                wake = None;
-                match phase {
-                    Phase::Ready => {}
-                    Phase::Playing { .. } => {
-                        let is_sent = session.send_reports();
-                        let wait = if is_sent { interval } else { FIRST_REPORT_RETRY.min(interval) };
-                        wake = Some(ticks::after(Instant::now() + wait, interval / TICKS_PER_INTERVAL));
-                    }
-                    Phase::Ended { .. } => session.send_bye(),
-                }
-            }
-        }
-    }
-}
 
 impl RtcpReceiver for SessionInfo {
     fn receive(&self, packet: &[u8], received: SystemTime) {
@@ -97,11 +47,11 @@ impl SessionInfo {
     /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track whose clock is known, all
     /// for the same moment. A track of which no packet was sent yet has one, too: its client knows then how it
     /// goes with the others. Returns whether any has.
-    fn send_reports(&self) -> bool {
+    pub(super) fn send_reports(&self) -> bool {
         self.for_each_clock(|track, state, _| {
             self.bye_sent.store(false, Relaxed);
             self.counters.sender_reports.increment();
-            self.send(track, &state.report(&self.cname));
+            self.send(track, &state.report(&self.cname()));
         })
     }
 
@@ -113,7 +63,7 @@ impl SessionInfo {
         let is_sent = self.for_each_clock(|track, state, progress| {
             if progress.packets > 0 {
                 self.counters.rtcp_byes.increment();
-                self.send(track, &state.bye(&self.cname));
+                self.send(track, &state.bye(&self.cname()));
             }
         });
         self.bye_sent.store(is_sent, Relaxed);

@@ -9,7 +9,6 @@ use super::session_state::{Phase, SessionState};
 use super::shared::Shared;
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use wirepath_counters::Label;
 use wirepath_media::rtsp::{Refusal, RtpInfo};
 use wirepath_net::DescriptorPermit;
@@ -31,7 +30,6 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) state: SessionState,
     pub(super) events: Arc<SessionEvents>,
-    pub(super) rtcp: JoinHandle<()>,
     /// Number of the last request to the playback.
     pub(super) last_ticket: u64,
     /// The first packet waits for [`Session::release`].
@@ -149,6 +147,7 @@ impl Session {
             let (peer, path, reason) = (self.info.peer, &self.info.path, reason.name());
             tracing::info!(%peer, path, reason, "session ends");
         }
+        self.shared.reports.remove(&self.info);
         if reason != EndReason::Unreachable {
             self.info.send_bye();
         }
@@ -186,13 +185,13 @@ impl Session {
 
     /// Makes the phase known to RTCP and status.
     fn publish_phase(&self) {
-        self.info.phase.send_replace(self.state.phase());
+        self.shared.reports.note_phase(&self.info, self.state.phase());
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.rtcp.abort();
+        self.shared.reports.remove(&self.info);
         self.info.counters.sessions.decrement();
         self.tracks.iter().for_each(|_| self.info.counters.tracks.decrement());
         if self.info.is_interleaved() {

@@ -3,7 +3,8 @@
 use super::player::PlayRange;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use tokio::sync::Notify;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
 use wirepath_playback::{PlayError, PlaybackEvent, Position};
 
 /// Event of a session's playback; events come in order.
@@ -30,34 +31,42 @@ pub(super) enum EventKind {
 /// which keeps 2 KiB. Without a bound of its own, but bounded by requests: an answer and an end each, and one
 /// end by an administrator for each session.
 #[derive(Debug, Default)]
-pub(super) struct SessionEvents {
-    queue: Mutex<VecDeque<SessionEvent>>,
-    added: Notify,
+pub(super) struct SessionEvents(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<SessionEvent>,
+    /// Present while the reader waits. A future of tokio's `Notify` is larger.
+    reader: Option<Waker>,
 }
 
 impl SessionEvents {
     /// Adds an event, from any thread. Nobody reads it if the connection is gone, and the session with it.
     pub(super) fn add(&self, event: SessionEvent) {
-        self.queue.lock().push_back(event);
-        self.added.notify_one();
+        let mut queue = self.0.lock();
+        queue.events.push_back(event);
+        let reader = queue.reader.take();
+        drop(queue);
+        reader.into_iter().for_each(Waker::wake);
     }
 
     /// The next event, in order. If the future is dropped, no event is lost.
     pub(super) async fn next(&self) -> SessionEvent {
-        loop {
-            if let Some(event) = self.take() {
-                return event;
-            }
-            self.added.notified().await;
-        }
+        poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn take(&self) -> Option<SessionEvent> {
-        let mut queue = self.queue.lock();
-        let event = queue.pop_front();
-        if queue.is_empty() {
-            *queue = VecDeque::new();
+    fn poll_next(&self, context: &Context<'_>) -> Poll<SessionEvent> {
+        let mut queue = self.0.lock();
+        let event = queue.events.pop_front();
+        if queue.events.is_empty() {
+            queue.events = VecDeque::new();
         }
-        event
+        match event {
+            Some(event) => Poll::Ready(event),
+            None => {
+                queue.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A session as its RTCP task and the status page see it.
+//! A session as its RTCP and the status page see it.
 
 use super::counters::Counters;
 use super::player::SessionPlayback;
@@ -11,7 +11,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use wirepath_datapath::DataPath;
 use wirepath_media::rtsp::ChannelPair;
@@ -35,23 +34,31 @@ impl ClientName {
     }
 }
 
+/// Phase of a session, and the time when its RTCP is due.
+#[derive(Default)]
+pub(super) struct RtcpState {
+    pub(super) phase: Phase,
+    pub(super) due: Option<Instant>,
+}
+
 /// A session as seen from outside its connection.
 pub(super) struct SessionInfo {
     pub(super) peer: SocketAddr,
     pub(super) path: String,
     since: SystemTime,
     /// Number of the session for the status page. Not its identifier, which only its client knows.
-    number: u64,
+    pub(super) number: u64,
     /// Name that the client gives itself.
     agent: Option<String>,
     has_played: AtomicBool,
-    pub(super) phase: watch::Sender<Phase>,
+    /// Its phase, and when its RTCP is due.
+    pub(super) rtcp: Mutex<RtcpState>,
     /// The tracks that are set up, in the order in which they were.
     tracks: Mutex<Vec<Track>>,
     transport: LowerTransport,
     /// Weak: the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
-    pub(super) cname: String,
+    local: IpAddr,
     /// Time of the client's last request or report.
     heard: Mutex<Instant>,
     pub(super) counters: Arc<Counters>,
@@ -76,11 +83,11 @@ impl SessionInfo {
             number: client.number,
             agent: client.agent,
             has_played: AtomicBool::new(false),
-            phase: watch::Sender::new(Phase::Ready),
+            rtcp: Mutex::default(),
             transport: track.rtcp.transport(),
             tracks: Mutex::new(vec![track]),
             playback: Arc::downgrade(playback),
-            cname: format!("wirepath@{local}"),
+            local,
             heard: Mutex::new(Instant::now()),
             counters,
             bye_sent: AtomicBool::new(false),
@@ -121,6 +128,11 @@ impl SessionInfo {
         self.with_tracks(|tracks| tracks.iter().filter_map(|track| track.rtcp.channels()).collect())
     }
 
+    /// Canonical name of the sources in RTCP (RFC 3550 section 6.5.1).
+    pub(super) fn cname(&self) -> String {
+        format!("wirepath@{}", self.local)
+    }
+
     /// The lower transport of all tracks.
     pub(super) fn transport(&self) -> LowerTransport {
         self.transport
@@ -153,7 +165,7 @@ impl SessionInfo {
     pub(super) fn json(&self) -> Option<Json> {
         let playback = self.playback.upgrade()?;
         let progress = playback.progress();
-        let state = match *self.phase.borrow() {
+        let state = match self.rtcp.lock().phase {
             Phase::Ready => "resting",
             Phase::Playing { .. } => "playing",
             Phase::Ended { .. } => "ended",

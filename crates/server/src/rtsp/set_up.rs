@@ -4,7 +4,6 @@ use super::counters::RefusalReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
 use super::player::{Joined, SessionPlayback};
 use super::registry::SessionSlot;
-use super::rtcp;
 use super::rtcp_path::RtcpPath;
 use super::session::{Session, SetUpTrack};
 use super::session_events::{EventKind, SessionEvent};
@@ -68,7 +67,6 @@ impl RequestHandler {
             group,
             state: SessionState::default(),
             events: Arc::clone(&self.events),
-            rtcp: tokio::spawn(rtcp::serve(Arc::clone(&info), self.shared.options.report_interval)),
             info,
             shared: Arc::clone(&self.shared),
             last_ticket: 0,
@@ -215,7 +213,8 @@ impl RequestHandler {
         }
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         let response = response.session(&session.id, self.timeout_s()).transport(transport);
-        self.sessions.insert(session.id.clone(), Box::new(session));
+        self.sessions.reserve_exact(1); // most connections have one
+        self.sessions.push(session);
         response
     }
 }

@@ -4,6 +4,7 @@ use super::counters::{Counters, Counts, RefusalReason};
 use super::player::Player;
 use super::ports::Ports;
 use super::registry::Registry;
+use super::reports::Reports;
 use super::tunnels::Tunnels;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -73,6 +74,8 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) registry: Arc<Registry>,
     pub(super) ports: Ports,
+    /// RTCP that sessions send.
+    pub(super) reports: Reports,
     pub(super) limits: Arc<ClientLimits>,
     pub(super) descriptors: Arc<DescriptorBudget>,
     pub(super) tunnels: Tunnels,
@@ -98,6 +101,7 @@ impl Shared {
             descriptors,
             tunnels: Tunnels::default(),
             access,
+            reports: Reports::new(options.report_interval),
             ports: Ports::new(&options.ports, Arc::clone(&counters)),
             counters,
             limits: ClientLimits::new(options.connections, options.connections_per_address),

@@ -73,7 +73,7 @@ impl RequestHandler {
     }
 
     fn open_channels(&mut self, wish: Option<ChannelPair>) -> Result<Opened, Refusal> {
-        let used: Vec<_> = self.sessions.values().flat_map(|session| session.info.channels()).collect();
+        let used: Vec<_> = self.sessions.iter().flat_map(|session| session.info.channels()).collect();
         let channels = free_channels(wish, &used).ok_or_else(|| {
             refuse(StatusCode::UnsupportedTransport, "Transport: all channels of this connection are in use")
         })?;

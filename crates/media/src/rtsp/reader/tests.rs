@@ -263,3 +263,12 @@ proptest! {
         prop_assert_eq!(whole, found);
     }
 }
+
+/// Thousands of connections wait between requests: none keeps its buffer.
+#[test]
+fn an_idle_reader_has_no_buffer() {
+    let mut reader = Reader::new();
+    reader.feed(&conversation());
+    assert_eq!(items(&mut reader).len(), 4);
+    assert_eq!(reader.buffer.capacity(), 0);
+}

@@ -1,9 +1,10 @@
 //! Receiving side of a connection.
 
-use super::super::receive::read;
+use super::super::receive::{poll_read, read};
 use super::super::tunnels::TunnelInput;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::sleep;
@@ -26,7 +27,8 @@ impl Input {
     async fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
         match self {
             Input::Connection(half) => read(half, take).await,
-            Input::Tunnel(tunnel) => tunnel.read(take).await,
+            // Boxed, so that connections without a tunnel are not larger.
+            Input::Tunnel(tunnel) => Box::pin(tunnel.read(take)).await,
         }
     }
 }
@@ -66,18 +68,26 @@ impl Inbox {
         if self.over {
             return Ok(Filled::End);
         }
-        let Self { input, spill, may_be_tunnel, .. } = self;
-        let mut is_tunnel = false;
-        let length = input
-            .read(|bytes| {
-                is_tunnel = std::mem::take(may_be_tunnel) && is_http(bytes);
-                if is_tunnel { spill.extend_from_slice(bytes) } else { reader.feed(bytes) }
-            })
-            .await?;
+        // A future of this is in each connection that waits: it has no more than two references.
+        let length = match &mut self.input {
+            Input::Connection(_) => poll_fn(|context| self.poll_fill(reader, context)).await?,
+            Input::Tunnel(tunnel) => Box::pin(tunnel.read(|bytes| reader.feed(bytes))).await?,
+        };
         Ok(match length {
             0 => Filled::End,
-            _ if is_tunnel => Filled::Tunnel,
+            _ if !self.spill.is_empty() => Filled::Tunnel,
             _ => Filled::More,
+        })
+    }
+
+    /// Feeds the reader from a connection, unless that is half of a tunnel: then the bytes are kept.
+    fn poll_fill(&mut self, reader: &mut Reader, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Self { input: Input::Connection(half), spill, may_be_tunnel, .. } = self else {
+            return Poll::Ready(Ok(0));
+        };
+        poll_read(half, context, |bytes| match std::mem::take(may_be_tunnel) && is_http(bytes) {
+            true => spill.extend_from_slice(bytes),
+            false => reader.feed(bytes),
         })
     }
 
