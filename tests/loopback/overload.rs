@@ -72,7 +72,9 @@ fn memory_of_sessions_goes_back() -> Result<()> {
     let limits = ["--max-sessions-per-address", "1000", "--max-connections-per-address", "1100"];
     let server = Server::of(folder.path()).with(limits).packed().start()?;
     let url = server.rtsp_url("clip.ts");
-    let arguments = |sessions| [&url, sessions, "--ramp=250", "--for=2s", "--sample=0%", "--require=none"];
+    let arguments = |sessions: &'static str| {
+        [url.as_str(), sessions, "--ramp=250", "--for=2s", "--sample=0%", "--require=none"]
+    };
     Run::of(&arguments("--sessions=10"))?;
     idle(&server)?;
     let before = server.anonymous_kib()?;

@@ -22,6 +22,9 @@ use load::{Asked, Estimate, Limits, Load, MeasuredCost, link_bits};
 /// Bit rate of a session's payload that is not known, before any was.
 const USUAL_BITS_PER_SECOND: f64 = 4e6;
 
+/// Least interval of measurements: less tells nothing of a load.
+const LEAST_INTERVAL_US: u64 = 500_000;
+
 /// Sessions over which the mean of their bit rates goes.
 const MEAN_OF_SESSIONS: f64 = 16.0;
 
@@ -145,8 +148,8 @@ impl Admission {
             "sessions_playing": load.playing,
             "sessions": load.capacity(self.limits, estimate),
             "threads_used": load.used,
-            "threads_used_by_requests": load.control,
-            "threads": self.limits.threads(load.control),
+            "threads_used_by_requests": load.control[0],
+            "threads": load.threads(self.limits),
             "bits_per_second": load.bits,
             "max_bits_per_second": self.limits.session_rate(),
             "threads_per_session": each.threads,
@@ -159,9 +162,12 @@ impl Admission {
 }
 
 impl State {
-    /// Measures the time since the last measurement.
+    /// Measures the time since the last measurement, if that is long enough ago.
     fn measure(&mut self, counters: Counters, control: Duration, now_us: u64, limits: Limits) {
-        let elapsed_us = now_us.saturating_sub(self.sampled_at_us).max(1);
+        let elapsed_us = now_us.saturating_sub(self.sampled_at_us);
+        if elapsed_us < LEAST_INTERVAL_US {
+            return;
+        }
         let share = |time: Duration| time.as_secs_f64() * 1e6 / elapsed_us as f64;
         let used = share(counters.busy_seconds.saturating_sub(self.counters.busy_seconds));
         let (playing, rate) = (counters.playing, counters.speed_thousandths as f64 / 1000.0);
@@ -185,7 +191,7 @@ impl State {
         }
         self.load = Load {
             used,
-            control: share(control.saturating_sub(self.control)),
+            control: [share(control.saturating_sub(self.control)), self.load.control[0]],
             playing,
             rate,
             costs: [cost, self.load.costs[0]],

@@ -31,10 +31,11 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Threads' time that sessions may take, in threads, where requests take so much: what exceeds half of the reserve
-    /// is not there for sessions.
-    pub(super) fn threads(&self, control: f64) -> f64 {
+    /// is not there for sessions. They get half of a processor that requests want, too.
+    fn threads(&self, control: f64) -> f64 {
         let reserve = self.all_threads * self.reserve;
-        (self.all_threads - reserve.max(control + reserve / 2.0)).max(0.0)
+        let taken = (control + reserve / 2.0).min(self.all_threads / 2.0);
+        (self.all_threads - reserve.max(taken)).max(0.0)
     }
 
     /// Bits per second that sessions may take.
@@ -107,8 +108,8 @@ impl MeasuredCost {
 pub(super) struct Load {
     /// Threads' time that sessions took, in threads.
     pub(super) used: f64,
-    /// Time that the thread of RTSP requests took, in threads.
-    pub(super) control: f64,
+    /// Time that the thread of RTSP requests took, in threads, and in the interval before.
+    pub(super) control: [f64; 2],
     /// Sessions that play.
     pub(super) playing: u64,
     /// Sum of their speeds: one at Speed 4 takes as much as four.
@@ -159,8 +160,7 @@ impl Load {
         let each = self.cost(limits, estimate);
         let own = asked.payload_bits.map_or(each, |bits| self.cost_of(bits, limits, estimate));
         let others = self.rate + asked.sessions.saturating_sub(self.playing) as f64;
-        let (needed, limit) =
-            (others * each.threads + asked.more * own.threads, limits.threads(self.control));
+        let (needed, limit) = (others * each.threads + asked.more * own.threads, self.threads(limits));
         if needed > limit {
             return Err(Overload::Processor { needed, limit });
         }
@@ -209,10 +209,15 @@ impl Load {
         last.min(before)
     }
 
+    /// Threads' time that sessions may take, in threads. Requests that come for a moment take nothing from them.
+    pub(super) fn threads(&self, limits: Limits) -> f64 {
+        limits.threads(self.control[0].min(self.control[1]))
+    }
+
     /// Sessions that fit, those that play included.
     pub(super) fn capacity(&self, limits: Limits, estimate: Estimate) -> u64 {
         let each = self.cost(limits, estimate);
-        let by_time = limits.threads(self.control) / each.threads;
+        let by_time = self.threads(limits) / each.threads;
         let by_rate = limits.session_rate().filter(|_| each.bits > 0.0).map(|limit| limit / each.bits);
         let more = by_rate.map_or(by_time, |by_rate| by_rate.min(by_time)) - self.rate;
         self.playing + more.max(0.0) as u64

@@ -27,8 +27,17 @@ fn a_ramp_makes_no_session_cheap() {
         let Load { costs, control, .. } = state.load;
         let cost = costs[0].unwrap();
         assert!((cost.threads - 0.001).abs() < 1e-9, "{cost:?}");
-        assert!((control - 0.1).abs() < 1e-9);
+        assert!((control[0] - 0.1).abs() < 1e-9);
     }
+}
+
+#[test]
+fn a_moment_is_not_measured() {
+    let (mut state, counters) = (state(), Counters::default());
+    state.measure(counters.clone(), Duration::from_millis(90), 100_000, LIMITS);
+    assert_eq!((state.sampled_at_us, state.load), (0, Load::default()));
+    state.measure(counters, Duration::from_millis(90), 1_000_000, LIMITS);
+    assert_eq!((state.sampled_at_us, state.load.control), (1_000_000, [0.09, 0.0]));
 }
 
 /// Promise: What packets cost when many sessions played is the estimate for those that come after them.

@@ -95,11 +95,13 @@ fn requests_take_from_the_reserve_first() {
     let load = steady(0.5, 1000, 1000.0);
     let limits = threads(0.85);
     let capacity = |control| Load { control, ..load }.capacity(limits, UNMEASURED);
-    assert_eq!((capacity(0.0), capacity(0.07)), (1700, 1700));
-    assert_eq!(capacity(0.25), 1350);
-    assert_eq!(capacity(2.0), 1000, "those that play are not touched");
+    assert_eq!((capacity([0.0; 2]), capacity([0.07; 2])), (1700, 1700));
+    assert_eq!(capacity([0.25; 2]), 1350);
+    assert_eq!((capacity([0.25, 0.0]), capacity([0.0, 0.25])), (1700, 1700), "it may be for a moment");
+    assert_eq!(capacity([1.0; 2]), 1000, "half of the processor");
     let two = Limits { all_threads: 2.0, ..limits };
-    assert_eq!(Load { control: 0.25, ..load }.capacity(two, UNMEASURED), 3200);
+    assert_eq!(Load { control: [0.25; 2], ..load }.capacity(two, UNMEASURED), 3200);
+    assert_eq!(Load { control: [1.0; 2], ..load }.capacity(threads(0.1), UNMEASURED), 1000, "less than half");
 }
 
 /// Promise: A session is refused when the bits per second of those that play leave no room for its own.
