@@ -90,7 +90,7 @@ fn memory_of_sessions_goes_back() -> Result<()> {
     ensure!(most > before + MUCH_KIB, "{before} KiB before, {most} KiB at most");
     let now = || server.anonymous_kib();
     let as_before = Deadline::seconds(30.0)
-        .wait_for("memory as before", || Ok((now()? < before + (most - before) / 4).then_some(())));
+        .wait_for("memory as before", || Ok((now()? < before + (most - before) / 2).then_some(())));
     as_before.with_context(|| format!("{before} KiB before, {most} KiB at most, now {:?}", now()))
 }
 
