@@ -40,7 +40,8 @@ run() { # name, sessions, ramp, with or without the limit of memory, options
   mkdir "$group"
   echo $((memory << 20)) >"$group/$limit"
   sh -c '[ "$1" = no ] || echo $$ >"$2/cgroup.procs"; shift 2; exec "$@"' sh "$limited" "$group" \
-    "$program" serve "$folder/media" --cache "$folder/cache" --rtsp 127.0.0.1:0 --http 127.0.0.1:0 --admission off "$@" \
+    "$program" serve "$folder/media" --cache "$folder/cache" --calibration "$folder/calibration.json" --rtsp 127.0.0.1:0 \
+    --http 127.0.0.1:0 --admission off "$@" \
     >"$folder/ready" 2>"$folder/$name.log" &
   server=$!
   until grep -q ^ready "$folder/ready"; do
@@ -57,6 +58,20 @@ run() { # name, sessions, ramp, with or without the limit of memory, options
   wait "$server" || :
   server=
 }
+
+# Else the first server measures its data paths while sessions come.
+: >"$folder/ready"
+"$program" serve "$folder/media" --cache "$folder/calibrating" --calibration "$folder/calibration.json" --rtsp 127.0.0.1:0 \
+  --http 127.0.0.1:0 >"$folder/ready" 2>"$folder/calibration.log" &
+server=$!
+until [ -s "$folder/calibration.json" ]; do
+  kill -0 "$server" || { cat "$folder/calibration.log" >&2; exit 1; }
+  sleep 0.1
+done
+kill "$server"
+wait "$server" || :
+server=
+rm -rf "$folder/calibrating"
 
 rm -rf "$folder/cache"
 mkdir "$folder/cache"

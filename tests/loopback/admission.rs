@@ -1,12 +1,14 @@
 //! Sessions beyond what the processor can send in time.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use wirepath_tests::playback::{self, Playback};
+use wirepath_tests::process::Process;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::{Server, binary, calibration};
 use wirepath_tests::{Deadline, clips, trials};
@@ -22,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         sessions_beyond_the_rate_are_refused,
         the_first_cost_is_that_of_the_calibration,
         downloads_are_refused_while_sessions_are_late,
+        a_session_that_plays_alone_does_not_keep_many_out,
     ]
 }
 
@@ -129,14 +132,40 @@ fn downloads_are_refused_while_sessions_are_late() -> Result<()> {
         Server::of(folder.path()).with(["--admission", "measured", "--max-sessions", "9"]).start()?;
     let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
     playback.play(None)?;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let pauses = scope.spawn(|| pause_again_and_again(&server.process, &is_over));
+        let refused = ensure_refused(&server);
+        is_over.store(true, Relaxed);
+        pauses.join().expect("it does not panic").and(refused)
+    })?;
+    ensure!(server.sessions()? >= 1, "the session in progress has ended");
+    // On a machine that is busy, sessions stay late.
+    drop(playback);
+    Deadline::seconds(60.0).wait_for("a download and a session", || {
+        let got = wirepath_tests::http::get(server.http, "/small.txt")?;
+        Ok((got.status == 200 && set_up(&server)?.1 == 200).then_some(()))
+    })
+}
+
+/// Has a server stand still for most of the time, for so long at a time that its sessions are late by that, and so short
+/// (less than 250 ms) that they catch up with all that they missed.
+fn pause_again_and_again(server: &Process, is_over: &AtomicBool) -> Result<()> {
+    while !is_over.load(Relaxed) {
+        server.signal(Signal::STOP)?;
+        std::thread::sleep(Duration::from_millis(180));
+        server.signal(Signal::CONT)?;
+        std::thread::sleep(Duration::from_millis(120));
+    }
+    Ok(())
+}
+
+/// Waits until a server whose sessions are late refuses downloads and sessions.
+fn ensure_refused(server: &Server) -> Result<()> {
     let (mut is_refused, mut is_busy) = (false, false);
     let deadline = Deadline::seconds(60.0);
     while !(is_refused && is_busy) {
         ensure!(!deadline.has_passed(), "SETUP is refused: {is_refused}, a download: {is_busy}");
-        // A server that stands still for so long is late by that.
-        server.process.signal(Signal::STOP)?;
-        std::thread::sleep(Duration::from_millis(300));
-        server.process.signal(Signal::CONT)?;
         let got = wirepath_tests::http::get(server.http, "/small.txt")?;
         if got.status == 503 {
             let words = String::from_utf8_lossy(&got.body);
@@ -145,15 +174,24 @@ fn downloads_are_refused_while_sessions_are_late() -> Result<()> {
             let status = wirepath_tests::http::get(server.http, "/api/status")?;
             ensure!(status.status == 200, "the status is for operators: {status:?}");
         }
-        is_refused |= set_up(&server)?.1 == 453;
+        is_refused |= set_up(server)?.1 == 453;
     }
-    ensure!(server.sessions()? >= 1, "the session in progress has ended");
-    // On a machine that is busy, sessions stay late.
-    drop(playback);
-    Deadline::seconds(60.0).wait_for("a download and a session", || {
-        let got = wirepath_tests::http::get(server.http, "/small.txt")?;
-        Ok((got.status == 200 && set_up(&server)?.1 == 200).then_some(()))
-    })
+    Ok(())
+}
+
+/// Promise: A session that plays alone, and costs more than one of many, does not keep many out.
+fn a_session_that_plays_alone_does_not_keep_many_out() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(20)?)])?;
+    let server = Server::of(folder.path()).with(["--admission", "measured", "--threads", "1"]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    Deadline::seconds(20.0).wait_for("a measurement", || {
+        let capacity = &server.status()?["capacity"];
+        Ok((capacity["sessions_playing"] == 1 && capacity["is_measured"] == true).then_some(()))
+    })?;
+    let capacity = server.status()?["capacity"].clone();
+    ensure!(capacity["sessions"].as_u64().is_some_and(|sessions| sessions >= 500), "{capacity}");
+    Ok(())
 }
 
 /// Sets up a session that does not play; returns the status of the response.

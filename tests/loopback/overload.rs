@@ -1,5 +1,7 @@
 //! Twice the clients that fit: those that are admitted stay timely, and afterwards all is as before.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -9,8 +11,8 @@ use wirepath_tests::{Deadline, clips, trials};
 
 use crate::load::Run;
 
-/// One thread, of which sessions may take a fiftieth: so few fit that their receivers fit beside them.
-const LITTLE_TIME: [&str; 6] = ["--admission", "measured", "--threads", "1", "--reserve", "98%"];
+/// One thread, of which sessions may take so little that at most 80 fit, and their receivers fit beside them.
+const LITTLE_TIME: [&str; 6] = ["--admission", "measured", "--threads", "1", "--reserve", "99.6%"];
 
 /// Bounds of how many sessions are taken to fit.
 const FIT: std::ops::RangeInclusive<u64> = 4..=150;
@@ -18,9 +20,12 @@ const FIT: std::ops::RangeInclusive<u64> = 4..=150;
 /// Threads for blocking work end when they had none for ten seconds (tokio's default).
 const THREADS_END_S: f64 = 20.0;
 
+/// Least memory of a thousand sessions.
+const MUCH_KIB: u64 = 4 << 10;
+
 /// This loads the machine and judges times.
 pub(crate) fn alone() -> Vec<Trial> {
-    trials![twice_the_clients_that_fit_disturb_nobody]
+    trials![twice_the_clients_that_fit_disturb_nobody, memory_of_sessions_goes_back]
 }
 
 /// Promise: Of twice the clients that fit, those admitted stay timely, the others get 453, and then all is as
@@ -59,6 +64,34 @@ fn twice_the_clients_that_fit_disturb_nobody() -> Result<()> {
     });
     as_before.with_context(|| format!("before {before:?}, now {:?}", now()))?;
     ensure_served(&server, &url)
+}
+
+/// Promise: Memory of sessions goes back to the system some seconds after they have ended.
+fn memory_of_sessions_goes_back() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(20)?)])?;
+    let limits = ["--max-sessions-per-address", "1000", "--max-connections-per-address", "1100"];
+    let server = Server::of(folder.path()).with(limits).packed().start()?;
+    let url = server.rtsp_url("clip.ts");
+    let arguments = |sessions: &'static str| {
+        [url.as_str(), sessions, "--ramp=250", "--for=2s", "--sample=0%", "--require=none"]
+    };
+    Run::of(&arguments("--sessions=10"))?;
+    idle(&server)?;
+    let before = server.anonymous_kib()?;
+    let mut most = before;
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| Run::of(&arguments("--sessions=1000")));
+        while !load.is_finished() {
+            most = most.max(server.anonymous_kib()?);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        load.join().expect("it does not panic").map(drop)
+    })?;
+    ensure!(most > before + MUCH_KIB, "{before} KiB before, {most} KiB at most");
+    let now = || server.anonymous_kib();
+    let as_before = Deadline::seconds(30.0)
+        .wait_for("memory as before", || Ok((now()? < before + (most - before) / 2).then_some(())));
+    as_before.with_context(|| format!("{before} KiB before, {most} KiB at most, now {:?}", now()))
 }
 
 /// A new client is admitted and timely, as soon as a measurement finds time for it: so little is left to

@@ -91,6 +91,11 @@ impl Server {
         process::status_number(self.process.pid(), "VmRSS")
     }
 
+    /// Memory of its own, that of no file, in KiB.
+    pub fn anonymous_kib(&self) -> Result<u64> {
+        process::status_number(self.process.pid(), "RssAnon")
+    }
+
     /// Threads.
     pub fn threads(&self) -> Result<u64> {
         process::status_number(self.process.pid(), "Threads")

@@ -273,6 +273,11 @@ impl Playbacks {
         self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
     }
 
+    /// Number of playbacks, playing or not.
+    pub fn number(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.counters.playbacks.value()).sum()
+    }
+
     /// Measures how busy each thread was since the last call, and has playbacks move from a thread that stays
     /// hot to one that has time. Does nothing if the last call was less than half a second ago.
     pub fn balance(&self) {

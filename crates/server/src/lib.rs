@@ -8,6 +8,7 @@ mod calibrated;
 mod channels;
 mod core;
 mod describe;
+mod heap_trim;
 mod http;
 pub mod images;
 mod joined;
@@ -24,6 +25,7 @@ mod server;
 mod session_limit;
 mod start_error;
 mod status;
+mod thread_time;
 mod tls;
 mod warnings;
 

@@ -29,6 +29,7 @@ use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::channels::{ChannelPlayer, Channels, LiveChannelOptions};
 use crate::core::{CoreOptions, MediaCore};
+use crate::heap_trim::{self, HeapTrim};
 use crate::http::{AssetRates, CurrentFields, LibrarySite, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
@@ -385,11 +386,16 @@ fn archives(options: Vec<ArchiveOptions>, library: &Arc<Library>, store: &Arc<St
     Archives::new(options.into_iter().filter_map(folder).collect())
 }
 
-/// Balances the threads' loads, and measures them for admission, for as long as there are playbacks.
+/// Balances the threads' loads, measures them for admission, and gives memory of sessions back that have ended, for as
+/// long as there are playbacks.
 async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
+    let mut heap_trim = HeapTrim::default();
     while let (Some(playbacks), Some(admission)) = (playbacks.upgrade(), admission.upgrade()) {
         playbacks.balance();
         admission.measure();
+        if heap_trim.note(playbacks.number()) {
+            heap_trim::trim();
+        }
         drop((playbacks, admission));
         tokio::time::sleep(BALANCE_INTERVAL).await;
     }

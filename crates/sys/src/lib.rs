@@ -15,6 +15,7 @@ pub mod device;
 pub mod frames;
 pub mod gather;
 pub mod header_blocks;
+pub mod heap;
 pub mod inherited;
 pub mod lender;
 pub mod mapping;

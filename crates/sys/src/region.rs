@@ -8,9 +8,9 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::memory::Memory;
 
@@ -75,21 +75,27 @@ fn map(length: usize) -> io::Result<Memory> {
     map_memfd(length, MemfdFlags::empty())
 }
 
+/// Bytes allocated by a call, which a signal may end.
+const PIECE: usize = 8 << 20;
+
 fn map_memfd(length: usize, flags: MemfdFlags) -> io::Result<Memory> {
     let file = memfd_create("wirepath-region", flags | MemfdFlags::CLOEXEC)?;
     ftruncate(&file, length as u64)?;
     let memory = Memory::of_file(&file, length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
-    // Only where shared memory is given huge pages on demand, and only a hint.
-    // SAFETY: the advice concerns the mapping just made and changes nothing in it.
-    let _ = unsafe { madvise(memory.start().cast(), length, Advice::LinuxHugepage) };
-    // All pages now: later, memory that is not there would be a fatal signal instead of an error.
-    // SAFETY: as above; the pages are ours to be brought in.
-    unsafe { madvise(memory.start().cast(), length, Advice::LinuxPopulateWrite)? };
+    // All pages now: later, memory that is not there would be a fatal signal instead of an error. Not by
+    // MADV_POPULATE_WRITE, which holds the lock of the process's address space until it is over: every thread that
+    // allocates waits for it then, and the caller's priority may be low.
+    for start in (0..length).step_by(PIECE) {
+        let piece = PIECE.min(length - start) as u64;
+        retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), start as u64, piece))?;
+    }
     Ok(memory)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -104,6 +110,28 @@ mod tests {
             assert_eq!((region.length(), region.bytes().len()), (length, length));
             assert!(region.bytes().iter().all(|byte| *byte == 7));
         }
+    }
+
+    /// While a region is made, other threads map memory: the allocator does.
+    #[test]
+    fn nobody_waits_for_a_region() {
+        const LENGTH: usize = 256 << 20;
+        let (begun, begin) = std::sync::mpsc::channel();
+        let making = std::thread::spawn(move || {
+            let start = Instant::now();
+            begun.send(()).unwrap();
+            Region::new::<io::Error>(LENGTH, |_| Ok(())).unwrap();
+            start.elapsed()
+        });
+        begin.recv().unwrap();
+        let mut longest = Duration::ZERO;
+        while !making.is_finished() {
+            let start = Instant::now();
+            drop(Memory::anonymous(4096, ProtFlags::READ, MapFlags::PRIVATE).unwrap());
+            longest = longest.max(start.elapsed());
+        }
+        let all = making.join().unwrap();
+        assert!(longest < all / 2, "a mapping took {longest:?} of {all:?}");
     }
 
     #[test]

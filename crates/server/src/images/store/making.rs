@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use wirepath_datapath::MappedFile;
 use wirepath_media::image::{
     End, Layout, NewSegment, PAGE, PacketRun, PayloadRun, Start, Writer, WrittenSegment, padded,
@@ -24,6 +23,7 @@ use crate::images::image_folder::Draft;
 use crate::images::key::Key;
 use crate::images::packing::{self, writing};
 use crate::images::segment::bytes;
+use crate::thread_time::thread_time;
 
 /// Interval of looking for an asset to make an image of.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -261,11 +261,6 @@ impl WholeIndex {
         let end = self.starts.partition_point(|start| start.segment <= segment);
         &self.starts[first..end]
     }
-}
-
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 #[cfg(test)]

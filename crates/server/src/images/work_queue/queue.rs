@@ -14,8 +14,9 @@ pub(super) const KEPT_FOR_URGENT: usize = 256;
 /// Most works that wait for their first turn; more are refused.
 const MOST_WAITING: usize = 4096;
 
-/// Lateness of the urgent thread from which other threads do urgent work too: many times as long as a turn.
-pub(super) const LATE: Duration = Duration::from_millis(100);
+/// Lateness of the urgent thread from which other threads do urgent work too: some turns. They take what is needed last,
+/// since their own turns may take long.
+pub(super) const LATE: Duration = Duration::from_millis(20);
 
 /// Urgency of the work that a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +95,7 @@ impl<W: Work> Queue<W> {
     /// Takes the work that has the next turn on a thread.
     pub(super) fn next(&mut self, urgency: Urgency, now: Instant) -> Result<W, Survey> {
         if urgency == Urgency::Rest && self.is_urgent_thread_late(now) {
-            let survey = self.survey(Urgency::Urgent, now);
-            if let Some(work) = self.take(Urgency::Urgent, &survey, now) {
+            if let Some(work) = self.take_urgent_needed_last(now) {
                 return Ok(work);
             }
         }
@@ -163,6 +163,26 @@ impl<W: Work> Queue<W> {
                 self.new.remove(index)
             }
             (None, None) => None,
+        }
+    }
+
+    /// Takes the urgent work that is needed last, if there is room for it.
+    fn take_urgent_needed_last(&mut self, now: Instant) -> Option<W> {
+        let last = |works: &mut dyn Iterator<Item = &W>| {
+            let urgent = works.map(W::due).enumerate().filter(|(_, due)| Urgency::Urgent.has(*due, now));
+            urgent.map(|(index, due)| (index, due.at())).max_by_key(|(_, at)| *at)
+        };
+        let survey = Survey {
+            new: last(&mut self.new.iter()),
+            begun: last(&mut self.begun.iter()),
+            ..Survey::default()
+        };
+        match (survey.new, survey.begun) {
+            (Some((_, new_at)), Some((_, begun_at))) if begun_at > new_at => {
+                self.take(Urgency::Urgent, &Survey { new: None, ..survey }, now)
+            }
+            (Some(_), _) => self.take(Urgency::Urgent, &Survey { begun: None, ..survey }, now),
+            (None, _) => self.take(Urgency::Urgent, &survey, now),
         }
     }
 

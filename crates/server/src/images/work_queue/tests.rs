@@ -280,6 +280,30 @@ fn urgent_work_is_left_to_the_urgent_thread_until_that_is_late() {
     assert_eq!(queue.urgent, works(LATE), "there is more to do than one thread can");
 }
 
+/// Promise: Where sessions wait for more than one thread can pack, the longest wait is that thread's, and others help.
+#[test]
+fn other_threads_take_the_urgent_work_that_is_needed_last() {
+    let (now, watch) = (Instant::now(), watch(ROOM));
+    let needed = |name, ms| {
+        let work = watch.work(name, false, 0);
+        *work.needed_at.lock() = Some(now + Duration::from_millis(ms));
+        work
+    };
+    let begun = |name, ms| Watched { has_begun: true, ..needed(name, ms) };
+    let next = |new: Vec<Watched>, begun: Vec<Watched>, urgency| {
+        let (new, begun_count, urgent) = (new.into(), begun.len(), UrgentState::Works { since: now - LATE });
+        let mut queue = Queue { new, begun, begun_count, urgent, ..Queue::new(ROOM) };
+        queue.next(urgency, now).ok().map(|work| work.name)
+    };
+    let new = || vec![needed("first", 1), needed("third", 3), needed("far", 60_000)];
+    let begun = || vec![begun("second", 2), begun("fourth", 4)];
+    assert_eq!(next(new(), begun(), Urgency::Urgent), Some("first"));
+    assert_eq!(next(new(), begun(), Urgency::Rest), Some("fourth"));
+    assert_eq!(next(new(), Vec::new(), Urgency::Rest), Some("third"));
+    assert_eq!(next(Vec::new(), begun(), Urgency::Rest), Some("fourth"));
+    assert_eq!(next(vec![needed("far", 60_000)], Vec::new(), Urgency::Rest), Some("far"));
+}
+
 #[test]
 fn turns_of_other_work_do_not_wake_the_urgent_thread() {
     let watch = watch(ROOM);

@@ -162,7 +162,7 @@ impl Player for FakePlayer {
 
     /// There is room for six sessions.
     fn admit_faster(&self, more: f64) -> Result<(), Overload> {
-        if more < 6.0 { Ok(()) } else { Err(Overload::Processor { used: 0.5, limit: 0.75 }) }
+        if more < 6.0 { Ok(()) } else { Err(Overload::Processor { needed: 0.9, limit: 0.75 }) }
     }
 
     fn has_groups(&self) -> bool {

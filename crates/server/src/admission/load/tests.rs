@@ -1,0 +1,146 @@
+use super::*;
+
+const UNMEASURED: Estimate = Estimate { ns_per_packet: None, payload_bits: 4e6 };
+
+fn threads(threads: f64) -> Limits {
+    Limits { all_threads: 1.0, reserve: 1.0 - threads, rate: None }
+}
+
+fn rate(rate: f64, reserve: f64) -> Limits {
+    Limits { all_threads: 1.0, reserve, rate: Some(rate) }
+}
+
+fn admit(load: Load, more: f64, sessions: u64, limits: Limits) -> Result<(), Overload> {
+    load.admit(Asked { more, payload_bits: None, sessions }, limits, UNMEASURED)
+}
+
+/// The load of sessions that take so much of a thread, each as much, for two intervals.
+fn steady(used: f64, playing: u64, rate: f64) -> Load {
+    let cost = Some(MeasuredCost { threads: used / rate, rate });
+    Load { used, playing, rate, costs: [cost; 2], ..Load::default() }
+}
+
+/// Promise: A session is refused when those that play leave no processor time for it.
+#[test]
+fn sessions_are_admitted_while_there_is_time_for_them() {
+    let load = steady(0.5, 1024, 1024.0);
+    assert_eq!(load.capacity(threads(0.75), UNMEASURED), 1536);
+    assert_eq!(admit(load, 1.0, 1024, threads(0.75)), Ok(()));
+    assert_eq!(admit(load, 1.0, 1535, threads(0.75)), Ok(()), "sessions that rest will play, too");
+    let error = admit(load, 1.0, 1700, threads(0.75)).unwrap_err().to_string();
+    assert!(error.contains("0.83 of 0.75 threads"), "{error}");
+}
+
+/// Promise: A session at Speed 4 is counted as four, and a Speed is refused for which there is no time.
+#[test]
+fn a_fast_session_counts_as_several() {
+    let load = steady(0.5, 256, 1024.0);
+    assert_eq!(admit(load, 512.0, 256, threads(0.75)), Ok(()));
+    assert!(admit(load, 513.0, 256, threads(0.75)).is_err());
+    assert_eq!(load.capacity(threads(0.75), UNMEASURED), 256 + 512, "sessions at the normal speed");
+}
+
+#[test]
+fn the_first_sessions_are_admitted_before_anything_was_measured() {
+    let load = Load::default();
+    assert_eq!(admit(load, 1.0, 10_000, threads(0.85)), Ok(()));
+    assert!(admit(load, 1.0, 17_000, threads(0.85)).is_err());
+}
+
+/// Promise: Before any session plays, its cost is what the calibration says of its packets; then what is measured.
+#[test]
+fn the_first_cost_is_that_of_the_calibration() {
+    let estimate = Estimate { ns_per_packet: Some(10_000.0), payload_bits: 4e6 };
+    // 1,000 packets a second take 10 ms.
+    let payload_bits = Some(1_000.0 * PAYLOAD_BYTES * 8.0);
+    let asked = Asked { more: 1.0, payload_bits, sessions: 0 };
+    let limits = Limits { all_threads: 1.0, reserve: 0.9, rate: None };
+    assert_eq!(Load::default().admit(asked, limits, estimate), Ok(()));
+    let dear = Estimate { ns_per_packet: Some(120_000.0), ..estimate };
+    assert!(Load::default().admit(asked, limits, dear).is_err(), "0.12 threads");
+    let usual = 4e6 / 8.0 / PAYLOAD_BYTES * 10_000.0 / 1e9;
+    assert_eq!(Load::default().capacity(limits, estimate), (0.1 / usual) as u64);
+    let measured = steady(0.064, 64, 64.0);
+    assert!(measured.capacity(limits, estimate).abs_diff(100) <= 1, "0.001 each is measured");
+    assert_eq!(measured.admit(Asked { sessions: 64, ..asked }, limits, dear), Ok(()));
+}
+
+/// Promise: What one session takes alone, with a wake-up for each of its bursts, is not taken for what each of many takes.
+#[test]
+fn a_session_alone_does_not_make_all_dear() {
+    // 1 % of a thread: then 85 sessions would fit.
+    let alone = steady(0.01, 1, 1.0);
+    let capacity = alone.capacity(threads(0.85), UNMEASURED);
+    assert!(capacity > 2_000, "{capacity}");
+    let many = steady(0.64, 64, 64.0);
+    assert_eq!(many.capacity(threads(0.85), UNMEASURED), 85, "their cost is that of many");
+}
+
+/// Promise: A thread that pauses for a moment makes sessions dear for one interval only, and refuses nobody.
+#[test]
+fn a_moment_makes_no_session_dear() {
+    let cost = MeasuredCost { threads: 0.0001, rate: 500.0 };
+    let paused = MeasuredCost { threads: 0.002, ..cost };
+    let load = Load { used: 1.0, costs: [Some(paused), Some(cost)], ..steady(0.05, 500, 500.0) };
+    assert_eq!(admit(load, 1.0, 1000, threads(0.85)), Ok(()));
+    let first = Load { costs: [Some(paused), None], ..load };
+    assert_eq!(admit(first, 1.0, 1000, threads(0.85)), Ok(()), "nothing was measured before");
+    let twice = Load { costs: [Some(paused); 2], ..load };
+    assert!(admit(twice, 1.0, 500, threads(0.85)).is_err());
+}
+
+/// Promise: Where requests take more of a processor than half of the reserve, sessions get less.
+#[test]
+fn requests_take_from_the_reserve_first() {
+    let load = steady(0.5, 1000, 1000.0);
+    let limits = threads(0.85);
+    let capacity = |control| Load { control, ..load }.capacity(limits, UNMEASURED);
+    assert_eq!((capacity([0.0; 2]), capacity([0.07; 2])), (1700, 1700));
+    assert_eq!(capacity([0.25; 2]), 1350);
+    assert_eq!((capacity([0.25, 0.0]), capacity([0.0, 0.25])), (1700, 1700), "it may be for a moment");
+    assert_eq!(capacity([1.0; 2]), 1000, "half of the processor");
+    let two = Limits { all_threads: 2.0, ..limits };
+    assert_eq!(Load { control: [0.25; 2], ..load }.capacity(two, UNMEASURED), 3200);
+    assert_eq!(Load { control: [1.0; 2], ..load }.capacity(threads(0.1), UNMEASURED), 1000, "less than half");
+}
+
+/// Promise: A session is refused when the bits per second of those that play leave no room for its own.
+#[test]
+fn sessions_are_admitted_while_the_link_has_room() {
+    let load = Load { playing: 100, rate: 100.0, bits: 5e8, before: (100.0, 5e8), ..Load::default() };
+    let limits = rate(1e9, 0.2);
+    assert_eq!(load.capacity(limits, UNMEASURED), 160);
+    assert_eq!(admit(load, 1.0, 159, limits), Ok(()));
+    let refused = admit(load, 1.0, 160, limits);
+    assert_eq!(refused, Err(Overload::Rate { bits: 8.05e8, limit: 8e8 }));
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("805.0 of 800.0 Mb/s"), "{error}");
+    let asked = |payload_bits| Asked { more: 1.0, payload_bits: Some(payload_bits), sessions: 100 };
+    assert_eq!(load.admit(asked(2.8e8), limits, UNMEASURED), Ok(()));
+    assert!(load.admit(asked(2.9e8), limits, UNMEASURED).is_err(), "307 Mb/s with headers");
+    let begun = Load { bits: 1e6, ..load };
+    assert!(admit(begun, 1.0, 160, limits).is_err(), "sessions have just begun");
+    assert!(admit(Load::default(), 1.0, 0, rate(4e6, 0.0)).is_err(), "a usual session and its headers");
+}
+
+/// Promise: Downloads are refused while sessions take the whole rate in one interval after another.
+#[test]
+fn downloads_wait_while_the_link_is_full() {
+    let load = Load { bits: 1e9, before: (100.0, 1e9), ..Load::default() };
+    assert!(load.is_full(rate(1e9, 0.2)));
+    assert!(!load.is_full(rate(1.1e9, 0.2)), "the rest is for downloads");
+    assert!(!Load { before: (100.0, 9e8), ..load }.is_full(rate(1e9, 0.2)), "it may be for a moment");
+    assert!(!load.is_full(threads(1.0)));
+}
+
+/// Promise: A session is refused while those that play are late in one interval after another.
+#[test]
+fn nobody_is_admitted_while_sessions_are_late() {
+    let late = Duration::from_millis(101);
+    let mut lateness = RecentLateness::default();
+    lateness.take(20, late, true);
+    assert_eq!(admit(Load { lateness, ..Load::default() }, 1.0, 0, threads(1.0)), Ok(()));
+    lateness.take(20, late, true);
+    let refused = admit(Load { lateness, ..Load::default() }, 1.0, 0, threads(1.0));
+    assert_eq!(refused, Err(Overload::Late { late }));
+}

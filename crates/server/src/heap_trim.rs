@@ -1,0 +1,67 @@
+//! Memory of sessions that have ended goes back to the system: the allocator keeps it for others, who may never come.
+
+/// Least sessions by which their number falls before memory is given back: what fewer had is not worth the search.
+const LEAST_FALL: u64 = 100;
+
+/// Part of the sessions by which their number falls, one over this.
+const FALL_PART: u64 = 4;
+
+/// Measurements after which memory is given back: connections end after their sessions.
+const DELAY: u32 = 5;
+
+/// Rule by which memory is given back.
+#[derive(Debug, Default)]
+pub(crate) struct HeapTrim {
+    /// Most sessions since memory was given back.
+    most: u64,
+    /// Measurements since their number fell.
+    fallen_for: u32,
+}
+
+impl HeapTrim {
+    /// Notes the number of sessions, which is measured each second. Returns whether memory is to be given back.
+    pub(crate) fn note(&mut self, sessions: u64) -> bool {
+        self.most = self.most.max(sessions);
+        if self.most - sessions < LEAST_FALL.max(self.most / FALL_PART) {
+            self.fallen_for = 0;
+            return false;
+        }
+        self.fallen_for += 1;
+        let is_due = self.fallen_for >= DELAY;
+        if is_due {
+            *self = HeapTrim { most: sessions, fallen_for: 0 };
+        }
+        is_due
+    }
+}
+
+/// Gives memory back, on a thread that may block.
+pub(crate) fn trim() {
+    drop(tokio::task::spawn_blocking(|| {
+        let found = wirepath_sys::heap::trim();
+        tracing::debug!(found, "memory of sessions that have ended was given back");
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(trim: &mut HeapTrim, numbers: impl IntoIterator<Item = u64>) -> usize {
+        numbers.into_iter().filter(|sessions| trim.note(*sessions)).count()
+    }
+
+    #[test]
+    fn it_is_due_once_for_each_fall() {
+        let mut trim = HeapTrim::default();
+        assert_eq!(times(&mut trim, [100, 1000, 5000, 4000, 5000, 3000, 0, 0, 0]), 0);
+        assert_eq!(times(&mut trim, [0]), 1);
+        assert_eq!(times(&mut trim, [0; 100]), 0, "nothing has fallen since");
+        assert_eq!(times(&mut trim, [99, 0, 0, 0, 0, 0, 0]), 0, "few");
+        assert_eq!(
+            times(&mut trim, [10_000, 9_000, 8_000, 7_600, 7_600, 7_600, 7_600, 7_600]),
+            0,
+            "not a quarter"
+        );
+    }
+}
