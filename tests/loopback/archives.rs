@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         recordings_are_listed_in_pages,
         names_have_local_times,
         a_hundred_thousand_names_are_listed,
+        local_times_at_changes_of_the_clock_have_a_rule,
     ]
 }
 
@@ -306,3 +307,32 @@ fn a_hundred_thousand_names_are_listed() -> Result<()> {
     let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
     ensure_bytes(&received, &fs::read(cam.join("1000500000.ts"))?)
 }
+/// Promise: A local time in a name that comes twice is the first one, and one that is left out has the offset of before.
+fn local_times_at_changes_of_the_clock_have_a_rule() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let names_and_times = [
+        ("2026-03-29T01-59-00", "2026-03-29T00:59:00Z"),
+        ("2026-03-29T02-30-00", "2026-03-29T01:30:00Z"),
+        ("2026-03-29T03-31-00", "2026-03-29T01:31:00Z"),
+        ("2026-10-25T01-59-00", "2026-10-24T23:59:00Z"),
+        ("2026-10-25T02-30-00", "2026-10-25T00:30:00Z"),
+        ("2026-10-25T03-00-00", "2026-10-25T02:00:00Z"),
+    ];
+    let names = names_and_times.map(|(name, _)| format!("{name}.ts"));
+    let folder = folder(&names.each_ref().map(|name| (name.as_str(), clip.clone())))?;
+    // The rule of Central Europe, and its history if the machine has that.
+    let zones = ["CET-1CEST,M3.5.0,M10.5.0/3", "Europe/Berlin"];
+    let has_file = fs::exists("/usr/share/zoneinfo/Europe/Berlin")?;
+    for zone in &zones[..1 + usize::from(has_file)] {
+        let server = Server::of(folder.path())
+            .with(["--archive", "cam", "--archive-zone", "local"])
+            .under(["env", &format!("TZ={zone}")])
+            .start()?;
+        let page = json(&server, "/cam/?recordings")?;
+        let recordings = page["recordings"].as_array().context("no recordings")?;
+        let starts: Vec<_> = recordings.iter().filter_map(|recording| recording["start"].as_str()).collect();
+        ensure!(starts == names_and_times.map(|(_, time)| time), "{zone}: {page}");
+    }
+    Ok(())
+}
+

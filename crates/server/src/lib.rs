@@ -25,6 +25,7 @@ mod session_limit;
 mod start_error;
 mod status;
 mod tls;
+mod waiting_play;
 mod warnings;
 
 pub use admission::AdmissionPolicy;
