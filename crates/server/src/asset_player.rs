@@ -204,7 +204,7 @@ impl Presentation for AssetPresentation {
             let groups = self.player.groups.as_ref();
             let groups = groups.ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))?;
             let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?).await?;
-            let (member, group) = groups.join(&image, on_event)?;
+            let (member, group) = groups.join(&image, self.client, on_event)?;
             Ok(Joined { playback: Box::new(member), group })
         })
     }
