@@ -26,10 +26,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         what_an_archive_cannot_do_is_refused,
+        replay_of_onvif_is_refused_by_its_name,
         recordings_are_listed_in_pages,
         names_have_local_times,
-        a_hundred_thousand_names_are_listed,
         local_times_at_changes_of_the_clock_have_a_rule,
+        a_hundred_thousand_names_are_listed,
     ]
 }
 
@@ -239,6 +240,34 @@ fn what_an_archive_cannot_do_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `Require: onvif-replay` gets 551, which names it; without it, `Rate-Control` is answered by what is done.
+fn replay_of_onvif_is_refused_by_its_name() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    let url = playback.url.clone();
+    let require = ("Require", "onvif-replay");
+    let session = playback.session.clone();
+    let range = ("Range", "clock=20261123T100000Z-");
+    for (method, fields) in [
+        ("DESCRIBE", vec![require]),
+        ("PLAY", vec![require, ("Session", &session), range, ("Rate-Control", "no"), ("Immediate", "yes")]),
+    ] {
+        let refused = playback.client.request(method, &url, &fields)?;
+        ensure!(
+            refused.status == 551 && refused.header("unsupported") == Some("onvif-replay"),
+            "{refused:?}"
+        );
+    }
+    let fields = [("Session", session.as_str()), range, ("Rate-Control", "no"), ("Immediate", "yes")];
+    let answer = playback.client.succeed("PLAY", &url, &fields)?;
+    ensure!(answer.header("rate-control") == Some("yes"), "{answer:?}");
+    ensure!(
+        answer.header("range").is_some_and(|range| range.starts_with("clock=20261123T100000Z-")),
+        "{answer:?}"
+    );
+    Ok(())
+}
+
 /// The answer to GET of a path, which is JSON.
 fn json(server: &Server, path: &str) -> Result<Json> {
     let response = http::get(server.http, path)?;
@@ -288,25 +317,6 @@ fn names_have_local_times() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An archive of 100,000 recordings is listed by its names, and examines those of a page only.
-fn a_hundred_thousand_names_are_listed() -> Result<()> {
-    let clip = clips::constant(2)?;
-    let folder = folder(&[("1000000000.ts", clip.clone()), ("1000500000.ts", clip)])?;
-    let cam = folder.path().join("cam");
-    for number in 0..100_000 {
-        fs::File::create(cam.join(format!("{}.ts", 1_000_000_010 + number)))?;
-    }
-    let server = Server::of(folder.path()).with(["--archive", "cam=%s"]).start()?;
-    let page = json(&server, "/cam/?recordings&from=2001-09-09T05:00:00Z&limit=5")?;
-    ensure!(page["total"] == 100_002, "{}", page["total"]);
-    ensure!(page["recordings"].as_array().is_some_and(|page| page.len() == 5), "{page}");
-    let left_out = server.status()?["archives"][0]["left_out"].as_array().map(Vec::len);
-    ensure!(left_out == Some(5), "{left_out:?} were examined");
-    let mut playback = Playback::set_up(server.rtsp, "cam")?;
-    playback.play(Some("clock=20010914T204000Z-"))?;
-    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
-    ensure_bytes(&received, &fs::read(cam.join("1000500000.ts"))?)
-}
 /// Promise: A local time in a name that comes twice is the first one, and one that is left out has the offset of before.
 fn local_times_at_changes_of_the_clock_have_a_rule() -> Result<()> {
     let clip = clips::constant(2)?;
@@ -336,3 +346,22 @@ fn local_times_at_changes_of_the_clock_have_a_rule() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An archive of 100,000 recordings is listed by its names, and examines those of a page only.
+fn a_hundred_thousand_names_are_listed() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[("1000000000.ts", clip.clone()), ("1000500000.ts", clip)])?;
+    let cam = folder.path().join("cam");
+    for number in 0..100_000 {
+        fs::File::create(cam.join(format!("{}.ts", 1_000_000_010 + number)))?;
+    }
+    let server = Server::of(folder.path()).with(["--archive", "cam=%s"]).start()?;
+    let page = json(&server, "/cam/?recordings&from=2001-09-09T05:00:00Z&limit=5")?;
+    ensure!(page["total"] == 100_002, "{}", page["total"]);
+    ensure!(page["recordings"].as_array().is_some_and(|page| page.len() == 5), "{page}");
+    let left_out = server.status()?["archives"][0]["left_out"].as_array().map(Vec::len);
+    ensure!(left_out == Some(5), "{left_out:?} were examined");
+    let mut playback = Playback::set_up(server.rtsp, "cam")?;
+    playback.play(Some("clock=20010914T204000Z-"))?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &fs::read(cam.join("1000500000.ts"))?)
+}
