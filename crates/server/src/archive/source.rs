@@ -243,8 +243,7 @@ mod tests {
     use super::*;
     use crate::images::{ImageFolder, Store};
 
-    /// Promise: An archive that is played for so long that its segments cannot be counted ends with an error, and plays again
-    /// after a seek.
+    /// Promise: An archive whose segments cannot be counted any more ends with an error, and plays again after a seek.
     #[test]
     fn segments_that_cannot_be_counted_end_the_chain() {
         let home = tempfile::tempdir().unwrap();
