@@ -26,8 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         what_an_archive_cannot_do_is_refused,
+        replay_of_onvif_is_refused_by_its_name,
         recordings_are_listed_in_pages,
         names_have_local_times,
+        local_times_at_changes_of_the_clock_have_a_rule,
         a_hundred_thousand_names_are_listed,
     ]
 }
@@ -238,6 +240,34 @@ fn what_an_archive_cannot_do_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `Require: onvif-replay` gets 551, which names it; without it, `Rate-Control` is answered by what is done.
+fn replay_of_onvif_is_refused_by_its_name() -> Result<()> {
+    let bed = TestBed::new(&[])?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
+    let url = playback.url.clone();
+    let require = ("Require", "onvif-replay");
+    let session = playback.session.clone();
+    let range = ("Range", "clock=20261123T100000Z-");
+    for (method, fields) in [
+        ("DESCRIBE", vec![require]),
+        ("PLAY", vec![require, ("Session", &session), range, ("Rate-Control", "no"), ("Immediate", "yes")]),
+    ] {
+        let refused = playback.client.request(method, &url, &fields)?;
+        ensure!(
+            refused.status == 551 && refused.header("unsupported") == Some("onvif-replay"),
+            "{refused:?}"
+        );
+    }
+    let fields = [("Session", session.as_str()), range, ("Rate-Control", "no"), ("Immediate", "yes")];
+    let answer = playback.client.succeed("PLAY", &url, &fields)?;
+    ensure!(answer.header("rate-control") == Some("yes"), "{answer:?}");
+    ensure!(
+        answer.header("range").is_some_and(|range| range.starts_with("clock=20261123T100000Z-")),
+        "{answer:?}"
+    );
+    Ok(())
+}
+
 /// The answer to GET of a path, which is JSON.
 fn json(server: &Server, path: &str) -> Result<Json> {
     let response = http::get(server.http, path)?;
@@ -284,6 +314,35 @@ fn names_have_local_times() -> Result<()> {
         .start()?;
     let page = json(&server, "/cam/?recordings")?;
     ensure!(page["recordings"][0]["start"] == "2026-11-23T15:00:00Z", "{page}");
+    Ok(())
+}
+
+/// Promise: A local time in a name that comes twice is the first one, and one that is left out has the offset of before.
+fn local_times_at_changes_of_the_clock_have_a_rule() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let names_and_times = [
+        ("2026-03-29T01-59-00", "2026-03-29T00:59:00Z"),
+        ("2026-03-29T02-30-00", "2026-03-29T01:30:00Z"),
+        ("2026-03-29T03-31-00", "2026-03-29T01:31:00Z"),
+        ("2026-10-25T01-59-00", "2026-10-24T23:59:00Z"),
+        ("2026-10-25T02-30-00", "2026-10-25T00:30:00Z"),
+        ("2026-10-25T03-00-00", "2026-10-25T02:00:00Z"),
+    ];
+    let names = names_and_times.map(|(name, _)| format!("{name}.ts"));
+    let folder = folder(&names.each_ref().map(|name| (name.as_str(), clip.clone())))?;
+    // The rule of Central Europe, and its history if the machine has that.
+    let zones = ["CET-1CEST,M3.5.0,M10.5.0/3", "Europe/Berlin"];
+    let has_file = fs::exists("/usr/share/zoneinfo/Europe/Berlin")?;
+    for zone in &zones[..1 + usize::from(has_file)] {
+        let server = Server::of(folder.path())
+            .with(["--archive", "cam", "--archive-zone", "local"])
+            .under(["env", &format!("TZ={zone}")])
+            .start()?;
+        let page = json(&server, "/cam/?recordings")?;
+        let recordings = page["recordings"].as_array().context("no recordings")?;
+        let starts: Vec<_> = recordings.iter().filter_map(|recording| recording["start"].as_str()).collect();
+        ensure!(starts == names_and_times.map(|(_, time)| time), "{zone}: {page}");
+    }
     Ok(())
 }
 

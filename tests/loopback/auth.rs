@@ -113,7 +113,7 @@ fn ffmpeg_plays_with_a_password_only() -> Result<()> {
     clients::ffmpeg_with(&[], &http, &output, 20.0)?;
     let wrong = clients::ffmpeg(&bed.url("anna:guess"), &output, 20.0).err().context("it played")?;
     ensure!(format!("{wrong:#}").contains("401"), "{wrong:#}");
-    ensure!(bed.server.process.log().contains("wrong user name or password"), "nothing in the log");
+    ensure!(bed.server.process.log().contains("wrong user name, password or token"), "nothing in the log");
     ensure!(bed.failures("wrong_password")? == 1);
     Ok(())
 }

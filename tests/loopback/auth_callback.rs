@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         failures_of_the_service_are_told_apart,
         a_service_that_hangs_disturbs_nobody_else,
         credentials_go_to_the_service_over_tls_only,
+        guesses_through_the_service_are_slowed,
         users_of_the_file_are_not_asked_about,
         services_over_tls_need_a_trusted_certificate,
         wrong_options_are_refused,
@@ -294,6 +295,38 @@ fn credentials_go_to_the_service_over_tls_only() -> Result<()> {
     let counters = bed.counters()?;
     ensure!(counters["failures"]["wrong_password"] == 1, "{counters}");
     ensure!(!bed.server.process.log().contains("cret"), "a password is in the log");
+    Ok(())
+}
+
+/// Promise: Wrong passwords and tokens that the callback refuses are slowed and counted as those of Digest are.
+fn guesses_through_the_service_are_slowed() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let password = ("401 Unauthorized", "Basic YW5uYTpndWVzcw==", "wrong_password"); // anna:guess
+    for (refusal, guess, counter) in [password, ("403 Forbidden", "Bearer guess", "callback")] {
+        let service = Origin::start(move |_, connection| origin::answer(connection, refusal, "", b""))?;
+        let certificate = Certificate::new()?;
+        let arguments = certificate.arguments();
+        let bed = TestBed::with(&url(&service), &arguments.each_ref().map(String::as_str))?;
+        let https = format!("https://{}/clip.ts", bed.server.https.context("no https")?);
+        let guess_at = |path: &str| -> Result<String> {
+            let mut command = Command::new("curl");
+            // Answers are held back for up to 5 s, while the debt falls: who guesses does not wait for them.
+            command.args(["-s", "--max-time", "3", "-o", "/dev/null", "-w", "%{http_code} ", "--parallel"]);
+            command
+                .args(["--parallel-immediate", "--parallel-max", "40", "--cacert"])
+                .arg(certificate.file());
+            command.args(["-H", &format!("Authorization: {guess}")]).arg(format!("{https}{path}"));
+            Ok(String::from_utf8(command.output()?.stdout)?)
+        };
+        // Either all are looked at together, and the debt is 40 then, or the later ones are refused already.
+        let answers = guess_at("?[1-40]")? + &guess_at("")?;
+        ensure!(answers.contains("429 "), "{answers}");
+        let failures = bed.counters()?["failures"].clone();
+        ensure!(
+            failures[counter].as_u64() >= Some(10) && failures["slowed"].as_u64() >= Some(1),
+            "{failures}"
+        );
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Multicast over RTSP: one sender for all who ask for a group.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_sender_rests_while_all_members_pause,
         the_last_member_ends_the_sender,
         a_sender_at_its_end_frees_its_group,
+        one_address_does_not_take_all_groups,
         all_tracks_of_a_movie_go_to_the_group,
     ]
 }
@@ -182,6 +183,29 @@ fn a_sender_at_its_end_frees_its_group() -> Result<()> {
     let other = Member::set_up(&bed.server, "film.mp4", "/track1")?;
     ensure!(parameter(&other.transport, "destination") == Some("239.255.77.51"), "{}", other.transport);
     member.succeed("GET_PARAMETER", &[])?;
+    Ok(())
+}
+
+/// Promise: One address takes a quarter of the multicast groups at most; it joins those of others, who have the rest.
+fn one_address_does_not_take_all_groups() -> Result<()> {
+    let bed = TestBed::with([239, 255, 77, 61], 4)?;
+    let url = bed.server.rtsp_url("film.mp4/track1");
+    let member = bed.member("clip.ts")?;
+    let mut client = Client::connect(bed.server.rtsp)?;
+    let full = client.request("SETUP", &url, &[OFFER])?;
+    ensure!(full.status == 453, "{full:?}");
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into())?;
+    socket.connect(&bed.server.rtsp.into())?;
+    let mut neighbour = Client::over(socket.into());
+    let answer = neighbour.succeed("SETUP", &url, &[OFFER])?;
+    let destination = |answer: &Response| {
+        let transport = answer.header("transport").unwrap_or_default();
+        parameter(transport, "destination").unwrap_or_default().to_owned()
+    };
+    ensure!(destination(&answer) == "239.255.77.62", "{answer:?}");
+    ensure!(destination(&client.succeed("SETUP", &url, &[OFFER])?) == "239.255.77.62", "a joiner");
+    drop(member);
     Ok(())
 }
 

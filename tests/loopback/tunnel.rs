@@ -1,6 +1,6 @@
 //! RTSP through an HTTP tunnel, with players and with raw halves.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context, Result, ensure};
@@ -23,6 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         every_byte_comes_through_a_tunnel,
         a_session_pauses_and_seeks_through_a_tunnel,
         a_post_is_followed_by_another,
+        a_post_in_chunks_is_read_when_it_may_continue,
+        halves_are_in_the_access_log,
         a_post_is_read_to_its_end_before_another,
         halves_that_do_not_fit_are_refused,
         users_are_asked_inside_the_tunnel,
@@ -165,6 +167,59 @@ fn a_post_is_followed_by_another() -> Result<()> {
     bed.is_left_alone()
 }
 
+/// Promise: The POST of a tunnel may come in chunks, whatever they cut, and its client may wait for `100 Continue`.
+fn a_post_in_chunks_is_read_when_it_may_continue() -> Result<()> {
+    let bed = TestBed::new(2, &[])?;
+    for port in [bed.server.http, bed.server.rtsp] {
+        let mut client = Client::over(get(bed.server.http, "chunks")?);
+        let mut post = http::connect(port)?;
+        let head = "POST /clip.ts HTTP/1.1\r\nHost: h\r\nx-sessioncookie: chunks\r\nExpect: 100-continue\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n";
+        post.write_all(head.as_bytes())?;
+        let mut said = [0; 25];
+        post.read_exact(&mut said)?;
+        ensure!(said == *b"HTTP/1.1 100 Continue\r\n\r\n", "{:?}", String::from_utf8_lossy(&said));
+        for number in [1, 2] {
+            let text = BASE64_STANDARD.encode(format!("OPTIONS * RTSP/1.0\r\nCSeq: {number}\r\n\r\n"));
+            for chunk in text.as_bytes().chunks(7) {
+                let chunk = [format!("{:x};a=b\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat();
+                chunk.chunks(3).try_for_each(|piece| post.write_all(piece))?;
+            }
+            ensure!(client.response()?.header("cseq") == Some(number.to_string().as_str()));
+        }
+        // The end of the body is that of this POST, and not of the tunnel.
+        post.write_all(b"0\r\n\r\n")?;
+        ensure!(post.read(&mut said)? == 0, "the POST is not closed");
+        let mut next = half(bed.server.http, "POST", "chunks")?;
+        say(&mut next, "OPTIONS * RTSP/1.0\r\nCSeq: 3\r\n\r\n")?;
+        ensure!(client.response()?.header("cseq") == Some("3"));
+        let mut wrong = http::connect(port)?;
+        let wrong_size = head.replace("Expect: 100-continue\r\n", "") + "size\r\n";
+        wrong.write_all(wrong_size.as_bytes())?;
+        ensure!(client.is_closed_within(std::time::Duration::from_secs(5))?, "the tunnel goes on");
+        bed.is_left_alone()?;
+    }
+    Ok(())
+}
+
+/// Promise: Halves of a tunnel that come to the HTTP port are in the access log when they end, refused ones too.
+fn halves_are_in_the_access_log() -> Result<()> {
+    let bed = TestBed::new(2, &["--access-log=text"])?;
+    let mut client = Client::over(http_tunnel::open(bed.server.http, "logged", 4096)?);
+    ensure!(client.request("OPTIONS", "*", &[])?.status == 200);
+    drop(client);
+    ensure!(refusal(bed.server.http, "POST", "nobody")?.status == 404);
+    Deadline::seconds(10.0).wait_for("three lines of the access log", || {
+        let log = bed.server.process.log();
+        let has = |words: [&str; 2]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        let is_logged =
+            [["method=GET", "status=200"], ["method=POST", "status=200"], ["method=POST", "status=404"]]
+                .into_iter()
+                .all(has);
+        Ok(is_logged.then_some(()))
+    })
+}
+
 /// Promise: Requests that came by the POST of a tunnel before another took its place are answered.
 fn a_post_is_read_to_its_end_before_another() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
@@ -270,7 +325,7 @@ fn tunnels_leave_nothing_behind() -> Result<()> {
         .wait_for("descriptors as before", || Ok((bed.server.descriptors()? <= before).then_some(())))
 }
 
-/// Promise: At SIGTERM sessions in tunnels end with a BYE, and a GET that waits for its POST holds nobody up.
+/// Promise: At SIGTERM sessions in tunnels end with a BYE, and half of one, complete or not, holds nobody up.
 fn draining_ends_sessions_in_tunnels() -> Result<()> {
     let mut bed = TestBed::new(60, &[])?;
     let mut playing = bed.session("playing", 4096)?;
@@ -279,10 +334,14 @@ fn draining_ends_sessions_in_tunnels() -> Result<()> {
         playing.read()?;
     }
     let waiting = get(bed.server.http, "waiting")?;
+    let mut unread = http::connect(bed.server.rtsp)?;
+    unread.write_all(b"GET /clip.ts HTTP/1.0\r\nx-sessioncookie: ")?;
+    // Its second half is one connection, which has come to the listener when this is answered.
+    ensure!(Client::connect(bed.server.rtsp)?.request("OPTIONS", "*", &[])?.status == 200);
     bed.server.process.signal(rustix::process::Signal::TERM)?;
     playing.to_the_end(Deadline::seconds(5.0))?;
-    let status = bed.server.process.wait(Deadline::seconds(9.0))?;
+    let status = bed.server.process.wait(Deadline::seconds(5.0))?;
     ensure!(status.success(), "{status}: {}", bed.server.process.log());
-    drop(waiting);
+    drop((waiting, unread));
     Ok(())
 }

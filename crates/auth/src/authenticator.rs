@@ -61,7 +61,7 @@ pub enum Reason {
     /// Right, but for a nonce that has expired, was used or is not of this process: the client tries again by
     /// itself.
     Stale,
-    /// Wrong user or password.
+    /// Wrong user, password or token.
     Wrong,
     /// Not the answer to a challenge of this server.
     Malformed(CredentialsError),
@@ -77,7 +77,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Missing => "authentication is required",
             Reason::Stale => "the nonce is stale; answer the new challenge",
-            Reason::Wrong => "wrong user name or password",
+            Reason::Wrong => "wrong user name, password or token",
             Reason::Malformed(error) => return error.fmt(f),
             Reason::Forbidden => "the user has no access to this path",
             Reason::Slowed => "too many wrong tries from this address; try again later",
@@ -164,18 +164,18 @@ impl Authenticator {
         }
     }
 
-    /// Lets a password be tried that another than this judges.
+    /// Lets a user's password, or a token, be tried that another than this judges.
     ///
     /// # Errors
     /// A denial if the address had too many wrong tries.
-    pub fn check_try(&self, user: &str, attempt: &Attempt<'_>) -> Result<(), Denial> {
+    pub fn check_try(&self, user: Option<&str>, attempt: &Attempt<'_>) -> Result<(), Denial> {
         self.check_guessing(user, attempt)
-            .map_err(|reason| self.denial(reason, Some(user.to_owned()), attempt))
+            .map_err(|reason| self.denial(reason, user.map(str::to_owned), attempt))
     }
 
-    /// Denial of a request that another judged: of a wrong password, where there is one, or of none.
-    pub fn deny(&self, user: Option<String>, attempt: &Attempt<'_>) -> Denial {
-        let reason = if user.is_some() { Reason::Wrong } else { Reason::Missing };
+    /// Denial of a request that another judged: of a wrong password or token, if it was a try, or of none.
+    pub fn deny(&self, user: Option<String>, is_try: bool, attempt: &Attempt<'_>) -> Denial {
+        let reason = if is_try { Reason::Wrong } else { Reason::Missing };
         self.denial(reason, user, attempt)
     }
 
@@ -211,7 +211,7 @@ impl Authenticator {
         let credentials =
             BasicCredentials::parse(encoded).ok_or_else(|| self.denial(malformed, None, attempt))?;
         let checked = self
-            .check_guessing(&credentials.user, attempt)
+            .check_guessing(Some(&credentials.user), attempt)
             .and_then(|()| if self.is_password(&credentials) { Ok(()) } else { Err(Reason::Wrong) });
         match checked.and_then(|()| check_access(access, &credentials.user)) {
             Ok(()) => Ok(Some(credentials.user)),
@@ -219,9 +219,9 @@ impl Authenticator {
         }
     }
 
-    fn check_guessing(&self, user: &str, attempt: &Attempt<'_>) -> Result<(), Reason> {
+    fn check_guessing(&self, user: Option<&str>, attempt: &Attempt<'_>) -> Result<(), Reason> {
         // A client that gave a right password on this connection is no guesser, whatever others of its address do.
-        let is_known = attempt.admitted == Some(user);
+        let is_known = user.is_some() && attempt.admitted == user;
         match !is_known && self.throttle.lock().is_exhausted(attempt.counted, attempt.now_ms) {
             true => Err(Reason::Slowed),
             false => Ok(()),
@@ -248,7 +248,7 @@ impl Authenticator {
         access: &Access,
         attempt: &Attempt<'_>,
     ) -> Result<(), Reason> {
-        self.check_guessing(&credentials.user, attempt)?;
+        self.check_guessing(Some(&credentials.user), attempt)?;
         if !self.is_right(credentials, attempt) {
             return Err(Reason::Wrong);
         }

@@ -117,7 +117,7 @@ async fn hand_over(offer: Option<Offer>, popularity: PopularityKeeper) {
         Some(offer) => match offer.accept(|| popularity.keep()).await {
             Ok(process) => {
                 tracing::info!(process, "listening sockets handed over");
-                return notify(&[NotifyState::MainPid(process)]);
+                return notify_main(process);
             }
             Err(error) => Some(error),
         },
@@ -126,6 +126,14 @@ async fn hand_over(offer: Option<Offer>, popularity: PopularityKeeper) {
         tracing::error!(%error, "cannot listen on the handover socket: there will be no handover");
     }
     std::future::pending().await
+}
+
+/// Tells systemd of its new main process.
+fn notify_main(process: Option<u32>) {
+    match process {
+        Some(process) => notify(&[NotifyState::MainPid(process)]),
+        None => tracing::warn!("the new server is in another PID namespace: systemd cannot be told its PID"),
+    }
 }
 
 /// Tells the server before that this one accepts.

@@ -76,9 +76,7 @@ impl RequestHead {
     /// Returns whether the client waits for `100 Continue` before it sends a body (RFC 9110 section 10.1.1).
     /// An expectation of HTTP/1.0 means nothing.
     pub fn expects_continue(&self) -> bool {
-        let expected = self.fields.get(header::EXPECT);
-        self.version == Version::HTTP_11
-            && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        self.borrowed().expects_continue()
     }
 
     pub(crate) fn borrowed(&self) -> BorrowedHead<'_, HeaderMap> {
@@ -124,6 +122,13 @@ impl<'a, F: Fields> BorrowedHead<'a, F> {
             (None, true) => Ok(None),
             (stated, false) => Ok(Some(stated.unwrap_or(0))),
         }
+    }
+
+    /// As [`RequestHead::expects_continue`].
+    pub(crate) fn expects_continue(&self) -> bool {
+        let expected = self.fields.values(&header::EXPECT).next();
+        self.version == Version::HTTP_11
+            && expected.is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 }
 

@@ -51,6 +51,10 @@ pub struct Request {
     pub has_unread_body: bool,
     /// Length in bytes of the body that follows, if it is read or skipped.
     pub body_length: u64,
+    /// The body comes in chunks ([`ChunkedReader`](crate::ChunkedReader)), without a length.
+    pub is_chunked: bool,
+    /// The client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
+    pub expects_continue: bool,
 }
 
 /// Forms of a request target (RFC 9112 section 3.2).
@@ -91,7 +95,8 @@ impl Request {
         let is_expected = head.fields.has(&header::EXPECT);
         // Too long to skip, of unknown length, or perhaps not sent at all: the connection ends instead.
         let is_skippable = |&length: &u64| length == 0 || length <= SKIPPED_BODY_LIMIT && !is_expected;
-        let skipped = head.body_length()?.filter(is_skippable);
+        let length = head.body_length()?;
+        let skipped = length.filter(is_skippable);
         Ok(Self {
             method: head.method.clone(),
             target,
@@ -110,6 +115,8 @@ impl Request {
             is_cross_origin: is_cross_origin(head),
             has_unread_body: skipped.is_none(),
             body_length: skipped.unwrap_or(0),
+            is_chunked: length.is_none(),
+            expects_continue: head.expects_continue(),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use libc::{iovec, msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use wirepath_sys::lender::{Lender, MOST_RANGES};
+use wirepath_sys::lender::{self, Lender, MOST_RANGES};
 use wirepath_sys::write_guard::WriteGuard;
 
 use crate::rule::{self, Kind};
@@ -56,7 +56,7 @@ pub(crate) extern "C" fn after_fork_in_parent() {
     }
 }
 
-/// Leaves this thread's lender to the parent, in a process that `fork` has just made; it has no other thread.
+/// Leaves the lenders of all threads to the parent, in a process that `fork` has just made; it has no other thread.
 pub(crate) extern "C" fn after_fork_in_child() {
     // Without it the thread is ending, and its lender with it.
     let _is_ending = OWN.try_with(|own| {
@@ -64,8 +64,11 @@ pub(crate) extern "C" fn after_fork_in_child() {
             old.lender.leave_to_parent();
         }
     });
-    // SAFETY: a new process has this thread only.
-    unsafe { WriteGuard::leave_to_parent() };
+    // SAFETY: a new process has this thread only, which has left its lender.
+    unsafe {
+        lender::close_inherited();
+        WriteGuard::leave_to_parent();
+    }
 }
 
 enum Outcome {

@@ -33,6 +33,7 @@ fn main() -> std::process::ExitCode {
         nginx_sends_every_byte,
         a_closed_connection_raises_the_signal,
         a_program_may_close_descriptors_that_it_did_not_open,
+        children_have_no_rings_of_their_parents,
         a_signal_ends_a_send_that_waits,
         arguments_that_are_wrong_have_the_errors_of_the_c_library,
     ];
@@ -404,6 +405,59 @@ fn a_program_may_close_descriptors_that_it_did_not_open() -> Result<()> {
     let received = reader.join().expect("it only reads")?;
     ensure!(received.len() == 2_000_000, "{} bytes", received.len());
     ensure_equal(&received[1_000_000..], &[b'b'; 1_000_000])
+}
+
+/// Threads that have lent fork and run programs; neither has a ring of theirs, and a child lends with one of its own.
+const FORKS: &str = r#"
+import os, socket, subprocess, sys, threading
+def rings():
+    names = []
+    for name in os.listdir('/proc/self/fd'):
+        try: names.append(os.readlink('/proc/self/fd/' + name))
+        except OSError: pass
+    return sum('io_uring' in name for name in names)
+def lend(): socket.create_connection(('127.0.0.1', int(sys.argv[1]))).sendall(b'a' * 2000000)
+sent, end = threading.Barrier(3), threading.Event()
+def work():
+    lend()
+    sent.wait()
+    end.wait()
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads: thread.start()
+sent.wait()
+lend()
+assert rings() == 3, rings()
+child = os.fork()
+if child == 0:
+    inherited = rings()
+    lend()
+    os._exit(0 if (inherited, rings()) == (0, 1) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert rings() == 3, rings()
+listed = subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, text=True, check=True, close_fds=False)
+assert 'io_uring' not in listed.stdout, listed.stdout
+end.set()
+"#;
+
+/// Promise: A child of a program under `libwirepath-loan.so` has no ring of its parent's threads, by `fork` or `exec`.
+fn children_have_no_rings_of_their_parents() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    fs::write(bench.path("forks.py"), FORKS)?;
+    let mut command = bench.command("python3")?;
+    command.arg(bench.path("forks.py")).arg(listener.local_addr()?.port().to_string());
+    let program = Running(command.spawn()?);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = listener.accept()?.0;
+            Ok(thread::spawn(move || stream.read_to_end(&mut Vec::new())))
+        })
+        .collect::<Result<_>>()?;
+    ensure_success(program, "python3")?;
+    for reader in readers {
+        ensure!(reader.join().expect("it only reads")? == 2_000_000);
+    }
+    bench.ensure_lent()
 }
 
 /// Promise: Under `libwirepath-loan.so` a signal ends a send that waits, which answers what it has sent.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::json;
-use wirepath_auth::{Access, Area, Attempt, Authenticator, BasicCredentials, Denial, FolderUsers, Reason};
+use wirepath_auth::{Access, Area, Attempt, Authenticator, Denial, FolderUsers, Reason};
 use wirepath_auth::{Rules, RulesError, UrlDenial, UrlKeys, UrlSignature, Users};
 use wirepath_http::{AssetPath, Request, Response};
 
@@ -247,9 +247,10 @@ impl AccessControl {
         (request, attempt): (&AuthRequest<'_>, &Attempt<'_>),
     ) -> Result<Admission, AuthRefusal> {
         let basic = attempt.basic();
-        if let Some(BasicCredentials { user, .. }) = &basic
-            && let Err(denial) = self.authenticator.check_try(user, attempt)
-        {
+        let user = basic.as_ref().map(|basic| basic.user.as_str());
+        // A token is guessed as a password is.
+        let is_try = basic.is_some() || request.token().is_some();
+        if is_try && let Err(denial) = self.authenticator.check_try(user, attempt) {
             return Err(self.deny(denial, request).await);
         }
         let question = question(request, path, basic.as_ref());
@@ -264,7 +265,7 @@ impl AccessControl {
             }
             Verdict::Unauthorized | Verdict::Forbidden => {}
         }
-        let denial = self.authenticator.deny(user, attempt);
+        let denial = self.authenticator.deny(user, is_try, attempt);
         if verdict == Verdict::Unauthorized && !denial.challenges.is_empty() {
             return Err(self.deny(denial, request).await);
         }

@@ -16,13 +16,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::Mode;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::{geteuid, umask};
 use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+use wirepath_sys::socket;
 
 use crate::handed_sockets::{HandedSockets, NAMES};
 
@@ -40,6 +41,9 @@ const DESCRIPTORS: usize = NAMES.len() + 1;
 
 /// Time limit of the running server's message.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time within which a new server gets ready; it may read many files first. Until then no other is heard.
+const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// Time before the next try when `accept` failed for want of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -138,21 +142,22 @@ fn receive_message(server: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
 pub struct Offer {
     listener: UnixListener,
     sockets: Vec<(&'static str, OwnedFd)>,
+    ready_limit: Duration,
 }
 
 impl Offer {
     /// Offers these sockets to who connects to `listener`.
     pub fn new(listener: UnixListener, sockets: Vec<(&'static str, OwnedFd)>) -> Offer {
-        Offer { listener, sockets }
+        Offer { listener, sockets, ready_limit: READY_LIMIT }
     }
 
-    /// Hands the sockets to successors, after `prepare`, until one is ready; returns its process. Each has the time that
-    /// it takes to start; the next waits. Must be called on a tokio runtime.
+    /// Hands the sockets to successors, after `prepare`, until one is ready; returns its process, none if that is in
+    /// another PID namespace. Each has two minutes to start; the next waits. Must be called on a tokio runtime.
     ///
     /// # Errors
     /// Failure to listen.
-    pub async fn accept<F: Future<Output = ()>>(self, prepare: impl Fn() -> F) -> io::Result<u32> {
-        let Offer { listener, sockets } = self;
+    pub async fn accept<F: Future<Output = ()>>(self, prepare: impl Fn() -> F) -> io::Result<Option<u32>> {
+        let Offer { listener, sockets, ready_limit } = self;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
         loop {
@@ -164,22 +169,32 @@ impl Offer {
                     continue;
                 }
             };
-            match hand_over(stream, listener.as_fd(), &sockets, &prepare).await {
-                Ok(Some(process)) => return Ok(process),
-                Ok(None) => tracing::info!("no handover: the new server did not get ready; serving on"),
+            match hand_over(stream, (listener.as_fd(), &sockets), ready_limit, &prepare).await {
+                Ok(Successor::Ready(process)) => return Ok(process),
+                Ok(Successor::Gone) => {
+                    tracing::info!("no handover: the new server did not get ready; serving on");
+                }
                 Err(error) => tracing::warn!(%error, "no handover; serving on"),
             }
         }
     }
 }
 
-/// Hands the sockets to a successor; returns its process once it is ready, or none if it closes the connection.
+/// End of an offer.
+enum Successor {
+    /// It accepts; its process, if this one can see it.
+    Ready(Option<u32>),
+    /// It has closed the connection.
+    Gone,
+}
+
+/// Hands the sockets to a successor, and waits until it is ready, but no longer than the limit.
 async fn hand_over<F: Future<Output = ()>>(
     mut stream: tokio::net::UnixStream,
-    listener: BorrowedFd<'_>,
-    sockets: &[(&'static str, OwnedFd)],
+    (listener, sockets): (BorrowedFd<'_>, &[(&'static str, OwnedFd)]),
+    ready_limit: Duration,
     prepare: impl Fn() -> F,
-) -> io::Result<Option<u32>> {
+) -> io::Result<Successor> {
     let process = ensure_same_user(stream.as_fd())?;
     prepare().await;
     let names = sockets.iter().map(|(name, _)| *name);
@@ -194,25 +209,25 @@ async fn hand_over<F: Future<Output = ()>>(
     // An empty buffer of a new connection has room for it.
     sendmsg(&stream, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
     tracing::info!(process, "listening sockets offered to a new server");
-    match stream.read_u8().await {
-        Ok(READY) => Ok(Some(process)),
+    let too_late = |_| io::Error::new(ErrorKind::TimedOut, "the new server was not ready in time");
+    match timeout(ready_limit, stream.read_u8()).await.map_err(too_late)? {
+        Ok(READY) => Ok(Successor::Ready(process)),
         Ok(_) => Err(invalid("the new server sent something else than that it is ready")),
         Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
-            Ok(None)
+            Ok(Successor::Gone)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Refuses a peer of another user than this one and root; returns its process.
-fn ensure_same_user(peer: BorrowedFd<'_>) -> io::Result<u32> {
-    let peer = socket_peercred(peer)?;
-    if peer.uid != geteuid() && !peer.uid.is_root() {
-        let why =
-            format!("the process at the other end is of user {}, not of this one or root", peer.uid.as_raw());
+/// Refuses a peer of another user than this one and root; returns its process, if this one can see it.
+fn ensure_same_user(peer: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let socket::Peer { process, user } = socket::peer(peer)?;
+    if user != geteuid().as_raw() && user != 0 {
+        let why = format!("the process at the other end is of user {user}, not of this one or root");
         return Err(io::Error::new(ErrorKind::PermissionDenied, why));
     }
-    Ok(peer.pid.as_raw_nonzero().get().unsigned_abs())
+    Ok(process)
 }
 
 fn invalid(why: &'static str) -> io::Error {
@@ -252,7 +267,27 @@ mod tests {
                 takeover.complete().unwrap();
             });
             successors.await.unwrap();
-            assert_eq!(offering.await.unwrap().unwrap(), std::process::id());
+            assert_eq!(offering.await.unwrap().unwrap(), Some(std::process::id()));
+        });
+    }
+
+    /// Promise: A new server that does not get ready within two minutes leaves the handover to the next.
+    #[test]
+    fn a_successor_that_is_never_ready_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("handover");
+        let offer = Offer::new(listen(&path).unwrap(), Vec::new());
+        let offer = Offer { ready_limit: Duration::from_millis(50), ..offer };
+        run(async {
+            let offering = tokio::spawn(offer.accept(|| async {}));
+            let successors = tokio::task::spawn_blocking(move || {
+                let (_, hanging) = receive(&path).unwrap();
+                receive(&path).unwrap().1.complete().unwrap();
+                hanging
+            });
+            let hanging = successors.await.unwrap();
+            assert_eq!(offering.await.unwrap().unwrap(), Some(std::process::id()));
+            assert!(hanging.complete().is_err(), "its connection is closed");
         });
     }
 

@@ -81,7 +81,7 @@ impl Drop for Permit {
 
 /// Client that an address stands for: an IPv4 address, also in its IPv6 form; of IPv6 the first 64 bits,
 /// because a client has all addresses of its network to choose from.
-pub(crate) fn client(address: IpAddr) -> IpAddr {
+pub fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,

@@ -6,8 +6,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
 use wirepath_media::image::StreamPlan;
@@ -32,6 +31,7 @@ use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation,
     Reply, SessionPlayback, TrackSource,
 };
+use crate::waiting_play::WaitingPlay;
 
 /// Most searches for names in other case at a time.
 pub(crate) const SEARCHES: usize = 4;
@@ -76,8 +76,8 @@ struct ImagePlayback {
     max_lag_us: u64,
     _hot: Option<HotSession>,
     plays: Arc<Plays>,
-    /// Dropped to cancel a request to play that waits until the image has grown to the requested time.
-    waiting: Mutex<Option<oneshot::Sender<()>>>,
+    /// Request to play that waits until the image has grown to its time.
+    waiting: WaitingPlay,
 }
 
 impl Player for AssetPlayer {
@@ -193,7 +193,7 @@ impl Presentation for AssetPresentation {
                 playbacks: Arc::clone(playbacks),
                 max_lag_us: *max_lag_us,
                 plays: Arc::clone(plays),
-                waiting: Mutex::default(),
+                waiting: WaitingPlay::default(),
             };
             Ok(Box::new(playback) as Box<dyn SessionPlayback>)
         })
@@ -204,7 +204,7 @@ impl Presentation for AssetPresentation {
             let groups = self.player.groups.as_ref();
             let groups = groups.ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))?;
             let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?).await?;
-            let (member, group) = groups.join(&image, on_event)?;
+            let (member, group) = groups.join(&image, self.client, on_event)?;
             Ok(Joined { playback: Box::new(member), group })
         })
     }
@@ -244,7 +244,7 @@ impl SessionPlayback for ImagePlayback {
     }
 
     fn play(&self, range: PlayRange, reply: Reply<Position>) {
-        self.cancel_waiting();
+        self.waiting.cancel();
         let PlayRange { from_us, until_us, speed, scale } = range;
         let pictures = self.scanned_track().filter(|_| !scale.is_normal()).map(|stream| Pictures {
             scale,
@@ -262,18 +262,10 @@ impl SessionPlayback for ImagePlayback {
             SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
-                let (waiting, cancelled) = oneshot::channel::<()>();
-                *self.waiting.lock() = Some(waiting);
-                tokio::spawn(async move {
-                    let cursor = tokio::select! {
-                        biased; // A cancelled request must not start, though its place is there now.
-                        _ = cancelled => Err(PlayError::Superseded),
-                        cursor = locate(&image, from_us) => cursor,
-                    };
-                    match cursor {
-                        Ok(cursor) => playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply),
-                        Err(error) => reply(Err(error)),
-                    }
+                let search = async move { locate(&image, from_us).await };
+                self.waiting.start_at(search, move |place| match place {
+                    Ok(cursor) => playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply),
+                    Err(error) => reply(Err(error)),
                 });
             }
         }
@@ -284,7 +276,7 @@ impl SessionPlayback for ImagePlayback {
     }
 
     fn pause(&self, reply: Reply<u64>) {
-        self.cancel_waiting();
+        self.waiting.cancel();
         self.playback.pause(reply);
     }
 
@@ -315,12 +307,6 @@ impl SessionPlayback for ImagePlayback {
 
     fn count_play(&self) {
         self.plays.count(self.image.name());
-    }
-}
-
-impl ImagePlayback {
-    fn cancel_waiting(&self) {
-        self.waiting.lock().take();
     }
 }
 

@@ -27,6 +27,7 @@ mod start_error;
 mod status;
 mod thread_time;
 mod tls;
+mod waiting_play;
 mod warnings;
 
 pub use admission::AdmissionPolicy;

@@ -163,9 +163,11 @@ impl Server {
         tokio::spawn(balance(Arc::downgrade(&playbacks), Arc::downgrade(&admission)));
         let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
         let fields = CurrentFields::new(options.response_fields);
-        let groups = options
-            .multicast
-            .map(|range| Arc::new(MulticastGroups::new(range, Arc::clone(&playbacks), Arc::clone(&plays))));
+        let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
+        let groups = options.multicast.map(|range| {
+            let (playbacks, plays) = (Arc::clone(&playbacks), Arc::clone(&plays));
+            Arc::new(MulticastGroups::new(range, playbacks, plays, Arc::clone(&descriptors)))
+        });
         let archives = Arc::new(archives(options.archives, &library, &store));
         let player = AssetPlayer {
             library: Arc::clone(&library),
@@ -189,7 +191,6 @@ impl Server {
         let tls = tls.transpose()?;
         // The descriptors of their runtimes are counted with those that the process holds for itself.
         let http_threads = RuntimeThreads::start("http", options.threads)?;
-        let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
         let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
         let rtsp_service =

@@ -5,6 +5,8 @@
 //! ([`WriteGuard`]): a write to one gets a page of its own. Loans that are over are noticed by later
 //! sends of the same lender.
 
+mod rings;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,6 +60,16 @@ pub fn counts() -> LenderCounts {
     }
 }
 
+/// Closes the rings of all lenders, in a process that `fork` has just made: they are the parent's, which an open
+/// descriptor would keep from ending them. A process that `exec` makes has none: they are close-on-exec.
+///
+/// # Safety
+/// This process uses none of the lenders that it had as the parent: [`Lender::leave_to_parent`] takes them.
+pub unsafe fn close_inherited() {
+    // SAFETY: the caller has made sure that nobody uses them.
+    unsafe { rings::close_all() };
+}
+
 /// Ranges of a send that is not over.
 type Ranges = [Option<Guarded>; MOST_RANGES];
 
@@ -84,8 +96,10 @@ impl Lender {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_cqsize(2 * MOST_LOANS as u32);
         builder.dontfork();
+        let ring = builder.build(4)?;
+        rings::note(ring.as_raw_fd());
         Ok(Lender {
-            ring: builder.build(4)?,
+            ring,
             guard,
             loans: (0..MOST_LOANS).map(|_| None).collect(),
             free: (0..MOST_LOANS as u16).rev().collect(),
@@ -147,10 +161,8 @@ impl Lender {
         self.loans.len() - self.free.len()
     }
 
-    /// Leaves a lender to the parent, in a process that `fork` has just made.
+    /// Leaves a lender to the parent, in a process that `fork` has just made; [`close_inherited`] closes its ring.
     pub fn leave_to_parent(self) {
-        // SAFETY: the descriptor is this lender's, which is neither used nor dropped any more.
-        unsafe { libc::close(self.ring.as_raw_fd()) };
         // Its memory was not inherited.
         std::mem::forget(self);
     }
@@ -301,6 +313,7 @@ const ENTER_GETEVENTS: u32 = 1;
 impl Drop for Lender {
     /// Nobody will know when the loans that are out are over, so their pages are replaced by copies.
     fn drop(&mut self) {
+        rings::forget(self.ring.as_raw_fd());
         let _looked = self.collect();
         for ranges in self.loans.iter_mut().filter_map(Option::take) {
             ranges.into_iter().flatten().for_each(|range| self.guard.abandon(range));

@@ -79,6 +79,38 @@ pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(state[0] == CLOSE)
 }
 
+/// Process at the other end of a Unix socket, as of its `connect` or `listen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Number of the process; none if this process cannot see it, from its own PID namespace.
+    pub process: Option<u32>,
+    /// Effective user.
+    pub user: u32,
+}
+
+/// Peer of a connected Unix socket (`SO_PEERCRED`).
+///
+/// # Errors
+/// Those of `getsockopt`.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    // rustix has the process as a number above 0.
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` and `length` outlive the call, and `length` says how much room `peer` has.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut length,
+        )
+    };
+    checked(result as isize)?;
+    let process = u32::try_from(peer.pid).ok().filter(|process| *process != 0);
+    Ok(Peer { process, user: peer.uid })
+}
+
 pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -143,6 +175,13 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(is_closed(sender.as_fd()).unwrap());
+    }
+
+    #[test]
+    fn a_unix_socket_knows_its_peer() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        assert_eq!(peer(one.as_fd()).unwrap(), Peer { process: Some(std::process::id()), user });
     }
 
     #[test]

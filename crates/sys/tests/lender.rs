@@ -38,6 +38,7 @@ fn main() -> std::process::ExitCode {
         memory_of_two_areas_keeps_its_bytes,
         a_dropped_lender_leaves_writable_memory,
         memory_that_cannot_be_guarded_is_not_lent,
+        untouched_memory_is_guarded,
         loans_that_are_over_protect_nothing,
         a_send_that_failed_is_not_made_later,
     ];
@@ -358,6 +359,36 @@ fn memory_that_cannot_be_guarded_is_not_lent() -> Result<()> {
     let on_the_heap = on_the_stack.to_vec();
     connection.lend(&mut lender, &on_the_heap)?;
     connection.ensure_equal()
+}
+
+/// Promise: Memory that was never touched is guarded, too, from before it is lent.
+fn untouched_memory_is_guarded() -> Result<()> {
+    const PAGES: usize = 16;
+    let length = PAGES * rustix::param::page_size();
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh mapping, which is never unmapped and has this one slice.
+    let bytes = unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
+        ensure!(start != libc::MAP_FAILED, "mmap failed");
+        std::slice::from_raw_parts_mut(start.cast::<u8>(), length)
+    };
+    let guard = WriteGuard::of_process()?;
+    let guarded = loop {
+        match guard.enter(bytes) {
+            Err(Errno::AGAIN) => thread::yield_now(), // another test protects
+            guarded => break guarded?,
+        }
+    };
+    let (mut pages, mut entries) = (File::open("/proc/self/pagemap")?, [0_u8; 8 * PAGES]);
+    pages.seek(SeekFrom::Start((bytes.as_ptr().addr() / rustix::param::page_size() * 8) as u64))?;
+    pages.read_exact(&mut entries)?;
+    // Bit 57: protected by userfaultfd.
+    let protected = entries.chunks(8).filter(|entry| entry[7] & 2 != 0).count();
+    ensure!(protected == PAGES, "{protected} of {PAGES} pages are protected");
+    bytes.fill(1);
+    ensure!(bytes.iter().all(|&byte| byte == 1), "writes were lost");
+    guard.over(guarded);
+    Ok(())
 }
 
 fn loans_that_are_over_protect_nothing() -> Result<()> {

@@ -8,6 +8,9 @@ use rtsp_types::{Method, StatusCode};
 /// Field of SETUP and its response: the longest burst that a client takes, such as `20ms`.
 pub const BURST_MAX: &str = "X-Burst-Max";
 
+/// Field of ONVIF that asks for packets at their times, or as fast as they can be sent.
+pub(super) const RATE_CONTROL: &str = "Rate-Control";
+
 /// Longest request body, in bytes.
 pub const BODY_LIMIT: usize = 64 * 1024;
 
@@ -73,6 +76,12 @@ impl Request {
     /// The speed asked for (RFC 2326 section 12.35).
     pub fn speed(&self) -> Result<Option<f64>, Refusal> {
         self.number("Speed")
+    }
+
+    /// Returns whether the request says how packets are to be paced: `Rate-Control` (ONVIF Streaming Specification,
+    /// section 6.4).
+    pub fn has_rate_control(&self) -> bool {
+        self.headers.first(RATE_CONTROL).is_some()
     }
 
     /// The longest burst that the client takes, in microseconds: `X-Burst-Max: 20ms`, a field of Wirepath.

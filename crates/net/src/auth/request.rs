@@ -51,6 +51,11 @@ pub enum Admission {
 }
 
 impl<'a> AuthRequest<'a> {
+    /// Token of `Authorization: Bearer` over TLS; none without TLS, where nobody may rely on it.
+    pub(super) fn token(&self) -> Option<&'a str> {
+        self.authorization.filter(|_| self.is_secure).and_then(bearer)
+    }
+
     /// The same for [`wirepath_auth`], at this time since any beginning.
     pub(super) fn attempt(&self, now_ms: u64) -> Attempt<'a> {
         let AuthRequest {
@@ -75,11 +80,10 @@ impl<'a> AuthRequest<'a> {
 /// The question to the callback: fields as MediaMTX's `authHTTPAddress` sends them, and the user agent. Credentials are
 /// those that came over TLS.
 pub(super) fn question(request: &AuthRequest<'_>, path: &[u8], basic: Option<&BasicCredentials>) -> Vec<u8> {
-    let token = request.authorization.filter(|_| request.is_secure).and_then(bearer);
     let question = json!({
         "user": basic.map_or("", |basic| &basic.user),
         "password": basic.map_or("", |basic| &basic.password),
-        "token": token.unwrap_or_default(),
+        "token": request.token().unwrap_or_default(),
         "ip": request.peer.ip().to_canonical().to_string(),
         "action": "read",
         "path": String::from_utf8_lossy(path),

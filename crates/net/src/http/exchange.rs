@@ -13,7 +13,7 @@ use wirepath_engine::Engine;
 use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
 
-use super::access_log::Access;
+use super::access_log::{Access, AccessLog};
 use super::answer::{Answer, Reply, read_behind};
 use super::connection::{Connection, End, now_s};
 use super::counters::Counters;
@@ -79,9 +79,16 @@ pub trait Site: Send + Sync + 'static {
         false
     }
 
-    /// Serves such a connection to its end.
-    fn take_over(&self, _request: Request, _client: TakenOver) -> impl Future<Output = ()> + Send {
-        async {}
+    /// Serves such a connection to its end. Returns the status that answered it.
+    ///
+    /// # Errors
+    /// The client has gone, or does not take the answer.
+    fn take_over(
+        &self,
+        _request: Request,
+        _client: TakenOver,
+    ) -> impl Future<Output = io::Result<StatusCode>> + Send {
+        async { Ok(StatusCode::NOT_IMPLEMENTED) }
     }
 
     /// Most descriptors that an answer for this path takes while it is looked up and sent.
@@ -180,8 +187,18 @@ impl<S: Site> Exchanges<S> {
         self.shared.counters.requests.increment();
         let (stream, read) = self.client.take_over()?;
         let (addresses, drain) = (self.addresses, self.drain.clone());
-        self.shared.site.take_over(request, TakenOver { stream, read, addresses, drain }).await;
-        Ok(())
+        let access = self.access(&request);
+        let served = self.shared.site.take_over(request, TakenOver { stream, read, addresses, drain }).await;
+        if let Some((form, access)) = access {
+            let status = served.as_ref().map_or(StatusCode::OK, |status| *status);
+            access.end(form, status, 0, served.is_ok()); // its bytes are not of HTTP
+        }
+        served.map(drop)
+    }
+
+    /// Begins the line of a request in the access log, if there is one.
+    fn access(&self, request: &Request) -> Option<(AccessLog, Access)> {
+        self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, request)))
     }
 
     fn count(&self, end: &End) {
@@ -196,8 +213,7 @@ impl<S: Site> Exchanges<S> {
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
-        let access =
-            self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, &request)));
+        let access = self.access(&request);
         let body = self.body(&request).await?;
         let fields = self.shared.site.fields(&request);
         let (mut reply, descriptors) = self.answer(request, body).await;

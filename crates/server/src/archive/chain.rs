@@ -15,8 +15,8 @@ use crate::joined::Joined;
 /// Longest gap that is none, in microseconds: names of recordings have whole seconds.
 const LEAST_GAP_US: i64 = 1_500_000;
 
-/// Recordings that are kept: a playback that rests reads the segment at its place again, while the next recording
-/// was begun already.
+/// Recordings that are kept at least: a playback that rests reads the segment at its place again, while the next
+/// recording was begun already.
 const KEPT: usize = 3;
 
 /// Recordings in the order in which they are played.
@@ -80,12 +80,20 @@ impl Chain {
         let gap_us = next.start_us.saturating_sub(last.start_us.saturating_add_unsigned(length_us));
         let held_us = if gaps == Gaps::Hold && gap_us > LEAST_GAP_US { gap_us.unsigned_abs() } else { 0 };
         let joined = last.joined.next(last.joined.begin_us + length_us + held_us);
-        let piece = Piece::new(next, segment, joined, pool);
-        self.pieces.push_back(piece);
-        if self.pieces.len() > KEPT {
-            self.pieces.pop_front();
+        if last.joined.is_untouched() && self.pieces.len() > 1 {
+            self.pieces.pop_back();
         }
+        self.pieces.push_back(Piece::new(next, segment, joined, pool));
+        let first_segments = self.pieces.iter().map(|piece| piece.first_segment);
+        let unread = unread(first_segments, segment).min(self.pieces.len().saturating_sub(KEPT));
+        self.pieces.drain(..unread);
     }
+}
+
+/// Number of recordings in front that a playback which asks for a segment has behind it: it is at that segment, or at the
+/// one before.
+fn unread(first_segments: impl Iterator<Item = u32>, segment: u32) -> usize {
+    first_segments.skip(1).take_while(|first| *first < segment).count()
 }
 
 impl Piece {
@@ -97,5 +105,19 @@ impl Piece {
     /// A segment of the recording, in its place.
     pub(super) fn give(&mut self, segment: &Segment, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
         self.joined.give(&self.image, segment, local, streams)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_stay_while_a_playback_may_be_in_them() {
+        // Recordings of a segment each, then of none.
+        assert_eq!(unread([0, 1, 2, 3].into_iter(), 3), 2);
+        assert_eq!(unread([0, 5, 5, 5].into_iter(), 5), 0);
+        assert_eq!(unread([0, 2, 5, 5].into_iter(), 5), 1);
+        assert_eq!(unread([7].into_iter(), 7), 0);
     }
 }

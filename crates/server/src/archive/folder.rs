@@ -28,7 +28,7 @@ const COMPLETE_AFTER_S: i64 = 10;
 const DISTINCT_AFTER_S: i64 = 2;
 
 /// Most pages of recordings that are made at a time: each examines up to a thousand files.
-const LISTINGS: usize = 4;
+pub(super) const LISTINGS: usize = 4;
 
 /// Most log lines a second about recordings that cannot be examined: clients cause them.
 const LINES_PER_SECOND: u32 = 1;

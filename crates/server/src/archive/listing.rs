@@ -107,7 +107,41 @@ fn shown(time_us: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use wirepath_engine::{BlockingPool, Priority};
+
+    use super::super::folder::LISTINGS;
+    use super::super::{ArchiveOptions, NamePattern, TimeZone};
     use super::*;
+    use crate::images::{ImageFolder, Store};
+    use crate::library::Library;
+
+    /// Promise: An archive makes four listings at a time; others get 503 and `Retry-After`, and work again later.
+    #[test]
+    fn listings_beyond_the_limit_are_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let media = home.path().join("media");
+        std::fs::create_dir_all(media.join("cam")).unwrap();
+        let cache = ImageFolder::open(&home.path().join("cache"), 1 << 20).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let pattern = NamePattern::parse(NamePattern::USUAL, TimeZone::Utc).unwrap();
+        let options = ArchiveOptions { path: "cam".to_owned(), pattern };
+        let library = Arc::new(Library::open(&[media]).unwrap());
+        let store = Store::new(cache, readers, 1).unwrap();
+        let folder = super::super::ArchiveFolder::new(options, library, store).unwrap();
+        let listed = || respond(&folder, "recordings").unwrap();
+        let permits: Vec<_> = (1..LISTINGS).map(|_| folder.permit_listing().unwrap()).collect();
+        assert_eq!(listed().status, StatusCode::OK, "it is the fourth");
+        let last = folder.permit_listing().unwrap();
+        let refused = listed();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        let head = String::from_utf8(refused.head(http::Version::HTTP_11, true, 0)).unwrap();
+        assert!(head.to_ascii_lowercase().contains("retry-after: 1\r\n"), "{head}");
+        drop(last);
+        assert_eq!(listed().status, StatusCode::OK);
+        drop(permits);
+    }
 
     fn parsed(query: &str) -> Option<Result<Query, ()>> {
         Query::parse(query).map(|query| query.map_err(|_| ()))

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
-use chrono::{Local, TimeZone as _};
+use chrono::{Local, MappedLocalTime, NaiveDateTime, Offset as _, TimeDelta};
 
 /// Extensions of recordings.
 const EXTENSIONS: [&str; 9] = ["ts", "m2ts", "mts", "mp4", "m4a", "mov", "mkv", "mka", "webm"];
@@ -71,8 +71,7 @@ impl NamePattern {
         self.zone
     }
 
-    /// Time of a name, in microseconds since 1970; none of a name that does not match, or is before 1970. An hour
-    /// that the local clock has twice is the first one.
+    /// Time of a name, in microseconds since 1970; none of a name that does not match, or is before 1970.
     pub(crate) fn time_us(&self, name: &[u8]) -> Option<i64> {
         let (stem, extension) = std::str::from_utf8(name).ok()?.rsplit_once('.')?;
         if !EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)) {
@@ -85,14 +84,35 @@ impl NamePattern {
         } else {
             let naive = parsed.to_naive_datetime_with_offset(0).ok()?;
             match self.zone {
-                TimeZone::Local if parsed.timestamp().is_none() => {
-                    Local.from_local_datetime(&naive).earliest()?.timestamp_micros()
-                }
+                TimeZone::Local if parsed.timestamp().is_none() => utc_us(&Local, naive)?,
                 _ => naive.and_utc().timestamp_micros(),
             }
         };
         (time_us >= 0).then_some(time_us)
     }
+}
+
+/// Time on a local clock, in microseconds since 1970. A time that the clock has twice, when it is set back, is the first
+/// one. A time that it leaves out, when it is set forward, is one of a clock that was not set: it has the offset of before.
+fn utc_us<Zone: chrono::TimeZone>(zone: &Zone, local: NaiveDateTime) -> Option<i64> {
+    // Not in any order, and not all of them right where clocks are changed.
+    let offsets = match zone.offset_from_local_datetime(&local) {
+        MappedLocalTime::None => [None, None],
+        MappedLocalTime::Single(offset) => [Some(offset.fix()), None],
+        MappedLocalTime::Ambiguous(one, other) => [Some(one.fix()), Some(other.fix())],
+    };
+    let shows_it =
+        |utc: &NaiveDateTime| utc.checked_add_offset(zone.offset_from_utc_datetime(utc).fix()) == Some(local);
+    let times = offsets.into_iter().flatten().filter_map(|offset| local.checked_sub_offset(offset));
+    let utc = times.filter(shows_it).min().or_else(|| {
+        // Clocks leave out an hour or two; a whole day where a country crossed the date line.
+        let before = [3, 27].into_iter().find_map(|hours| {
+            let earlier = local.checked_sub_signed(TimeDelta::hours(hours))?;
+            zone.offset_from_local_datetime(&earlier).latest()
+        })?;
+        local.checked_sub_offset(before.fix())
+    })?;
+    Some(utc.and_utc().timestamp_micros())
 }
 
 impl fmt::Display for NamePattern {

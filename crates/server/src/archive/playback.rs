@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use wirepath_media::image::StreamPlan;
 use wirepath_playback::{
     self as playback, PlayError, PlayRequest, Playbacks, Position, Progress, StreamProgress,
 };
 
-use super::opener::{Formats, Opener, Search};
+use super::opener::{Formats, Opened, Opener, Search};
 use super::source::ArchiveSource;
 use crate::asset_player::{locate, socket_error, stream_sink};
 use crate::images::Image;
@@ -17,6 +15,7 @@ use crate::plays::Plays;
 use crate::rtsp::player::{
     MediaSink, OpenError, PlayRange, PlaybackFailure, Reply, SessionPlayback, TrackSource,
 };
+use crate::waiting_play::WaitingPlay;
 
 /// Playback of one session.
 pub(super) struct ArchivePlayback {
@@ -31,15 +30,11 @@ pub(super) struct ArchivePlayback {
     pub(super) playbacks: Arc<Playbacks>,
     pub(super) max_lag_us: u64,
     pub(super) plays: Arc<Plays>,
-    /// Dropped to cancel a request to play that waits for a recording.
-    pub(super) waiting: Mutex<Option<oneshot::Sender<()>>>,
+    /// Request to play that waits for a recording.
+    pub(super) waiting: WaitingPlay,
 }
 
 impl ArchivePlayback {
-    fn cancel_waiting(&self) {
-        self.waiting.lock().take();
-    }
-
     /// A reply with its position in the time of the archive.
     fn translated(&self, reply: Reply<Position>) -> Reply<Position> {
         let source = Arc::clone(&self.source);
@@ -49,14 +44,13 @@ impl ArchivePlayback {
     }
 }
 
-/// Finds a time, in microseconds since 1970, and has the source go on there; returns the place in the source.
+/// Finds a time, in microseconds since 1970: its recording, and the place in that.
 async fn seek(
-    source: &ArchiveSource,
     opener: &Opener,
     like: &Formats,
     from_us: i64,
     until_us: Option<i64>,
-) -> Result<playback::Cursor, PlayError> {
+) -> Result<(Opened, playback::Cursor), PlayError> {
     let mut search = find(opener, from_us, like, |opener, from_us, like| opener.at(from_us, like)).await?;
     loop {
         let opened = match search {
@@ -70,7 +64,7 @@ async fn seek(
         let local_us = from_us.saturating_sub(opened.start_us).max(0).unsigned_abs();
         match locate(&opened.image, local_us).await {
             Ok(place) if until_us.is_none_or(|until_us| opened.start_us < until_us) => {
-                return Ok(source.begin(opened, place, until_us));
+                return Ok((opened, place));
             }
             Ok(_) => return Err(PlayError::BeyondEnd), // the range is in a gap
             // The time is in a gap: the next recording follows.
@@ -126,7 +120,7 @@ impl SessionPlayback for ArchivePlayback {
     }
 
     fn play(&self, range: PlayRange, reply: Reply<Position>) {
-        self.cancel_waiting();
+        self.waiting.cancel();
         let reply = self.translated(reply);
         let absolute = |us: u64| self.origin_us.saturating_add_unsigned(us);
         let until_us = range.until_us.map(absolute);
@@ -135,20 +129,15 @@ impl SessionPlayback for ArchivePlayback {
             self.source.go_on(until_us);
             return self.playback.play_as(request, reply);
         };
-        let (waiting, cancelled) = oneshot::channel::<()>();
-        *self.waiting.lock() = Some(waiting);
         let (source, playback) = (Arc::clone(&self.source), Arc::clone(&self.playback));
         let (opener, like) = (self.opener.clone(), self.like.clone());
-        tokio::spawn(async move {
-            let place = tokio::select! {
-                biased; // A cancelled request must not start, though its place is there now.
-                _ = cancelled => Err(PlayError::Superseded),
-                place = seek(&source, &opener, &like, from_us, until_us) => place,
-            };
-            match place {
-                Ok(place) => playback.play_as(PlayRequest { from: Some(place), ..request }, reply),
-                Err(error) => reply(Err(error)),
+        let search = async move { seek(&opener, &like, from_us, until_us).await };
+        self.waiting.start_at(search, move |found| match found {
+            Ok((opened, place)) => {
+                let place = source.begin(opened, place, until_us);
+                playback.play_as(PlayRequest { from: Some(place), ..request }, reply);
             }
+            Err(error) => reply(Err(error)),
         });
     }
 
@@ -157,7 +146,7 @@ impl SessionPlayback for ArchivePlayback {
     }
 
     fn pause(&self, reply: Reply<u64>) {
-        self.cancel_waiting();
+        self.waiting.cancel();
         let source = Arc::clone(&self.source);
         self.playback.pause(move |result| reply(result.map(|at_us| source.archive_us(at_us))));
     }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use wirepath_media::image::StreamPlan;
 use wirepath_media::rtsp::{ClockRange, ClockTime};
 use wirepath_media::sdp::Description;
@@ -17,6 +16,7 @@ use super::source::{ArchiveSource, feed};
 use crate::asset_player::{AssetPlayer, blocking, find_error, limits_error, socket_error, stream_sink};
 use crate::describe::describe;
 use crate::rtsp::player::{BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback};
+use crate::waiting_play::WaitingPlay;
 
 /// Most recordings that are examined for the end of an archive.
 const EXAMINED: usize = 16;
@@ -132,7 +132,7 @@ impl Presentation for ArchivePresentation {
                 playbacks,
                 max_lag_us: *max_lag_us,
                 plays,
-                waiting: Mutex::default(),
+                waiting: WaitingPlay::default(),
             }) as Box<dyn SessionPlayback>)
         })
     }

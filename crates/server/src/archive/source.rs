@@ -15,8 +15,9 @@ use super::Gaps;
 use super::chain::{Chain, Following};
 use super::opener::{Formats, Opened, Opener, Search};
 
-/// Bits of a segment's number in its chain; those above are the chain's.
-const SEGMENT_BITS: u32 = 22;
+/// Bits of a segment's number in its chain; those above are the chain's, of which a playback knows the last ones only.
+const SEGMENT_BITS: u32 = 28;
+/// Most segments of a chain: some years, if each is a second.
 const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
 
 /// Source of one session.
@@ -152,6 +153,12 @@ impl TrainSource for ArchiveSource {
             None if is_left => return Load::Pending, // the playback is about to be told of another place
             None => chain,
         };
+        if number == SEGMENTS {
+            // The next number would be that of another chain.
+            return Load::Failed(
+                "an archive was played for too long without a seek: PLAY from a time".into(),
+            );
+        }
         loop {
             let Some((piece, is_last)) = chain.piece(number) else {
                 return Load::Failed("the place is in a recording that is closed".into());
@@ -222,6 +229,43 @@ impl TrainSource for ArchiveSource {
         let State { chain, left, .. } = &*state;
         for piece in chain.pieces.iter().chain(left.iter().flat_map(|left| &left.pieces)) {
             piece.image.forget(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use wirepath_engine::Priority;
+    use wirepath_media::ts::synthetic::Sample;
+
+    use super::*;
+    use crate::images::{ImageFolder, Store};
+
+    /// Promise: An archive whose segments cannot be counted any more ends with an error, and plays again after a seek.
+    #[test]
+    fn segments_that_cannot_be_counted_end_the_chain() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("clip.ts"), Sample::default().stream().bytes).unwrap();
+        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let cache = ImageFolder::open(&home.path().join("cache"), 1 << 30).unwrap();
+        let store = Store::new(cache, pool.clone(), 1).unwrap();
+        let asset = Arc::new(File::open(home.path().join("clip.ts")).unwrap());
+        let image = store.image(asset, "clip.ts", store.usual_limits()).unwrap();
+        let opened = || Opened { image: Arc::clone(&image), start_us: 0 };
+        let streams = image.plan().streams.to_vec();
+        let source = ArchiveSource::new(opened(), streams, Gaps::Skip, &pool);
+        for round in 1..=20_u32 {
+            let place = source.begin(opened(), Cursor::START, None);
+            let epoch = place.segment & !SEGMENTS;
+            assert_eq!(epoch, round << SEGMENT_BITS, "chains that follow each other have other numbers");
+            assert!(matches!(source.segment(epoch | SEGMENTS, None), Load::Failed(_)));
+            let next = source.segment((epoch | SEGMENTS).wrapping_add(1), None);
+            assert!(matches!(next, Load::Pending), "it is of another chain: {next:?}");
+            while !matches!(source.segment(place.segment, None), Load::Ready(_)) {
+                std::thread::yield_now();
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::archive::{Archives, respond_with_recordings};
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use crate::rtsp::TunnelEntrance;
 use http::{HeaderMap, Method, StatusCode, header};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -167,9 +168,10 @@ impl Site for LibrarySite {
     }
 
     /// RTSP authenticates each request in the tunnel.
-    async fn take_over(&self, request: Request, client: TakenOver) {
-        if let Some(tunnels) = &self.tunnels {
-            tunnels.serve(request, client).await;
+    async fn take_over(&self, request: Request, client: TakenOver) -> io::Result<StatusCode> {
+        match &self.tunnels {
+            Some(tunnels) => tunnels.serve(request, client).await,
+            None => Ok(StatusCode::NOT_FOUND), // it takes nothing over
         }
     }
 

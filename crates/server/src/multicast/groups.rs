@@ -1,8 +1,10 @@
 //! Senders that run, and the groups that they have.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use wirepath_net::{DescriptorBudget, Exceeded, counted_address};
 use wirepath_playback::Playbacks;
 
 use super::member::Member;
@@ -13,13 +15,28 @@ use crate::plays::Plays;
 use crate::rtsp::player::{GroupAddress, OnEvent, OpenError};
 use crate::sending::Destination;
 
+/// Share of the groups whose senders the requests of one address may have made; of few groups it is one.
+const SHARE_PER_ADDRESS: u32 = 4;
+
+/// Descriptors for a stream: its socket, which reports its errors by a second one, and that of RTCP.
+const DESCRIPTORS_PER_STREAM: usize = 3;
+
 /// Groups of a server.
 pub(crate) struct MulticastGroups {
     range: MulticastRange,
     playbacks: Arc<Playbacks>,
     plays: Arc<Plays>,
-    /// Senders, by the numbers of their groups.
-    senders: Mutex<Vec<(u32, Weak<GroupSender>)>>,
+    descriptors: Arc<DescriptorBudget>,
+    senders: Mutex<Vec<Running>>,
+}
+
+/// Sender that runs.
+struct Running {
+    /// Number of its group.
+    group: u32,
+    /// Address of the client that asked first, or its network.
+    asked_by: IpAddr,
+    sender: Weak<GroupSender>,
 }
 
 impl MulticastGroups {
@@ -27,8 +44,9 @@ impl MulticastGroups {
         range: MulticastRange,
         playbacks: Arc<Playbacks>,
         plays: Arc<Plays>,
+        descriptors: Arc<DescriptorBudget>,
     ) -> MulticastGroups {
-        MulticastGroups { range, playbacks, plays, senders: Mutex::default() }
+        MulticastGroups { range, playbacks, plays, descriptors, senders: Mutex::default() }
     }
 
     /// The first group, whose path is that of all.
@@ -36,32 +54,98 @@ impl MulticastGroups {
         self.range.group(0)
     }
 
-    /// Joins the sender of an image, or makes one that rests until the first member plays.
+    /// Joins the sender of an image for a client, or makes one that rests until the first member plays.
     pub(crate) fn join(
         &self,
         image: &Arc<Image>,
+        address: IpAddr,
         on_event: OnEvent,
     ) -> Result<(Member, GroupAddress), OpenError> {
-        let sender = self.sender(image)?;
+        let sender = self.sender(image, counted_address(address))?;
         let address = sender.address();
         Ok((Member::new(sender, on_event, Arc::clone(&self.plays)), address))
     }
 
-    fn sender(&self, image: &Arc<Image>) -> Result<Arc<GroupSender>, OpenError> {
+    fn sender(&self, image: &Arc<Image>, asked_by: IpAddr) -> Result<Arc<GroupSender>, OpenError> {
         let mut senders = self.senders.lock();
         // Members of one that is over may stay for long; nothing is sent to their group any more.
-        senders.retain(|(_, sender)| sender.upgrade().is_some_and(|sender| !sender.is_over()));
-        let running = senders.iter().filter_map(|(_, sender)| sender.upgrade());
+        senders.retain(|running| running.sender.upgrade().is_some_and(|sender| !sender.is_over()));
+        let running = senders.iter().filter_map(|running| running.sender.upgrade());
         if let Some(sender) = running.into_iter().find(|sender| sender.sends(image)) {
             return Ok(sender);
         }
-        let is_free = |number: &u32| !senders.iter().any(|(taken, _)| taken == number);
-        let Some(number) = (0..self.range.count()).find(is_free) else {
+        let is_free = |number: &u32| !senders.iter().any(|running| running.group == *number);
+        let Some(group) = (0..self.range.count()).find(is_free) else {
             return Err(OpenError::AtLimit("all multicast groups of the server are in use".to_owned()));
         };
-        let sender = GroupSender::open(&self.range.group(number), image, &self.playbacks);
+        let asked_for = senders.iter().filter(|running| running.asked_by == asked_by).count();
+        if asked_for >= self.range.count().div_ceil(SHARE_PER_ADDRESS) as usize {
+            let why = "your address has as many multicast groups as it may: a quarter of the server's";
+            return Err(OpenError::AtLimit(why.to_owned()));
+        }
+        let descriptors = DESCRIPTORS_PER_STREAM * image.plan().streams.len();
+        let permit = self.descriptors.admit(asked_by, descriptors).map_err(|exceeded| match exceeded {
+            Exceeded::Address => OpenError::AtLimit("descriptor limit reached for your address".to_owned()),
+            _ => OpenError::Exhausted("too many open files to send to another multicast group".to_owned()),
+        })?;
+        let sender = GroupSender::open(&self.range.group(group), image, &self.playbacks, permit);
         let sender = sender.map_err(|error| OpenError::Failed(format!("cannot send to a group: {error}")))?;
-        senders.push((number, Arc::downgrade(&sender)));
+        senders.push(Running { group, asked_by, sender: Arc::downgrade(&sender) });
         Ok(sender)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::{Duration, Instant};
+
+    use wirepath_datapath::DataPath;
+    use wirepath_media::ts::synthetic::Sample;
+    use wirepath_playback::Burst;
+
+    use super::*;
+    use crate::core::{CoreOptions, MediaCore};
+    use crate::images::{HotMemorySize, ImagePolicy};
+
+    /// Promise: Sockets of multicast groups are within the budget of descriptors, until the sender has left with BYE.
+    #[tokio::test(flavor = "current_thread")]
+    async fn sockets_of_groups_are_within_the_budget() {
+        let home = tempfile::tempdir().unwrap();
+        let core = MediaCore::start(&CoreOptions {
+            cache: home.path().join("cache"),
+            cache_bytes: 1 << 30,
+            images: ImagePolicy::None,
+            image_bytes_per_second: 0,
+            packing_memory_bytes: None,
+            packings_per_address: 1,
+            keeps_popularity: false,
+            hot_memory: HotMemorySize::Off,
+            threads: 1,
+            path: Some(DataPath::Sendmmsg),
+            calibration: home.path().join("calibration.json"),
+            burst: Burst::Fixed(0),
+        });
+        let core = core.unwrap();
+        let image = |name: &str| {
+            let path = home.path().join(name);
+            fs::write(&path, Sample { packets: 2000, ..Sample::default() }.stream().bytes).unwrap();
+            let asset = Arc::new(File::open(path).unwrap());
+            core.store.image(asset, name, core.store.usual_limits()).unwrap()
+        };
+        let (first, second) = (image("first.ts"), image("second.ts"));
+        let range = "239.255.78.1-239.255.78.8:5004?interface=127.0.0.1".parse().unwrap();
+        let budget = DescriptorBudget::of_clients(DESCRIPTORS_PER_STREAM);
+        let groups = MulticastGroups::new(range, core.playbacks, core.plays, budget);
+        let client = IpAddr::from([127, 0, 0, 1]);
+        let join = |image: &Arc<Image>| groups.join(image, client, Box::new(|_| ()));
+        let members = (join(&first).unwrap(), join(&first).unwrap());
+        assert!(matches!(join(&second), Err(OpenError::Exhausted(_))));
+        drop(members);
+        let end = Instant::now() + Duration::from_secs(10);
+        while join(&second).is_err() {
+            assert!(Instant::now() < end, "its descriptors are still taken");
+            tokio::task::yield_now().await;
+        }
     }
 }

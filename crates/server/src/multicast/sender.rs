@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use wirepath_net::DescriptorPermit;
 use wirepath_playback::{PlayError, PlaybackEvent, Playbacks, Position, Progress, StreamProgress};
 
 use crate::images::Image;
@@ -24,6 +25,8 @@ pub(super) struct GroupSender {
     state: Mutex<State>,
     runtime: Handle,
     reports: JoinHandle<()>,
+    /// Permission for the descriptors of the output.
+    descriptors: Option<DescriptorPermit>,
 }
 
 #[derive(Default)]
@@ -45,6 +48,7 @@ impl GroupSender {
         group: &Destination,
         image: &Arc<Image>,
         playbacks: &Playbacks,
+        descriptors: DescriptorPermit,
     ) -> io::Result<Arc<GroupSender>> {
         let item = Item::new(Arc::clone(image));
         item.follow(None);
@@ -64,6 +68,7 @@ impl GroupSender {
                 state: Mutex::default(),
                 runtime: Handle::current(),
                 reports,
+                descriptors: Some(descriptors),
             }
         }))
     }
@@ -175,10 +180,11 @@ impl State {
 impl Drop for GroupSender {
     fn drop(&mut self) {
         self.reports.abort();
-        let output = Arc::clone(&self.output);
+        let (output, descriptors) = (Arc::clone(&self.output), self.descriptors.take());
         self.runtime.spawn(async move {
             tokio::time::sleep(BYE_DELAY).await;
             output.send_bye();
+            drop((output, descriptors));
         });
     }
 }

@@ -102,6 +102,9 @@ impl RequestHandler {
         if speed.is_some() {
             response = response.header(header_names::SPEED, &chosen.0.to_string());
         }
+        if request.has_rate_control() {
+            response = response.rate_control();
+        }
         Ok(response)
     }
 

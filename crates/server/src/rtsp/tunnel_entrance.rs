@@ -36,6 +36,9 @@ const LINGER_LIMIT: Duration = Duration::from_secs(1);
 /// Time within which the head of a half that comes to the RTSP listener is complete.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 
+/// Answer to a POST whose client waits before it sends requests.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// Way of tunnels into an RTSP listener.
 #[derive(Clone)]
 pub(crate) struct TunnelEntrance(pub(super) Arc<Shared>);
@@ -49,11 +52,21 @@ impl TunnelEntrance {
     /// Serves half of a tunnel that came to the RTSP listener, by which its connection is admitted already.
     pub(super) async fn serve_unread(&self, mut client: TakenOver) {
         let peer = client.addresses.peer;
-        match timeout(HEAD_LIMIT, read_request(&mut client)).await {
-            Ok(Ok(Some(request))) if self.takes(&request) => self.serve_admitted(request, client, true).await,
-            Ok(Ok(Some(_))) => {
-                let why = "RTSP is served here, and RTSP through HTTP for clients that send x-sessioncookie";
-                if let Err(error) = refuse(client, StatusCode::NOT_FOUND, why).await {
+        let mut drain = client.drain.clone();
+        let request = tokio::select! {
+            request = timeout(HEAD_LIMIT, read_request(&mut client)) => request,
+            _ = drain.wait_for(|&drain| drain) => return,
+        };
+        match request {
+            Ok(Ok(Some(request))) => {
+                let served = match self.takes(&request) {
+                    true => self.serve_admitted(request, client, true).await,
+                    false => {
+                        let why = "RTSP is served here, and RTSP through HTTP for clients that send x-sessioncookie";
+                        refuse(client, StatusCode::NOT_FOUND, why).await
+                    }
+                };
+                if let Err(error) = served {
                     tracing::debug!(%peer, %error, "RTSP connection failed");
                 }
             }
@@ -61,26 +74,31 @@ impl TunnelEntrance {
         }
     }
 
-    /// Serves half of a tunnel that came to the HTTP listener to its end.
-    pub(crate) async fn serve(&self, request: Request, client: TakenOver) {
-        self.serve_admitted(request, client, false).await;
+    /// Serves half of a tunnel that came to the HTTP listener to its end. Returns the status that answered it.
+    ///
+    /// # Errors
+    /// The client has gone, or does not take the answer.
+    pub(crate) async fn serve(&self, request: Request, client: TakenOver) -> io::Result<StatusCode> {
+        self.serve_admitted(request, client, false).await
     }
 
-    async fn serve_admitted(&self, request: Request, client: TakenOver, is_admitted: bool) {
+    async fn serve_admitted(
+        &self,
+        request: Request,
+        client: TakenOver,
+        is_admitted: bool,
+    ) -> io::Result<StatusCode> {
         let Addresses { peer, is_secure, .. } = client.addresses;
-        let cookie = request.session_cookie.filter(|cookie| cookie.len() <= MOST_COOKIE_BYTES);
+        let cookie = request.session_cookie.clone().filter(|cookie| cookie.len() <= MOST_COOKIE_BYTES);
         let key = |cookie| Key { client: peer.ip().to_canonical(), is_secure, cookie };
-        let served = match cookie.map(key) {
+        match cookie.map(key) {
             None => refuse(client, StatusCode::BAD_REQUEST, "x-sessioncookie is longer than 128 bytes").await,
             Some(key) if request.method == Method::GET => self.serve_get(key, client, is_admitted).await,
-            Some(key) => self.serve_post(&key, client).await,
-        };
-        if let Err(error) = served {
-            tracing::debug!(%peer, %error, "RTSP tunnel failed");
+            Some(key) => self.serve_post(&key, &request, client).await,
         }
     }
 
-    async fn serve_get(&self, key: Key, mut client: TakenOver, is_admitted: bool) -> io::Result<()> {
+    async fn serve_get(&self, key: Key, mut client: TakenOver, is_admitted: bool) -> io::Result<StatusCode> {
         // The HTTP listener counts its descriptor, but knows no limits of RTSP.
         let permits = if is_admitted { None } else { self.0.admit(key.client, 0) };
         if permits.is_none() && !is_admitted {
@@ -105,24 +123,27 @@ impl TunnelEntrance {
             self.0.counters.tunnels.decrement();
         }
         drop(permits);
-        Ok(())
+        Ok(StatusCode::OK)
     }
 
     /// Gives the connection to its tunnel, and waits until that needs it no longer.
-    async fn serve_post(&self, key: &Key, client: TakenOver) -> io::Result<()> {
+    async fn serve_post(&self, key: &Key, request: &Request, client: TakenOver) -> io::Result<StatusCode> {
         let Some(tunnel) = self.0.tunnels.find(key) else {
             let why = "no tunnel of this x-sessioncookie is open: send the GET first, from the same address, \
                        and both over TLS or neither";
             return refuse(client, StatusCode::NOT_FOUND, why).await;
         };
         let (ended, when_ended) = oneshot::channel();
-        let TakenOver { stream, read, .. } = client;
+        let TakenOver { mut stream, read, .. } = client;
+        if request.expects_continue {
+            stream.write_all(CONTINUE).await?;
+        }
         // A tunnel that has just ended drops it.
-        if tunnel.send(Post::new(stream, read, ended)).await.is_ok() {
+        if tunnel.send(Post::new(stream, request.is_chunked, read, ended)).await.is_ok() {
             drop(tunnel);
             _ = when_ended.await; // its sender is dropped, never used
         }
-        Ok(())
+        Ok(StatusCode::OK)
     }
 }
 
@@ -156,7 +177,7 @@ fn opening() -> Vec<u8> {
         .head(http::Version::HTTP_10, false, now_s())
 }
 
-async fn refuse(client: TakenOver, status: StatusCode, why: &str) -> io::Result<()> {
+async fn refuse(client: TakenOver, status: StatusCode, why: &str) -> io::Result<StatusCode> {
     let TakenOver { mut stream, addresses: Addresses { peer, .. }, .. } = client;
     tracing::debug!(%peer, %status, why, "RTSP tunnel refused");
     let response = Response::error(status, why);
@@ -164,5 +185,5 @@ async fn refuse(client: TakenOver, status: StatusCode, why: &str) -> io::Result<
     stream.shutdown().await?;
     let rest = async { while read(&mut stream, |_| ()).await.is_ok_and(|length| length > 0) {} };
     _ = timeout(LINGER_LIMIT, rest).await; // a client that goes on sending is cut
-    Ok(())
+    Ok(status)
 }

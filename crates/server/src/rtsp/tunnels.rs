@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
+use wirepath_http::ChunkedReader;
 use wirepath_media::rtsp::TunnelDecoder;
 
 /// Tunnels of a server, joined or waiting. Each is a connection of a listener, whose limits bound them.
@@ -57,11 +58,40 @@ impl Drop for Entered {
 /// Most bytes of requests that are read at once of a half whose place another takes.
 const MOST_ARRIVED: usize = 1 << 20;
 
+/// Decoder of the body of a POST: its chunks, if it has some, then Base64.
+#[derive(Debug)]
+struct BodyDecoder {
+    chunks: Option<ChunkedReader>,
+    text: TunnelDecoder,
+}
+
+impl BodyDecoder {
+    fn decode(&mut self, body: &[u8], decoded: &mut Vec<u8>) -> io::Result<()> {
+        let Some(chunks) = &mut self.chunks else {
+            return self.text.decode(body, decoded).map_err(invalid);
+        };
+        let mut result = Ok(());
+        let text = |text: &[u8]| result = result.and_then(|()| self.text.decode(text, decoded));
+        // What follows the last chunk would be another request, which no client of a tunnel sends.
+        chunks.read(body, text).map_err(invalid)?;
+        result.map_err(invalid)
+    }
+
+    /// Returns whether the body has come to its end before its connection.
+    fn is_over(&self) -> bool {
+        self.chunks.as_ref().is_some_and(ChunkedReader::is_over)
+    }
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
 /// The half that requests come by.
 #[derive(Debug)]
 pub(super) struct Post {
     stream: TcpStream,
-    decoder: TunnelDecoder,
+    decoder: BodyDecoder,
     /// Bytes of its body that were read with its head.
     read: Vec<u8>,
     /// Dropped with the half, for which the HTTP connection that it came by waits.
@@ -70,20 +100,26 @@ pub(super) struct Post {
 
 impl Post {
     /// A half, with the bytes of its body that were read. `ended` is dropped with it.
-    pub(super) fn new(stream: TcpStream, read: Vec<u8>, ended: oneshot::Sender<()>) -> Self {
-        Self { stream, decoder: TunnelDecoder::default(), read, _ended: ended }
+    pub(super) fn new(
+        stream: TcpStream,
+        is_chunked: bool,
+        read: Vec<u8>,
+        ended: oneshot::Sender<()>,
+    ) -> Self {
+        let chunks = is_chunked.then(ChunkedReader::default);
+        let decoder = BodyDecoder { chunks, text: TunnelDecoder::default() };
+        Self { stream, decoder, read, _ended: ended }
     }
 
     /// Requests of which all bytes have arrived, without waiting.
     ///
     /// # Errors
-    /// The text is no Base64.
+    /// The body is not in chunks, or its text no Base64.
     fn arrived(&mut self) -> io::Result<Vec<u8>> {
         let (mut decoded, mut buffer) = (Vec::new(), [0; 4096]);
         let mut text = std::mem::take(&mut self.read);
         loop {
-            let result = self.decoder.decode(&text, &mut decoded);
-            result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.decoder.decode(&text, &mut decoded)?;
             // The runtime may not know yet that there is something to read. An error is an end.
             match rustix::io::read(&self.stream, &mut buffer) {
                 Ok(length) if length > 0 && decoded.len() < MOST_ARRIVED => text = buffer[..length].to_vec(),
@@ -94,6 +130,9 @@ impl Post {
 
     /// Requests that come next; none at the end of this half.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.decoder.is_over() {
+            return Ok(None);
+        }
         let mut decoded = Vec::new();
         let mut decode = |text: &[u8]| self.decoder.decode(text, &mut decoded);
         let (length, result) = match std::mem::take(&mut self.read) {
@@ -103,7 +142,7 @@ impl Post {
                 (read(&mut self.stream, |text| result = decode(text)).await?, result)
             }
         };
-        result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        result?;
         Ok((length > 0).then_some(decoded))
     }
 }

@@ -47,8 +47,11 @@ impl WriteGuard {
         // that are still there stay as they are.
         self.fill(start, bytes);
         // In any case, so that nobody waits for ever. New pages are not protected.
-        self.userfault.unregister(start, length)?;
-        self.userfault.register(start, length)?;
+        whole_or_by_page(start, length, self.page, |start, length| {
+            self.userfault.unregister(start, length)?;
+            // Without it the next loan of these pages registers them.
+            self.userfault.register(start, length)
+        });
         taken
     }
 
@@ -69,5 +72,44 @@ impl WriteGuard {
                 Err(_) => self.note_event(),
             }
         }
+    }
+}
+
+/// Changes a range, or each of its pages if that fails: where something else was mapped meanwhile, the change is refused
+/// for all, and the other pages still need it. A page that fails alone is that something else.
+fn whole_or_by_page(
+    start: usize,
+    length: usize,
+    page: usize,
+    mut change: impl FnMut(usize, usize) -> io::Result<()>,
+) {
+    if change(start, length).is_err() {
+        for at in (start..start + length).step_by(page) {
+            let _foreign = change(at, page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_page_keeps_others_from_nothing() {
+        let mut changed = Vec::new();
+        whole_or_by_page(0x1000, 0x4000, 0x1000, |start, length| {
+            if (start..start + length).contains(&0x3000) {
+                return Err(Errno::INVAL.into());
+            }
+            changed.push((start, length));
+            Ok(())
+        });
+        assert_eq!(changed, [(0x1000, 0x1000), (0x2000, 0x1000), (0x4000, 0x1000)]);
+        changed.clear();
+        whole_or_by_page(0x1000, 0x2000, 0x1000, |start, length| {
+            changed.push((start, length));
+            Ok(())
+        });
+        assert_eq!(changed, [(0x1000, 0x2000)]);
     }
 }

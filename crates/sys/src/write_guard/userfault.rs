@@ -10,6 +10,8 @@ const API: u64 = 0xaa;
 const FEATURE_WRITE_PROTECT: u64 = 1 << 0;
 const FEATURE_EVENT_REMAP: u64 = 1 << 2;
 const FEATURE_THREAD_ID: u64 = 1 << 8;
+/// Of Linux 6.4: pages that are not there are protected, too.
+const FEATURE_UNPOPULATED: u64 = 1 << 13;
 const REQUEST_API: u32 = 0xc018_aa3f;
 const REQUEST_REGISTER: u32 = 0xc020_aa00;
 const REQUEST_UNREGISTER: u32 = 0x8010_aa01;
@@ -98,7 +100,7 @@ impl Userfault {
         // SAFETY: as above.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor as i32) };
         let inode = inode(descriptor.as_fd())?;
-        let features = FEATURE_WRITE_PROTECT | FEATURE_EVENT_REMAP | FEATURE_THREAD_ID;
+        let features = FEATURE_WRITE_PROTECT | FEATURE_EVENT_REMAP | FEATURE_THREAD_ID | FEATURE_UNPOPULATED;
         let mut api = Api { api: API, features, ioctls: 0 };
         // SAFETY: the request reads and writes this structure.
         unsafe { ioctl(&descriptor, REQUEST_API, &raw mut api) }?;
@@ -134,7 +136,8 @@ impl Userfault {
         unsafe { ioctl(&self.descriptor, REQUEST_UNREGISTER, &raw mut pages) }.map(drop)
     }
 
-    /// Makes writers of these pages wait.
+    /// Makes writers of these pages wait, also of those that were never touched: a page that another thread writes first
+    /// between this call and the send would be lent without protection.
     ///
     /// # Errors
     /// `ENOENT` if not all are registered.
