@@ -41,10 +41,14 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) http: Option<ListenAddress>,
 
-    /// Listen address of RTSP over TLS (rtsps), media in the connection only; needs --tls-certificate and --tls-key
+    /// Listen address of RTSP over TLS (rtsps), media in the connection only, or by --srtp; needs --tls-certificate and --tls-key
     /// [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) rtsps: Option<ListenAddress>,
+
+    /// SRTP of sessions over TLS, which may have UDP then; needs --rtsps, and clients that know SRTP [default: off]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) srtp: Option<SrtpChoice>,
 
     /// HTTPS listen address; needs --tls-certificate and --tls-key [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -265,6 +269,15 @@ pub(crate) enum AdmissionChoice {
     /// Refuse a session for which the engine threads have no time, or while others are late
     Measured,
     /// Refuse none but by the limits that are counted, such as --max-sessions
+    Off,
+}
+
+/// Encryption of media over TLS connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SrtpChoice {
+    /// DESCRIBE tells keys, and all media of a session are SRTP, over UDP and in the connection
+    On,
+    /// Media go over the connection only
     Off,
 }
 

@@ -21,7 +21,7 @@ use wirepath_server::{
 };
 
 use crate::image_options::CALIBRATION;
-use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
+use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions, SrtpChoice};
 use crate::values::BurstOption;
 
 /// Share of the engine threads' time that sessions leave to others unless another is asked for.
@@ -97,6 +97,11 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     };
     let tls_addresses =
         TlsAddresses { rtsps: address("rtsps", &options.rtsps)?, https: address("https", &options.https)? };
+    let srtp = options.srtp == Some(SrtpChoice::On);
+    ensure!(
+        !srtp || tls_addresses.rtsps.is_some(),
+        "--srtp on needs --rtsps ADDRESS:PORT: keys of SRTP are told over TLS only"
+    );
     let tls = tls(&options, tls_addresses)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
@@ -142,6 +147,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
             connections,
             connections_per_address,
             sessions_per_address,
+            srtp,
             ports: ports.first..=ports.last,
             ..RtspOptions::default()
         },

@@ -11,6 +11,7 @@ use wirepath_sys::module::{Module, OpenError};
 use wirepath_sys::region::Region;
 
 use crate::buffer::Buffer;
+use crate::protected::ProtectedBuffer;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 
@@ -20,6 +21,7 @@ pub struct SendContext {
     pub(crate) gather: Gather,
     pub(crate) frames: FrameGather,
     pub(crate) buffer: Buffer,
+    pub(crate) protected: ProtectedBuffer,
     module: Option<Module>,
     ring: Option<Uring>,
 }

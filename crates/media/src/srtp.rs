@@ -15,6 +15,12 @@
 //! # Ok::<(), wirepath_media::srtp::SequenceError>(())
 //! ```
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::rtcp::NtpTime;
+use crate::rtsp::headers::split_outside_quotes;
+
 mod keys;
 mod mikey;
 mod rtcp;
@@ -33,15 +39,52 @@ pub const TAG_LENGTH: usize = 10;
 
 /// Lines of a media description that tell a key: MIKEY (RFC 4567), which GStreamer reads, and SDES (RFC 4568), which
 /// ffmpeg reads. `random` is for the message of MIKEY.
-pub fn key_attributes(
-    key: &MasterKey,
-    ssrc: u32,
-    random: &[u8; 20],
-    now: crate::rtcp::NtpTime,
-) -> [(&'static str, String); 2] {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
-    let mikey = STANDARD.encode(write_mikey(key, ssrc, random, now));
+pub fn key_attributes(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> KeyAttributes {
+    let mikey = STANDARD.encode(write_mikey(key, random, now));
     let inline = STANDARD.encode(key.as_bytes());
     [("key-mgmt", format!("mikey {mikey}")), ("crypto", format!("1 {CIPHER_SUITE} inline:{inline}"))]
+}
+
+/// Names and values of a media description's lines that tell a key.
+pub type KeyAttributes = [(&'static str, String); 2];
+
+/// The key in a `KeyMgmt` header (RFC 4567 section 3.2): `prot=mikey;uri="...";data="..."`.
+///
+/// # Errors
+/// [`MikeyError`], also for another protocol and for what is not Base64.
+pub fn read_key_mgmt(value: &str) -> Result<MasterKey, MikeyError> {
+    let (mut protocol, mut data) = ("", "");
+    for part in split_outside_quotes(value, ';') {
+        match part.split_once('=').map(|(name, value)| (name.trim(), value.trim().trim_matches('"'))) {
+            Some((name, value)) if name.eq_ignore_ascii_case("prot") => protocol = value,
+            Some((name, value)) if name.eq_ignore_ascii_case("data") => data = value,
+            _ => {}
+        }
+    }
+    if !protocol.eq_ignore_ascii_case("mikey") {
+        return Err(MikeyError::Unsupported("protocol: expected prot=mikey"));
+    }
+    read_mikey(&STANDARD.decode(data).map_err(|_| MikeyError::Unsupported("encoding: expected Base64"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_back_from_a_header() {
+        let key = MasterKey::from([4; 30]);
+        let [(_, mikey), (_, crypto)] =
+            key_attributes(&key, &[5; 20], NtpTime::from_unix(Default::default()));
+        assert_eq!(crypto, "1 AES_CM_128_HMAC_SHA1_80 inline:BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE");
+        let data = mikey.strip_prefix("mikey ").unwrap();
+        // As GStreamer writes it.
+        let header = format!("prot=mikey; uri=\"rtsps://127.0.0.1/a;b.ts/track1\"; data=\"{data}\"");
+        assert_eq!(read_key_mgmt(&header), Ok(key));
+        for wrong in
+            ["", "prot=mikey", "prot=sdes;data=\"\"", "prot=mikey;data=\"*\"", "prot=mikey;data=\"AQ==\""]
+        {
+            assert!(read_key_mgmt(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -25,6 +25,7 @@ mod session_info;
 mod session_state;
 mod set_up;
 mod shared;
+mod srtp;
 mod ticks;
 mod track;
 mod transport;

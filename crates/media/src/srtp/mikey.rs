@@ -13,7 +13,6 @@ mod payload {
     pub(super) const T: u8 = 5;
     pub(super) const SP: u8 = 10;
     pub(super) const RAND: u8 = 11;
-    pub(super) const KEY_DATA: u8 = 20;
 }
 
 /// Security policy of AES_CM_128_HMAC_SHA1_80 (section 6.10.1): type, length and value of each parameter.
@@ -47,14 +46,13 @@ pub enum MikeyError {
     NoKey,
 }
 
-/// Message with a key for the packets of a source that begins, with 20 random bytes: an identifier and the value of RAND.
-pub fn write_mikey(key: &MasterKey, ssrc: u32, random: &[u8; 20], now: NtpTime) -> Vec<u8> {
+/// Message with a key for the packets of a source that begins, and 20 random bytes: an identifier and the value of RAND.
+pub fn write_mikey(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> Vec<u8> {
     let (identifier, random) = random.split_at(4);
     let mut message = vec![1, 0, payload::T, 0]; // version 1, pre-shared key, no verification, PRF MIKEY-1
     message.extend_from_slice(identifier);
     message.extend([1, 0, 0]); // one crypto session, of SRTP, policy 0
-    message.extend(ssrc.to_be_bytes());
-    message.extend([0; 4]); // rollover counter
+    message.extend([0; 8]); // SSRC: whichever comes; rollover counter
     message.extend([payload::RAND, 0]); // time as NTP, UTC
     message.extend(now.to_bits().to_be_bytes());
     message.extend([payload::SP, random.len() as u8]);
@@ -190,7 +188,7 @@ mod tests {
 
     fn message() -> Vec<u8> {
         let key: [u8; 30] = std::array::from_fn(|byte| byte as u8);
-        write_mikey(&MasterKey::from(key), 7, &[3; 20], NtpTime::from_unix(std::time::Duration::ZERO))
+        write_mikey(&MasterKey::from(key), &[3; 20], NtpTime::from_unix(std::time::Duration::ZERO))
     }
 
     #[test]
@@ -219,7 +217,7 @@ mod tests {
         let kind = message.len() - 34;
         assert_eq!(message[kind], 2 << 4);
         assert_eq!(changed(kind, 2 << 4 | 1), Err(MikeyError::Short), "an SPI is missing");
-        assert_eq!(changed(2, payload::KEY_DATA), Err(MikeyError::Unsupported("payload")));
+        assert_eq!(changed(2, 20), Err(MikeyError::Unsupported("payload")));
     }
 
     proptest! {

@@ -38,6 +38,8 @@ pub struct RtspOptions {
     pub sessions_per_address: usize,
     /// Most sessions of one connection.
     pub sessions_per_connection: usize,
+    /// Media over TLS connections are SRTP, over UDP and in the connection; keys are told by DESCRIBE.
+    pub srtp: bool,
     /// UDP ports for RTP and RTCP.
     pub ports: RangeInclusive<u16>,
 }
@@ -55,6 +57,7 @@ impl Default for RtspOptions {
             sessions: 10_000,
             sessions_per_address: 1_000,
             sessions_per_connection: 64,
+            srtp: false,
             ports: 10_000..=32_767, // below the kernel's ephemeral ports
         }
     }

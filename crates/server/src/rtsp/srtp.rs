@@ -1,0 +1,104 @@
+//! SRTP of sessions over TLS: keys that DESCRIBE tells, and that the session which is set up next has for itself.
+//!
+//! Keys are random for each DESCRIBE, and leave the connection's offer when a session is set up with them: no two sessions
+//! have the same key, though they may send the same packets under the same SSRC.
+
+use super::handler::{RequestHandler, refuse};
+use std::time::SystemTime;
+use wirepath_media::rtsp::{Headers, Refusal, StatusCode};
+use wirepath_media::sdp::Description;
+use wirepath_media::srtp::{
+    MASTER_KEY_LENGTH, MasterKey, RtcpProtector, RtcpUnprotector, UnprotectError, key_attributes,
+    read_key_mgmt,
+};
+
+use crate::sender_report::ntp;
+
+/// Keys of a presentation's tracks.
+pub(super) struct TrackKeys(Vec<MasterKey>);
+
+/// Keys that the last DESCRIBE told.
+pub(super) struct OfferedKeys {
+    path: Vec<u8>,
+    keys: TrackKeys,
+}
+
+impl TrackKeys {
+    /// Key of a track.
+    pub(super) fn get(&self, index: u8) -> Option<&MasterKey> {
+        self.0.get(usize::from(index))
+    }
+}
+
+impl RequestHandler {
+    /// A description for this client: with new keys, if media are encrypted for it.
+    pub(super) fn described_for_client(
+        &mut self,
+        path: &[u8],
+        description: &Description,
+    ) -> Result<Vec<u8>, Refusal> {
+        if !(self.is_secure && self.shared.options.srtp) {
+            return Ok(description.to_bytes(self.local.ip()));
+        }
+        let now = ntp(SystemTime::now());
+        let (mut keys, mut attributes) = (Vec::new(), Vec::new());
+        for _ in &description.tracks {
+            let key = MasterKey::from(random::<MASTER_KEY_LENGTH>()?);
+            attributes.push(key_attributes(&key, &random()?, now));
+            keys.push(key);
+        }
+        self.offered_keys = Some(Box::new(OfferedKeys { path: path.to_vec(), keys: TrackKeys(keys) }));
+        Ok(description.to_bytes_with_keys(self.local.ip(), &attributes))
+    }
+
+    /// Keys that the last DESCRIBE told, if it was of this presentation.
+    pub(super) fn offered_keys(&self, path: &[u8]) -> Option<&TrackKeys> {
+        self.offered_keys.as_ref().filter(|offered| offered.path == path).map(|offered| &offered.keys)
+    }
+
+    /// Takes these keys for a session, so that no other has them.
+    pub(super) fn take_keys(&mut self, path: &[u8]) -> Option<TrackKeys> {
+        self.offered_keys.take_if(|offered| offered.path == path).map(|offered| offered.keys)
+    }
+}
+
+/// Encryption of a track's RTCP.
+pub(super) struct Srtcp {
+    protector: RtcpProtector,
+    /// None for a client that told no key: what it sends cannot be authenticated.
+    unprotector: Option<RtcpUnprotector>,
+}
+
+impl Srtcp {
+    /// Encryption by our key, and decryption by the client's if it told one.
+    pub(super) fn new(ours: &MasterKey, client: Option<&MasterKey>) -> Srtcp {
+        Srtcp { protector: RtcpProtector::new(ours), unprotector: client.map(RtcpUnprotector::new) }
+    }
+
+    /// A packet encrypted; none if it cannot be any more.
+    pub(super) fn protect(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+        self.protector.protect(packet)
+    }
+
+    /// A packet of the client's in the clear.
+    pub(super) fn unprotect(&mut self, packet: &[u8]) -> Result<Vec<u8>, UnprotectError> {
+        self.unprotector.as_mut().ok_or(UnprotectError::Forged)?.unprotect(packet)
+    }
+}
+
+/// The key of the client in its SETUP (RFC 4567 section 3.2), if it tells one.
+pub(super) fn client_key(headers: &Headers) -> Result<Option<MasterKey>, Refusal> {
+    let Some(value) = headers.first("KeyMgmt") else { return Ok(None) };
+    match read_key_mgmt(value) {
+        Ok(key) => Ok(Some(key)),
+        Err(error) => Err(refuse(StatusCode::BadRequest, format!("KeyMgmt: {error}"))),
+    }
+}
+
+fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Refusal> {
+    let mut bytes = [0; LENGTH];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(refuse(StatusCode::InternalServerError, format!("no randomness: {error}"))),
+    }
+}
