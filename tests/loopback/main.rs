@@ -66,6 +66,7 @@ mod sending;
 mod signed_urls;
 mod soak;
 mod speed;
+mod srtp;
 mod tls;
 mod tls_faults;
 mod tunnel;
@@ -137,6 +138,7 @@ fn main() -> ExitCode {
         sending::trials(),
         signed_urls::trials(),
         tls::trials(),
+        srtp::trials(),
         tls_faults::trials(),
         tunnel::trials(),
     ];

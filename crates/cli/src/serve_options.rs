@@ -18,7 +18,7 @@ use wirepath_net::program::ListenAddress;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
     ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, LiveChannelOptions,
-    MulticastRange, TimeZone,
+    MulticastRange, SrtpKeys, TimeZone,
 };
 
 use crate::confine::ConfineChoice;
@@ -46,8 +46,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) rtsps: Option<ListenAddress>,
 
-    /// SRTP of sessions over TLS, which may have UDP then; needs --rtsps, and clients that know SRTP [default: off]
-    #[arg(long, value_name = "RULE")]
+    /// SRTP of sessions over TLS, which may have UDP then, and how clients are told the keys; needs --rtsps [default: off]
+    #[arg(long, value_name = "KEYS")]
     pub(crate) srtp: Option<SrtpChoice>,
 
     /// HTTPS listen address; needs --tls-certificate and --tls-key [default: none]
@@ -272,13 +272,25 @@ pub(crate) enum AdmissionChoice {
     Off,
 }
 
-/// Encryption of media over TLS connections.
+/// Keys of SRTP that DESCRIBE tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SrtpChoice {
-    /// DESCRIBE tells keys, and all media of a session are SRTP, over UDP and in the connection
-    On,
-    /// Media go over the connection only
+    /// None: media go over the connection only
     Off,
+    /// By MIKEY: media are encrypted for clients that ask for RTP/SAVP, such as GStreamer
+    Mikey,
+    /// By MIKEY and SDES: media of movies are encrypted for all that ask for a description, such as ffmpeg
+    Sdes,
+}
+
+impl From<SrtpChoice> for SrtpKeys {
+    fn from(choice: SrtpChoice) -> SrtpKeys {
+        match choice {
+            SrtpChoice::Off => SrtpKeys::None,
+            SrtpChoice::Mikey => SrtpKeys::Mikey,
+            SrtpChoice::Sdes => SrtpKeys::MikeyAndSdes,
+        }
+    }
 }
 
 /// Assets that wire images are made of.

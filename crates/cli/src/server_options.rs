@@ -17,11 +17,11 @@ use wirepath_net::tls::TlsFiles;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
     AdmissionPolicy, ArchiveOptions, Burst, DataPath, Gaps, HotMemorySize, ResponseFields, RtspOptions,
-    ServerOptions, TimeZone, TlsAddresses, TlsOptions,
+    ServerOptions, SrtpKeys, TimeZone, TlsAddresses, TlsOptions,
 };
 
 use crate::image_options::CALIBRATION;
-use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions, SrtpChoice};
+use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
 use crate::values::BurstOption;
 
 /// Share of the engine threads' time that sessions leave to others unless another is asked for.
@@ -97,10 +97,10 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     };
     let tls_addresses =
         TlsAddresses { rtsps: address("rtsps", &options.rtsps)?, https: address("https", &options.https)? };
-    let srtp = options.srtp == Some(SrtpChoice::On);
+    let srtp = options.srtp.map_or(SrtpKeys::None, Into::into);
     ensure!(
-        !srtp || tls_addresses.rtsps.is_some(),
-        "--srtp on needs --rtsps ADDRESS:PORT: keys of SRTP are told over TLS only"
+        srtp == SrtpKeys::None || tls_addresses.rtsps.is_some(),
+        "--srtp needs --rtsps ADDRESS:PORT: keys of SRTP are told over TLS only"
     );
     let tls = tls(&options, tls_addresses)?;
     let connections = options.max_connections.unwrap_or(20_000);

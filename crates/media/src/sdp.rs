@@ -312,7 +312,7 @@ mod tests {
     /// Promise: Over TLS a track with a key is RTP/SAVP, and its key is told by MIKEY and by SDES.
     #[test]
     fn keys_are_told() {
-        let keys = [("key-mgmt", "mikey AQ==".to_owned()), ("crypto", "1 SUITE inline:AQ==".to_owned())];
+        let keys = vec![("key-mgmt", "mikey AQ==".to_owned()), ("crypto", "1 SUITE inline:AQ==".to_owned())];
         let bytes = movie().to_bytes_with_keys(SERVER, &[keys]);
         let text = String::from_utf8(bytes).expect("text");
         assert!(

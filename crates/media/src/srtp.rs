@@ -37,16 +37,20 @@ pub const CIPHER_SUITE: &str = "AES_CM_128_HMAC_SHA1_80";
 /// Bytes of the authentication tag behind each packet.
 pub const TAG_LENGTH: usize = 10;
 
-/// Lines of a media description that tell a key: MIKEY (RFC 4567), which GStreamer reads, and SDES (RFC 4568), which
-/// ffmpeg reads. `random` is for the message of MIKEY.
-pub fn key_attributes(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> KeyAttributes {
+/// Lines of a media description that tell a key: MIKEY (RFC 4567), which GStreamer reads, and if asked for SDES (RFC 4568),
+/// which ffmpeg reads. `random` is for the message of MIKEY.
+pub fn key_attributes(key: &MasterKey, by_sdes: bool, random: &[u8; 20], now: NtpTime) -> KeyAttributes {
     let mikey = STANDARD.encode(write_mikey(key, random, now));
-    let inline = STANDARD.encode(key.as_bytes());
-    [("key-mgmt", format!("mikey {mikey}")), ("crypto", format!("1 {CIPHER_SUITE} inline:{inline}"))]
+    let mut attributes = vec![("key-mgmt", format!("mikey {mikey}"))];
+    if by_sdes {
+        let inline = STANDARD.encode(key.as_bytes());
+        attributes.push(("crypto", format!("1 {CIPHER_SUITE} inline:{inline}")));
+    }
+    attributes
 }
 
 /// Names and values of a media description's lines that tell a key.
-pub type KeyAttributes = [(&'static str, String); 2];
+pub type KeyAttributes = Vec<(&'static str, String)>;
 
 /// The key in a `KeyMgmt` header (RFC 4567 section 3.2): `prot=mikey;uri="...";data="..."`.
 ///
@@ -74,10 +78,14 @@ mod tests {
     #[test]
     fn a_key_comes_back_from_a_header() {
         let key = MasterKey::from([4; 30]);
-        let [(_, mikey), (_, crypto)] =
-            key_attributes(&key, &[5; 20], NtpTime::from_unix(Default::default()));
-        assert_eq!(crypto, "1 AES_CM_128_HMAC_SHA1_80 inline:BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE");
-        let data = mikey.strip_prefix("mikey ").unwrap();
+        let now = NtpTime::from_unix(Default::default());
+        let attributes = key_attributes(&key, true, &[5; 20], now);
+        assert_eq!(
+            attributes[1].1,
+            "1 AES_CM_128_HMAC_SHA1_80 inline:BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE"
+        );
+        assert_eq!(key_attributes(&key, false, &[5; 20], now), attributes[..1]);
+        let data = attributes[0].1.strip_prefix("mikey ").unwrap();
         // As GStreamer writes it.
         let header = format!("prot=mikey; uri=\"rtsps://127.0.0.1/a;b.ts/track1\"; data=\"{data}\"");
         assert_eq!(read_key_mgmt(&header), Ok(key));

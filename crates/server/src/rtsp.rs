@@ -34,7 +34,7 @@ mod tunnels;
 
 pub(crate) use listener::{Listener, SessionControl};
 pub use ports::port_pairs;
-pub use shared::RtspOptions;
+pub use shared::{RtspOptions, SrtpKeys};
 pub(crate) use tunnel_entrance::TunnelEntrance;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::srtp::{Srtcp, TrackKeys, client_key};
 use super::track::{self, Track};
 use super::transport::{Accepted, Offerer, Opened, Unicast, choose, choose_like};
 use std::sync::Arc;
-use wirepath_media::rtsp::{Refusal, Request, Resource, Response, StatusCode, TransportReply};
+use wirepath_media::rtsp::{Profile, Refusal, Request, Resource, Response, StatusCode, TransportReply};
 use wirepath_media::sdp;
 use wirepath_media::srtp::MasterKey;
 
@@ -30,8 +30,7 @@ impl RequestHandler {
             return self.add_track(request, id, &presentation_url, number);
         }
         let path = presentation_url.path();
-        let has_keys = self.offered_keys(path).is_some();
-        let offer = choose(&request.headers, self.offerer(has_keys))?;
+        let offer = choose(&request.headers, self.offerer(self.offered_keys(path)))?;
         let client_key = client_key(&request.headers)?;
         let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
@@ -40,7 +39,9 @@ impl RequestHandler {
         if let bits_per_second @ Some(_) = presentation.bits_per_second() {
             self.admit_rate(bits_per_second)?;
         }
-        let key = track_key(self.offered_keys(path), index)?.cloned();
+        let keys = self.offered_keys(path).filter(|keys| keys.are_for(offer.profile()));
+        let key = track_key(keys, index)?.cloned();
+        let is_protected = key.is_some();
         let srtcp = key.as_ref().map(|key| Srtcp::new(key, client_key.as_ref()));
         let (number, events) = (slot.key, Arc::clone(&self.events));
         let on_event = Box::new(move |event| {
@@ -69,7 +70,7 @@ impl RequestHandler {
         let session = Session {
             id: new_id()?,
             path: path.to_vec(),
-            keys: self.take_keys(path),
+            keys: if is_protected { self.take_keys(path) } else { None },
             is_by_url: self.is_by_url,
             tracks: vec![SetUpTrack { index, url, _descriptor: None }],
             playback,
@@ -105,7 +106,8 @@ impl RequestHandler {
             return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
         }
         let (tracks, transport) = (session.playback.tracks(), session.info.transport());
-        let has_keys = session.keys.is_some();
+        // Whatever profile it is offered, a track is as the first one.
+        let is_protected = session.keys.is_some();
         let group = session.group;
         let is_playing = matches!(session.state.phase(), Phase::Playing { .. });
         let set_up: Vec<u8> = session.tracks.iter().map(|track| track.index).collect();
@@ -118,7 +120,8 @@ impl RequestHandler {
             let why = "SETUP: the session is playing; PAUSE it to add a track";
             return Err(refuse(StatusCode::MethodNotValidInThisState, why));
         }
-        let offer = choose_like(&request.headers, self.offerer(has_keys), transport)?;
+        let offerer = Offerer { has_keys: is_protected, has_sdes: is_protected, ..self.offerer(None) };
+        let offer = choose_like(&request.headers, offerer, transport)?;
         let client_key = client_key(&request.headers)?;
         let key = track_key(self.session(id)?.keys.as_ref(), index)?.cloned();
         let srtcp = key.as_ref().map(|key| Srtcp::new(key, client_key.as_ref()));
@@ -152,9 +155,11 @@ impl RequestHandler {
         Ok(self.ok(request).transport(TransportReply { profile: offer.profile(), delivery, ssrc }))
     }
 
-    fn offerer(&self, has_keys: bool) -> Offerer {
+    fn offerer(&self, keys: Option<&TrackKeys>) -> Offerer {
         let has_groups = self.shared.player.has_groups();
-        Offerer { peer: self.peer.ip(), is_secure: self.is_secure, has_keys, has_groups }
+        let has_sdes = keys.is_some_and(|keys| keys.are_for(Profile::Plain));
+        let (peer, is_secure, has_keys) = (self.peer.ip(), self.is_secure, keys.is_some());
+        Offerer { peer, is_secure, has_keys, has_sdes, has_groups }
     }
 
     /// Index of the track that a URL names. The URL of a presentation with one track will do: VLC as Debian

@@ -4,9 +4,11 @@
 //! have the same key, though they may send the same packets under the same SSRC.
 
 use super::handler::{RequestHandler, refuse};
+use super::shared::SrtpKeys;
 use std::time::SystemTime;
-use wirepath_media::rtsp::{Headers, Refusal, StatusCode};
-use wirepath_media::sdp::Description;
+use wirepath_media::rtp::PAYLOAD_TYPE_MP2T;
+use wirepath_media::rtsp::{Headers, Profile, Refusal, StatusCode};
+use wirepath_media::sdp::{Description, Track};
 use wirepath_media::srtp::{
     MASTER_KEY_LENGTH, MasterKey, RtcpProtector, RtcpUnprotector, UnprotectError, key_attributes,
     read_key_mgmt,
@@ -15,7 +17,11 @@ use wirepath_media::srtp::{
 use crate::sender_report::ntp;
 
 /// Keys of a presentation's tracks.
-pub(super) struct TrackKeys(Vec<MasterKey>);
+pub(super) struct TrackKeys {
+    keys: Vec<MasterKey>,
+    /// Clients that do not ask for RTP/SAVP were told them, too.
+    by_sdes: bool,
+}
 
 /// Keys that the last DESCRIBE told.
 pub(super) struct OfferedKeys {
@@ -26,7 +32,12 @@ pub(super) struct OfferedKeys {
 impl TrackKeys {
     /// Key of a track.
     pub(super) fn get(&self, index: u8) -> Option<&MasterKey> {
-        self.0.get(usize::from(index))
+        self.keys.get(usize::from(index))
+    }
+
+    /// Returns whether they are for a client that asks for this profile.
+    pub(super) fn are_for(&self, profile: Profile) -> bool {
+        profile == Profile::Secure || self.by_sdes
     }
 }
 
@@ -37,17 +48,21 @@ impl RequestHandler {
         path: &[u8],
         description: &Description,
     ) -> Result<Vec<u8>, Refusal> {
-        if !(self.is_secure && self.shared.options.srtp) {
+        let rule = self.shared.options.srtp;
+        if !self.is_secure || rule == SrtpKeys::None {
             return Ok(description.to_bytes(self.local.ip()));
         }
+        let is_transport_stream = |track: &Track| track.description.payload_type == PAYLOAD_TYPE_MP2T;
+        let by_sdes = rule == SrtpKeys::MikeyAndSdes && !description.tracks.iter().any(is_transport_stream);
         let now = ntp(SystemTime::now());
         let (mut keys, mut attributes) = (Vec::new(), Vec::new());
         for _ in &description.tracks {
             let key = MasterKey::from(random::<MASTER_KEY_LENGTH>()?);
-            attributes.push(key_attributes(&key, &random()?, now));
+            attributes.push(key_attributes(&key, by_sdes, &random()?, now));
             keys.push(key);
         }
-        self.offered_keys = Some(Box::new(OfferedKeys { path: path.to_vec(), keys: TrackKeys(keys) }));
+        self.offered_keys =
+            Some(Box::new(OfferedKeys { path: path.to_vec(), keys: TrackKeys { keys, by_sdes } }));
         Ok(description.to_bytes_with_keys(self.local.ip(), &attributes))
     }
 

@@ -113,8 +113,10 @@ pub(super) struct Offerer {
     pub(super) peer: IpAddr,
     /// The connection has TLS.
     pub(super) is_secure: bool,
-    /// The client was told keys, by which its media are encrypted.
+    /// The client was told keys, by which its media are encrypted if it asks for RTP/SAVP.
     pub(super) has_keys: bool,
+    /// It was told them such that its media are encrypted if it asks for RTP/AVP, too.
+    pub(super) has_sdes: bool,
     /// There are multicast groups to send to.
     pub(super) has_groups: bool,
 }
@@ -176,16 +178,17 @@ fn choose_of(
 }
 
 fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
-    let Offerer { peer, is_secure, has_keys, has_groups } = offerer;
+    let Offerer { peer, is_secure, has_keys, has_sdes, has_groups } = offerer;
     let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
     if let Protocol::Other(_) = &offer.protocol {
         return refuse("only RTP/AVP and RTP/SAVP over UDP or TCP are served");
     }
     if offer.profile == Profile::Secure && !has_keys {
         return refuse(
-            "RTP/SAVP needs keys, which DESCRIBE tells over TLS if the server has --srtp; offer RTP/AVP",
+            "RTP/SAVP needs new keys, which DESCRIBE tells over TLS if the server has --srtp; offer RTP/AVP",
         );
     }
+    let is_protected = offer.profile == Profile::Secure || has_sdes;
     if !offer.is_for_playing {
         return refuse("this server only plays");
     }
@@ -204,7 +207,7 @@ fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
     if offer.protocol == Protocol::RtpTcp {
         return Ok(Accepted::Unicast(Unicast::Interleaved(offer.interleaved), offer.profile));
     }
-    if is_secure && !has_keys {
+    if is_secure && !is_protected {
         return refuse(
             "over TLS media go over the connection, UDP would send them in the clear; offer RTP/AVP/TCP",
         );
