@@ -113,7 +113,7 @@ impl TrainProtector {
         channel: &[u8],
     ) -> Result<Protected, SendError> {
         let framed = if channel.is_empty() { 0 } else { FRAMING_LENGTH };
-        let stored = usize::from(train.packet_size) - headers.stored_length();
+        let stored = usize::from(train.packet_size).saturating_sub(headers.stored_length());
         let around = framed + HEADER_LENGTH + TAG_LENGTH;
         let most = (MAX_TRAIN_BYTES as usize).min(output.len()) / (stored + around);
         let train = &train.up_to(most.max(1) as u32);
