@@ -248,7 +248,7 @@ mod tests {
                 let sent = protector.send_frames(near.as_fd(), &frames, &mut context, &mut rest).unwrap();
                 left = train.after(sent);
             }
-            assert_eq!(rest, []);
+            assert!(rest.is_empty());
             drop(near);
             let mut bytes = Vec::new();
             far.read_to_end(&mut bytes).unwrap();
