@@ -75,6 +75,13 @@ pub fn read_key_mgmt(value: &str) -> Result<MasterKey, MikeyError> {
 mod tests {
     use super::*;
 
+    /// Bytes in hexadecimal.
+    pub(super) fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let value = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(value).collect()
+    }
+
     #[test]
     fn a_key_comes_back_from_a_header() {
         let key = MasterKey::from([4; 30]);

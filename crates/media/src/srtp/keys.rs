@@ -119,12 +119,7 @@ fn xor(bytes: &mut [u8], with: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    pub(crate) fn hex(text: &str) -> Vec<u8> {
-        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-        let value = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-        digits.chunks(2).map(value).collect()
-    }
+    use crate::srtp::tests::hex;
 
     /// Promise: SRTP session keys are those of the test vectors of RFC 3711, appendix B.3.
     #[test]
@@ -168,6 +163,3 @@ mod tests {
         assert_eq!(format!("{:?}", MasterKey([7; 30])), "MasterKey(..)");
     }
 }
-
-#[cfg(test)]
-pub(super) use tests::hex;

@@ -103,7 +103,7 @@ fn ssrc(packet: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::srtp::keys::hex;
+    use crate::srtp::tests::hex;
     use proptest::prelude::*;
 
     /// The packets that libsrtp (`test/srtp_driver.c`) tests with.

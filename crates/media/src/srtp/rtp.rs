@@ -74,7 +74,7 @@ impl RtpProtector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::srtp::keys::hex;
+    use crate::srtp::tests::hex;
 
     /// The packet that libsrtp (`test/srtp_driver.c`) and others test with.
     #[test]
