@@ -155,18 +155,6 @@ fn too_long() -> SendError {
     SendError::Other { call: "SRTP: a packet has no room for its tag", errno: Errno::MSGSIZE }
 }
 
-/// Memory for encrypted packets, as long as the longest train; none before the first.
-#[derive(Default)]
-pub(crate) struct ProtectedBuffer(Vec<u8>);
-
-impl ProtectedBuffer {
-    /// All of it, allocated the first time.
-    fn all(&mut self) -> &mut [u8] {
-        self.0.resize(MAX_TRAIN_BYTES as usize, 0);
-        &mut self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};

@@ -10,8 +10,7 @@ use wirepath_sys::gather::Gather;
 use wirepath_sys::module::{Module, OpenError};
 use wirepath_sys::region::Region;
 
-use crate::buffer::Buffer;
-use crate::protected::ProtectedBuffer;
+use crate::buffer::{Buffer, ProtectedBuffer};
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 

@@ -9,6 +9,7 @@ mod authenticate;
 mod connection;
 mod counters;
 mod handler;
+mod key_offers;
 mod listener;
 mod methods;
 mod output;

@@ -2,6 +2,7 @@
 
 use super::counters::RefusalReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
+use super::key_offers::client_key;
 use super::player::{Joined, SessionPlayback};
 use super::registry::SessionSlot;
 use super::rtcp;
@@ -10,7 +11,7 @@ use super::session::{Session, SetUpTrack};
 use super::session_events::{EventKind, SessionEvent};
 use super::session_info::{ClientName, SessionInfo};
 use super::session_state::{Phase, SessionState};
-use super::srtp::{Srtcp, TrackKeys, client_key};
+use super::srtp::{Srtcp, TrackKeys};
 use super::track::{self, Track};
 use super::transport::{Accepted, Offerer, Opened, Unicast, choose, choose_like};
 use std::sync::Arc;
