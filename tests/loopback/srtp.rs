@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_srtp_over_udp => || unless_overloaded(ffmpeg_plays_over_udp),
         ffmpeg_plays_srtp_over_tcp => || ffmpeg_plays_over_tcp("film.mp4"),
         ffmpeg_plays_a_transport_stream_without_srtp => || ffmpeg_plays_over_tcp("clip.ts"),
+        ffmpeg_seeks_with_srtp,
         keys_are_told_once_and_over_tls_only,
         forged_reports_are_dropped,
     ]
@@ -112,6 +113,17 @@ fn ffmpeg_plays_over_tcp(name: &str) -> Result<()> {
     let bed = TestBed::new(&["--srtp=sdes"])?;
     let stored = if name == "film.mp4" { &bed.film } else { &bed.clip };
     ensure_pictures(&bed, &[], &bed.url(name)?, stored)
+}
+
+/// Promise: ffmpeg seeks with SRTP: packets after a seek are decrypted as those before.
+fn ffmpeg_seeks_with_srtp() -> Result<()> {
+    let bed = TestBed::new(&["--srtp=sdes"])?;
+    let came = frames::decode(&["-ss", "3"], &bed.url("film.mp4")?, 40.0)?;
+    let film = bed.film.to_str().context("a clip's name")?;
+    let stored = frames::decode(&["-ignore_editlist", "1"], film, 60.0)?;
+    let first = frames::ensure_from(&came[0], &stored[0], 0, 1)?;
+    ensure!((50..=80).contains(&first), "playing began at picture {first}");
+    Ok(())
 }
 
 fn ensure_pictures(bed: &TestBed, options: &[&str], url: &str, stored: &std::path::Path) -> Result<()> {
